@@ -156,6 +156,7 @@ class AlreadyExists(Conflict):
             (kind, field), "{article} {kind} with {field} {value} already exists."
         )
         article = "An" if kind[0] in "aeio" else "A"  # a user
+        field = "UUID" if field == "uuid" else field
         super().__init__(known.format(article=article, kind=kind, field=field, value=value))
 
 

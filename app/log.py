@@ -12,7 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, TextIO
 
 import orjson
 import structlog
@@ -67,6 +69,36 @@ def bounded(
     return {name: each if name in _TRACEBACK else _cut(each) for name, each in event.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class _Quoted:
+    """A text that is printed as a literal."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return repr(self.text)
+
+
+def printable(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Quote texts with control characters: those of strangers must not control a terminal."""
+    return {
+        name: _Quoted(each)
+        if isinstance(each, str) and not each.isprintable() and name not in _TRACEBACK
+        else each
+        for name, each in event.items()
+    }
+
+
+def _plain_traceback(out: TextIO, error: Any) -> None:
+    """Write a traceback without local variables, which may hold passwords."""
+    text = StringIO()
+    structlog.dev.plain_traceback(text, error)
+    lines = text.getvalue().split("\n")
+    out.write("\n".join(each if each.isprintable() else repr(each) for each in lines))
+
+
 #: Facts of this process in every line, such as its role. Threads share them, which a context
 #: variable would not allow.
 _facts: dict[str, str] = {}
@@ -95,11 +127,10 @@ def set_up(level: str = "info", form: str = "auto") -> None:
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
         if as_json
         else [
+            printable,
             structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(),
-                # without local variables, as they may hold passwords
-                exception_formatter=structlog.dev.plain_traceback,
-            )
+                colors=sys.stderr.isatty(), exception_formatter=_plain_traceback
+            ),
         ]
     )
 

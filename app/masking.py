@@ -6,7 +6,7 @@ password before a host name, and values of the query such as signatures.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -105,6 +105,29 @@ def _mask_login(login: str) -> str:
 def _mask_parameter(parameter: re.Match[str]) -> str:
     name = parameter[1]
     return f"{name}={HIDDEN}" if _IN_QUERY.search(name.lower()) else parameter[0]
+
+
+#: Shorter texts are parts of too many words.
+SHORTEST_TEXT = 4
+
+
+def texts_in(driver_info: Mapping[str, Any]) -> list[str]:
+    """Return the values of a node's `driver_info` as errors may quote them, the longest first."""
+    found = {*addresses_in(driver_info)}
+    for text in map(str, _scalars(driver_info)):
+        place = text.partition("://")[2].rpartition("@")[2].partition("?")[0]
+        found |= {each for each in (text, place) if len(each) >= SHORTEST_TEXT}
+    return sorted(found, key=len, reverse=True)
+
+
+def _scalars(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _scalars(each)
+    elif not isinstance(value, bool | None):
+        yield value
 
 
 def addresses_in(driver_info: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,5 @@
 """
-Sentences: join parts of a message for people.
+Sentences: join parts of a message for people, and keep it from controlling their terminal.
 """
 
 import re
@@ -11,6 +11,11 @@ _WORD = re.compile(r"[a-z]+(?=[\s,;!?]|\.?$)")
 def joined(*parts: str | None) -> str:
     """Join parts as sentences, each with a capital and a full stop; empty parts are left out."""
     return " ".join(filter(None, map(_sentence, parts)))
+
+
+def harmless(text: str) -> str:
+    """Replace control characters, of which an error text of a machine may have any, by blanks."""
+    return "".join(each if each.isprintable() or each == "\n" else " " for each in text)
 
 
 def _sentence(part: str | None) -> str:

@@ -13,7 +13,9 @@ import os
 import resource
 import signal
 import threading
+import time
 from contextlib import suppress
+from typing import Any
 
 from flask import Flask
 from granian.constants import HTTPModes, Interfaces, Loops
@@ -43,6 +45,8 @@ logger = log.get(__name__)
 STOPS = (signal.SIGTERM, signal.SIGINT)
 #: Seconds between SIGTERM and SIGKILL for a process.
 STOP_TIMEOUT = 1
+#: Seconds between replacements of killed processes.
+RESPAWN_PAUSE = 0.5
 #: Allocations between garbage collections: more than most requests leave behind.
 GC_THRESHOLD = 20_000
 #: Most open files of a process besides its connections.
@@ -109,7 +113,7 @@ def main(settings: Settings) -> None:
         _keep_memory()
         return app
 
-    server = MPServer(
+    server = Server(
         "ingot",
         api.host_ip,
         api.port,
@@ -134,6 +138,25 @@ def main(settings: Settings) -> None:
         logger.warning("api.no_authentication", host=api.host_ip, setting="[DEFAULT]auth_strategy")
     logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
     server.serve(target_loader=load, wrap_loader=False)
+
+
+class Server(MPServer):  # type: ignore[misc]
+    """
+    granian's server, which outlives processes that are killed one after the other.
+
+    granian ends, with all its processes, when one ends twice within 5.5 s. That is right for a
+    process that cannot start, which ends by itself; a killed one can be replaced.
+    """
+
+    def _respawn_workers(
+        self, workers: list[int], spawn_target: Any, target_loader: Any, delay: float = 0
+    ) -> None:
+        killed = [index for index in workers if (self.wrks[index].inner.exitcode or 0) < 0]
+        super()._respawn_workers(workers, spawn_target, target_loader, delay)
+        for index in killed:
+            self.respawned_wrks.pop(index, None)
+        if killed:
+            time.sleep(RESPAWN_PAUSE)  # however soon they die, granian does not end
 
 
 def _close_at_stop(tail: Tail) -> None:

@@ -63,7 +63,7 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
 
 def _node_id(ident: str) -> int:
     with runtime().reading() as session:
-        found = session.scalar(select(Node.id).where(identified(ident)))
+        found = session.scalar(select(Node.id).where(identified(ident), enforce.listable(Node)))
     if found is None:
         raise Invalid(f"Node {ident} could not be found (node)")
     return found

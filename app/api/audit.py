@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
-from sqlalchemy import ColumnElement, Select, or_, select
+from sqlalchemy import ColumnElement, Select, or_, select, true
 
 from app.api.answers import json, runtime
 from app.api.openapi.returns import listed
@@ -58,7 +58,7 @@ def list_audit_records(query: Query) -> Response:
     newest_first = {"sort_dir": "desc", **query, "sort_key": "created_at"}
     page = page_of(newest_first, "audit record", sortable={"created_at"}, by_uuid=False)
     with runtime().reading() as session:
-        rows = fetch(session, _filtered(query), AuditRecord, page, identity="id")
+        rows = fetch(session, _filtered(query), AuditRecord, page, among=true(), identity="id")
     last = str(rows[-1].id) if len(rows) == page.limit else None
     return json(collection("audit", [_view(each._mapping) for each in rows], page, last=last))
 

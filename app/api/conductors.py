@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import Response
-from sqlalchemy import select
+from sqlalchemy import select, true
 from sqlalchemy.orm import Session
 
 from app.api.answers import host, json, links, runtime
@@ -69,7 +69,9 @@ def list_conductors(query: Query) -> Response:
     wanted = shape(query, "conductor", short=SHORT, full=FULL)
     page = page_of(query, "conductor", sortable=SORTABLE, by_uuid=False)
     with runtime().reading() as session:
-        found = fetch(session, select(Conductor), Conductor, page, identity="hostname")
+        found = fetch(
+            session, select(Conductor), Conductor, page, among=true(), identity="hostname"
+        )
         rows = [row[0] for row in found]
         items = _views(session, rows, wanted)
     last = rows[-1].hostname if len(rows) == page.limit else None

@@ -43,8 +43,9 @@ GAP = "gap"
 RETRY = 2.0
 #: Seconds between heartbeats: less than the minute after which proxies close silent connections.
 HEARTBEAT = 45.0
-#: Seconds within which all streams send their heartbeats. Threads that wake one after the other
-#: find warm caches; threads that wake at once compete for the interpreter lock.
+#: Seconds within which all streams send: at the same times, so that they share what is sent. Threads
+#: that wake one after the other find warm caches; those that wake at once compete for the
+#: interpreter lock.
 SPREAD = 0.05
 #: Seconds after which the caller is authenticated again: before an event is sent, and without one.
 RECHECK, IDLE_RECHECK = 5.0, 180.0
@@ -102,7 +103,7 @@ class _Stream:
         self._is_selected = selection.condition()
         self._checked = time.monotonic()
         self._offset = random.uniform(0, SPREAD)  # noqa: S311 - no secret
-        self._heartbeat_at = self._next_heartbeat()
+        self._heartbeat_at = self._next_time(HEARTBEAT)
         self._sent_at: float | None = None  # time of a part that the reader has not received
         self._cause = "left"  # of the end, unless another one is found
         EVENT_STREAMS.add(1)
@@ -136,9 +137,9 @@ class _Stream:
                 if self._is_slow():
                     return
                 self._sent_at = None
-                self._heartbeat_at = self._next_heartbeat()
+                self._heartbeat_at = self._next_time(HEARTBEAT)
             if self._follower.position != known and not self._follower.is_behind:
-                self._tail.pause(PACE)
+                self._tail.pause(self._next_time(PACE) - time.monotonic())
 
     def close(self) -> None:
         """Count the end of the stream, after its last part or the reader's departure."""
@@ -153,9 +154,9 @@ class _Stream:
         """Return whether the reader takes too long to receive the last part."""
         return self._sent_at is not None and time.monotonic() - self._sent_at > PATIENCE
 
-    def _next_heartbeat(self) -> float:
-        """Return the time of the next heartbeat; at this offset all streams have the same times."""
-        return (time.monotonic() // HEARTBEAT + 1) * HEARTBEAT + self._offset
+    def _next_time(self, period: float) -> float:
+        """Return the next time to send; but for the offset, it is the same for all streams."""
+        return (time.monotonic() // period + 1) * period + self._offset
 
     def _next(self) -> bytes:
         """

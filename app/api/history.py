@@ -66,8 +66,10 @@ def list_history(query: Mapping[str, Any], ident: str) -> Response:
     page = page_of(query, "history", sortable=SORTABLE)
     with runtime().reading() as session:
         node = _node(session, ident)
-        selected = select(NodeHistory).where(NodeHistory.node_id == node.id)
-        entries = [row[0] for row in fetch(session, selected, NodeHistory, page)]
+        of_node = NodeHistory.node_id == node.id
+        selected = select(NodeHistory).where(of_node)
+        rows = fetch(session, selected, NodeHistory, page, among=of_node)
+        entries = [row[0] for row in rows]
     items = [_view(each, node.uuid, wanted) for each in entries]
     for item in items:
         if not detail and len(item["event"]) > LONGEST:

@@ -21,7 +21,6 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
-from app.api.policy import enforce
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.management import (
@@ -35,9 +34,7 @@ from app.api.sites import WRITING
 from app.api.transactions import answer_once_per_key
 from app.engine import management as service
 from app.engine import rpc
-from app.errors import GatewayTimeout, Invalid, ServiceError
-from app.inventory import nodes
-from app.masking import HIDDEN, addresses_in
+from app.errors import Invalid
 
 management = Routes("management", "Boot device, indicators, sensors and virtual media of machines")
 
@@ -71,23 +68,7 @@ def call_conductor(ident: str, what: str, /, **arguments: Any) -> Any:
     identified(ident)
     if request.method in WRITING:
         auditing.announce()
-    try:
-        return rpc.call(runtime(), ident, what, **arguments)
-    except (rpc.RemoteError, GatewayTimeout) as error:
-        _conceal_bmc(error, ident)
-        raise
-
-
-def _conceal_bmc(error: ServiceError, ident: str) -> None:
-    """Mask the address of the BMC in an error if the caller must not see `driver_info`."""
-    with runtime().reading() as session:
-        node = nodes.find(session, ident)
-        if "driver_info" not in enforce.hidden_fields(node.owner, node.lessee):
-            return
-        text = str(error)
-        for address in addresses_in(node.driver_info):
-            text = text.replace(address, HIDDEN)
-        error.args = (text,)
+    return rpc.call(runtime(), ident, what, **arguments)
 
 
 @management.declare(

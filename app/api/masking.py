@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from app.db.sealing import MARK, NO_KEYS, Keyring, has_sealed
+from app.db.sealing import NO_KEYS, Keyring, has_sealed
 from app.masking import HIDDEN, mask, mask_urls, may_have_credentials, secret_keys
 
 #: Document of a node -> policy rule that shows its secrets.
@@ -35,17 +35,15 @@ def mask_text(
         return keyring.open_text(text)
     value = orjson.loads(text)
     if isinstance(value, dict) and "{" not in text[1:] and "[" not in text:  # flat, as most are
-        hidden = secret_keys(tuple(value), document)
-        sealed = text.count(MARK) > sum(MARK in str(value[key]) for key in hidden)
-        for key in hidden:
+        for key in secret_keys(tuple(value), document):
             value[key] = HIDDEN
-        if sealed:
-            value = keyring.opened(value)
-        if sealed or may_have_credentials(text):
-            value = {
-                key: mask_urls(each) if isinstance(each, str) else each
-                for key, each in value.items()
-            }
+        masked = orjson.dumps(value).decode()
+        if not (has_sealed(masked) or may_have_credentials(masked)):
+            return masked
+        value = {
+            key: mask_urls(each) if isinstance(each, str) else each
+            for key, each in keyring.opened(value).items()
+        }
     else:
         value = mask(value, document)
         if has_sealed(text):

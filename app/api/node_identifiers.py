@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.api import auditing, etags, versions
 from app.api.answers import runtime
 from app.api.errors import Misaddressed
+from app.api.policy.enforce import listable
 from app.api.schemas.common import is_host_name, is_ident
 from app.errors import NotFound
 from app.inventory import nodes
@@ -44,21 +45,33 @@ def identified(ident: str) -> Any:
 
 
 def id_of(ident: str) -> int:
-    """Return the primary key of the node. Raises Misaddressed, NotFound."""
+    """
+    Return the primary key of the node.
+
+    In a list, a node that the caller may not list does not exist.
+
+    Raises Misaddressed, NotFound.
+    """
     with runtime().reading() as session:
-        found = session.scalar(select(Node.id).where(identified(ident)))
+        found = session.scalar(select(Node.id).where(identified(ident), listable(Node)))
     if found is None:
         raise NotFound("node", ident)
     return found
 
 
 def uuid_of(ident: str) -> str:
-    """Return the node's UUID, also of a deleted node by its UUID. Raises Misaddressed, NotFound."""
+    """
+    Return the node's UUID, also of a deleted node by its UUID.
+
+    In a list, a node that the caller may not list has no name.
+
+    Raises Misaddressed, NotFound.
+    """
     condition = identified(ident)
     if identifiers.is_uuid(ident):
         return ident.lower()
     with runtime().read_connection() as connection:
-        uuid = connection.scalar(select(Node.uuid).where(condition))
+        uuid = connection.scalar(select(Node.uuid).where(condition, listable(Node)))
     if uuid is None:
         raise NotFound("node", ident)
     return str(uuid)

@@ -13,6 +13,7 @@ from app import flows
 from app.api import auditing, node_query, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
+from app.api.concealment import concealer
 from app.api.following import long_polling
 from app.api.node_identifiers import identified, key_of, locked, node_of, uuid_of
 from app.api.node_shapes import NODE_STATES, STEP
@@ -160,14 +161,14 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
         try:
             check_arguments(verb, arguments)
             check_state(verb, node.provision_state)
-            intent = provisioning.decide(session, node, verb, arguments)
+            intent = provisioning.decide(session, node, verb, arguments, caller())
         except ServiceError as error:
-            refusal = {"status": error.status, "reason": str(error)}
+            refusal = {"status": error.status, "reason": concealer(node)(str(error))}
             return document | {"accepted": False, "refused": [refusal], "steps": []}
         return document | {
             "accepted": True,
             "to": provisioning.leads_to(intent),
-            "refused": [{"status": None, "reason": each} for each in intent.wrong],
+            "refused": [{"status": None, "reason": concealer(node)(each)} for each in intent.wrong],
             "steps": [
                 step_view(row)
                 | {"source": row.source, "in_band": row.in_band, "child_node": row.child}

@@ -35,7 +35,7 @@ from app.api.node_query import (
 from app.api.node_steps import internal_info
 from app.api.policy import enforce
 from app.api.policy.targets import SEE_NODE
-from app.db.sealing import Keyring, keyring_of
+from app.db.sealing import Keyring, has_sealed, keyring_of
 from app.engine import operations
 from app.engine.step_views import Progress, current_step
 from app.errors import NotFound
@@ -86,7 +86,8 @@ def views(
 def _texts(name: str, values: Sequence[Any], read: Reading, keyring: Keyring) -> Sequence[str]:
     """Encode the values of a column as JSON."""
     if name in read.documents:
-        return list(map(keyring.open_text, values))
+        # one search in all is a tenth of the cost of one in each
+        return list(map(keyring.open_text, values)) if has_sealed("".join(values)) else values
     if name == "uuid":  # without quotes: links contain it, too
         return values
     if name in read.moments:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.api import auditing, node_fields, node_query, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
+from app.api.concealment import check_kept_secrets, concealer
 from app.api.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
 from app.api.node_shapes import NODE, NODES, TAG
 from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
@@ -75,18 +76,19 @@ def listing(query: Query, *, detail: bool = False) -> Response:
     """
     Return a page of the nodes that match a query.
 
-    Raises Invalid, NotAcceptable, NotFound for an unknown marker.
+    Raises Invalid, NotAcceptable, Forbidden, NotFound for an unknown marker.
     """
     full = node_query.CHOOSABLE
     wanted: Collection[str] = shape(query, "node", short=node_query.SHORT, full=full, detail=detail)
     if detail or query.get("detail"):
         wanted = node_query.visible_fields()
     page, read = page_of(query, "node", sortable=node_query.SORTABLE), node_query.reading(wanted)
+    enforce.check_sort_key(page.sort_key)
     with runtime().read_connection() as connection:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
         selected = filtered(enforce.narrowed(read.query, Node), query)
-        rows = fetch(connection, selected, Node, page)
+        rows = fetch(connection, selected, Node, page, among=enforce.listable(Node))
         items = node_view.views(connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
     return json(collection("nodes", items, page, last=rows[-1].uuid if more else None))
@@ -197,6 +199,7 @@ def change_node(query: Query, ident: str) -> Response:
                 versions.require(25, "removal of chassis_uuid")
             if "owner" in values:
                 enforce.check_new_owner(node)
+            check_kept_secrets(node, changes, values)
             service.change(
                 session,
                 node,
@@ -299,6 +302,7 @@ def _validate(ident: str) -> Response:
             refused = {"deploy": _refused_deployment(session, node, target)}
         except HardwareError as error:
             raise Invalid(str(error)) from error
+        conceal = concealer(node)
     results: dict[str, Any] = {}
     for kind, interface in target.driver.by_kind.items():
         if kind == "vendor":
@@ -308,7 +312,9 @@ def _validate(ident: str) -> Response:
             reason = refused.get(kind)
         except HardwareError as error:
             reason = str(error)
-        results[kind] = {"result": True} if reason is None else {"result": False, "reason": reason}
+        results[kind] = {"result": reason is None}
+        if reason is not None:
+            results[kind]["reason"] = conceal(reason)
     order = sorted(results, key=lambda kind: (kind not in CORE, kind))
     return json({kind: results[kind] for kind in order})
 

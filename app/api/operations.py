@@ -23,7 +23,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.paging import collection, page_of
-from app.api.policy.enforce import narrowed
+from app.api.policy.enforce import listable, narrowed
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.operations import OperationFilters
@@ -140,7 +140,9 @@ def list_operations_of_all(query: Any) -> Response:
         active = Operation.state.in_(ACTIVE)
         selected = selected.where(active if query["active"] else not_(active))
     with runtime().reading() as session:
-        rows = fetch(session, narrowed(selected, Operation), Operation, page)
+        rows = fetch(
+            session, narrowed(selected, Operation), Operation, page, among=listable(Operation)
+        )
         items = [_view(operation, uuid, name) for operation, uuid, name in rows]
     last = items[-1]["uuid"] if len(rows) == page.limit else None
     return json(collection("operations", items, page, last=last))

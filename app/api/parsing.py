@@ -2,6 +2,7 @@
 Parsing of requests: JSON bodies and query parameters, validated by schemas.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Never
@@ -16,6 +17,7 @@ from webargs.multidictproxy import MultiDictProxy
 
 from app.api.answers import OPTIONS
 from app.api.errors import TooDeep
+from app.api.public_paths import is_of_agents
 from app.api.wording import format_errors
 from app.errors import Invalid, TooLarge
 
@@ -25,6 +27,9 @@ LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 DEEPEST = 25
 #: Most values in a body: short values take a hundred times as long as their text in a long one.
 MOST_VALUES = 200_000
+#: NUL in a text of a JSON document: after an even number of backslashes.
+NUL = b"\\u0000"
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 #: Bytes of a body whose values are counted at once.
 PART = 256 << 10
 TOO_DEEP = (
@@ -109,6 +114,8 @@ def body(req: Request) -> Any:
         raise Invalid("The body of a request must be JSON, its Content-Type application/json.")
     if not data:
         return {}
+    if NUL in data:
+        data = _without_nul(req.path, data)
     if _has_too_many_values(data):
         raise Invalid(f"Request body JSON has too many values: at most {MOST_VALUES}.")
     try:
@@ -121,6 +128,17 @@ def body(req: Request) -> Any:
         raise TooDeep(TOO_DEEP)
     g.document = document
     return document
+
+
+def _without_nul(path: str, data: bytes) -> bytes:
+    """
+    Remove NUL from the texts of an agent's document: some machines report it.
+
+    Raises Invalid: the document of another caller has it. PostgreSQL cannot read such a text.
+    """
+    if not is_of_agents(path) and _NUL.search(data):
+        raise Invalid("Request body JSON must not contain NUL (\\u0000).")
+    return _NUL.sub(rb"\1", data)
 
 
 def _has_too_many_values(data: bytes) -> bool:

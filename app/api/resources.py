@@ -122,7 +122,7 @@ class Resource(Generic[Model]):
 
     @cached_property
     def sortable(self) -> frozenset[str]:
-        return frozenset(self.plain) - self._documents
+        return frozenset(self.plain) - self._documents - self.masked.keys()
 
     @cached_property
     def collection(self) -> str:
@@ -210,7 +210,7 @@ class Resource(Generic[Model]):
         page = page_of(query, self.name, sortable=self.sortable)
         with runtime().reading() as session:
             selected = enforce.narrowed(narrow(self.query(wanted)), self.model)
-            rows = fetch(session, selected, self.model, page)
+            rows = fetch(session, selected, self.model, page, among=enforce.listable(self.model))
         last = rows[-1].uuid if len(rows) == page.limit else None
         return json(collection(self.collection, self.views(rows, wanted), page, last=last))
 
@@ -236,9 +236,16 @@ class Resource(Generic[Model]):
         return columns.name == ident
 
     def id_of(self, ident: str) -> int:
-        """Return the primary key of the identified item. Raises Misaddressed, NotFound."""
+        """
+        Return the primary key of the identified item.
+
+        In a list, an item that the caller may not list does not exist.
+
+        Raises Misaddressed, NotFound.
+        """
+        condition = self.identified(ident) & enforce.listable(self.model)
         with runtime().reading() as session:
-            found = session.scalar(select(self.model.__table__.c.id).where(self.identified(ident)))
+            found = session.scalar(select(self.model.__table__.c.id).where(condition))
         if found is None:
             raise NotFound(self.name, ident)
         return int(found)

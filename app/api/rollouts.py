@@ -109,7 +109,8 @@ def list_rollouts(query: Query) -> Response:
     if "state" in query:
         selected = selected.where(Rollout.state == query["state"])
     with runtime().reading() as session:
-        found = [row[0] for row in fetch(session, selected, Rollout, page)]
+        rows = fetch(session, selected, Rollout, page, among=enforce.listable(Rollout))
+        found = [row[0] for row in rows]
     last = found[-1].uuid if len(found) == page.limit else None
     return json(collection("rollouts", [_view(each) for each in found], page, last=last))
 
@@ -225,11 +226,13 @@ def list_rollout_nodes(query: Query, uuid: str) -> Response:
             selected = selected.where(getattr(RolloutNode, name) == query[name])
     enforce.narrow("baremetal:node:list")
     with runtime().reading() as session:
-        selected = selected.where(RolloutNode.rollout_id == _found(session, uuid).id)
+        of_rollout = RolloutNode.rollout_id == _found(session, uuid).id
+        selected = selected.where(of_rollout)
         if enforce.is_narrow():
             theirs = enforce.narrowed(select(Node.uuid), Node)
             selected = selected.where(RolloutNode.node_uuid.in_(theirs))
-        found = [row[0] for row in fetch(session, selected, RolloutNode, page, identity="id")]
+        rows = fetch(session, selected, RolloutNode, page, among=of_rollout, identity="id")
+        found = [row[0] for row in rows]
     last = str(found[-1].id) if len(found) == page.limit else None
     return json(collection("nodes", [_node_view(each) for each in found], page, last=last))
 

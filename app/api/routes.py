@@ -20,6 +20,7 @@ from werkzeug.exceptions import NotFound as NoSuchRoute
 
 from app.api import auditing, versions
 from app.api.auth import caller
+from app.api.concealment import concealed_errors
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import Shape
 from app.api.parsing import body, parser
@@ -97,6 +98,7 @@ class Routes(flask_smorest.Blueprint):
         owned, named = owned_at(path), next(iter(PARAMETER.findall(path)), "")
         answers = returns if isinstance(returns, Returns) else Returns({200: returns})
         itself = owned if path.endswith(f"<{named}>") else None
+        of_node = bool(owned and owned.kind == "node" and named)
 
         def decorate(view: View) -> View:  # noqa: C901 - one branch per kind of refusal
             handler = name or view.__name__
@@ -126,7 +128,8 @@ class Routes(flask_smorest.Blueprint):
                     raise Invalid(f"Unexpected arguments: {names}: not taken by {method} {path}")
                 if query:
                     versions.check_query(query, request.args)
-                answer = view(*args, **kwargs)
+                with concealed_errors(kwargs[named] if of_node else None):
+                    answer = view(*args, **kwargs)
                 if restricted:
                     enforce.confirm_narrowed(handler)
                 return answer

@@ -11,6 +11,7 @@ import typer
 from app.cli.commands import option
 from app.cli.output import Document, Output
 from app.cli.rest import Api
+from app.sentences import harmless
 
 BRIEFLY = ("created_at", "outcome", "action", "target", "user_name", "address")
 COLUMNS = (
@@ -78,4 +79,6 @@ def _write_csv(records: Iterator[Document]) -> None:
 def _cell(value: Any) -> Any:
     """Format a value for CSV; a text that spreadsheets would evaluate gets an apostrophe."""
     text = " ".join(value) if isinstance(value, list) else value
-    return f"'{text}" if isinstance(text, str) and text.startswith(FORMULA) else text
+    if not isinstance(text, str):
+        return text
+    return harmless(f"'{text}" if text.startswith(FORMULA) else text)

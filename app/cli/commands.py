@@ -18,6 +18,7 @@ from app.cli import DEFAULT_URL
 from app.cli.failures import Failure
 from app.cli.forms import Form
 from app.hold_kinds import HoldKind
+from app.sentences import harmless
 
 #: Timeout in seconds of a `--wait` without a value.
 FOREVER = 10.0**9
@@ -157,7 +158,7 @@ def add(group: typer.Typer, name: str, command: Command) -> None:
             chosen = tuple(part.strip() for part in (fields or "").split(",") if part.strip())
             function(connect(values), Output(form, chosen, colour), **values)
         except Failure as failure:
-            typer.echo(f"ingot: {failure}", err=True)
+            typer.echo(harmless(f"ingot: {failure}"), err=True)
             raise typer.Exit(failure.exit_status) from failure
 
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

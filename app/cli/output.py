@@ -13,7 +13,7 @@ from rich.text import Text
 from app.cli import screen, styles, tables
 from app.cli.failures import Failure
 from app.cli.forms import Form
-from app.sentences import joined
+from app.sentences import harmless, joined
 
 Document = dict[str, Any]
 
@@ -101,12 +101,12 @@ class Output:
 
 
 def plain(value: Any) -> str:
-    """Format a value for scripts: on one line; empty for null."""
+    """Format a value for scripts: on one line, without control characters; empty for null."""
     match value:
         case None:
             return ""
         case str():
-            return " ".join(value.replace("\t", " ").splitlines())
+            return harmless(" ".join(value.splitlines()))
         case _:
             return json.dumps(value)
 

@@ -6,6 +6,8 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
+from app.sentences import harmless
+
 #: Width without a terminal: output to files and pipes is not wrapped.
 ENDLESS = 100_000
 
@@ -28,6 +30,5 @@ def console(colour: bool | None = None, *, stderr: bool = False) -> Console:
 
 
 def text(said: str, style: str = "") -> Text:
-    """Remove control characters: an error text of a BMC must not control the terminal."""
-    harmless = (each if each.isprintable() or each == "\n" else " " for each in said)
-    return Text("".join(harmless), style)
+    """Format a text, which must not control the terminal."""
+    return Text(harmless(said), style)

@@ -57,7 +57,7 @@ def prepare(engine: Engine, connect_timeout: float, statement_timeout: float) ->
     limits_sql = "; ".join(f"SET {name} = {int(value * 1000)}" for name, value in limits.items())
     # JIT compilation takes longer than any query of the service; the planner uses it even for
     # single rows as long as a new database's tables have no statistics
-    limits_sql += "; SET jit = off"
+    limits_sql += "; SET jit = off; SET datestyle = ISO"
     options = {
         "autocommit": True,  # `_begin` sends BEGIN, not psycopg
         "connect_timeout": max(int(connect_timeout), 1),

@@ -5,6 +5,7 @@ For the most frequent statements, whose cost would be mostly SQLAlchemy's compil
 handling.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 Row = tuple[Any, ...]
 #: Type converters with the name of their parameter, or the index of their column.
 Converters = Sequence[tuple[Any, Callable[[Any], Any]]]
+#: A named parameter of psycopg, or an escaped percent sign.
+_NAMED = re.compile(r"%(?:\((\w+)\)s|%)")
 
 
 @dataclass(slots=True)
@@ -86,13 +89,13 @@ class Prepared:
     def _run(self, connection: Connection, values: Mapping[str, Any]) -> Any:
         text = self._text(connection.dialect)
         # by default psycopg prepares a statement at its sixth execution on a connection
-        options = {"prepare": True} if connection.dialect.driver == "psycopg" else {}
+        options = {"prepare": True} if _is_psycopg(connection.dialect) else {}
         return self._call(connection, "execute", text.sql, text.parameters(values), **options)
 
     def _call(
         self, connection: Connection, method: str, sql: str, parameters: Any, **options: Any
     ) -> Any:
-        cursor = connection.connection.cursor()
+        cursor = _cursor(connection)
         try:
             getattr(cursor, method)(sql, parameters, **options)
         except Exception as error:
@@ -126,6 +129,8 @@ class Prepared:
             for bind, name in compiled.bind_names.items()
             if not bind.required and name in compiled.params
         }
+        if _is_psycopg(compiled.dialect):
+            return _Text(*_numbered(str(compiled)), constants)
         return _Text(str(compiled), order, constants)
 
 
@@ -170,6 +175,37 @@ class Typed(Prepared):
                 row[index] = convert(row[index])
             converted.append(tuple(row))
         return converted
+
+
+def _is_psycopg(dialect: Dialect) -> bool:
+    return dialect.driver == "psycopg"
+
+
+def _numbered(sql: str) -> tuple[str, Sequence[str]]:
+    """
+    Number the parameters of a statement as the server does: return its text, and their names.
+
+    psycopg does the same with named parameters, at each execution if the text is longer than 4 KiB.
+    """
+    names: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        name = found[1]
+        if name is None:
+            return "%"
+        if name not in names:
+            names.append(name)
+        return f"${names.index(name) + 1}"
+
+    return _NAMED.sub(number, sql), names
+
+
+def _cursor(connection: Connection) -> Any:
+    if not _is_psycopg(connection.dialect):
+        return connection.connection.cursor()
+    from psycopg import RawCursor  # SQLite does not need it
+
+    return RawCursor(connection.connection.dbapi_connection)
 
 
 _KNOWN: WeakSet[Prepared] = WeakSet()

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from app import flows
 from app.engine import failures, planning, provision_state
 from app.engine.operations import append, pending, steps_of
-from app.flows import ProvisionFlow
 from app.hardware import targets
 from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepSource, StepState
 from app.operation_states import StepEvent, step_transition
@@ -28,12 +27,14 @@ def may_interrupt(step: OperationStep) -> bool:
 
 
 def is_possible(session: Session, node: Node) -> bool:
-    """Return whether an abort would end the operation that holds the node's reservation."""
+    """
+    Return whether an abort would end the operation that holds the node's reservation.
+
+    False for an operation with an error: only its cleanup is left.
+    """
     query = select(Operation).where(Operation.id == node.operation_id, *abortable_operation(node))
     operation = session.scalar(query)
-    return (
-        operation is not None and not operation.error
-    )  # an operation with an error has only its cleanup left
+    return operation is not None and not operation.error
 
 
 def abortable_operation(node: Node) -> tuple[ColumnElement[bool], ...]:
@@ -46,13 +47,7 @@ def abortable_operation(node: Node) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def begin(
-    session: Session,
-    node: Node,
-    operation: Operation,
-    step: OperationStep,
-    flow: ProvisionFlow | None,
-) -> bool:
+def begin(session: Session, node: Node, operation: Operation, step: OperationStep) -> bool:
     """
     Stop an operation at a step and append its cleanup steps.
 
@@ -68,7 +63,7 @@ def begin(
     operation.error = failures.describe(
         FailureCode.ABORTED, f"By request, the {operation.kind} operation was aborted {where}."
     ) | {"step": step.label, "attempt": step.attempts, "retryable": False}
-    state = State(node.provision_state)
+    state, flow = State(node.provision_state), flows.under_way_in(node.provision_state)
     provision_state.move(node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT)
     provision_state.apply_effects(session, node, state, Event.ABORT, operation)
     rows = steps_of(session, operation)
@@ -76,10 +71,9 @@ def begin(
     if flow is None or not (flow.cleanup and prepared) or operation.is_queued:
         return False
     cleanup = planning.abort_cleanup(targets.of_node(session, node), flow.name)
-    last = rows[-1].position
-    append(session, operation, cleanup, last + 1)
+    append(session, operation, cleanup)
     if cleanup:
-        operation.cursor = last + 1
+        operation.cursor = cleanup[0].position
     return bool(cleanup)
 
 

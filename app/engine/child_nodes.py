@@ -4,13 +4,15 @@ Child nodes: reserved while a step of their parent's operation runs on them.
 
 from collections.abc import Iterable
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from app.errors import Invalid
 from app.hardware import targets
 from app.hardware.steps import RequestedStep, of_driver, wrong_args
 from app.hold_kinds import Effect
 from app.inventory import holds
+from app.kit.caller import Caller
 from app.models import Node, Operation
 from drivers.core import reserved
 from drivers.core.steps import Flow
@@ -37,6 +39,29 @@ def problems(session: Session, flow: Flow, asked: Iterable[RequestedStep]) -> li
         else:
             found += wrong_args(each, step.args)
     return found
+
+
+def check_project(
+    session: Session, node: Node, asked: Iterable[RequestedStep], caller: Caller
+) -> None:
+    """
+    Check that a caller of a project may have requested steps run on child nodes of a node.
+
+    The project must own the children; those of a node that it only leases, it must own or lease.
+
+    Raises Invalid: a child is another project's.
+    """
+    children, project = {each["child"] for each in asked if each.get("child")}, caller.project_id
+    if not children or project is None:
+        return
+    own: ColumnElement[bool] = Node.owner == project
+    if node.owner != project:
+        own |= Node.lessee == project
+    if session.scalar(select(func.count()).where(Node.uuid.in_(children), own)) != len(children):
+        raise Invalid(
+            f"Steps on child nodes of node {node.uuid} are refused: a child node is not of your"
+            " project."
+        )
 
 
 def check_not_held(session: Session, asked: Iterable[RequestedStep]) -> None:

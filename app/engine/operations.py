@@ -64,10 +64,10 @@ def lock_operation(session: Session, operation_id: int) -> tuple[Node, Operation
     """
     Lock and return a node and its operation, both freshly read.
 
-    Raises NotFound.
+    Raises NoResultFound: the operation was deleted with its node.
     """
     node_id = session.get_one(Operation, operation_id).node_id
-    node = lock(session, node_id)
+    node = session.scalars(_LOCK, {"node_id": node_id}).one()
     operation = session.get_one(
         Operation, operation_id, with_for_update=True, populate_existing=True
     )
@@ -206,13 +206,11 @@ def record_finished(
     return operation
 
 
-def append(
-    session: Session, operation: Operation, rows: Iterable[OperationStep], position: int
-) -> None:
-    """Append steps from a position on."""
+def append(session: Session, operation: Operation, rows: Iterable[OperationStep]) -> None:
+    """Append steps after the last one."""
     known = steps_of(session, operation)
-    for offset, row in enumerate(rows):
-        row.operation_id, row.position = operation.id, position + offset
+    for row in rows:
+        row.operation_id, row.position = operation.id, known[-1].position + 1
         step_transition(row, StepEvent.PLAN)
         session.add(row)
         known.append(row)

@@ -22,12 +22,14 @@ from app.engine import step_rows
 from app.engine.step_rows import Rows
 from app.errors import Invalid
 from app.flows import ProvisionFlow
+from app.hardware import targets
 from app.hardware.steps import Key, RequestedStep, needs_ramdisk, of_driver, offered
 from app.inventory import runbooks, templates
 from app.models import Node, OperationStep, StepSource
 from app.runtime import Runtime, runtime_of
 from app.states import Event, State
 from drivers.core import reserved
+from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
 from drivers.core.steps import Flow, Step
 from drivers.core.target import Target
@@ -206,9 +208,8 @@ def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     known = offered(target, Flow.DEPLOY)
     # in-band steps are known from an earlier boot, and may have changed until the next one
     own = {key: step for key, step in known.items() if not step.in_band}
-    if (
-        not target.driver.deploy.has_decomposed_deploy_steps()
-    ):  # a single step does the whole deployment
+    # a mega step does the whole deployment
+    if not target.driver.deploy.has_decomposed_deploy_steps():
         own = {
             key: step
             for key, step in own.items()
@@ -228,18 +229,20 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     Plan the tear-down, with the cleanup of a rescue if the node is in one, then `clean`.
 
     A clean that cannot run is the operator's problem, not the tenant's: it fails after the
-    tear-down (spec implement-cleaning-states).
+    tear-down (spec implement-cleaning-states). An interface that `instance_info` names has no part
+    in the cleaning: it would be the tenant's choice what is erased.
     """
     down = [*frame(target, flows.DELETE.name).before]
     if request.state in RESCUED:
         down = [*dict.fromkeys((*frame(target, flows.RESCUE.name).on_failure, *down))]
-    rows = [step_rows.of_frame(runtime, *row) for row in down]
+    rows = [step_rows.of_frame(runtime, *row) for row in down or [("power", "read")]]
     rows[-1].event = Event.CLEAN
     errors = request.errors
     if not errors:
         try:
-            return rows + clean(runtime, node, target, request)
-        except Invalid as error:  # of a step list of the driver
+            own = targets.without_instance(runtime, node, target)
+            return rows + clean(runtime, node, own, request)
+        except (Invalid, InvalidDriverInfo) as error:
             errors = (str(error),)
     refusal = step_rows.of_frame(runtime, "deploy", "refuse_cleaning")
     refusal.args = {"reason": "; ".join(errors)}

@@ -48,7 +48,7 @@ from app.kit.rescue_password import hashed
 from app.models import Node, Operation, OperationKind, OperationStep, StepSource
 from app.runtime import Runtime, runtime_of
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
-from drivers.core.errors import FailureCode
+from drivers.core.errors import FailureCode, InvalidDriverInfo
 from drivers.core.steps import Flow
 from drivers.core.target import Target
 
@@ -177,7 +177,7 @@ class Intent:
     shown: Arguments = field(default_factory=dict)  # arguments without secrets
 
 
-def decide(session: Session, node: Node, verb: str, arguments: Arguments) -> Intent:
+def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller: Caller) -> Intent:
     """
     Decide the effect of `verb`, a key of `states.VERBS`, on a node, without writing.
 
@@ -195,14 +195,12 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments) -> Int
     how = _VERBS.get(event)
     for guard in (how or _INTERRUPTS[event]).guards:
         guard(candidate)
-    if (
-        how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE
-    ):  # no work, only the transition
-        return Intent(event, leaves)
+    if how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE:
+        return Intent(event, leaves)  # no work, only the transition
     holds.check(session, node, how.held_by)
     for guard in how.before_work:
         guard(candidate)
-    request, wrong = _checked_request(candidate, how, arguments)
+    request, wrong = _checked_request(candidate, how, arguments, caller)
     child_nodes.check_not_held(session, request.steps)
     rows = [] if wrong else how.plan(runtime_of(session), node, candidate.target, request)
     hidden = ("configdrive", "rescue_password")
@@ -249,7 +247,7 @@ def check_deployment(session: Session, node: Node, target: Target) -> None:
     candidate = Candidate(session, node, "deploy", Event.DEPLOY)
     candidate.target = target
     boot_mode_allowed(candidate)
-    _checked_request(candidate, _VERBS[Event.DEPLOY], {})
+    _checked_request(candidate, _VERBS[Event.DEPLOY], {}, Caller())
 
 
 def leads_to(intent: Intent) -> State:
@@ -286,7 +284,7 @@ def request(
     The caller has locked the node's row. Returns the new operation, which may have ended; None: the
     verb needs none. Raises the errors of `provisioning.decide`.
     """
-    intent = decide(session, node, verb, arguments)
+    intent = decide(session, node, verb, arguments, caller)
     if intent.event in _INTERRUPTS:
         _INTERRUPTS[intent.event].act(session, node, caller)
         return None
@@ -318,7 +316,7 @@ def request(
 
 
 def _checked_request(
-    candidate: Candidate, how: Verb, arguments: Arguments
+    candidate: Candidate, how: Verb, arguments: Arguments, caller: Caller
 ) -> tuple[planning.Request, list[str]]:
     """
     Return the request of a verb, and the errors in its steps.
@@ -326,18 +324,21 @@ def _checked_request(
     Errors in the steps of a clean after a tear-down are a part of the request: they do not concern
     the tenant, who requests the tear-down.
 
-    Raises Invalid: errors in the steps of a verb that refuses them.
+    Raises Invalid: errors in the steps of a verb that refuses them; or the caller's steps would run
+    on a child node of another project.
     """
-    session, target = candidate.session, candidate.target
+    session, node, target = candidate.session, candidate.node, candidate.target
     tears_down = candidate.event is Event.DELETE
     try:
-        request = how.read_request(session, candidate.node, arguments)
-    except (Invalid, NotFound) as error:
+        if tears_down:  # the steps are those of cleaning
+            target = targets.without_instance(runtime_of(session), node, target)
+        request = how.read_request(session, node, arguments)
+    except (Invalid, NotFound, InvalidDriverInfo) as error:
         if not tears_down:
             raise
-        return planning.Request(
-            state=State(candidate.node.provision_state), errors=(str(error),)
-        ), []
+        return planning.Request(state=State(node.provision_state), errors=(str(error),)), []
+    if how.read_request is not planning.by_settings:  # whose steps are the operator's
+        child_nodes.check_project(session, node, request.steps, caller)
     wrong = _step_errors(target, how, request)
     if how.flow is not None:
         wrong += child_nodes.problems(session, how.flow, request.steps)

@@ -195,7 +195,6 @@ def enter_failed(session: Session, node: Node, event_type: str, reason: str) -> 
     provision_state.move(node, Event.FAIL if Event.FAIL in row.moves else Event.ABORT)
     node.last_error = reason
     if node.provision_state == State.CLEAN_FAIL and not node.maintenance:
-        node.maintenance, node.fault = True, Fault.CLEAN_FAILURE
-        node.maintenance_reason = reason
+        provision_state.set_fault(node, Fault.CLEAN_FAILURE)
     history.add(session, node, event_type, reason, "ERROR")
     return True

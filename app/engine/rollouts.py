@@ -18,7 +18,6 @@ from sqlalchemy.orm import Session
 
 from app import killpoints, log
 from app.db.clock import after, fixed, now
-from app.db.diagnosis import is_unavailable, reason
 from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.engine import power, provisioning
@@ -26,6 +25,7 @@ from app.engine.rollout_plan import Plan
 from app.errors import Conflict, Invalid, NodeHeld, NodeLocked, NotFound, ServiceError, Unavailable
 from app.kit import crud
 from app.kit.caller import Caller
+from app.kit.isolation import isolated
 from app.models import (
     ENDED,
     UNENDED,
@@ -148,12 +148,8 @@ def advance_all(runtime: Runtime) -> None:
         unended = select(Rollout.id).where(Rollout.state.in_(UNENDED)).order_by(Rollout.id)
         ids = session.scalars(unended).all()
     for rollout_id in ids:
-        try:
+        with isolated("rollout.postponed", rollout_id=rollout_id):
             advance(runtime, rollout_id)
-        except SQLAlchemyError as error:
-            if is_unavailable(error):
-                raise
-            logger.warning("rollout.postponed", rollout_id=rollout_id, detail=reason(error))
 
 
 def advance(runtime: Runtime, rollout_id: int) -> None:

@@ -145,8 +145,8 @@ class _PendingCall:
                 for each in conductors.members(self.runtime)
                 if each.version >= self.method.needs and each.incarnation not in self.refused
             ]
-            now = owner(self.node.uuid, self.node.driver, self.node.conductor_group, members)
-            if now is None or now.incarnation == callee.incarnation:
+            successor = owner(self.node.uuid, self.node.driver, self.node.conductor_group, members)
+            if successor is None or successor.incarnation == callee.incarnation:
                 continue
             if answer is None and not asks.withdraw(key):  # the conductor has started it
                 if any(each.incarnation == callee.incarnation for each in members):
@@ -156,7 +156,7 @@ class _PendingCall:
                         f"Conductor {callee.name} died while executing"
                         f" {self.document['what']} {self._about}; the result is not known."
                     )
-            callee, key = now, self._post(asks, now)
+            callee, key = successor, self._post(asks, successor)
         started = not asks.withdraw(key)
         doubt = "; it may still be executed" if started and self.method.order else ""
         raise GatewayTimeout(

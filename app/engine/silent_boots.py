@@ -16,6 +16,7 @@ from app.db.clock import age
 from app.engine import operations, resume, timeouts
 from app.flows import FLOWS
 from app.hardware import targets
+from app.kit.isolation import isolated
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, StepState
 from app.operation_states import Actor
 from app.runtime import Runtime
@@ -33,7 +34,11 @@ def retry_silent_boots(runtime: Runtime) -> int:
         return 0
     with runtime.reading() as session:
         ids = list(session.scalars(_silent(timeout)))
-    return sum(_retry_one(runtime, operation_id, timeout) for operation_id in ids)
+    retried = 0
+    for operation_id in ids:
+        with isolated("boot.not_retried", operation_id=operation_id):
+            retried += _retry_one(runtime, operation_id, timeout)
+    return retried
 
 
 def _retry_one(runtime: Runtime, operation_id: int, timeout: float) -> bool:
@@ -47,6 +52,8 @@ def _retry_one(runtime: Runtime, operation_id: int, timeout: float) -> bool:
 def _boot_again(
     runtime: Runtime, session: Session, node: Node, operation: Operation, timeout: float
 ) -> bool:
+    if node.driver not in runtime.drivers.types:
+        return False  # left to a conductor that has loaded it
     if not targets.driver_of(runtime, node).boot.boots_again:
         return False
     before = [row for row in operations.steps_of(session, operation) if _is_before(row, operation)]

@@ -8,7 +8,7 @@ change: the operation advances, waits, is held, fails or ends.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import flows, log
@@ -26,11 +26,10 @@ from app.engine import (
 )
 from app.engine.dispatch import dispatch
 from app.engine.operations import append, current_step, pending, rewind, steps_of
-from app.errors import Invalid
+from app.errors import Invalid, NodeLocked
 from app.hardware import steps, targets
 from app.inventory import history
 from app.models import (
-    BESIDE,
     AgentRecord,
     Node,
     Operation,
@@ -125,7 +124,7 @@ def hold(
 
 def unhold(session: Session, node: Node) -> None:
     """Resume a held operation at once."""
-    operation = session.scalar(_suspended(node))
+    operation = _lock_active(session, node)
     provision_state.move(node, Event.UNHOLD)
     if operation is None:  # it has ended meanwhile: the deadline of the wait applies
         return
@@ -157,9 +156,8 @@ def fail(
         for row in rest:
             step_transition(row, StepEvent.SKIP)
         cleanup = _cleanup_rows(session, node, operation)
-        if operation.moves_node and cleanup:
-            last = max([step.position, *(row.position for row in rest)])
-            append(session, operation, cleanup, last + 1)
+        if operation.moves_node:
+            append(session, operation, cleanup)
     return _advance(session, node, operation, step, OperationEvent.CLEAN_UP)
 
 
@@ -222,7 +220,7 @@ def _replan(
         session.delete(row)
         steps_of(session, operation).remove(row)
     session.flush()  # their positions are free before the new rows take them
-    append(session, operation, rows, step.position + 1)
+    append(session, operation, rows)
     return ()
 
 
@@ -245,9 +243,8 @@ def _rewind_clean(session: Session, operation: Operation, step: OperationStep) -
 
 def abort(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
     """Abort an operation at a step of it and start the cleanup."""
-    flow = flows.under_way_in(node.provision_state)
     child_nodes.release(session, operation)
-    cleans_up = aborts.begin(session, node, operation, step, flow)
+    cleans_up = aborts.begin(session, node, operation, step)
     endings.record_error(session, node, operation)
     if cleans_up:
         transition(session, operation, OperationEvent.CLEAN_UP)
@@ -264,8 +261,7 @@ def request_abort(session: Session, node: Node) -> None:
     or outcome is recorded concurrently. A conductor that runs the step loses its claim by the new
     fence: its later writes are refused.
     """
-    query = select(Operation).where(*aborts.abortable_operation(node)).with_for_update()
-    operation = session.scalar(query.execution_options(populate_existing=True))
+    operation = _lock_active(session, node)
     if operation is None:  # no operation is active: only the state changes
         provision_state.move(node, Event.ABORT)
         return
@@ -276,13 +272,10 @@ def request_abort(session: Session, node: Node) -> None:
         step.abort_after = True
 
 
-def _suspended(node: Node) -> Select[Operation]:
-    """Select the node's waiting, held and queued operations."""
-    return select(Operation).where(
-        Operation.node_id == node.id,
-        Operation.state.in_((OperationState.WAITING, OperationState.HELD)) | Operation.is_queued,
-        Operation.kind.not_in(BESIDE),
-    )
+def _lock_active(session: Session, node: Node) -> Operation | None:
+    """Lock and return the node's operation that has not ended; None if there is none."""
+    query = select(Operation).where(*aborts.abortable_operation(node)).with_for_update()
+    return session.scalar(query.execution_options(populate_existing=True))
 
 
 def expire(session: Session, node: Node, operation: Operation) -> None:
@@ -316,10 +309,18 @@ def fail_waiting(
 
 
 def supersede(session: Session, node: Node) -> None:
-    """End the waiting, held or queued operation of a node in favour of another verb."""
-    for operation in session.scalars(_suspended(node)):
-        child_nodes.release(session, operation)
-        for row in pending(session, operation):
-            step_transition(row, StepEvent.SKIP)
-        endings.end(session, node, operation, OperationEvent.SUPERSEDE)
+    """
+    End the waiting, held or queued operation of a node in favour of another verb.
+
+    Raises NodeLocked: the operation was admitted since the verb was accepted.
+    """
+    operation = _lock_active(session, node)
+    if operation is None:
+        return
+    if operation.state == OperationState.QUEUED and not operation.is_queued:
+        raise NodeLocked(node.uuid, node.reservation or "")
+    child_nodes.release(session, operation)
+    for row in pending(session, operation):
+        step_transition(row, StepEvent.SKIP)
+    endings.end(session, node, operation, OperationEvent.SUPERSEDE)
     session.flush()  # the old operation releases the node before the new one starts

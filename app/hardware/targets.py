@@ -3,6 +3,7 @@ Build targets: the snapshot of a node and its parts that drivers get. No other m
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import bindparam, select
@@ -44,6 +45,16 @@ def driver_of(runtime: Runtime, node: Node) -> Driver:
             for column, kind in names.items()
         },
     )
+
+
+def without_instance(runtime: Runtime, node: Node, target: Target) -> Target:
+    """
+    Return the target of a node whose instance is removed, with the interfaces of the node itself.
+
+    Raises InvalidDriverInfo: one of them is not loaded here.
+    """
+    own = {kind: getattr(node, f"{kind}_interface") for kind in KINDS}
+    return replace(target, driver=runtime.drivers.driver(node.driver, own), instance_info={})
 
 
 def build(

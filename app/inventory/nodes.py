@@ -7,7 +7,7 @@ All functions run in the caller's transaction. Code that changes a node locks it
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
 from app.db.clock import now
@@ -209,7 +209,7 @@ def clear_maintenance(session: Session, node: Node, caller: Caller) -> None:
 
 def remove(session: Session, node: Node) -> None:
     """
-    Delete a node and all rows that belong to it.
+    Delete a node and all rows that belong to it, and release the children that it has reserved.
 
     Raises Conflict, NodeProtected, NodeLocked, NodeHeld.
     """
@@ -231,6 +231,11 @@ def remove(session: Session, node: Node) -> None:
     _check_unlocked(node)
     holds.check(session, node, Effect.OPERATIONS)
     operations = select(Operation.id).where(Operation.node_id == node.id)
+    on_children = Node.operation_id.in_(operations), Node.id != node.id
+    session.execute(
+        update(Node).where(*on_children).values(reservation=None, operation_id=None),
+        execution_options={"synchronize_session": False},
+    )
     session.execute(delete(OperationStep).where(OperationStep.operation_id.in_(operations)))
     for model in OWNED_BY_NODE:
         session.execute(delete(model).where(model.node_id == node.id))

@@ -34,9 +34,8 @@ class Page:
     """A requested page of a list."""
 
     limit: int  # maximum number of items, at least 1
-    marker: str | int | None = (
-        None  # identity of the previous page's last item; None: the first page
-    )
+    #: identity of the previous page's last item; None: the first page
+    marker: str | int | None = None
     sort_key: str = "id"  # name of a column
     descending: bool = False
 
@@ -47,13 +46,18 @@ def fetch(
     model: type[Base],
     page: Page,
     *,
+    among: ColumnElement[bool],
     identity: str = "uuid",
 ) -> list[Row[*tuple[Any, ...]]]:
     """
     Return the rows of a page of the query: sorted by the column `page.sort_key`, then by id.
 
     Rows without a value come before all others, and after them in descending order.
-    Raises NotFound: no row has the marker as its identity.
+
+    among: condition of the rows that the marker may identify. It must exclude those that the caller
+    may not see: a page after such a row would disclose its values.
+
+    Raises NotFound: none of them has the marker as its identity.
     """
     columns = model.__table__.c
     column, key = columns[page.sort_key], columns.id
@@ -63,7 +67,8 @@ def fetch(
         keys.insert(0, cast(column, Integer) if isinstance(column.type, Boolean) else column)
     after = None
     if page.marker is not None:
-        after = session.execute(select(*keys).where(columns[identity] == page.marker)).one_or_none()
+        marked = select(*keys).where(columns[identity] == page.marker, among)
+        after = session.execute(marked).one_or_none()
         if after is None:
             raise NotFound(kind_of(model), str(page.marker))
     query = query.order_by(*(each.desc() if page.descending else each.asc() for each in keys))

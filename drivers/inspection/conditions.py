@@ -10,6 +10,10 @@ from drivers.core.errors import InspectionFailed
 from drivers.inspection.operations import Operation
 
 _TRUE, _FALSE = ("yes", "true"), ("no", "false")
+#: Most characters of a value that a regular expression is applied to. A machine chooses the value,
+#: and an expression such as `.*a.*b.*` takes time by the square or cube of its length, during which
+#: no other thread of the conductor runs.
+LONGEST_VALUE = 4096
 
 
 def _comparable(values: Any, force_strings: Any) -> list[Any]:
@@ -58,11 +62,21 @@ def _compiled(regex: Any) -> re.Pattern[str]:
 
 
 def _matches(value: Any, regex: Any) -> bool:
-    return _compiled(regex).fullmatch(str(value)) is not None
+    return _compiled(regex).fullmatch(_text(value)) is not None
 
 
 def _contains(value: Any, regex: Any) -> bool:
-    return _compiled(regex).search(str(value)) is not None
+    return _compiled(regex).search(_text(value)) is not None
+
+
+def _text(value: Any) -> str:
+    text = str(value)
+    if len(text) > LONGEST_VALUE:
+        raise InspectionFailed(
+            f"value: it has {len(text)} characters; regular expressions are applied to at most"
+            f" {LONGEST_VALUE}"
+        )
+    return text
 
 
 def _one_of(value: Any, values: Any = ()) -> bool:

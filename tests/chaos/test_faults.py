@@ -81,8 +81,7 @@ def test_a_dead_beat_is_replaced_and_messages_lost_meanwhile_are_sent_again(busy
 
 
 def test_a_request_is_executed_although_the_api_dies_before_it_sends(tmp_path):
-    # restart=True: granian gives up when its processes die one after the other
-    with Fleet(tmp_path, restart=True, INGOT_KILL_POINTS="api:committed:manage=die") as fleet:
+    with Fleet(tmp_path, INGOT_KILL_POINTS="api:committed:manage=die") as fleet:
         nodes = fleet.create_nodes(4)
 
         def taken(node):

@@ -147,7 +147,7 @@ def test_a_repeated_uuid_is_refused(api):
     body = {"kind": "hardware", "reason": REASON, "uuid": made["uuid"]}
     answer = api("POST", f"/v1/nodes/{node['uuid']}/holds", body)
     assert 409 == answer.status_code
-    assert f"A hold with uuid {made['uuid']} already exists." == fault(answer)["faultstring"]
+    assert f"A hold with UUID {made['uuid']} already exists." == fault(answer)["faultstring"]
 
 
 def test_a_node_has_a_limited_number_of_holds(api, monkeypatch):

@@ -90,7 +90,11 @@ def test_names_and_uuids_are_unique(api):
         answer.status_code,
         fault(answer)["faultstring"],
     )
-    assert 409 == api("POST", "/v1/nodes", {**body, "name": "n2"}).status_code
+    answer = api("POST", "/v1/nodes", {**body, "name": "n2"})
+    assert (409, f"A node with UUID {body['uuid']} already exists.") == (
+        answer.status_code,
+        fault(answer)["faultstring"],
+    )
 
 
 def test_a_driver_needs_a_live_conductor(api):

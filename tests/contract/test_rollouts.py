@@ -66,7 +66,7 @@ def test_the_answer_names_the_place_of_the_rollout(api, nodes):
     rollouts.advance_all(api.runtime)  # a node does not accept the verb any more
     again = api("POST", "/v1/rollouts", {**CLEAN, "nodes": {"owner": "p"}, "uuid": name})
     assert 409 == again.status_code
-    assert f"rollout with uuid {name} already exists" in fault(again)["faultstring"]
+    assert f"rollout with UUID {name} already exists" in fault(again)["faultstring"]
     assert 1 == len(api("GET", "/v1/rollouts").json["rollouts"])
 
 

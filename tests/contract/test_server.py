@@ -26,6 +26,7 @@ from drivers.core import registry
 from tests.contract.clients.cli import Baremetal
 from tests.support.fleet import PATIENCE, until
 from tests.support.ports import free_port
+from tests.support.processes import children
 
 SERVE = "import os; from app import serve; from app.config import settings; serve.main(settings.load(os.environ))"
 #: Most seconds of events that take a few on an idle machine. Without the time limit under test they
@@ -218,6 +219,31 @@ def test_every_way_to_end_leaves_no_process_running(database, how):
 
     assert [] == left
     assert (-how if how == signal.SIGKILL else 0) == status
+
+
+def test_processes_that_are_killed_one_after_the_other_are_replaced(database):
+    port = free_port()
+    with started(database, port, INGOT_API_API_WORKERS="2") as process:
+        await_answer(f"http://127.0.0.1:{port}", process)
+        for _ in range(4):
+            victim = max(until(lambda: both(process), "two processes"))  # the newest
+            os.kill(victim, signal.SIGKILL)
+            until(lambda pid=victim: pid not in children(process.pid), "its death")
+        until(lambda: both(process), "two processes")
+        assert requests.get(f"http://127.0.0.1:{port}", timeout=PATIENCE).ok
+
+
+def both(process):
+    """Return the pids of both processes of a server, None if there is one; fail if it has ended."""
+    assert process.poll() is None, process.stderr.read().decode()
+    found = children(process.pid)
+    return found if len(found) == 2 else None
+
+
+def test_processes_that_cannot_start_end_the_server(database):
+    broken = "from app import serve; serve.recording.start = lambda: 1 / 0; "
+    with started(database, free_port(), broken) as process:
+        assert 1 == process.wait(PATIENCE)
 
 
 def test_a_missing_setting_stops_the_start_with_one_line(database):

@@ -7,10 +7,12 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 
+from app.db.clock import utcnow
 from app.engine import admission, dispatch, endings, operations, provisioning
 from app.engine.why import explain
+from app.errors import NodeLocked
 from app.kit.caller import Caller
 from app.models import Operation
 from app.operation_states import OperationEvent
@@ -201,6 +203,27 @@ def test_a_queued_operation_is_ended_at_once(narrow, state, first, verb, arrives
     work(narrow)
     expected = arrives if verb == "abort" else "available"
     assert expected == narrow.read(ended.node_id).provision_state
+
+
+@pytest.mark.parametrize("verb", ["deleted", "abort"])
+def test_an_operation_may_be_admitted_while_a_verb_that_ends_it_is_checked(
+    narrow, monkeypatch, verb
+):
+    narrow.request(narrow.node("available"), "active")
+    name = narrow.request(narrow.node("available"), "active")
+
+    def admitted_now(session, node):
+        session.execute(update(Operation).filter_by(uuid=name).values(admitted_at=utcnow()))
+        return True
+
+    monkeypatch.setattr(admission, "is_queued", admitted_now)
+    if verb == "deleted":
+        with pytest.raises(NodeLocked):
+            ask(narrow, name, verb)
+        assert "queued" == narrow.operation(name).state
+    else:
+        ask(narrow, name, verb)
+        assert narrow.operation(name).aborting
 
 
 def test_concurrent_processes_keep_the_limit_and_lose_no_slot(database):

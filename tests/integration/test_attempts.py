@@ -115,7 +115,8 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated(inside, cleaning, monkeyp
             raise error("Cannot operate on a closed database.")
 
     monkeypatch.setattr(dialect, "do_commit", lossy)
-    run(inside, name)
+    assert isinstance(attempts.run(inside.claimant, inside.message(name)), Done)
+    inside.deliver(inside.claimant, inside.sent[-1])
     assert [("done", 1)] * 3 == [(step.state, step.attempts) for step in inside.steps(name)]
     operation = inside.operation(name)
     assert ("succeeded", 0) == (operation.state, operation.refused)
@@ -209,6 +210,12 @@ def test_the_queued_operations_of_a_draining_conductor_go_to_another(inside, cle
     assert ("c-2", 2) == (inside.sent[-1].conductor, inside.sent[-1].fence)
     drain.redispatch_all(inside.claimant)
     assert 2 == len(inside.sent), "it is redispatched only once"
+
+
+def test_a_deleted_operation_does_not_end_a_drain(inside, cleaning):
+    leave(inside)
+    drain.redispatch(inside.claimant, "deleted with its node")
+    assert 1 == len(inside.sent)
 
 
 def test_an_operation_redispatched_while_its_lease_was_held_is_sent_once_more(inside, cleaning):

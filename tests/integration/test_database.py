@@ -12,7 +12,18 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from psycopg.pq import TransactionStatus
-from sqlalchemy import bindparam, create_engine, event, inspect, literal, select, text, update
+from sqlalchemy import (
+    Text,
+    bindparam,
+    create_engine,
+    event,
+    inspect,
+    literal,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
 from app import models
@@ -245,6 +256,14 @@ def test_a_prepared_statement_raises_the_usual_error(inside):
             Prepared(text("SELECT no_such_column FROM nodes")).first(connection, {})
     assert isinstance(told.value.orig, inside.runtime.engine.dialect.loaded_dbapi.Error)
     assert "no_such_column" in diagnosis.reason(told.value)
+
+
+def test_a_prepared_statement_may_repeat_parameters_and_have_percent_signs(inside):
+    one, two = bindparam("one", type_=Text), bindparam("two", type_=Text)
+    statement = Prepared(select(literal_column("'9 % and %s'"), two, one, two))
+    with inside.runtime.read_connection() as connection:
+        row = statement.first(connection, {"one": "a%", "two": "b"})
+    assert ("9 % and %s", "b", "a%", "b") == row
 
 
 def test_a_typed_statement_converts_the_values_of_its_columns(inside):

@@ -4,6 +4,7 @@ import json
 import uuid
 from datetime import datetime
 
+import pytest
 from sqlalchemy import select
 
 from app.api import json_rows
@@ -50,7 +51,7 @@ def test_columns_are_equal_in_every_form_of_read(database):
     engine = connections.connect(database)
     full = {
         "fault": 'a "b"\x7f', "maintenance": True, "automated_clean": False, "owner": "ügly\n",
-        "description": None,
+        "lessee": "", "shard": '\\ (a,b) \\"" ', "resource_class": "t", "description": None,
     }  # fmt: skip
     with transactions.transaction(engine) as session:
         for fields in ({}, full):
@@ -61,14 +62,25 @@ def test_columns_are_equal_in_every_form_of_read(database):
         query = select(json_rows.combined(few), json_rows.JsonObject(*few), *few)
         rows = connection.execute(query.order_by(Node.id)).all()
     engine.dispose()
-    assert {
-        **full,
-        "maintenance": False,
-        "automated_clean": None,
-        "fault": None,
-        "owner": None,
-    } == (json.loads(rows[0][1]))
+    assert dict.fromkeys(full) | {"maintenance": False} == json.loads(rows[0][1])
+    assert full == json.loads(rows[1][1])
     for together, whole, *plain in rows:
         parts = json_rows.split(few, together)
         assert json.loads(whole) == {name: json.loads(text) for name, text in parts.items()}
         assert plain == [json.loads(parts[column.name]) for column in few]
+
+
+@pytest.mark.parametrize("microsecond", [678901, 500_000, 0])
+def test_a_time_is_shown_with_microseconds_and_offset(database, microsecond):
+    """Also if it has zeros at the end, which PostgreSQL does not print."""
+    when = WHEN.replace(microsecond=microsecond)
+    engine = connections.connect(database)
+    node = Node(
+        uuid=str(uuid.uuid4()), driver="fake", provision_state="enroll", provision_updated_at=when
+    )
+    with transactions.transaction(engine) as session:
+        session.add(node)
+    with transactions.read_connection(engine) as connection:
+        text = connection.scalar(select(json_rows.Moment(Node.__table__.c.provision_updated_at)))
+    engine.dispose()
+    assert f"{when.isoformat(timespec='microseconds')}+00:00" == json_rows.iso(text)

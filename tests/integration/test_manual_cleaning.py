@@ -3,8 +3,9 @@
 import pytest
 
 from app.db.clock import after
-from app.engine import available_steps, why
+from app.engine import available_steps, operations, why
 from app.errors import Invalid
+from app.inventory import nodes
 from app.models import AgentRecord, Node, NodeHistory, Operation
 from drivers.core.steps import Flow
 from tests.integration.harness import Acme, AcmeManagement, Harness, requested
@@ -279,6 +280,18 @@ def test_why_names_the_parents_step_that_has_reserved_a_child_node(harness):
     with harness.inside.runtime.reading() as session:
         answer = why.explain(session, session.get_one(Node, child))
     assert ("nothing is under way" in answer.summary, None) == (True, answer.step)
+
+
+def test_the_deletion_of_a_node_releases_the_child_that_its_step_waits_for(harness):
+    parent = harness.node(name="parent")
+    child = harness.node(name="child", parent_node=harness.inside.read(parent).uuid)
+    steps = [requested("management", "crawl", execute_on_child_nodes=True)]
+    assert "clean wait" == harness.do(parent, "clean", clean_steps=steps)
+    harness.inside.change(Node, parent, maintenance=True)
+    with harness.inside.runtime.transaction() as session:
+        nodes.remove(session, operations.lock(session, parent))
+    row = harness.inside.read(child)
+    assert (None, None) == (row.reservation, row.operation_id)
 
 
 def test_deploy_steps_run_on_child_nodes_beside_the_steps_of_the_same_name(harness):

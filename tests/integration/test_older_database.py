@@ -1,5 +1,7 @@
 """A process with work from before a restoration writes nothing into the restored database."""
 
+import os
+import signal
 import uuid
 from types import SimpleNamespace
 
@@ -148,3 +150,17 @@ def test_without_redis_a_suspended_conductor_waits(life):
     life.redis.seen = 0
     assert life._heartbeat()
     assert claim(life)
+
+
+def test_a_conductor_whose_heartbeats_fail_by_a_defect_stops(life, monkeypatch):
+    """Without heartbeats it would run for ever, and its nodes belong to others."""
+    signals = []
+
+    def fail():
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(life, "_heartbeat", fail)
+    monkeypatch.setattr(os, "waitpid", lambda *_: (0, 0))
+    monkeypatch.setattr(os, "kill", lambda *sent: signals.append(sent))
+    life._run()
+    assert [(os.getpid(), signal.SIGTERM)] == signals

@@ -4,14 +4,16 @@ import shutil
 import sqlite3
 import threading
 import time
+from datetime import datetime
 from types import SimpleNamespace
 
 import psycopg
 import pytest
 import redis
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import bindparam, literal, select, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from app.api.json_rows import Moment
 from app.broker import queue, redis_broker
 from app.config import settings
 from app.db import connections, diagnosis, postgresql, transactions
@@ -336,6 +338,15 @@ def test_an_idle_transaction_is_ended_and_its_locks_are_released(postgres, monke
 def test_the_server_compiles_none_of_our_queries(postgres):
     with postgres.runtime.reading() as session:
         assert "off" == session.scalar(text("SHOW jit"))
+
+
+def test_times_have_one_style_whatever_the_server_is_set_to(postgres, monkeypatch):
+    monkeypatch.setenv("PGDATESTYLE", "SQL, DMY")
+    engine = connections.connect(postgres.url)
+    with transactions.read_connection(engine) as connection:
+        moment = Moment(literal(datetime(2026, 1, 2, 3, 4, 5)))
+        assert "2026-01-02 03:04:05" == connection.scalar(select(moment))
+    engine.dispose()
 
 
 def test_a_connection_is_checked_before_use_unless_it_was_used_a_moment_ago(

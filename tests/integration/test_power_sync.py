@@ -6,7 +6,7 @@ from sqlalchemy import select
 from app.models import Node, Operation
 from app.states import Kind, of_kind
 from drivers.simulator.simulator import running
-from tests.integration.harness import Harness, requested
+from tests.integration.harness import AcmePower, Harness, requested
 from tests.support.fleet import until
 from tests.unit.drivers.machines import image_server
 from workers.periodic import power_sync
@@ -91,6 +91,31 @@ def test_a_sweep_records_the_power_state_of_a_held_machine(harness, machine, sta
         row = harness.inside.read(node)
         assert (state, recorded, False) == (row.provision_state, row.power_state, row.maintenance)
         assert (power, [WAYS[state][1]]) == (machine.power, operations_of(harness, node))
+
+
+def test_a_defect_of_a_driver_does_not_keep_other_machines_from_a_sweep(inside, monkeypatch):
+    harness = Harness(inside)
+    broken, sound = (harness.node(name=name) for name in ("broken", "sound"))
+    real = AcmePower.get_power_state
+
+    def fails(self, target):
+        if target.name == "broken":
+            raise ValueError("a defect")
+        return real(self, target)
+
+    monkeypatch.setattr(AcmePower, "get_power_state", fails)
+    assert 1 == power_sync.sync(inside.runtime, "c-1")["read"]
+    assert [None, "power off"] == [inside.read(node).power_state for node in (broken, sound)]
+
+
+def test_a_recovery_counts_all_nodes(inside):
+    harness = Harness(inside)
+    nodes = [
+        harness.node(maintenance=True, fault="power failure", power_state="power on")
+        for _ in range(5)
+    ]
+    assert 5 == power_sync.recover(inside.runtime, "c-1")
+    assert {False} == {inside.read(node).maintenance for node in nodes}
 
 
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.WAIT)))

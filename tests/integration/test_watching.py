@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.db.clock import after
-from app.engine import resume
+from app.engine import operations, resume
+from app.inventory import nodes
 from app.models import AgentRecord, Conductor, Node, Operation
 from app.runtime import Runtime
 from tests.integration.test_manual_cleaning import BURN, band  # noqa: F401 - a fixture
@@ -160,6 +161,15 @@ def test_a_heartbeat_resumes_the_operation_if_the_node_was_locked_at_the_end_of_
     until(lambda: harness.inside.operation(name).watched_until is None)
     harness.inside.change(Node, node, reservation=None)
     assert "manageable" == harness.call(node)
+
+
+def test_an_agent_is_polled_no_longer_once_its_node_is_deleted(polled):
+    harness, node, _ = polled
+    harness.inside.change(Node, node, maintenance=True)
+    with harness.inside.runtime.transaction() as session:
+        nodes.remove(session, operations.lock(session, node))
+    harness.agent.finish_step()
+    until(lambda: not harness.conductor.wait_monitor._tasks)
 
 
 class Counting(poller.WaitMonitor):

@@ -1,7 +1,9 @@
 """Fixtures of the driver tests and of the contract tests, for attacks on the same parts."""
 
 from tests.contract import conftest as contract
+from tests.contract.policy import conftest as policy
 from tests.unit.drivers import conftest as drivers
 
 agent, images = drivers.agent, drivers.images
 applications, api, kind = contract.applications, contract.api, contract.kind
+guarded, made, strategy = policy.guarded, policy.made, policy.strategy

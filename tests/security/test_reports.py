@@ -18,6 +18,9 @@ from app.api import bodies
 from app.api.limits import Limits
 from app.api.parsing import MOST_VALUES
 from app.config.settings import Settings
+from drivers.core.errors import InspectionFailed
+from drivers.inspection import rules
+from drivers.inspection.subject import Subject
 from tests.support.certificates import PEM
 from tests.support.fleet import until
 
@@ -117,6 +120,18 @@ def test_late_bodies_of_an_address_delay_no_other_address():
             assert not all(each.done() for each in late)
         finally:
             arrived.set()
+
+
+@pytest.mark.parametrize("op", ["matches", "contains"])
+def test_a_machine_does_not_choose_how_long_a_regular_expression_runs(op):
+    """It would run for hours, and no other thread of the conductor meanwhile."""
+    args = {"value": "{inventory[system_vendor][product_name]}", "regex": ".*PowerEdge.*R640.*"}
+    rule = {"conditions": [{"op": op, "args": args}], "actions": [{"op": "fail", "args": ["no"]}]}
+    for name, message in (("PowerEdge " * 500, "5000 characters"), ("PowerEdge R640", "no")):
+        inventory = {"system_vendor": {"product_name": name}}
+        subject = Subject({"uuid": "1"}, [], [], inventory, {})
+        with pytest.raises(InspectionFailed, match=message):
+            rules.apply([rule], subject, "never")
 
 
 def test_a_refused_report_writes_one_short_line(api, lines, monkeypatch):

@@ -89,7 +89,53 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
     """
     began = time.time_ns()
     with ExitStack() as scope:
-        return _run(conductor, message, lambda attempt: _trace(scope, message, attempt, began))
+        killpoints.reach("received")
+        node, operation, position = message.node, message.operation, message.cursor
+        if not conductor.witness.note(node):
+            return None  # the reconciler sends again
+        if conductor.leaving.is_set():
+            drain.redispatch(conductor, operation)
+            return None
+        lease = conductor.leases.take(
+            node,
+            message.fence,
+            lambda: until_available(
+                lambda: _is_dispatched(conductor.runtime, operation, message.fence)
+            ),
+        )
+        if lease is None:
+            logger.info("lease.held_by_another", node=node, operation=operation)
+            REFUSALS.add("lease")
+            return None  # the reconciler sends again
+        killpoints.reach("leased")
+        try:
+            lease.keep(conductor.runtime.settings.conductor.step_timeout)
+            attempt = claims.claim(conductor, operation, message.fence, position, node)
+            if attempt is None:
+                REFUSALS.add("outdated")
+                return None
+            CLAIMS.add()
+            kind, step = attempt.operation.kind, attempt.step
+            killpoints.reach("claimed", kind)
+            _trace(scope, message, attempt, began)
+            with tracing.inside(step.label, conductor=conductor.name, attempt=step.attempts):
+                outcome = _act(conductor, attempt, lease.check)
+            killpoints.reach("acted", kind)
+            if outcome is None:
+                return None
+            advanced = recording.advance(conductor, attempt, outcome)
+        finally:
+            # before the record is written: it may let another process work on the node
+            conductor.leases.give_back(lease)
+        following: int | None = position + 1
+        if not advanced:
+            killpoints.reach("freed", kind)
+            following = recording.record(conductor, attempt, outcome)
+        killpoints.reach("recorded", kind)
+        if following is not None:
+            _follow(conductor, message, following)
+            killpoints.reach("followed", kind)
+        return attempt.outcome
 
 
 def _trace(scope: ExitStack, message: Message, attempt: Attempt, began: int) -> None:
@@ -100,59 +146,6 @@ def _trace(scope: ExitStack, message: Message, attempt: Attempt, began: int) -> 
     scope.enter_context(
         tracing.continued(request, RUN, began=began, **facts, position=attempt.step.position)
     )
-
-
-def _run(
-    conductor: Conductor, message: Message, claimed: Callable[[Attempt], None]
-) -> Outcome | None:
-    """Do as `run`. claimed: called with the attempt once the step is claimed."""
-    killpoints.reach("received")
-    node, operation, position = message.node, message.operation, message.cursor
-    if not conductor.witness.note(node):
-        return None  # the reconciler sends again
-    if conductor.leaving.is_set():
-        drain.redispatch(conductor, operation)
-        return None
-    lease = conductor.leases.take(
-        node,
-        message.fence,
-        lambda: until_available(
-            lambda: _is_dispatched(conductor.runtime, operation, message.fence)
-        ),
-    )
-    if lease is None:
-        logger.info("lease.held_by_another", node=node, operation=operation)
-        REFUSALS.add("lease")
-        return None  # the reconciler sends again
-    killpoints.reach("leased")
-    try:
-        lease.keep(conductor.runtime.settings.conductor.step_timeout)
-        attempt = claims.claim(conductor, operation, message.fence, position, node)
-        if attempt is None:
-            REFUSALS.add("outdated")
-            return None
-        CLAIMS.add()
-        kind, step = attempt.operation.kind, attempt.step
-        killpoints.reach("claimed", kind)
-        claimed(attempt)
-        with tracing.inside(step.label, conductor=conductor.name, attempt=step.attempts):
-            outcome = _act(conductor, attempt, lease.check)
-        killpoints.reach("acted", kind)
-        if outcome is None:
-            return None
-        advanced = recording.advance(conductor, attempt, outcome)
-    finally:
-        # before the record is written: it may let another process work on the node
-        conductor.leases.give_back(lease)
-    following: int | None = position + 1
-    if not advanced:
-        killpoints.reach("freed", kind)
-        following = recording.record(conductor, attempt, outcome)
-    killpoints.reach("recorded", kind)
-    if following is not None:
-        _follow(conductor, message, following)
-        killpoints.reach("followed", kind)
-    return attempt.outcome
 
 
 def _follow(conductor: Conductor, message: Message, position: int) -> None:

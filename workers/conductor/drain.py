@@ -5,7 +5,7 @@ Each operation is sent to its next owner at once; it does not wait for a timeout
 """
 
 from sqlalchemy import select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 
 from app import log
 from app.db.diagnosis import reason
@@ -27,7 +27,7 @@ def redispatch(conductor: Conductor, operation: str) -> None:
     conductor.runtime.cache.pop("members", None)  # this conductor may be among them
     try:
         dispatched = retrying(lambda: _redispatch(conductor, operation))
-    except DBAPIError as error:  # the reconciler sends it, as this conductor is gone
+    except SQLAlchemyError as error:  # the reconciler sends it, as this conductor is gone
         logger.warning("operation.not_redispatched", operation=operation, detail=reason(error))
         return
     if dispatched:
@@ -55,7 +55,7 @@ def redispatch_all(conductor: Conductor) -> None:
     try:
         with conductor.runtime.reading() as session:
             unclaimed = list(session.scalars(query))
-    except DBAPIError as error:
+    except SQLAlchemyError as error:
         logger.warning("conductor.no_database", detail=reason(error))
         return
     for operation in unclaimed:

@@ -14,7 +14,7 @@ from ssl import SSLContext
 from typing import Any
 
 import aiohttp
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import NoResultFound, SQLAlchemyError
 
 from app import killpoints, log
 from app.db.diagnosis import reason
@@ -43,7 +43,10 @@ def resume_operation(runtime: Runtime, operation_id: int, fence: int | None = No
     """Resume an operation if it still waits (under this fence); whether this call did."""
     killpoints.reach("waking")
     with runtime.transaction(Actor.CONDUCTOR) as session:
-        node, operation = operations.lock_operation(session, operation_id)
+        try:
+            node, operation = operations.lock_operation(session, operation_id)
+        except NoResultFound:
+            return False
         if fence is not None and operation.fence != fence:
             return False
         return resume.resume_operation(session, node, operation)

@@ -143,6 +143,9 @@ class _Life:
                 seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
             except RedisError as error:
                 seldom.warning("broker.unreachable", detail=str(error))
+            except Exception:  # without heartbeats, other conductors take over its nodes
+                self._stop("conductor.crashed", exc_info=True)
+                return
             self._ended.wait(min(interval, HEARTBEAT_RETRY))
 
     def _register(self) -> None:
@@ -197,9 +200,9 @@ class _Life:
             except restore.DatabaseRewound as found:
                 self.conductor.witness.declare_restored(runtime, found)
 
-    def _stop(self, event: str) -> None:
+    def _stop(self, event: str, **facts: Any) -> None:
         """Stop this process as by a signal: it drains, and its supervisor starts a new one."""
-        logger.error(event)
+        logger.error(event, **facts)
         os.kill(os.getpid(), signal.SIGTERM)
 
     def drain(self, **_: Any) -> None:

@@ -85,6 +85,7 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
     named = attempt.node.id, attempt.operation.id
     with conductor.transaction() as session, locked(session, *named) as (node, operation):
         if claims.is_recorded(operation, attempt):
+            attempt.outcome = attempt.outcome or outcome
             return operation.cursor if operation.state == OperationState.QUEUED else None
         if not claims.holds(session, operation, attempt):
             operation.refused += 1

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import errors, log, release, request_ids, tracing
 from app.broker.calls import CALL_TASK, Forged, RedisCalls
 from app.db.diagnosis import reason
-from app.engine import dispatch, driver_reports, operations
+from app.engine import driver_reports
 from app.engine.rpc import METHODS, Method
 from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
 from app.hardware import targets
@@ -42,6 +42,7 @@ from drivers.core.errors import (
 from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.recent_answers import RecentAnswers
+from workers.conductor.redispatch import send_again
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -163,19 +164,15 @@ class CallHandler:
         """Send the node's queued step again: a conductor may have dropped it for this lease."""
         with self.runtime.reading() as session:
             due = session.scalar(
-                select(Operation.id).where(
+                select(Operation.uuid).where(
                     Operation.node_id == node.id,
                     Operation.state == OperationState.QUEUED,
                     Operation.claimed < Operation.cursor,
                     Operation.fence > node.fence,
                 )
             )
-        if due is None:
-            return
-        with self.runtime.transaction() as session:
-            row, operation = operations.lock_operation(session, due)
-            if operation.state == OperationState.QUEUED and operation.sent_at is not None:
-                dispatch.send(session, row, operation)
+        if due is not None:
+            send_again(self.runtime, due)
 
     def _record(self, node: Node, reports: Mapping[str, Any], *, locked: bool) -> None:
         """Record the driver's reports; if `locked`, only if the node has not changed."""
@@ -248,14 +245,14 @@ class CallReceiver:
         self.asks.answer(key, answer, seconds)
 
 
-def register_task(application: Celery, desk: CallReceiver) -> None:
+def register_task(application: Celery, receiver: CallReceiver) -> None:
     """Register the Celery task in the control process."""
 
     def take(key: Any, node: Any) -> None:
         if not (isinstance(key, str) and isinstance(node, str)):
             seldom.warning("call.forged", detail="its message has no key or no node")
             return
-        desk.take(key, node)
+        receiver.take(key, node)
 
     application.task(name=CALL_TASK, acks_late=False, ignore_result=True, shared=False)(take)
 

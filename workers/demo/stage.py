@@ -24,7 +24,7 @@ from typing import Any
 from app.parent import die_with_parent
 
 #: Working directory of the child processes.
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CONDUCTORS = 2
 #: Port of the API, if it is free.
 PORT = 6385

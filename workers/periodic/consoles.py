@@ -5,7 +5,7 @@ When a conductor has started, stopped or died, the consoles of nodes that have a
 started again by that owner.
 """
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import log
@@ -21,9 +21,7 @@ from app.runtime import Runtime
 logger = log.get(__name__)
 
 _SYSTEM = Caller(user_id="console-restore")
-_ENABLED = select(Node).where(
-    Node.console_enabled, func.coalesce(Node.fault, "") != Fault.RESTORED.value
-)
+_ENABLED = select(Node).where(Node.console_enabled, Node.fault.is_distinct_from(Fault.RESTORED))
 
 
 class Consoles:

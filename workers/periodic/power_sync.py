@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import log
@@ -26,11 +26,12 @@ from app.hold_kinds import Effect
 from app.inventory import history, holds
 from app.kit import conductors
 from app.kit.caller import Caller
+from app.kit.isolation import isolated
 from app.metrics.table import POWER_SYNC_NODES, POWER_SYNCS
 from app.models import Fault, Node, OperationKind
 from app.operation_states import Actor
 from app.ring import Member, owner
-from app.runtime import Runtime
+from app.runtime import Runtime, runtime_of
 from app.states import Kind, State, of_kind
 from drivers import networks
 from drivers.core.errors import HardwareError
@@ -53,7 +54,7 @@ _SYSTEM = Caller(user_id="power-sync")
 
 #: A power state, or the error of its read.
 Power = str | HardwareError
-Change = Callable[["_Row"], None]
+Change = Callable[[Session, Node], None]
 #: Yields the changes of a node from its power state and the other facts that its BMC reports.
 Compare = Callable[[Node, Power, Mapping[str, Any]], Iterator[Change]]
 
@@ -66,18 +67,18 @@ def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
         counts["read"] += 1
         new = {name: value for name, value in reports.items() if value != getattr(node, name)}
         if "health" in new:
-            yield lambda row: _record_health(row, new["health"])
+            yield lambda session, row: _record_health(session, row, new["health"])
         if node.provision_state in _IN_OPERATION:
             return
         if new.keys() & _OF_BOOT:
             facts = {name: new[name] for name in new.keys() & _OF_BOOT}
-            yield lambda row: driver_reports.apply(row.session, row.node, facts)
+            yield lambda session, row: driver_reports.apply(session, row, facts)
         if isinstance(state, HardwareError):
             counts["failed"] += 1
-            yield lambda row: _count_failure(runtime, row, state)
+            yield lambda session, row: _count_failure(session, row, state)
         elif state != node.power_state or node.power_sync_failures:
             counts["differ"] += state != node.power_state
-            yield lambda row: _reconcile(runtime, row, state)
+            yield lambda session, row: _reconcile(session, row, state)
 
     started = time.monotonic()
     asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=False), compare))
@@ -92,7 +93,7 @@ def recover(runtime: Runtime, conductor: str) -> int:
 
     def compare(_node: Node, state: Power, _reports: Mapping[str, Any]) -> Iterator[Change]:
         if isinstance(state, str):
-            yield lambda row: _recover(row, state)
+            yield lambda _session, row: _recover(row, state)
 
     return asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=True), compare))
 
@@ -107,19 +108,23 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     workers, health = conductor.sync_power_state_workers, conductor.enable_health_monitoring
     sweep = int(time.time() // max(conductor.sync_power_state_interval, 1))
     supply = _Supply(pages)
-    written = 0
 
-    async def worker() -> None:
-        nonlocal written
+    async def worker() -> int:
+        written = 0
         while (node := await supply.next()) is not None:
-            target = _target(runtime, node)
-            if target is None:
-                continue
-            secure_boot = (node.id + sweep) % SECURE_BOOT_EVERY == 0
-            state, reports = await poll(target, secure_boot=secure_boot)
-            changes = list(compare(node, state, reports))
-            if changes:  # in a thread, as the database must not block the event loop
-                written += await asyncio.to_thread(_write, runtime, node, changes)
+            with isolated("power.not_synced", node=node.uuid):
+                written += await sync_one(node)
+        return written
+
+    async def sync_one(node: Node) -> bool:
+        target = _target(runtime, node)
+        if target is None:
+            return False
+        secure_boot = (node.id + sweep) % SECURE_BOOT_EVERY == 0
+        state, reports = await poll(target, secure_boot=secure_boot)
+        changes = list(compare(node, state, reports))
+        # in a thread, as the database must not block the event loop
+        return bool(changes) and await asyncio.to_thread(_write, runtime, node, changes)
 
     async def poll(
         target: Target | HardwareError, *, secure_boot: bool
@@ -138,8 +143,7 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     reach = networks.of_bmcs(runtime.settings.options(), "redfish_address")
     with ThreadPoolExecutor(min(workers, THREADS)) as threads:
         async with power_state_reader(reach, workers, timeout) as poll_redfish:
-            await asyncio.gather(*(worker() for _ in range(workers)))
-    return written
+            return sum(await asyncio.gather(*(worker() for _ in range(workers))))
 
 
 class _Supply:
@@ -228,44 +232,37 @@ def _write(runtime: Runtime, seen: Node, changes: Sequence[Change]) -> bool:
                 Node.id == seen.id,
                 Node.fence == seen.fence,
                 Node.reservation.is_(None),
-                or_(Node.maintenance == seen.maintenance),
+                Node.maintenance == seen.maintenance,
             )
             .with_for_update()
         )
         if node is None:
             return False
         for change in changes:
-            change(_Row(session, node))
+            change(session, node)
         return True
 
 
-class _Row:
-    """A locked node with its session."""
-
-    def __init__(self, session: Session, node: Node) -> None:
-        self.session = session
-        self.node = node
-
-
-def _reconcile(runtime: Runtime, row: _Row, state: str) -> None:
+def _reconcile(session: Session, node: Node, state: str) -> None:
     """Correct or record a power state that differs; after too many tries, set maintenance."""
-    node, conductor = row.node, runtime.settings.conductor
+    conductor = runtime_of(session).settings.conductor
     if state == node.power_state:
         node.power_sync_failures = 0
         return
-    held = node.provision_state in _HELD or holds.with_effect(row.session, node, Effect.CORRECTION)
+    held = node.provision_state in _HELD or holds.with_effect(session, node, Effect.CORRECTION)
     if node.power_state is None or held:
         node.power_state, node.power_sync_failures = state, 0
         return
     node.power_sync_failures += 1
     if node.power_sync_failures > conductor.power_state_sync_max_retries:
-        _set_maintenance(row, state, f"its power state stays {state!r} despite all corrections")
+        why = f"its power state stays {state!r} despite all corrections"
+        _set_maintenance(session, node, state, why)
     elif conductor.force_power_state_during_sync and not node.disable_power_off:
         wanted = node.power_state
         logger.warning("power.corrected", node=node.uuid, found=state, ordered=wanted)
         node.target_power_state = wanted
         dispatch.start(
-            row.session,
+            session,
             node,
             OperationKind.POWER,
             planning.power(wanted, None),
@@ -277,33 +274,31 @@ def _reconcile(runtime: Runtime, row: _Row, state: str) -> None:
         node.power_state = state
 
 
-def _count_failure(runtime: Runtime, row: _Row, error: HardwareError) -> None:
-    row.node.power_sync_failures += 1
-    if row.node.power_sync_failures > runtime.settings.conductor.power_state_sync_max_retries:
-        _set_maintenance(row, None, str(error))
+def _count_failure(session: Session, node: Node, error: HardwareError) -> None:
+    node.power_sync_failures += 1
+    most = runtime_of(session).settings.conductor.power_state_sync_max_retries
+    if node.power_sync_failures > most:
+        _set_maintenance(session, node, None, str(error))
 
 
-def _record_health(row: _Row, health: str | None) -> None:
-    node = row.node
+def _record_health(session: Session, node: Node, health: str | None) -> None:
     bad = health in ("Warning", "Critical")
     event = f"Health is {health or 'unknown'}; it was {node.health or 'unknown'}."
     node.health = health
-    history.add(row.session, node, "monitoring", event, "ERROR" if bad else "INFO")
+    history.add(session, node, "monitoring", event, "ERROR" if bad else "INFO")
     if bad:
         logger.warning("health.bad", node=node.uuid, health=health)
 
 
-def _set_maintenance(row: _Row, state: str | None, why: str) -> None:
-    node = row.node
+def _set_maintenance(session: Session, node: Node, state: str | None, why: str) -> None:
     node.power_state = state
     node.last_error = f"During power synchronisation: {why}"
     node.maintenance, node.fault = True, Fault.POWER_FAILURE
     node.maintenance_reason = node.last_error
-    history.add(row.session, node, "monitoring", node.last_error, "ERROR")
+    history.add(session, node, "monitoring", node.last_error, "ERROR")
 
 
-def _recover(row: _Row, state: str) -> None:
-    node = row.node
+def _recover(node: Node, state: str) -> None:
     node.power_state, node.power_sync_failures = state, 0
     node.maintenance, node.maintenance_reason, node.fault = False, None, None
     logger.info("power.recovered", node=node.uuid)

@@ -293,9 +293,7 @@ def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> t
 def _expire(session: Session, node: Node, operation: Operation) -> bool:
     if operation.state != OperationState.WAITING or operation.wake_at is not None:
         return False
-    if operation.deadline_at is None:
-        return False
-    if operation.deadline_at > (session.scalar(select(now())) or operation.deadline_at):
+    if not _is_late(session, operation):
         return False
     if node.reservation is not None and node.operation_id != operation.id:
         return False
@@ -347,7 +345,7 @@ def _take_over(living: Callable[[Session], set[str]]) -> Act:
         if "living" not in session.info:
             session.info["living"] = living(session)
         dead = operation.claimed_by not in session.info["living"]
-        late = not dead and operation.deadline_at and session.scalar(_IS_LATE, {"id": operation.id})
+        late = not dead and _is_late(session, operation)
         if operation.state != OperationState.RUNNING or not (dead or late):
             return False
         step = operations.current_step(session, operation)
@@ -378,6 +376,11 @@ def _take_over(living: Callable[[Session], set[str]]) -> Act:
         return True
 
     return take_over
+
+
+def _is_late(session: Session, operation: Operation) -> bool:
+    """Return whether the operation has a deadline, and it has passed."""
+    return bool(session.scalar(_IS_LATE, {"id": operation.id}))
 
 
 _IS_LATE = select(Operation.deadline_at < now()).where(Operation.id == bindparam("id"))

@@ -22,7 +22,7 @@ logger = log.get(__name__)
 #: Seconds before a restart: the first one, and the longest.
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
 #: Seconds of run time after which the delay of a child is reset.
-STEADY = 60.0
+STEADY = 5.0
 #: Signals that the supervisor waits for; it has no handlers for them.
 AWAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 

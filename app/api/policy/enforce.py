@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from flask import current_app, g, request
-from sqlalchemy import Select, false, or_, select
+from sqlalchemy import ColumnElement, Select, false, or_, select, true
 
 from app.api.answers import runtime
 from app.api.auth import AUTHENTICATE, caller
@@ -153,19 +153,26 @@ def extent(rule: str) -> Extent:
 
 def narrowed(selected: Select[Any], model: type[Base]) -> Select[Any]:
     """Limit a query for rows of `model` to those that the caller may list."""
-    project = g.get("narrow_to")
-    if project is None:
+    if not is_narrow():
         return selected
     g.narrowed = True
+    return selected.where(listable(model))
+
+
+def listable(model: type[Base]) -> ColumnElement[bool]:
+    """Return the condition of the rows of `model` that the caller may list."""
+    project = g.get("narrow_to")
+    if project is None:
+        return true()
     owned = _kind_of(model)
     if owned is None:
-        return selected.where(false())
+        return false()
     theirs = or_(*(column == project for column in owned.owners))
     if model is not Node and owned.is_part_of_node:
         theirs = model.__table__.c.node_id.in_(select(Node.id).where(theirs))
     if owned.public is not None:
         theirs = or_(theirs, owned.public)
-    return selected.where(theirs)
+    return theirs
 
 
 def listed_project() -> str | None:
@@ -265,6 +272,19 @@ def hidden_fields(owner: str | None, lessee: str | None) -> frozenset[str]:
     if _allows(f"{SEE_NODE}:filter_threshold", facts):
         return _NONE
     return frozenset(name for name in REDACTED if not _allows(f"{SEE_NODE}:{name}", facts))
+
+
+def check_sort_key(field: str) -> None:
+    """
+    Check that the caller sees a field of all nodes of a list: their order discloses its values.
+
+    Raises Forbidden.
+    """
+    if is_narrow() and field in hidden_fields(None, caller().project_id):
+        raise Forbidden(
+            f"sort_key: {field} is hidden from you in nodes that your project only leases"
+            f" ({SEE_NODE}:{field})."
+        )
 
 
 def shows_secrets(rule: str) -> bool:

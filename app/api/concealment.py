@@ -1,0 +1,87 @@
+"""Values of a node that the caller may not see: not in errors, and not sent to new addresses."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from app.api.answers import runtime
+from app.api.auth import caller
+from app.api.masking import SHOWN_BY
+from app.api.policy import enforce
+from app.errors import Invalid, NotFound, ServiceError
+from app.inventory import nodes
+from app.kit.json_patch import Change
+from app.masking import HIDDEN, is_secret, mask_urls, texts_in
+from app.models import Node
+from drivers.core.errors import HardwareError
+
+#: End of an address's key -> beginning of the keys of its secrets; None: that of the address.
+_SECRETS_OF = {"_address": None, "image_source": "image_server_"}
+
+
+def concealer(node: Node) -> Callable[[str], str]:
+    """Return a function that masks values of a node in a message if the caller may not see them."""
+    hidden = enforce.hidden_fields(node.owner, node.lessee)
+    found = texts_in(node.driver_info) if "driver_info" in hidden else []
+    if "reservation" in hidden and node.reservation:
+        found.append(node.reservation)
+
+    def conceal(text: str) -> str:
+        for each in found:
+            text = text.replace(each, HIDDEN)
+        return mask_urls(text)
+
+    return conceal
+
+
+@contextmanager
+def concealed_errors(ident: str | None) -> Iterator[None]:
+    """Mask these values in an error of a request for a node; None: it is for none."""
+    try:
+        yield
+    except (ServiceError, HardwareError) as error:
+        if ident is not None:
+            error.args = (_concealed(str(error), ident), *error.args[1:])
+        raise
+
+
+def _concealed(text: str, ident: str) -> str:
+    if not caller().restricted:
+        return mask_urls(text)
+    with runtime().reading() as session:
+        try:
+            return concealer(nodes.find(session, ident))(text)
+        except NotFound:
+            return text
+
+
+def check_kept_secrets(node: Node, changes: Sequence[Change], values: Mapping[str, Any]) -> None:
+    """
+    Check that a caller of a project directs no secret to another server without knowing it.
+
+    node: before the changes. values: field -> its new value.
+
+    Raises Invalid: a new address needs its password again.
+    """
+    if caller().project_id is None:
+        return
+    given = {each.path[:2] for each in changes}
+    for field, address in (each for each in given if len(each) == 2 and (each[0],) not in given):
+        end = next((each for each in _SECRETS_OF if address.endswith(each)), None)
+        if field not in SHOWN_BY or end is None or enforce.shows_secrets(SHOWN_BY[field]):
+            continue
+        before, after = getattr(node, field), values[field] or {}
+        if _server(after.get(address)) in ("", _server(before.get(address))):
+            continue
+        prefix = _SECRETS_OF[end] or address.removesuffix("address")
+        for name in after:
+            if name.startswith(prefix) and is_secret(name) and (field, name) not in given:
+                raise Invalid(
+                    f"{field}/{address}: a new value needs {name} again, as it is sent there"
+                )
+
+
+def _server(address: Any) -> str:
+    """Return an address without a path."""
+    scheme, _, rest = str(address or "").rpartition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if rest else ""

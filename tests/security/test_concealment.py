@@ -1,0 +1,228 @@
+"""
+Facts that callers of a project can find out about nodes and values that they may not see.
+
+Lists disclose values by their order, by the page that follows a marker, and by the difference
+between an unknown name and that of a concealed resource.
+"""
+
+import pytest
+
+from tests.contract.conftest import fault
+from tests.contract.policy.conftest import LESSEE, OTHER, OWNER
+
+MISSING = "9b0a6e9c-0f7e-4a2e-8f5e-0d9a3a8e6f11"
+
+
+@pytest.fixture
+def concealed(guarded):
+    """Node of another project, with a name and a port group."""
+    node = guarded.api.node(owner=OTHER, name="concealed", description="built for Contoso")
+    group = {"node_uuid": node["uuid"], "name": "concealed-group"}
+    assert 201 == guarded.api("POST", "/v1/portgroups", group).status_code
+    return node
+
+
+@pytest.mark.parametrize("field", ["description", "name", "lessee", "instance_uuid"])
+def test_the_page_after_a_concealed_node_is_refused_as_after_an_unknown_one(
+    guarded, concealed, field
+):
+    guarded.api.set(guarded.node, description="built for Consolidated", name="own")
+    for direction in ("asc", "desc"):
+        path = f"/v1/nodes?sort_key={field}&sort_dir={direction}&marker="
+        answers = [
+            guarded.ask("lessee-admin", "GET", path + ident)
+            for ident in (concealed["uuid"], MISSING)
+        ]
+        assert [404, 404] == [each.status_code for each in answers]
+        assert 200 == guarded.ask("lessee-admin", "GET", path + guarded.node).status_code
+        assert 200 == guarded.ask("system-reader", "GET", path + concealed["uuid"]).status_code
+
+
+def test_markers_of_all_lists_are_among_the_listed_resources(guarded, concealed):
+    node, foreign = guarded.node, concealed["uuid"]
+    markers = {}
+    for ident, mac in ((node, 1), (foreign, 2)):
+        body = {"node_uuid": ident, "address": f"02:00:00:00:00:0{mac}"}
+        markers[ident] = guarded.api("POST", "/v1/ports", body).json["uuid"]
+        history = guarded.api("PUT", f"/v1/nodes/{ident}/maintenance", {"reason": "why"})
+        assert 202 == history.status_code
+    path = "/v1/ports?sort_key=address&marker="
+    assert 200 == guarded.ask("owner-reader", "GET", path + markers[node]).status_code
+    assert 404 == guarded.ask("owner-reader", "GET", path + markers[foreign]).status_code
+
+    entries = guarded.api("GET", f"/v1/nodes/{foreign}/history").json["history"]
+    path = f"/v1/nodes/{node}/history?sort_key=event&marker={entries[0]['uuid']}"
+    assert 404 == guarded.ask("owner-reader", "GET", path).status_code
+
+    body = {"resource_class": "x", "owner": OTHER, "name": "theirs"}
+    other = guarded.api("POST", "/v1/allocations", body).json["uuid"]
+    path = f"/v1/allocations?sort_key=name&marker={other}"
+    assert 404 == guarded.ask("owner-reader", "GET", path).status_code
+    assert 200 == guarded.ask("other-reader", "GET", path).status_code
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/ports?node={}", "/v1/ports?portgroup={}-group", "/v1/portgroups?node={}",
+        "/v1/volume/targets?node={}", "/v1/volume/connectors?node={}", "/v1/allocations?node={}",
+        "/v1/events?node={}",
+    ],
+)  # fmt: skip
+def test_a_filter_tells_no_concealed_name_from_an_unknown_one(guarded, concealed, path):
+    guarded.api.set(guarded.node, name="own")
+    for who in ("owner-admin", "lessee-admin"):
+        answers = [guarded.ask(who, "GET", path.format(name)) for name in ("concealed", "unknown")]
+        assert answers[0].status_code == answers[1].status_code in {400, 404}
+        texts = [
+            fault(each)["faultstring"].replace(name, "-")
+            for each, name in zip(answers, ("concealed", "unknown"), strict=True)
+        ]
+        assert texts[0] == texts[1]
+        if "group" not in path:
+            assert 200 == guarded.ask(who, "GET", path.format("own")).status_code
+    assert 200 == guarded.ask("system-reader", "GET", path.format("concealed")).status_code
+
+
+@pytest.mark.parametrize("field", ["last_error", "reservation"])
+def test_lists_are_not_sorted_by_a_field_that_the_caller_may_not_see(guarded, field):
+    path = f"/v1/nodes?sort_key={field}"
+    answer = guarded.ask("lessee-admin", "GET", path)
+    assert 403 == answer.status_code
+    assert f"baremetal:node:get:{field}" in fault(answer)["faultstring"]
+    assert 200 == guarded.ask("system-reader", "GET", path).status_code
+
+
+def test_webhooks_are_not_sorted_by_their_masked_urls(guarded):
+    """A manager's own webhooks beside another one's would disclose its token by their order."""
+    url = "http://192.0.2.1/?token=0123456789"
+    body = {"name": "first", "url": url, "secret": "0123456789abcdef"}
+    shown = guarded.ask("owner-manager", "POST", "/v1/webhooks", body).json["url"]
+    assert "******" in shown
+    assert 400 == guarded.ask("owner-manager", "GET", "/v1/webhooks?sort_key=url").status_code
+
+
+@pytest.mark.parametrize("choice", ["execute_on_child_nodes", "limit_child_node_execution"])
+@pytest.mark.parametrize(
+    ("owner", "lessee", "refused"),
+    [
+        (OTHER, None, {"owner-admin", "lessee-admin"}),
+        (OTHER, OWNER, {"owner-admin", "lessee-admin"}),
+        (None, LESSEE, {"owner-admin"}),
+        (OWNER, None, {"lessee-admin"}),
+        (OWNER, LESSEE, set()),
+    ],
+)
+def test_steps_run_on_child_nodes_of_the_callers_project_only(
+    guarded, choice, owner, lessee, refused
+):
+    guarded.api.set(guarded.node, provision_state="manageable", last_error=None)
+    child = guarded.api.node(owner=owner, lessee=lessee, parent_node=guarded.node)["uuid"]
+    limit = {choice: True if choice == "execute_on_child_nodes" else [child]}
+    steps = [{"interface": "power", "step": "power_off", **limit}]
+    body = {"target": "clean", "clean_steps": steps, "dry_run": True}
+    path = f"/v1/nodes/{guarded.node}/states/provision"
+    for who in ("owner-admin", "lessee-admin", "system-member"):
+        answer = guarded.ask(who, "PUT", path, body)
+        assert 200 == answer.status_code, answer.text
+        assert answer.json["accepted"] is (who not in refused), answer.text
+        if who in refused:
+            assert child not in str(answer.json["refused"])
+            assert 400 == guarded.ask(who, "PUT", path, {**body, "dry_run": False}).status_code
+
+
+INFO = {"redfish_username": "bmc-user", "redfish_password": "BMC-PW"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"redfish_address": "ftp://bmc.internal"},
+        {"redfish_address": "https://169.254.169.254:8443/bmc"},
+        {"redfish_address": "https://bmc.internal", "redfish_system_id": "Systems-7"},
+        {"redfish_address": "https://bmc.internal", "redfish_system_id": 4711},
+        {"redfish_address": "https://bmc.internal", "redfish_auth_type": "other-one"},
+    ],
+)
+def test_errors_quote_no_driver_info_that_the_caller_may_not_see(guarded, wrong):
+    node = guarded.api("POST", "/v1/nodes", {"driver": "redfish"}).json["uuid"]
+    guarded.api.set(
+        node, driver_info=INFO | wrong, provision_state="available", owner=OWNER, lessee=LESSEE
+    )
+    states, body = f"/v1/nodes/{node}/states/provision", {"target": "active"}
+    quoted = {}
+    for who in ("owner-admin", "lessee-admin"):
+        answers = [
+            guarded.ask(who, "GET", f"/v1/nodes/{node}/validate"),
+            guarded.ask(who, "PUT", states, body | {"dry_run": True}),
+            guarded.ask(who, "PUT", states, body),
+        ]
+        assert [200, 200, 400] == [each.status_code for each in answers]
+        assert all("driver_info/redfish_" in each.text for each in answers)
+        quoted[who] = [
+            value for each in answers for value in map(str, wrong.values()) if value in each.text
+        ]
+    assert [] == quoted["lessee-admin"]
+    assert 3 == len(quoted["owner-admin"])
+
+
+def test_an_error_names_no_holder_that_the_caller_may_not_see(guarded):
+    guarded.api.set(guarded.node, reservation="conductor-7")
+    path, change = f"/v1/nodes/{guarded.node}", [{"op": "add", "path": "/extra/a", "value": 1}]
+    shown = guarded.ask("owner-admin", "PATCH", path, change)
+    concealed = guarded.ask("lessee-admin", "PATCH", path, change)
+    assert 409 == shown.status_code == concealed.status_code
+    assert "conductor-7" in shown.text
+    assert "conductor-7" not in concealed.text
+
+
+def test_errors_quote_no_credentials_in_urls(guarded):
+    url = "ftp://user:Url-PW@bmc.internal?sig=Url-SIG"
+    node = guarded.api("POST", "/v1/nodes", {"driver": "redfish"}).json["uuid"]
+    info = INFO | {"redfish_address": url}
+    guarded.api.set(node, driver_info=info, provision_state="available")
+    states, body = f"/v1/nodes/{node}/states/provision", {"target": "active"}
+    for ask in (guarded.api, lambda *request: guarded.ask("system-admin", *request)):
+        for answer in (ask("GET", f"/v1/nodes/{node}/validate"), ask("PUT", states, body)):
+            assert "driver_info/redfish_address" in answer.text
+            assert "Url-" not in answer.text
+
+
+HTTP = {"image_source": "http://192.0.2.1/image", "image_server_user": "u"}
+
+
+@pytest.mark.parametrize(
+    ("who", "field", "before", "address", "other", "secret"),
+    [
+        ("owner-admin", "driver_info", INFO | {"redfish_address": "https://192.0.2.1"},
+         "redfish_address", "https://192.0.2.9",
+         "redfish_password"),
+        ("owner-member", "driver_info", {"ipmi_address": "a", "ipmi_password": "p"},
+         "ipmi_address", "192.0.2.9", "ipmi_password"),
+        ("lessee-manager", "instance_info", HTTP | {"image_server_password": "p"},
+         "image_source", "http://192.0.2.9/image", "image_server_password"),
+    ],
+)  # fmt: skip
+def test_a_secret_is_not_sent_to_an_address_of_a_caller_who_does_not_know_it(
+    guarded, who, field, before, address, other, secret
+):
+    guarded.api.set(guarded.node, **{field: before}, last_error=None)
+    path = f"/v1/nodes/{guarded.node}"
+    move = [{"op": "add", "path": f"/{field}/{address}", "value": other}]
+    refused = guarded.ask(who, "PATCH", path, move)
+    assert 400 == refused.status_code, refused.text
+    assert f"{field}/{address}" in refused.text
+    assert secret in refused.text
+
+    again = [*move, {"op": "add", "path": f"/{field}/{secret}", "value": before[secret]}]
+    away = [{"op": "remove", "path": f"/{field}/{secret}"}, *move]
+    whole = [{"op": "replace", "path": f"/{field}", "value": before | {address: other}}]
+    for asking, patch in ((who, again), (who, whole), ("system-admin", move), (who, away)):
+        guarded.api.set(guarded.node, **{field: before})
+        answer = guarded.ask(asking, "PATCH", path, patch)
+        assert 200 == answer.status_code, answer.text
+        assert other == guarded.api("GET", path).json[field][address]
+
+    same = [{"op": "add", "path": f"/{field}/{address}", "value": f"{before[address]}/2"}]
+    guarded.api.set(guarded.node, **{field: before})
+    assert 200 == guarded.ask(who, "PATCH", path, same).status_code
