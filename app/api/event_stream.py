@@ -43,8 +43,8 @@ GAP = "gap"
 RETRY = 2.0
 #: Seconds between heartbeats: less than the minute after which proxies close silent connections.
 HEARTBEAT = 45.0
-#: Seconds within which all streams send: at the same times, so that they share what is sent. Threads
-#: that wake one after the other find warm caches; those that wake at once compete for the
+#: Seconds within which all streams send: at the same times, so that they share what is sent.
+#: Threads that wake one after the other find warm caches; those that wake at once compete for the
 #: interpreter lock.
 SPREAD = 0.05
 #: Seconds after which the caller is authenticated again: before an event is sent, and without one.

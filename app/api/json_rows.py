@@ -112,7 +112,7 @@ def split(columns: Sequence[ColumnElement[Any]], text: str) -> dict[str, str]:
 
 
 def _row_value(text: str) -> list[str | None]:
-    """Split the text of PostgreSQL's row value; of a value that is empty, only a text has quotes."""
+    """Split the text of PostgreSQL's row value; of empty values, only a text has quotes."""
     return [
         plain or None if quoted is None else _ESCAPED.sub(r"\1", quoted)
         for quoted, plain in (each.groups() for each in _PART.finditer(f"{text[1:-1]},"))
