@@ -205,7 +205,8 @@ def _cursor(connection: Connection) -> Any:
         return connection.connection.cursor()
     from psycopg import RawCursor  # SQLite does not need it
 
-    return RawCursor(connection.connection.dbapi_connection)
+    raw: Any = connection.connection.dbapi_connection
+    return RawCursor(raw)
 
 
 _KNOWN: WeakSet[Prepared] = WeakSet()
