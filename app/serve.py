@@ -58,7 +58,7 @@ MALLOPT = {-1: 16 << 20, -3: 32 << 20, -8: 2}
 #: granian adds no handlers of its own: its records reach the handler of `app.log`.
 LOGGING = {
     "version": 1,
-    "disable_existing_loggers": False,
+    "incremental": True,  # else all handlers are closed, and all loggers visited
     "formatters": {},
     "handlers": {},
     "loggers": {

@@ -116,7 +116,8 @@ def migrated_postgresql(postgresql_server):
 
 @pytest.fixture(scope="session")
 def postgresql_copies(postgresql_server, migrated_postgresql):
-    return postgresql.Copies(postgresql_server, migrated_postgresql)
+    with postgresql_server.connect() as session:
+        yield postgresql.Copies(postgresql_server, session, migrated_postgresql)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

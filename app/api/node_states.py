@@ -201,8 +201,9 @@ def check_arguments(verb: str, arguments: Fields) -> None:  # noqa: C901, PLR091
         check_configdrive(verb, arguments["configdrive"])
     if "runbook" in arguments:
         versions.require(92, "runbook")
-        if any(name.endswith("_steps") for name in arguments):
-            raise Invalid('Please provide either "clean_steps" or a runbook, but not both.')
+        for name in arguments:
+            if name.endswith("_steps"):
+                raise Invalid(f'Please provide either "{name}" or a runbook, but not both.')
     if "disable_ramdisk" in arguments:
         versions.require(108 if verb == "service" else 70, "disable_ramdisk")
     if "deploy_steps" in arguments:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app import flows
 from app.engine import failures, planning, provision_state
-from app.engine.operations import append, pending, steps_of
+from app.engine.operations import append, has_frame, pending, steps_of
 from app.hardware import targets
 from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepSource, StepState
 from app.operation_states import StepEvent, step_transition
@@ -66,8 +66,7 @@ def begin(session: Session, node: Node, operation: Operation, step: OperationSte
     state, flow = State(node.provision_state), flows.under_way_in(node.provision_state)
     provision_state.move(node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT)
     provision_state.apply_effects(session, node, state, Event.ABORT, operation)
-    rows = steps_of(session, operation)
-    prepared = any(row.source == StepSource.FRAME for row in rows)
+    prepared = has_frame(session, operation)
     if flow is None or not (flow.cleanup and prepared) or operation.is_queued:
         return False
     cleanup = planning.abort_cleanup(targets.of_node(session, node), flow.name)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.engine import dispatch, planning
-from app.errors import Conflict, Invalid, NodeLocked, NotFound, Unavailable
+from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.hardware import targets
 from app.hold_kinds import Effect
 from app.inventory import holds, nodes
@@ -36,14 +36,8 @@ def request_boot_mode(session: Session, node: Node, mode: str, caller: Caller) -
     """
     _not_in_transition(node)
     _validated(session, node, "management", "set_boot_mode")
-    _begin(
-        session,
-        node,
-        OperationKind.BOOT_MODE,
-        ("management", "change_boot_mode"),
-        {"mode": mode},
-        caller,
-    )
+    call = ("management", "change_boot_mode")
+    _begin(session, node, OperationKind.BOOT_MODE, call, {"mode": mode}, caller)
 
 
 def request_secure_boot(session: Session, node: Node, state: bool, caller: Caller) -> None:
@@ -70,14 +64,8 @@ def attach_virtual_media(
     """
     _check_media(session, node)
     arguments = {"device_type": device_type, "image_url": image_url}
-    _begin(
-        session,
-        node,
-        OperationKind.VIRTUAL_MEDIA,
-        ("management", "attach_virtual_media"),
-        arguments,
-        caller,
-    )
+    call = ("management", "attach_virtual_media")
+    _begin(session, node, OperationKind.VIRTUAL_MEDIA, call, arguments, caller)
 
 
 def detach_virtual_media(
@@ -90,14 +78,8 @@ def detach_virtual_media(
     """
     _check_media(session, node)
     arguments = {"device_types": list(device_types)}
-    _begin(
-        session,
-        node,
-        OperationKind.VIRTUAL_MEDIA,
-        ("management", "detach_virtual_media"),
-        arguments,
-        caller,
-    )
+    call = ("management", "detach_virtual_media")
+    _begin(session, node, OperationKind.VIRTUAL_MEDIA, call, arguments, caller)
 
 
 def request_console(session: Session, node: Node, enabled: bool, caller: Caller) -> None:
@@ -135,8 +117,7 @@ def set_target_raid_config(session: Session, node: Node, config: Mapping[str, An
             raise NotFound("RAID of driver", node.driver) from error
         except HardwareError as error:
             raise Invalid(str(error)) from error
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
+    nodes.check_unlocked(node)
     node.target_raid_config = dict(config)
     nodes.touch(node)
 
@@ -195,8 +176,7 @@ def _begin(  # noqa: PLR0917 - columns of an operation
     caller: Caller,
 ) -> None:
     """Raises NodeLocked, NodeHeld, Unavailable."""
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
+    nodes.check_unlocked(node)
     holds.check(session, node, Effect.MACHINE)
     require_served(session, node)
     node.last_error = None

@@ -261,6 +261,11 @@ def current_step(session: Session, operation: Operation) -> OperationStep:
     return next(row for row in steps_of(session, operation) if row.position == operation.cursor)
 
 
+def has_frame(session: Session, operation: Operation) -> bool:
+    """Return whether an operation has the frame of its flow; without it, no cleanup is due."""
+    return any(row.source == StepSource.FRAME for row in steps_of(session, operation))
+
+
 def of_node(session: Session, node_id: int) -> list[Operation]:
     """Return all operations of a node, newest first."""
     return list(

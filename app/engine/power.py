@@ -5,10 +5,10 @@ Power requests: a requested change of the power state becomes an operation.
 from sqlalchemy.orm import Session
 
 from app.engine import dispatch, planning
-from app.errors import Conflict, IllegalMove, Invalid, NodeLocked
+from app.errors import Conflict, IllegalMove, Invalid
 from app.hardware import targets
 from app.hold_kinds import Effect
-from app.inventory import history, holds
+from app.inventory import history, holds, nodes
 from app.kit.caller import Caller
 from app.kit.conductors import require_served
 from app.models import Node, Operation, OperationKind
@@ -49,8 +49,7 @@ def request(
     Raises Invalid, Conflict, NodeLocked, NodeHeld, Unavailable.
     """
     check_fields(node, state)
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
+    nodes.check_unlocked(node)
     holds.check(session, node, HELD_BY)
     require_served(session, node)
     target = targets.of_node(session, node)

@@ -45,7 +45,7 @@ from app.hold_kinds import Effect
 from app.inventory import history, holds
 from app.kit.caller import Caller
 from app.kit.rescue_password import hashed
-from app.models import Node, Operation, OperationKind, OperationStep, StepSource
+from app.models import Node, Operation, OperationKind, OperationStep
 from app.runtime import Runtime, runtime_of
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
 from drivers.core.errors import FailureCode, InvalidDriverInfo
@@ -136,11 +136,9 @@ def _abort(session: Session, node: Node, caller: Caller) -> None:
         return
     past = operations.of_node(session, node.id)
     failed = next((each for each in past if each.kind == OperationKind.SERVICE), None)
-    prepared = failed and any(
-        row.source == StepSource.FRAME for row in operations.steps_of(session, failed)
-    )
-    target = targets.of_node(session, node)
-    rows = planning.abort_cleanup(target, Flow.SERVICE) if prepared else []
+    rows = []
+    if failed and operations.has_frame(session, failed):
+        rows = planning.abort_cleanup(targets.of_node(session, node), Flow.SERVICE)
     if rows:
         dispatch.start(session, node, OperationKind.SERVICE, rows, {}, caller, aborting=True)
     else:

@@ -25,7 +25,7 @@ from app.engine import (
     timeouts,
 )
 from app.engine.dispatch import dispatch
-from app.engine.operations import append, current_step, pending, rewind, steps_of
+from app.engine.operations import append, current_step, has_frame, pending, rewind, steps_of
 from app.errors import Invalid, NodeLocked
 from app.hardware import steps, targets
 from app.inventory import history
@@ -183,11 +183,9 @@ def _advance(
 
 def _cleanup_rows(session: Session, node: Node, operation: Operation) -> list[OperationStep]:
     flow = flows.busy_in(node.provision_state)
-    rows = steps_of(session, operation)
-    prepared = any(row.source == StepSource.FRAME for row in rows)
-    if flow is None or not (flow.cleanup and prepared):
+    if flow is None or not (flow.cleanup and has_frame(session, operation)):
         return []
-    started = any(row.flow and row.attempts for row in rows)
+    started = any(row.flow and row.attempts for row in steps_of(session, operation))
     setting = None if started else flow.power_off_on_failure
     off = bool(setting and getattr(runtime_of(session).settings.conductor, setting))
     return planning.cleanup(targets.of_node(session, node), flow.name, power_off=off)

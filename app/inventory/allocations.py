@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
-from app.errors import Conflict, Invalid, NodeLocked, NotFound, Unavailable
+from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.inventory import node_rules, nodes, scheduling, traits
 from app.kit import crud
 from app.kit.identifiers import key_of
@@ -56,8 +56,7 @@ def backfill(session: Session, ident: str, fields: Mapping[str, Any]) -> Allocat
     }
     allocation = _make(session, fields, node)
     _check_fits(session, node, allocation)
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
+    nodes.check_unlocked(node)
     scheduling.bind(node, allocation)
     crud.add(session, allocation)
     return allocation
@@ -152,5 +151,4 @@ def _check_releasable(node: Node) -> None:
             f"The allocation of node {node.uuid} cannot be removed while the node is in state"
             f' "{state}".'
         )
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
+    nodes.check_unlocked(node)

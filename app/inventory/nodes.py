@@ -148,8 +148,7 @@ def change(
     node_rules.check_protection(node, values)
     node_rules.check_retirement(node, values)
     node_rules.check_use(node, values)
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
+    check_unlocked(node)
     _check_allocation(session, node, values)
     served = (node.driver, node.conductor_group)
     display_name = node.instance_info.get("display_name")
@@ -187,7 +186,7 @@ def set_maintenance(session: Session, node: Node, reason: str | None, caller: Ca
 
     Raises NodeLocked.
     """
-    _check_unlocked(node)
+    check_unlocked(node)
     node.maintenance, node.maintenance_reason = True, reason
     touch(node)
     event = f"Maintenance was set: {reason or 'no reason given'}."
@@ -200,7 +199,7 @@ def clear_maintenance(session: Session, node: Node, caller: Caller) -> None:
 
     Raises NodeLocked.
     """
-    _check_unlocked(node)
+    check_unlocked(node)
     node.maintenance = False
     _clear_dependents(node, {"maintenance": False})
     touch(node)
@@ -228,7 +227,7 @@ def remove(session: Session, node: Node) -> None:
             f' "{node.provision_state}". Valid provision states to perform deletion are:'
             f" {sorted(map(str, allowed))}"
         )
-    _check_unlocked(node)
+    check_unlocked(node)
     holds.check(session, node, Effect.OPERATIONS)
     operations = select(Operation.id).where(Operation.node_id == node.id)
     on_children = Node.operation_id.in_(operations), Node.id != node.id
@@ -265,7 +264,8 @@ def _check_allocation(session: Session, node: Node, values: Mapping[str, Any]) -
         release_allocation(session, node)
 
 
-def _check_unlocked(node: Node) -> None:
+def check_unlocked(node: Node) -> None:
+    """Raises NodeLocked: an operation holds the node."""
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
 

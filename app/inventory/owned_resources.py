@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.errors import Conflict, Invalid, NodeLocked
+from app.errors import Conflict, Invalid
+from app.inventory import nodes
 from app.kit.identifiers import identified
 from app.models import Node, Port, Portgroup, VolumeConnector, VolumeTarget
 from app.models.base import kind_of
@@ -68,8 +69,7 @@ def lock_node(session: Session, part: Part, *, inspecting_counts: bool = False) 
         raise Conflict(
             f"Node {node.uuid} is being inspected; its {kind_of(type(part))}s cannot be changed."
         )
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
+    nodes.check_unlocked(node)
     return node
 
 

@@ -11,8 +11,8 @@ from functools import cache
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from app.errors import Invalid, NodeLocked, NotFound
-from app.inventory.nodes import touch
+from app.errors import Invalid, NotFound
+from app.inventory.nodes import check_unlocked, touch
 from app.models import Node, NodeTrait
 
 #: Maximum number of traits of a node or a runbook.
@@ -98,6 +98,5 @@ def remove(session: Session, node: Node, trait: str) -> None:
 
 def _change(node: Node) -> None:
     """Check that the node is not reserved, and set `updated_at`."""
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
+    check_unlocked(node)
     touch(node)

@@ -12,8 +12,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.clock import now
-from app.errors import Conflict, Invalid, NodeLocked
+from app.errors import Conflict, Invalid
 from app.hardware import targets
+from app.inventory import nodes
 from app.models import Node, Port, Portgroup
 from app.models.base import kind_of
 from app.runtime import runtime_of
@@ -57,7 +58,7 @@ def attach(session: Session, node: Node, vif: Mapping[str, Any]) -> None:
     Raises Conflict: the VIF is attached already. Nova takes every 409 for this, and continues, so
     no other error may be a Conflict.
     """
-    _check_free(node)
+    nodes.check_unlocked(node)
     network = _network(session, node)
     if not network.keeps_vifs:
         return
@@ -89,7 +90,7 @@ def detach(session: Session, node: Node, vif: str) -> None:
     Raises Invalid: the VIF is not attached to the node.
     Raises NodeLocked.
     """
-    _check_free(node)
+    nodes.check_unlocked(node)
     if not _network(session, node).keeps_vifs:
         return
     for place in _places(session, node):
@@ -105,11 +106,6 @@ def detach(session: Session, node: Node, vif: str) -> None:
 
 def _no_port(vif: Mapping[str, Any], why: str) -> Invalid:
     return Invalid(f"Unable to attach VIF {vif['id']}, not enough free physical ports: {why}.")
-
-
-def _check_free(node: Node) -> None:
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
 
 
 def _network(session: Session, node: Node) -> Network:

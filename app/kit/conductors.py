@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from app import release
 from app.db.clock import age, now
+from app.db.prepared import Prepared
+from app.db.transactions import connection_of
 from app.errors import Unavailable
 from app.models import BeatLease, Conductor, Node
 from app.ring import Member, owner, serving
@@ -22,6 +24,13 @@ from app.runtime import Runtime, runtime_of
 CACHE_SECONDS = 1.0
 #: Seconds from the end of a beat's lease until another beat must have taken the lead.
 BEAT_GRACE = 3.0
+
+_SILENT = age(Conductor.heartbeat_at)
+_LOST = Prepared(
+    select(Conductor.hostname, Conductor.incarnation, _SILENT)
+    .where(Conductor.online, _SILENT >= bindparam("timeout"))
+    .order_by(Conductor.hostname)
+)
 
 
 def alive(session: Session | Connection, timeout: float = 15.0) -> list[Member]:
@@ -49,12 +58,8 @@ def lost(session: Session | Connection, timeout: float) -> list[tuple[str, str, 
 
     Conductors that were stopped gracefully are not among them.
     """
-    seconds = age(Conductor.heartbeat_at)
-    rows = session.execute(
-        select(Conductor.hostname, Conductor.incarnation, seconds)
-        .where(Conductor.online, seconds >= timeout)
-        .order_by(Conductor.hostname)
-    )
+    connection = connection_of(session) if isinstance(session, Session) else session
+    rows = _LOST.all(connection, {"timeout": timeout})
     return [(name, incarnation, float(silent)) for name, incarnation, silent in rows]
 
 

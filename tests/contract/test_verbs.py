@@ -89,6 +89,16 @@ def test_abort_has_a_first_version_for_each_wait_state(api, state, minor):
         assert expected == api.at(f"1.{version}")("PUT", path, body).status_code
 
 
+@pytest.mark.parametrize(("verb", "state"), [("clean", "manageable"), ("service", "active")])
+def test_a_request_with_steps_and_a_runbook_is_refused_by_the_name_of_the_steps(api, verb, state):
+    uuid, body = put(api, State(state), verb)
+    body |= {f"{verb}_steps": STEP, "runbook": "CUSTOM_A"}
+    answer = api("PUT", f"/v1/nodes/{uuid}/states/provision", body)
+    assert 400 == answer.status_code
+    wanted = f'Please provide either "{verb}_steps" or a runbook, but not both.'
+    assert wanted == fault(answer)["faultstring"]
+
+
 @pytest.mark.parametrize(
     ("argument", "own"),
     [

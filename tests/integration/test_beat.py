@@ -13,11 +13,13 @@ from types import SimpleNamespace
 import pytest
 from celery import Celery
 from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.sql.compiler import SQLCompiler
 from structlog.testing import capture_logs
 
 from app.broker import redis_broker
-from app.db import connections, schema, transactions
+from app.db import connections, prepared, schema, transactions
 from app.db.clock import after
+from app.kit import conductors
 from app.models import Allocation, BeatLease, Conductor, Rollout, RolloutState, Webhook
 from tests.support.fleet import until
 from workers.periodic import beat
@@ -40,6 +42,17 @@ def test_the_first_beat_leads_and_keeps_its_lease_by_renewal(engine):
     assert beat.lead(engine, "first", 5)
     assert not beat.lead(engine, "second", 5)
     assert beat.lead(engine, "first", 5)
+
+
+def test_what_a_first_tick_executes_was_compiled_before_the_fork(engine, monkeypatch):
+    def refuse(_compiler, _dialect, statement, *_args, **_options):
+        raise AssertionError(f"compiled: {statement}")
+
+    prepared.compile_all(engine.dialect)
+    monkeypatch.setattr(SQLCompiler, "__init__", refuse)
+    assert beat.lead(engine, "first", 5)
+    with transactions.read_connection(engine) as connection:
+        assert [] == conductors.lost(connection, TIMEOUT)
 
 
 def test_the_second_beat_leads_when_the_lease_of_the_first_has_expired(engine):

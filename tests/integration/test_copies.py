@@ -46,3 +46,25 @@ def test_a_copy_with_another_schema_or_with_statistics_is_dropped(
         assert session.execute(null).fetchone()[0]
         assert not session.execute("SELECT 1 FROM pg_indexes WHERE indexname = 'more'").fetchone()
     postgresql_copies.give_back(after)
+
+
+#: Changes of the catalog beside those of tables.
+OTHER_CHANGES = [
+    "ALTER TABLE chassis ADD CHECK (uuid <> '')",
+    "ALTER TABLE holds DISABLE TRIGGER USER",
+    "CREATE FUNCTION more() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "DO $$ BEGIN EXECUTE (SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname LIKE 'change_events_%' LIMIT 1); END $$",
+    "CREATE SCHEMA more",
+    "ALTER SEQUENCE chassis_id_seq INCREMENT 2",
+    "ALTER DATABASE {} SET jit = off",
+]
+
+
+@pytest.mark.parametrize("change", OTHER_CHANGES)
+def test_any_change_of_the_catalog_ends_a_copy(postgresql_copies, postgresql_server, change):
+    url = postgresql_copies.take()
+    free = list(postgresql_copies._free)
+    with postgresql_server.connect(name_of(url)) as session:
+        session.execute(change.format(name_of(url)))
+    postgresql_copies.give_back(url)
+    assert free == postgresql_copies._free

@@ -37,20 +37,18 @@ class Server:
         with self.connect() as session:
             session.execute(statement)
 
-    def rename(self, url):
+    def rename(self, url, session):
         """End the sessions of a database, and rename it: return its URL; None if one goes on."""
         old, name = name_of(url), self._name()
-        with self.connect() as session:
-            for _ in range(1000):
-                session.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
-                    [old],
-                )
-                try:
-                    session.execute(f"ALTER DATABASE {old} RENAME TO {name}")
-                    return f"postgresql:///{name}?{self._where}"
-                except psycopg.errors.ObjectInUse:
-                    time.sleep(0.01)
+        for _ in range(1000):
+            session.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [old]
+            )
+            try:
+                session.execute(f"ALTER DATABASE {old} RENAME TO {name}")
+                return f"postgresql:///{name}?{self._where}"
+            except psycopg.errors.ObjectInUse:
+                time.sleep(0.01)
         return None
 
     def _name(self):
@@ -77,24 +75,27 @@ class Server:
 
 
 #: Digest of the properties that a database keeps if later tests use it: its tables, columns,
-#: indices, constraints, triggers, functions, statistics and settings.
+#: indices, constraints, triggers, functions, statistics and settings. Each change of one of them
+#: writes a new version of its row in the catalog, with the number of its transaction; a copy has the
+#: numbers of its template. The definitions as texts would cost more.
 SCHEMA = """
-SELECT md5(string_agg(concat(kind, part), ';' ORDER BY kind, part)) FROM (
-  SELECT 'column', concat(attrelid::regclass, attname, atttypid, attnotnull) FROM pg_attribute
+SELECT md5(string_agg(part, ';' ORDER BY part)) FROM (
+  SELECT concat('class', oid, '.', xmin) FROM pg_class WHERE relnamespace = 'public'::regnamespace
+  UNION ALL SELECT concat('column', attrelid, '.', attnum, '.', pg_attribute.xmin) FROM pg_attribute
     JOIN pg_class ON pg_class.oid = attrelid WHERE relnamespace = 'public'::regnamespace
-  UNION ALL SELECT 'constraint', concat(conname, pg_get_constraintdef(oid)) FROM pg_constraint
+  UNION ALL SELECT concat('constraint', oid, '.', xmin) FROM pg_constraint
     WHERE connamespace = 'public'::regnamespace
-  UNION ALL SELECT 'index', pg_get_indexdef(indexrelid) FROM pg_index
-    JOIN pg_class ON pg_class.oid = indexrelid WHERE relnamespace = 'public'::regnamespace
-  UNION ALL SELECT 'trigger', concat(tgname, tgenabled) FROM pg_trigger WHERE NOT tgisinternal
-  UNION ALL SELECT 'function', concat(proname, prosrc) FROM pg_proc
+  UNION ALL SELECT concat('index', indexrelid, '.', pg_index.xmin) FROM pg_index
+    JOIN pg_class ON pg_class.oid = indrelid WHERE relnamespace = 'public'::regnamespace
+  UNION ALL SELECT concat('trigger', oid, '.', xmin) FROM pg_trigger WHERE NOT tgisinternal
+  UNION ALL SELECT concat('function', oid, '.', xmin) FROM pg_proc
     WHERE pronamespace = 'public'::regnamespace
-  UNION ALL SELECT 'schema', nspname::text FROM pg_namespace
-  UNION ALL SELECT 'statistics', concat(starelid, '.', staattnum) FROM pg_statistic
+  UNION ALL SELECT concat('schema', oid, '.', xmin) FROM pg_namespace WHERE nspname !~ '^pg_'
+  UNION ALL SELECT concat('statistics', starelid, '.', staattnum) FROM pg_statistic
     WHERE starelid >= 16384
-  UNION ALL SELECT 'setting', setconfig::text FROM pg_db_role_setting
+  UNION ALL SELECT concat('setting', setrole, '.', setconfig) FROM pg_db_role_setting
     WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
-) AS parts (kind, part)
+) AS parts (part)
 """
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
 SEQUENCES = "SELECT sequencename FROM pg_sequences WHERE schemaname = 'public'"
@@ -106,19 +107,20 @@ class Copies:
     """
     Copies of a template database. One that a test gives back is emptied for the next test, under
     another name, unless its schema was changed: that costs a tenth of a new copy.
+
+    session: renames the copies; a new session for each would cost as much again.
     """
 
-    def __init__(self, server, template):
-        self._server, self._template, self._free = server, template, []
-        with server.connect(template) as session:
-            self._schema, self._size = _shape(session)
-            self._tables = [name for (name,) in session.execute(TABLES)]
-            self._sequences = [name for (name,) in session.execute(SEQUENCES)]
-            counts = {
-                name: session.execute(f"SELECT count(*) FROM {name}") for name in self._tables
-            }
+    def __init__(self, server, session, template):
+        self._server, self._session, self._template = server, session, template
+        self._free = []
+        with server.connect(template) as here:
+            self._schema, self._size = _shape(here)
+            self._tables = [name for (name,) in here.execute(TABLES)]
+            self._sequences = [name for (name,) in here.execute(SEQUENCES)]
+            counts = {name: here.execute(f"SELECT count(*) FROM {name}") for name in self._tables}
             filled = [name for name, found in counts.items() if found.fetchone()[0]]
-            self._rows = {name: b"".join(_lines(session, name)) for name in filled}
+            self._rows = {name: b"".join(_lines(here, name)) for name in filled}
 
     def take(self):
         """The URL of a copy that no process uses."""
@@ -126,7 +128,7 @@ class Copies:
 
     def give_back(self, url):
         """Empty a copy for the next test, or drop it."""
-        renamed = self._server.rename(url)
+        renamed = self._server.rename(url, self._session)
         if renamed and self._emptied(renamed):
             self._free.append(renamed)
         else:

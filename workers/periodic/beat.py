@@ -55,16 +55,20 @@ _LEAD = Prepared(
     .returning(_LEASE.c.id)
 )
 _LED = Prepared(select(_LEASE.c.id))
+_LEAD_FIRST = Prepared(
+    insert(BeatLease).values(id=1, holder=bindparam("leader"), until=after(bindparam("seconds")))
+)
 
 
 def lead(engine: Engine, holder: str, seconds: float = LEASE) -> bool:
     """Take or renew the leadership; whether `holder` leads now."""
     with transactions.write_connection(engine) as connection:
-        if _LEAD.first(connection, {"leader": holder, "seconds": seconds}):
+        leader = {"leader": holder, "seconds": seconds}
+        if _LEAD.first(connection, leader):
             return True
         if _LED.first(connection, {}):
             return False
-        connection.execute(insert(BeatLease).values(id=1, holder=holder, until=after(seconds)))
+        _LEAD_FIRST.count(connection, leader)
     return True
 
 

@@ -7,7 +7,6 @@ Its Redis and a SQLite database are in the data directory, which only one superv
 
 import contextlib
 import dataclasses
-import gc
 import http.client
 import json
 import os
@@ -22,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app import log
+from app import log, memory
 from app.config.settings import Settings
 from drivers.environment import without_settings
 from workers.supervisor import location, permissions, redis_server, roles
@@ -111,7 +110,7 @@ class _Supervisor:
         self.check_redis(own_redis)
         roles.ROLES["prepare"](self.settings)
         before = roles.ROLES["alive"](self.settings)
-        gc.freeze()  # as `preload` does
+        memory.share()
         names = self.start_roles()
         # in a child, as the pages that it writes to are then given back
         ready = _result_of(lambda: _await_ready(self.settings, names, before))
