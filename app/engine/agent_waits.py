@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.models import AgentRecord, Node, Operation
+from app.models import AgentRecord, Node, Operation, OperationStep
 from drivers.boot import fetchable
 
 
@@ -19,6 +19,11 @@ def facts(session: Session, node: Node, operation: Operation) -> list[str]:
         known.append(f"the last known power state is {node.power_state}")
     warning = node.driver_internal_info.get(fetchable.WARNING)
     return [*known, str(warning)] if warning else known
+
+
+def is_polled(step: OperationStep) -> bool:
+    """Return whether a step with a due time polls the agent, and not the machine's power state."""
+    return (step.in_band or step.collects) and "power" not in step.progress
 
 
 def _last_call(session: Session, node: Node, started: datetime) -> str:

@@ -54,7 +54,7 @@ class Request:
     steps: Sequence[RequestedStep] = ()  # requested steps, as normalized by `_read`
     disable_ramdisk: bool = False  # run without the agent
     state: State | None = None  # of the node before the verb, if it may lead to cleaning
-    errors: Sequence[str] = ()  # why the clean after a tear-down cannot run
+    errors: Sequence[str] = ()  # reasons to refuse the clean after a tear-down
 
 
 PLAIN = Request()

@@ -335,7 +335,7 @@ def _checked_request(
         if not tears_down:
             raise
         return planning.Request(state=State(node.provision_state), errors=(str(error),)), []
-    if how.read_request is not planning.by_settings:  # whose steps are the operator's
+    if how.read_request is not planning.by_settings:  # steps of settings are the operator's
         child_nodes.check_project(session, node, request.steps, caller)
     wrong = _step_errors(target, how, request)
     if how.flow is not None:

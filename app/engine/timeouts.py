@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from app import flows
 from app.db.clock import after, age
+from app.engine import agent_waits
 from app.models import Node, Operation, OperationState, OperationStep
 from app.runtime import runtime_of
 from drivers.core.errors import FailureCode
@@ -43,7 +44,7 @@ def charge_budget(
         step.remaining = limit
     elif step.remaining <= seconds:
         late = "the machine did not get there in time"
-        if step.in_band or step.collects:
+        if agent_waits.is_polled(step):
             late = "its agent was busy, or did not answer"
         return Failed(f"Timeout reached in step {step.label}: {late}", FailureCode.TIMEOUT)
     else:

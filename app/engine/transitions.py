@@ -211,7 +211,8 @@ def _replan(
     except Invalid as error:
         return [str(error)]
     if errors:
-        return errors
+        lacks = (step.result or {}).get("lacks")
+        return [*errors, f"the ramdisk has no {lacks} extension"] if lacks else errors
     rows = planning.with_agent_steps(runtime_of(session), target, flow, rest, asked, before)
     for row in rest:
         session.delete(row)

@@ -282,7 +282,7 @@ def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) 
             return "child", f"child node {child.uuid} is reserved by {child.reservation}"
     if step.flow and step.name == "wait":
         return "timer", "it waits for the requested time"
-    if step.in_band or step.collects:
+    if agent_waits.is_polled(step):
         return "agent", "its agent is busy or unreachable; it is polled again soon"
     return "machine", "the machine works; it is polled again soon"
 

@@ -168,7 +168,7 @@ def collect(target: Target, flow: Flow) -> Outcome:
     """
     Wait for the agent, then report its steps of a flow as `agent_steps`, and its version.
 
-    An agent without support for the flow has no steps.
+    An agent without support for the flow has no steps; the result names the extension it `lacks`.
 
     Raises Unexpected: a step in the answer is malformed.
     """
@@ -180,7 +180,8 @@ def collect(target: Target, flow: Flow) -> Outcome:
     except NotSupported:
         if flow is Flow.CLEAN:
             raise
-        answer = {f"{flow}_steps": {}, "hardware_manager_version": {}}
+        target.report(agent_steps={flow.value: []}, hardware_manager_version={})
+        return Done({"lacks": flow.value})
     except (AgentBusy, Unreachable):
         return Wait(target.progress, poll_after=RETRY)
     by_manager = answer.get(f"{flow}_steps")
@@ -298,7 +299,7 @@ def _check_step(flow: Flow, step: Any) -> None:
     priority = step["priority"]
     if isinstance(priority, bool) or not isinstance(priority, int | float):
         raise Unexpected(f"the agent's {flow} step {step['step']!r} has the priority {priority!r}")
-    if flow is Flow.DEPLOY and priority and not 41 <= priority <= 99:
+    if flow is Flow.DEPLOY and priority > 0 and not 41 <= priority <= 99:
         raise Unexpected(
             f"the agent's deploy step {step['step']!r} has priority {priority:g};"
             " the agent's steps run only between 41 and 99"

@@ -165,7 +165,7 @@ def test_a_reason_is_recorded_without_characters_that_a_database_refuses(
     outcome = Refused(reason) if raised else Failed(reason, "refused")
     node, operation, _ = clean(harness, monkeypatch, outcome)
     assert ("clean failed", "refused") == (node.provision_state, operation.error["code"])
-    assert node.last_error.startswith("sensor  says ?!!!")
+    assert node.last_error.startswith("management.polish: sensor  says ?!!!")
     assert len(node.last_error) < 10_000
 
 

@@ -155,6 +155,25 @@ def test_in_band_steps_are_merged_at_the_agents_first_heartbeat(harness, image):
     assert ["tune"] == harness.ran()
 
 
+@pytest.mark.parametrize(
+    ("state", "verb", "ends"),
+    [("available", "active", "deploy failed"), ("active", "service", "service failed")],
+)
+def test_a_step_of_an_agent_without_the_extension_fails_with_that_reason(
+    harness, image, state, verb, ends
+):
+    flow = {"active": "deploy"}.get(verb, verb)
+    harness.agent.lacks = (flow,)
+    node = harness.with_agent(state, instance_info=image, power_state="power on")
+    wanted = {f"{flow}_steps": [deploy_step("deploy", "tune", 70)]}
+    harness.do(node, verb, **wanted)
+    assert ends == harness.call(node)
+    assert harness.inside.read(node).last_error == (
+        f"deploy.tune: this node has no {flow} step of that name;"
+        f" the ramdisk has no {flow} extension"
+    )
+
+
 def test_a_step_that_the_agent_lacks_fails_the_deployment(harness, image):
     node = harness.with_agent("available", instance_info=image)
     harness.do(node, "active", deploy_steps=[deploy_step("deploy", "nonsense", 90)])

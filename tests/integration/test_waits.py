@@ -439,7 +439,10 @@ def test_why_reports_the_retry_of_a_command_to_a_busy_agent(make):
     with harness.inside.runtime.reading() as session:
         assert session.get(AgentRecord, node).url
     step = next(row for row in harness.steps(node) if row.collects)
-    harness.inside.change_step(harness.last(node).uuid, step.position, remaining=0.0)
+    operation = harness.last(node).uuid
+    harness.inside.change_step(operation, step.position, progress={"power": {"ordered": True}})
+    assert "machine" == harness.why(node).waiting_for
+    harness.inside.change_step(operation, step.position, progress={}, remaining=0.0)
     assert "clean failed" == harness.poll(node)
     late = "in step deploy.await_clean_agent: its agent was busy, or did not answer"
     assert f"Timeout reached {late}" == harness.inside.read(node).last_error

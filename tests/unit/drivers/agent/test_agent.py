@@ -256,8 +256,18 @@ def test_an_agents_deploy_step_outside_its_range_is_refused(agent, node, priorit
 
 def test_an_agent_without_the_deploy_extension_has_no_deploy_steps(agent, node):
     agent.refusal = (404, "Extension with id deploy not found")
-    assert Done() == in_band.collect(node, Flow.DEPLOY)
+    assert Done({"lacks": "deploy"}) == in_band.collect(node, Flow.DEPLOY)
     assert {"deploy": []} == node.reports["agent_steps"]
+    assert {} == node.reports["hardware_manager_version"]
+
+
+def test_an_agents_deploy_step_of_a_negative_priority_runs_on_request_only(agent, node):
+    step = {"interface": "deploy", "step": "paint", "priority": -1}
+    agent.answers["deploy.get_deploy_steps"] = {
+        "deploy_steps": {"manager": [step]},
+        "hardware_manager_version": {},
+    }
+    assert Done() == in_band.collect(node, Flow.DEPLOY)
 
 
 def test_errors_of_the_client_do_not_contain_the_token(node):
@@ -388,7 +398,7 @@ def old(agent, images):
 
 def test_an_agent_without_the_deploy_extension_writes_the_image_by_standby(agent, old):
     deploy = old.driver.deploy
-    assert Done() == in_band.collect(old, Flow.DEPLOY)
+    assert Done({"lacks": "deploy"}) == in_band.collect(old, Flow.DEPLOY)
     waiting = deploy.write_image(old)
     assert waiting == deploy.write_image(again(old, waiting))
     agent.finish({"result": WRITTEN})
