@@ -52,9 +52,7 @@ class Answer:
         return asdict(self)
 
 
-def explain(
-    session: Session, node: Node, refused: Sequence[Refusal] = ()
-) -> Answer:
+def explain(session: Session, node: Node, refused: Sequence[Refusal] = ()) -> Answer:
     """
     Explain the state of a node.
 

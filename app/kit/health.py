@@ -83,9 +83,7 @@ def _write_problem(runtime: Runtime) -> str | None:
 def _tried_write(runtime: Runtime) -> str | None:
     try:
         with runtime.write_connection() as connection:
-            connection.execute(
-                update(Conductor).where(false()).values(online=Conductor.online)
-            )
+            connection.execute(update(Conductor).where(false()).values(online=Conductor.online))
     except SQLAlchemyError as error:
         return database_problem(error) or "refuses writes"
     return None

@@ -9,7 +9,8 @@ import { liveness } from "./parts.js";
 import { rehearse } from "./fleet_verbs.js";
 
 const KEPT = "ingot.columns";
-const USUAL = ["provision_state", "power_state", "maintenance", "holds", "driver", "resource_class", "provision_updated_at", "last_error"];
+// The error is beside the state: a node whose verification failed is enroll, as a new one.
+const USUAL = ["provision_state", "last_error", "power_state", "maintenance", "holds", "driver", "resource_class", "provision_updated_at"];
 //: Parameters of the address that are no filters.
 const ORDER = ["sort_key", "sort_dir"];
 

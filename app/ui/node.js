@@ -60,7 +60,7 @@ async function show(root, { api, live, params, signal }) {
     ].filter(([, value]) => value);
     const { error } = found;
     // The summary has message and hint; a row repeats neither.
-    const said = text => text && found.summary.toLowerCase().includes(text.toLowerCase());
+    const said = text => typeof text === "string" && found.summary.toLowerCase().includes(text.toLowerCase());
     why.classList.toggle("failed", Boolean(error));
     replace(why, element("h2", {}, "Why, and what is next"), element("p.summary", {}, found.summary),
       error && element("dl.facts.error", {}, [["error", error.message], ["code", error.code && element("code", {}, error.code)], ["cause", error.cause], ["hint", error.hint]]

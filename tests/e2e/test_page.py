@@ -188,7 +188,7 @@ def test_a_deployment_is_rehearsed_started_held_and_watched_to_active(chromium, 
         dialog.get_by_role("button", name="Start unhold").click()
         expect(page.locator("h1 + .badge")).to_have_text("active")
         expect(steps(page).locator("li:not([data-state=done])")).to_have_count(0)
-        expect(steps(page).get_by_text("by fleet-1")).to_have_count(1)  # no other one has run a step
+        expect(steps(page).get_by_text("by fleet-1")).to_have_count(1)
         planned = site.operation(site.good, "active")["steps"]
         names = ".".join
         assert [

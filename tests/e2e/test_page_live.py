@@ -103,7 +103,7 @@ def test_the_link_to_the_content_stays_on_the_page(chromium, site):
 def test_a_dry_run_of_several_nodes_shows_how_far_it_is(chromium, site):
     held = []
     with desk(chromium, site.url, at="/fleet") as page:
-        page.route("**/states/provision", lambda route: held.append(route))
+        page.route("**/states/provision", lambda route, _: held.append(route))
         page.get_by_label(f"Select {site.nodes[1]}").check()
         page.get_by_label(f"Select {site.nodes[2]}").check()
         page.get_by_label("Verb").select_option("provide")
