@@ -59,12 +59,12 @@ async function show(root, { api, live, params, signal }) {
       ["next", found.next], ["at the latest", found.next_at && moment(found.next_at)],
     ].filter(([, value]) => value);
     const { error } = found;
-    // The summary has message and hint; a row repeats neither.
+    // The summary has the message; no row repeats it.
     const said = text => typeof text === "string" && found.summary.toLowerCase().includes(text.toLowerCase());
     why.classList.toggle("failed", Boolean(error));
     replace(why, element("h2", {}, "Why, and what is next"), element("p.summary", {}, found.summary),
-      error && element("dl.facts.error", {}, [["error", error.message], ["code", error.code && element("code", {}, error.code)], ["cause", error.cause], ["hint", error.hint]]
-        .filter(([, value]) => value && !said(value)).map(([name, value]) => [element("dt", {}, name), element("dd.bad", {}, value)])),
+      error && element("dl.facts.error", {}, [["error", !said(error.message) && error.message], ["code", error.code && element("code", {}, error.code)], ["cause", error.cause], ["hint", error.hint]]
+        .filter(([, value]) => value).map(([name, value]) => [element("dt", {}, name), element("dd.bad", {}, value)])),
       !error && node.last_error && !said(node.last_error) && element("p.bad", {}, `Last error: ${node.last_error}`),
       element("dl.facts", {}, rows.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])));
   }
