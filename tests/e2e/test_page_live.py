@@ -1,4 +1,4 @@
-"""What the page shows while it changes: lost connections, kept controls, long names, narrow screens."""
+"""The page while it changes: lost connections, kept controls, long names, narrow screens."""
 
 import pytest
 from playwright.sync_api import expect
