@@ -71,7 +71,7 @@ def show_why(_query: Any, ident: str) -> Response:
     """Explain a node's state: the awaited event, the holder of its reservation, the next action"""
     with runtime().reading() as session:
         node = node_of(session, ident)
-        answer = explain(session, node, ident, _refused(session, node))
+        answer = explain(session, node, _refused(session, node))
         document = {
             "node_uuid": node.uuid,
             "provision_state": node.provision_state,

@@ -53,17 +53,15 @@ class Answer:
         return asdict(self)
 
 
-def explain(
-    session: Session, node: Node, called: str | None = None, refused: Sequence[Refusal] = ()
-) -> Answer:
+def explain(session: Session, node: Node, refused: Sequence[Refusal] = ()) -> Answer:
     """
     Explain the state of a node.
 
-    called: name of the node in the request; None: its UUID. refused: refused lookups of agents
-    since the newest operation started, by this node or unknown machines, newest first.
+    refused: refused lookups of agents since the newest operation started, by this node or unknown
+    machines, newest first.
     """
     held = holds.of_node(session, node)
-    answer = _explained(session, node, called or node.uuid, refused)
+    answer = _explained(session, node, refused)
     summary = joined(answer.summary, *(f"held by a {holds.described(each)}" for each in held))
     return replace(answer, summary=summary, holds=tuple(map(_hold_of, held)))
 
@@ -74,16 +72,16 @@ def _hold_of(hold: Hold) -> dict[str, Any]:
     return shown | {"effects": sorted(EFFECTS[HoldKind(hold.kind)])}
 
 
-def _explained(session: Session, node: Node, called: str, refused: Sequence[Refusal]) -> Answer:
+def _explained(session: Session, node: Node, refused: Sequence[Refusal]) -> Answer:
     """Explain the state of a node, without its holds."""
     found = operations.of_node(session, node.id)
     active = [each for each in found if each.state in ACTIVE]
     if active:
         active.sort(key=lambda each: each.state in (OperationState.WAITING, OperationState.HELD))
-        return _active_answer(session, node, active[0], called, refused)
+        return _active_answer(session, node, active[0], refused)
     parents = _operation_of_parent(session, node)
     if parents is not None:
-        return _reserved_answer(session, node, parents, called)
+        return _reserved_answer(session, node, parents)
     state = State(node.provision_state)
     row = MACHINE[state]
     verbs = _verbs_of(node)
@@ -92,7 +90,7 @@ def _explained(session: Session, node: Node, called: str, refused: Sequence[Refu
     error = failed.error if failed else None
     message = error["message"] if error else node.last_error
     summary = joined(
-        f"Node {called} is {state}; nothing is under way",
+        f"Node {_called(node)} is {state}; nothing is under way",
         f"Its last operation, {last.kind}, {last.state}: {message}" if last and error else message,
         error.get("hint") if error else None,
         *(each.summary() for each in refused[:MOST_REFUSED] if _timed_out(error)),
@@ -105,12 +103,20 @@ def _explained(session: Session, node: Node, called: str, refused: Sequence[Refu
         "operator" if row.kind is Kind.FAILED else None,
         node.reservation,
         node.provision_updated_at,
-        f"one of {', '.join(verbs)}, on request",
+        f"{_one_of(verbs)}, on request",
         None,
         operation=last.uuid if last else None,
         error=error,
         verbs=verbs,
     )
+
+
+def _called(node: Node) -> str:
+    return node.name or node.uuid
+
+
+def _one_of(verbs: Sequence[str]) -> str:
+    return f"one of {', '.join(verbs)}" if len(verbs) > 1 else "".join(verbs)
 
 
 def _operation_of_parent(session: Session, node: Node) -> Operation | None:
@@ -120,11 +126,11 @@ def _operation_of_parent(session: Session, node: Node) -> Operation | None:
     return session.get(Operation, node.operation_id)
 
 
-def _reserved_answer(session: Session, node: Node, operation: Operation, called: str) -> Answer:
+def _reserved_answer(session: Session, node: Node, operation: Operation) -> Answer:
     """Explain a child node that is reserved for a step of its parent's operation."""
     step = operations.current_step(session, operation)
     return Answer(
-        f"Node {called} is {node.provision_state}, reserved for step {step.label} of"
+        f"Node {_called(node)} is {node.provision_state}, reserved for step {step.label} of"
         f" {operation.kind} on its parent node {node.parent_node}",
         "conductor",
         node.reservation,
@@ -186,7 +192,6 @@ def _active_answer(
     session: Session,
     node: Node,
     operation: Operation,
-    called: str,
     refused: Sequence[Refusal],
 ) -> Answer:
     step = operations.current_step(session, operation)
@@ -205,7 +210,7 @@ def _active_answer(
             *(each.summary() for each in refused[:MOST_REFUSED]),
         ]
     summary = joined(
-        f"Node {called} is {state}{wanted}, in step {step.label} of {operation.kind}: {why}",
+        f"Node {_called(node)} is {state}{wanted}, in step {step.label} of {operation.kind}: {why}",
         *about_agent,
         "an abort is requested, and follows this step, which must not be interrupted"
         if step.abort_after

@@ -2,16 +2,23 @@
 Health of the service: database, conductors and beat, for `GET /healthcheck`.
 """
 
+import threading
+import time
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import false, func, select, update
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from app.db.diagnosis import database_problem
 from app.kit import conductors
 from app.models import Conductor
-from app.runtime import runtime_of
+from app.runtime import Runtime, runtime_of
 
 OK = "OK"
+#: Seconds for which the result of a write to the database is kept.
+WRITE_KEPT = 5.0
+_writing = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,7 @@ def examine(session: Session) -> list[Part]:
     alive, lost = len(conductors.alive(session, timeout)), len(conductors.lost(session, timeout))
     leads = conductors.beat_leads(session)
     return [
-        Part("database", OK, "it answers"),
+        _database(runtime_of(session), suspected=not (alive and leads)),
         Part(
             "conductors",
             OK if alive else "no conductor is alive",
@@ -42,3 +49,41 @@ def examine(session: Session) -> list[Part]:
         ),
         Part("beat", OK if leads else "no beat leads", "it schedules periodic tasks"),
     ]
+
+
+def _database(runtime: Runtime, *, suspected: bool) -> Part:
+    """
+    Return the health of the database.
+
+    suspected: no heartbeat is recent. Then a write is tried: conductors and beat that cannot write
+    their heartbeats appear dead, and the database is the cause.
+    """
+    problem = _write_problem(runtime) if suspected else None
+    if problem is None:
+        return Part("database", OK, "it answers")
+    return Part(
+        "database", f"it {problem}", "it answers reads; heartbeats of conductors and beat are lost"
+    )
+
+
+def _write_problem(runtime: Runtime) -> str | None:
+    """Try to write; return the problem as the end of a sentence "The database", None: none."""
+    if _writing.acquire(blocking=False):  # one thread tries, and may wait for the lock of SQLite
+        try:
+            tried, _ = runtime.cache.get("write problem", (None, None))
+            if tried is None or time.monotonic() - tried > WRITE_KEPT:
+                found = _tried_write(runtime)
+                runtime.cache["write problem"] = (time.monotonic(), found)
+        finally:
+            _writing.release()
+    problem: str | None = runtime.cache.get("write problem", (None, None))[1]
+    return problem
+
+
+def _tried_write(runtime: Runtime) -> str | None:
+    try:
+        with runtime.write_connection() as connection:
+            connection.execute(update(Conductor).where(false()).values(online=Conductor.online))
+    except SQLAlchemyError as error:
+        return database_problem(error) or "refuses writes"
+    return None

@@ -3,6 +3,8 @@
 import { sent } from "./session.js";
 
 const ROOT = new URL("../", import.meta.url);
+// Milliseconds for the whole answer of a read: longer than a long poll of 25 seconds.
+const PATIENCE = 40_000;
 const VERSION = "X-OpenStack-Ironic-API-Version";
 
 export class ApiError extends Error {
@@ -34,6 +36,9 @@ export function address(path, query) {
   return url;
 }
 
+// The error of a request without an answer; an aborted one keeps its own.
+const unanswered = error => (error.name === "AbortError" ? error : new ApiError("The service does not answer.", 0));
+
 // Send a request; return the answer. Throws ApiError for each status from 400 up.
 export async function send(method, path, { body, query, signal, headers } = {}) {
   const caller = sent();
@@ -49,8 +54,7 @@ export async function send(method, path, { body, query, signal, headers } = {}) 
   try {
     answer = await fetch(address(path, query), request);
   } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError("The service does not answer.", 0);
+    throw unanswered(error);
   }
   if (answer.ok) return answer;
   const failed = new ApiError(wordsOf(await answer.text(), answer.status), answer.status, answer.headers);
@@ -60,12 +64,15 @@ export async function send(method, path, { body, query, signal, headers } = {}) 
 
 // Send a request; return the document of the answer, or null.
 async function document_(method, path, options) {
-  const text = await (await send(method, path, options)).text();
+  const answer = await send(method, path, options);
+  const text = await answer.text().catch(error => { throw unanswered(error); });
   return text ? JSON.parse(text) : null;
 }
 
 export const api = {
-  get: (path, query, signal) => document_("GET", path, { query, signal }),
+  get: (path, query, signal) => document_("GET", path, {
+    query, signal: AbortSignal.any([AbortSignal.timeout(PATIENCE), ...(signal ? [signal] : [])]),
+  }),
   put: (path, body, query) => document_("PUT", path, { body, query }),
   post: (path, body, query) => document_("POST", path, { body, query }),
   patch: (path, body, query) => document_("PATCH", path, { body, query }),

@@ -5,10 +5,12 @@ import { element, failure, replace } from "./dom.js";
 import { facts } from "./facts.js";
 import { gathered } from "./live.js";
 import { COLUMNS, NodeTable } from "./node_table.js";
+import { liveness } from "./parts.js";
 import { rehearse } from "./fleet_verbs.js";
 
 const KEPT = "ingot.columns";
-const USUAL = ["provision_state", "power_state", "maintenance", "holds", "driver", "resource_class", "provision_updated_at"];
+// The error is beside the state: a node whose verification failed is enroll, as a new one.
+const USUAL = ["provision_state", "last_error", "power_state", "maintenance", "holds", "driver", "resource_class", "provision_updated_at"];
 //: Parameters of the address that are no filters.
 const ORDER = ["sort_key", "sort_dir"];
 
@@ -24,7 +26,7 @@ async function show(root, context) {
   const strip = element("div.strip", { role: "group", "aria-label": "Nodes by state" });
   const chips = element("div.row");
   const bar = element("div.row.selection", { hidden: true, role: "group", "aria-label": "Selected nodes" });
-  const state = element("span.muted", {});
+  const state = liveness();
   const place = element("div");
   const filters = () => Object.fromEntries(Object.entries(query).filter(([name]) => !ORDER.includes(name)));
 
@@ -121,29 +123,40 @@ async function show(root, context) {
   const verb = element("select", { "aria-label": "Verb" },
     Object.entries(known.verbs).filter(([, each]) => !each.requires).map(([name]) => element("option", {}, name)));
 
+  const ask = element("button.primary", { type: "button", onclick: rehearsed }, "Dry run…");
+  const done = refused => {
+    if (refused !== null) selected.clear();
+    showSelection();
+    table.draw();
+  };
+
+  async function rehearsed() {
+    const nodes = [...selected];
+    const asked = count => { ask.textContent = `${count} of ${nodes.length} nodes have answered…`; };
+    ask.disabled = true; // one dry run at a time
+    asked(0);
+    try {
+      done(await rehearse(api, nodes, verb.value, notice, asked));
+    } finally {
+      ask.disabled = false;
+      ask.textContent = "Dry run…";
+    }
+  }
+
   function showSelection() {
     bar.hidden = !selected.size;
     if (!selected.size) return;
-    const done = refused => {
-      if (refused !== null) selected.clear();
-      showSelection();
-      table.draw();
-    };
-    replace(bar, element("strong", {}, `${selected.size} selected`), verb,
-      element("button.primary", { type: "button", onclick: () => rehearse(api, [...selected], verb.value, notice).then(done) }, "Dry run…"),
+    replace(bar, element("strong", {}, `${selected.size} selected`), verb, ask,
       element("button.quiet", { type: "button", onclick: () => done(0) }, "Clear"));
   }
 
-  replace(root, element("div.row", {}, element("h1", {}, "Fleet"), state), strip, chips, bar, place);
+  replace(root, element("div.row", {}, element("h1", {}, "Fleet"), state.element), strip, chips, bar, place);
   showFilters();
   const again = gathered(() => Promise.all([count(), table.refresh()]), 1000, signal);
   await live.subscribe({}, {
     signal, onReset: again,
     onEvents: events => { if (events.some(each => each.type.startsWith("node."))) again(); },
-    onState: each => {
-      state.className = each === "live" ? "live" : "bad";
-      state.textContent = each === "live" ? "live" : "The connection is lost; trying again.";
-    },
+    onState: state.show,
   });
   table.restart();
   await count();

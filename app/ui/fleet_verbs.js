@@ -5,10 +5,16 @@ import { element } from "./dom.js";
 
 const AT_ONCE = 4; // requests
 
-// Call `act` for each item, a few at a time; return the results in order.
-async function each(items, act) {
+// Call `act` for each item, a few at a time; return the results in order. ended(count): after each.
+async function each(items, act, ended) {
   const results = [], rest = items.entries();
-  const work = async () => { for (const [at, item] of rest) results[at] = await act(item); };
+  let count = 0;
+  const work = async () => {
+    for (const [at, item] of rest) {
+      results[at] = await act(item);
+      ended(count += 1);
+    }
+  };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   return results;
 }
@@ -27,8 +33,9 @@ const listed = refusals => element("ul", {}, [...grouped(refusals)].map(([reason
     nodes.slice(0, 3).map(node => [element("a", { href: `#/nodes/${node}` }, node.slice(0, 8)), " "]))));
 
 // Show what a verb would do with the nodes, and request it after a confirmation. Return a promise
-// of the number of nodes that refused it, or null if it was not requested.
-export async function rehearse(api, nodes, verb, tell) {
+// of the number of nodes that refused it, or null if it was not requested. asked(count): after the
+// answer of each node.
+export async function rehearse(api, nodes, verb, tell, asked) {
   const found = await each(nodes, async node => {
     try {
       const plan = await ask(api, node, { target: verb, dry_run: true });
@@ -36,7 +43,7 @@ export async function rehearse(api, nodes, verb, tell) {
     } catch (error) {
       return { node, reason: error.message };
     }
-  });
+  }, asked);
   const good = found.filter(one => one.plan?.accepted && !one.reason);
   const bad = found.filter(one => !good.includes(one));
   const steps = new Map(good.map(one => [one.plan.steps.map(step => `${step.interface}.${step.step}`).join(" → "), one]));
@@ -49,7 +56,7 @@ export async function rehearse(api, nodes, verb, tell) {
       } catch (error) {
         return { node, reason: error.message };
       }
-    });
+    }, asked);
     const refused = results.filter(Boolean);
     outcome = refused.length;
     tell(refused.length ? [`${refused.length} of ${good.length} nodes refused ${verb}: `, listed(refused)]

@@ -3,17 +3,19 @@
 import { ApiError, api, send } from "./api.js";
 
 const WAIT = 25; // seconds of a long poll
+const SILENCE = 100_000; // milliseconds without two heartbeats, after which a stream is lost
 const PAUSE = 2000; // milliseconds before the next try after a failure, and least time between polls
 
 const after = milliseconds => new Promise(done => setTimeout(done, milliseconds));
 
-// Yield the blocks of a text/event-stream as { id, event, data }.
-async function* blocks(answer) {
+// Yield the blocks of a text/event-stream as { id, event, data }. heard: called for each piece.
+async function* blocks(answer, heard) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
+    heard();
     rest += value.replaceAll("\r", "");
     for (let end; (end = rest.indexOf("\n\n")) >= 0; rest = rest.slice(end + 2)) {
       const block = { data: "" };
@@ -32,7 +34,7 @@ const newest = async (query, signal) => (await api.get("events", { ...query, lim
 
 class Subscription {
   constructor(query, { onEvents, onReset, onState, signal }) {
-    Object.assign(this, { query, onEvents, onReset, signal, streams: true, last: null });
+    Object.assign(this, { query, onEvents, onReset, signal, streams: true, last: null, isLost: false });
     this.tell = state => onState?.(state);
   }
 
@@ -53,7 +55,10 @@ class Subscription {
           this.last = await newest(this.query, this.signal);
           this.onReset?.(); // the page reads what has happened until this position
         }
-        this.tell("live");
+        if (!this.streams) {
+          if (this.isLost) await newest(this.query, this.signal);
+          this.reached();
+        }
         await (this.streams ? this.stream() : this.poll());
       } catch (error) {
         if (this.signal.aborted) return;
@@ -67,18 +72,40 @@ class Subscription {
     const known = error instanceof ApiError && error.status;
     if (this.streams && [404, 405, 406].includes(known)) this.streams = false;
     else if (known === 400) this.last = null; // the position is not kept any more, or not reached
-    else this.tell("lost");
+    else {
+      this.isLost = true;
+      this.tell("lost");
+    }
+  }
+
+  // The service answers; what the page failed to read meanwhile is read again.
+  reached() {
+    if (this.isLost) this.onReset?.();
+    this.isLost = false;
+    this.tell("live");
   }
 
   async stream() {
-    const answer = await send("GET", "events/stream", {
-      query: { ...this.query, after: this.last }, signal: this.signal,
-      headers: { Accept: "text/event-stream" },
-    });
-    for await (const block of blocks(answer)) {
-      if (block.event === "gap") this.onReset?.(); // events between were deleted
-      else if (block.data) this.onEvents([JSON.parse(block.data)]);
-      if (block.id) this.last = Number(block.id);
+    const silent = new AbortController();
+    let timer = null;
+    const heard = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => silent.abort(new Error("the stream is silent")), SILENCE);
+    };
+    heard();
+    try {
+      const answer = await send("GET", "events/stream", {
+        query: { ...this.query, after: this.last }, signal: AbortSignal.any([this.signal, silent.signal]),
+        headers: { Accept: "text/event-stream" },
+      });
+      this.reached();
+      for await (const block of blocks(answer, heard)) {
+        if (block.event === "gap") this.onReset?.(); // events between were deleted
+        else if (block.data) this.onEvents([JSON.parse(block.data)]);
+        if (block.id) this.last = Number(block.id);
+      }
+    } finally {
+      clearTimeout(timer);
     }
     await after(PAUSE);
   }

@@ -128,6 +128,12 @@ function switchTheme() {
   theme(chosen);
 }
 
+// The address names a page, so the link cannot name the content by its fragment.
+document.querySelector(".skip").addEventListener("click", event => {
+  event.preventDefault();
+  main.focus();
+});
+
 async function start() {
   theme(localStorage.getItem(THEME));
   replace(document.getElementById("pages"), PAGES.filter(page => !page.path.includes(":"))

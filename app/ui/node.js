@@ -6,6 +6,7 @@ import { gathered } from "./live.js";
 import { held, holds } from "./node_holds.js";
 import { parts } from "./node_parts.js";
 import { following, machine } from "./node_states.js";
+import { liveness } from "./parts.js";
 import { timeline } from "./node_timeline.js";
 import { buttons } from "./node_verbs.js";
 
@@ -20,7 +21,7 @@ async function show(root, { api, live, params, signal }) {
   const head = element("div.row"), verbs = element("div"), why = element("section.card.why", { "aria-label": "Why" });
   const drawing = element("section.card", { "aria-label": "States" });
   const operations = element("section.card", { "aria-label": "Operations" });
-  const told = element("span", { "aria-live": "polite" });
+  const told = liveness();
   let node = await api.get(`nodes/${at}`, {}, signal); // a node that does not exist has no page
   let kept = []; // its holds
   let chosen = null, list = [], operation = null;
@@ -29,16 +30,19 @@ async function show(root, { api, live, params, signal }) {
   document.title = `${node.name || node.uuid} · Ingot`;
   replace(root, head, verbs, why, section.element, operations, drawing, tabs.element);
 
+  // Whether nothing moves the node on: after a failure its target stays.
+  const atRest = () => ["stable", "failed"].includes(known.states[node.provision_state].kind);
+
   function showHead() {
     replace(head,
       element("h1", {}, node.name || node.uuid), badge(known, node.provision_state),
-      node.target_provision_state && element("span", {}, "on its way to ", badge(known, node.target_provision_state)),
+      node.target_provision_state && element("span", {}, atRest() ? "target " : "on its way to ", badge(known, node.target_provision_state)),
       element("span.muted", {}, node.power_state || "power unknown"),
       node.maintenance && element("span.badge.hold", { title: node.maintenance_reason || "" }, "maintenance"),
       kept.map(each => held(each.kind, each.reason)),
       node.fault && element("span.badge.failed", {}, node.fault),
       element("span.muted", {}, [node.driver, node.resource_class, node.conductor && `conductor ${node.conductor}`].filter(Boolean).join(" · ")),
-      node.name && element("code.muted", {}, node.uuid), told);
+      node.name && element("code.muted", {}, node.uuid), told.element);
     const shown = [node.provision_state, node.power_state, node.maintenance, node.reservation].join();
     if (verbs.dataset.shown !== shown) {
       verbs.dataset.shown = shown; // unchanged buttons keep their focus
@@ -55,11 +59,13 @@ async function show(root, { api, live, params, signal }) {
       ["next", found.next], ["at the latest", found.next_at && moment(found.next_at)],
     ].filter(([, value]) => value);
     const { error } = found;
+    // The summary has the message; no row repeats it.
+    const said = text => typeof text === "string" && found.summary.toLowerCase().includes(text.toLowerCase());
     why.classList.toggle("failed", Boolean(error));
     replace(why, element("h2", {}, "Why, and what is next"), element("p.summary", {}, found.summary),
-      error && element("dl.facts.error", {}, [["error", error.message], ["code", error.code && element("code", {}, error.code)], ["cause", error.cause], ["hint", error.hint]]
+      error && element("dl.facts.error", {}, [["error", !said(error.message) && error.message], ["code", error.code && element("code", {}, error.code)], ["cause", error.cause], ["hint", error.hint]]
         .filter(([, value]) => value).map(([name, value]) => [element("dt", {}, name), element("dd.bad", {}, value)])),
-      !error && node.last_error && element("p.bad", {}, `Last error: ${node.last_error}`),
+      !error && node.last_error && !said(node.last_error) && element("p.bad", {}, `Last error: ${node.last_error}`),
       element("dl.facts", {}, rows.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])));
   }
 
@@ -68,7 +74,11 @@ async function show(root, { api, live, params, signal }) {
       element("select", { onchange: event => { chosen = event.target.value; read(); } },
         list.map(each => element("option", { value: each.uuid, selected: each.uuid === operation?.uuid },
           `${each.kind}, ${each.state}, ${new Date(each.created_at).toLocaleString()}`))));
-    replace(heading, element("h2", {}, "Operation"), others);
+    const shown = JSON.stringify([operation?.uuid, list.map(each => [each.uuid, each.state])]);
+    if (heading.dataset.shown !== shown) {
+      heading.dataset.shown = shown; // an unchanged list stays open
+      replace(heading, element("h2", {}, "Operation"), others);
+    }
     showSteps();
   }
   const heading = element("div.row"), steps = element("div");
@@ -102,7 +112,7 @@ async function show(root, { api, live, params, signal }) {
       const active = list.find(each => !each.finished_at);
       const uuid = chosen || active?.uuid || list[0]?.uuid;
       operation = uuid ? await api.get(`operations/${uuid}`, {}, signal) : null;
-      replace(operations, heading, steps);
+      if (!heading.isConnected) replace(operations, heading, steps); // after an error
       showOperations();
     });
   }
@@ -115,7 +125,7 @@ async function show(root, { api, live, params, signal }) {
       if (events.some(each => each.type === "operation.state" && each.before === null)) chosen = null; // show the new one
       again();
     },
-    onState: each => { told.className = each === "live" ? "live" : "bad"; told.textContent = each === "live" ? "live" : "the connection is lost"; },
+    onState: told.show,
   });
   await read();
   return () => clearInterval(tick);

@@ -66,7 +66,7 @@ export function holds(api, uuid, kinds, done) {
     show: found => {
       section.hidden = !found.length;
       replace(list, table("Holds", ["kind", "reason", "by", "since", "expires", ""], found.map(each => [
-        held(each.kind), each.reason, [each.user_name, each.owner].filter(Boolean).join(" · "), moment(each.created_at),
+        held(each.kind), element("span.words", {}, each.reason), [each.user_name, each.owner].filter(Boolean).join(" · "), moment(each.created_at),
         each.expires_at ? moment(each.expires_at) : "when it is ended",
         element("div.buttons", {}, action("Change", each, extend, ""), action("End", each, end, ".danger")),
       ])));

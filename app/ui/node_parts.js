@@ -15,7 +15,8 @@ const PARTS = {
     const { history } = await api.get(`nodes/${at}/history/`, { detail: true, sort_dir: "desc", limit: 100 });
     return history.length
       ? table("History", ["when", "severity", "event", "by"], history.map(each =>
-        [moment(each.created_at), each.severity, each.event, [each.user, each.conductor].filter(Boolean).join(" · ")]))
+        [moment(each.created_at), each.severity, element("span.words", {}, each.event),
+          [each.user, each.conductor].filter(Boolean).map((name, at) => [at ? " · " : "", element("code", {}, name)])]))
       : empty("Nothing has happened to this node yet.");
   },
   Hardware: async (api, at) => {
@@ -67,11 +68,12 @@ export function parts(api, uuid, signal) {
   }, name));
   let opened = null;
 
-  async function open(name) {
+  // Show a tab. again: what it shows stays until it is read.
+  async function open(name, again = false) {
     opened = name;
     for (const tab of tabs) tab.setAttribute("aria-selected", String(tab.textContent === name));
     panel.setAttribute("aria-label", name);
-    replace(panel, element("p.muted", {}, "Reading…"));
+    if (!again) replace(panel, element("p.muted", {}, "Reading…"));
     let found;
     try {
       found = await PARTS[name](api, uuid);
@@ -84,6 +86,6 @@ export function parts(api, uuid, signal) {
   open("History");
   return {
     element: element("section.card", { "aria-label": "Facts of the node" }, element("div.tabs", { role: "tablist", "aria-label": "Facts" }, tabs), panel),
-    again: () => { if (opened === "History") open(opened); },
+    again: () => { if (opened === "History") open(opened, true); },
   };
 }

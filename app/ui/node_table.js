@@ -13,6 +13,7 @@ const flag = value => (value ? "yes" : "");
 const CELLS = {
   provision_state: (value, known) => badge(known, value),
   holds: kinds => kinds.map(kind => held(kind)),
+  last_error: value => element("span.bad", {}, value || ""),
   maintenance: flag, retired: flag, protected: flag,
   created_at: moment, updated_at: moment, provision_updated_at: moment,
 };

@@ -11,9 +11,9 @@ const time = text => (text ? new Date(text).getTime() / 1000 : null);
 
 const many = (number, one, more = `${one}s`) => `${number} ${number === 1 ? one : more}`;
 
-// The facts of a step that are worth a word.
-function* remarks(step) {
-  if (step.conductor) yield `by ${step.conductor}`;
+// The facts of a step that are worth a word: its conductor only where it is another than before.
+function* remarks(step, before) {
+  if (step.conductor && step.conductor !== before?.conductor) yield `by ${step.conductor}`;
   if (step.attempts > 1) yield `attempt ${step.attempts}`;
   if (step.deaths) yield `${many(step.deaths, "attempt")} ended with the death of its conductor; another took it over`;
   if (step.faults) yield `${step.faults} of ${many(step.tries, "try", "tries")} failed`;
@@ -51,7 +51,7 @@ export function timeline(operation, now) {
     ["requested", moment(operation.created_at)],
     operation.requested_by && ["by", operation.requested_by],
     started && started - begin > 1 && ["waited", duration(started - begin)],
-    ["took", duration(end - begin)],
+    [operation.finished_at ? "took" : "for", duration(end - begin)],
     operation.sends > 1 && ["messages sent", operation.sends],
     operation.wake_at && !operation.finished_at && ["next look", moment(operation.wake_at)],
   ].filter(Boolean);
@@ -62,9 +62,9 @@ export function timeline(operation, now) {
       facts.map(([name, value]) => element("span.muted", {}, `${name} `, value))),
     operation.admission && element("p", {}, `Number ${operation.admission.place} of ${operation.admission.queued} in the queue for one of ${operation.admission.limit} slots (${operation.admission.class}).`),
     operation.steps.length
-      ? element("ol.timeline", { "aria-label": `Steps of ${operation.kind}` }, operation.steps.map(step => {
+      ? element("ol.timeline", { "aria-label": `Steps of ${operation.kind}` }, operation.steps.map((step, number) => {
         const took = step.started_at && (time(step.finished_at) ?? now) - time(step.started_at);
-        const shown = [...remarks(step)];
+        const shown = [...remarks(step, operation.steps[number - 1])];
         return element(`li.${KINDS[step.state] || "far"}`, { "data-state": step.state },
           element("span.name", {}, element("span.mark", { "aria-hidden": true }), element("code", {}, step.interface ? `${step.interface}.${step.step}` : step.step)),
           element("span.state", {}, step.state),

@@ -3,7 +3,7 @@
 import { element, empty, table } from "./dom.js";
 import { duration } from "./facts.js";
 import { gathered } from "./live.js";
-import { badge, fleetLink, nodeLink, part } from "./parts.js";
+import { badge, fleetLink, liveness, nodeLink, part } from "./parts.js";
 import { age, ticking } from "./times.js";
 
 // Milliseconds between two reads while changes go on: of what is active, and of the summaries.
@@ -57,7 +57,7 @@ function failuresDrawn({ groups, nodes, complete }, by) {
       groups.map(group => [
         ...by.map(name => group.values[name] ?? "-"),
         fleetLink(group.filter, group.nodes, group.nodes === 1 ? " node" : " nodes"),
-        [nodeLink(group.example), ": ", group.example.message, " ", element("span.muted", {}, group.example.hint)],
+        element("span.words", {}, nodeLink(group.example), ": ", group.example.message, " ", element("span.muted", {}, group.example.hint)),
       ])),
   ];
 }
@@ -90,6 +90,7 @@ export const page = {
   async show(root, { api, live, params, keep, signal }) {
     let by = (params.by || USUAL).split(",").filter(name => name in DISTINCTIONS);
     if (!by.length) by = USUAL.split(",");
+    const state = liveness();
     const read = (name, query) => () => api.get(`operations/${name}`, query, signal);
     const failures = part("Failures",
       async () => ({ by, found: await api.get("operations/failures", { by: by.join() }, signal) }),
@@ -98,14 +99,14 @@ export const page = {
     const queues = part("Waiting for a slot", read("queues"), queuesDrawn, signal);
     const slow = part("Slow steps", read("steps", { limit: 20 }), stepsDrawn, signal);
     root.append(
-      element("h1", {}, "Operations"),
+      element("div.row", {}, element("h1", {}, "Operations"), state.element),
       now, distinctions(by, names => { by = names; keep("/operations", { by: by.join() }); failures.renew(); }),
       failures, queues, slow);
     const active = () => Promise.all([now.renew(), queues.renew()]);
     const summaries = () => Promise.all([failures.renew(), slow.renew()]);
     const [soon, seldom] = [gathered(active, SOON, signal), gathered(summaries, SELDOM, signal)];
     const changed = () => { soon(); seldom(); };
-    await live.subscribe({}, { onEvents: changed, onReset: soon, signal });
+    await live.subscribe({}, { onEvents: changed, onReset: changed, onState: state.show, signal });
     await Promise.all([active(), summaries()]);
     return ticking(root);
   },

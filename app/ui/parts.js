@@ -33,6 +33,16 @@ function keepingFocus(content, make) {
   if (at >= 0) controls()[at]?.focus({ preventScroll: true });
 }
 
+// Whether changes are followed, in words; `show(state)` takes the states of a subscription.
+export function liveness() {
+  const shown = element("span", { "aria-live": "polite" });
+  const show = state => {
+    shown.className = state === "live" ? "live" : "bad";
+    shown.textContent = state === "live" ? "live" : "The connection is lost; trying again.";
+  };
+  return { element: shown, show };
+}
+
 // A state as a badge, with its word.
 const KINDS = {
   running: "busy", waiting: "wait", held: "hold", queued: "wait", failed: "failed", aborted: "failed",

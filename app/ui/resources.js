@@ -4,6 +4,7 @@ import { file } from "./api.js";
 import { dialog, notice } from "./dialogs.js";
 import { element, empty, failure, replace, table } from "./dom.js";
 import { form } from "./forms.js";
+import { nodeLink } from "./parts.js";
 import { changeable, fieldsOf, kindsOf, patchOf } from "./schemas.js";
 
 const PAGE = 50; // items of one request
@@ -11,14 +12,17 @@ const COLUMNS = 6;
 const HIDDEN = ["links", "created_at", "updated_at"];
 
 const isScalar = value => value === null || typeof value !== "object";
-const shown = value => value === null || value === "" ? "-" : String(value);
+const shown = (name, value) => {
+  if (value === null || value === undefined || value === "") return "-";
+  return name === "node_uuid" ? nodeLink({ node_uuid: value }) : String(value);
+};
 
-// Columns of a list: name and UUID, then other scalars that some item has.
+// Columns of a list: name, UUID and node, then other scalars that some item has.
 function columnsOf(items) {
   const some = name => items.some(each => each[name] !== null && each[name] !== undefined);
   const names = Object.keys(items[0]).filter(name =>
     !HIDDEN.includes(name) && items.every(each => isScalar(each[name])) && some(name));
-  const first = ["name", "uuid"].filter(name => names.includes(name));
+  const first = ["name", "uuid", "node_uuid"].filter(name => names.includes(name));
   return [...first, ...names.filter(name => !first.includes(name))].slice(0, COLUMNS);
 }
 
@@ -57,7 +61,7 @@ export const page = {
     // Read the items that follow, and show all.
     async function more(of, items) {
       const marker = items.at(-1)?.uuid;
-      const found = await api.get(of.path, { limit: PAGE, marker }, signal);
+      const found = await api.get(of.path, { limit: PAGE, marker, detail: of.detail || null }, signal);
       if (signal.aborted || of !== kind) return;
       items.push(...found[of.member]);
       if (!items.length)
@@ -65,7 +69,7 @@ export const page = {
       const columns = columnsOf(items);
       replace(list,
         table(of.title, [...columns, ""], items.map(item => [
-          ...columns.map(name => shown(item[name])),
+          ...columns.map(name => shown(name, item[name])),
           element("div.buttons", {},
             action("Edit", item, edit), action("Delete", item, remove, "danger")),
         ])),

@@ -8,7 +8,8 @@ const resolved = (document_, schema) => schema?.$ref
 
 // Kinds of resources that can be listed, created, changed and deleted, in the order of the
 // document, without parts of nodes; nodes have a page of their own. Each kind is
-// { title, path, member, create, change }: `member` of the list's answer, and schemas of bodies.
+// { title, path, member, detail, create, change }: `member` of the list's answer, whether the list
+// takes `detail`, and schemas of bodies.
 export function kindsOf(document_) {
   const bodyOf = operation => resolved(document_, operation?.requestBody?.content[BODY]?.schema);
   return Object.entries(document_.paths).flatMap(([path, { get, post }]) => {
@@ -20,7 +21,7 @@ export function kindsOf(document_) {
     const name = path.replace("/v1/", "");
     return [{
       title: titled(name), path: name, member: Object.keys(answer.properties).find(each => each !== "next"),
-      create: bodyOf(post), change: bodyOf(patch),
+      detail: get.parameters.some(each => each.name === "detail"), create: bodyOf(post), change: bodyOf(patch),
     }];
   });
 }

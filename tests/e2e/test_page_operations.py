@@ -70,6 +70,7 @@ def row(inside, text):
 def test_a_group_of_failures_leads_to_its_nodes_with_one_click(chromium, fleet):
     with desk(chromium, fleet.url, at="/operations") as page:
         page.get_by_label("Resource class").check()
+        expect(part(page, "Failures").locator("thead")).to_contain_text("Resource class")
         group = row(part(page, "Failures"), "dead")
         expect(group).to_contain_text("unreachable")
         expect(group).to_contain_text("check that its address can be reached from the conductor")

@@ -487,3 +487,22 @@ def test_no_conductor_is_dead_while_the_database_accepts_no_heartbeats(clock):
     assert not contact.record(silence=0), "others may not have sent their heartbeats yet"
     clock.now += 10
     assert contact.record(silence=1)
+
+
+def test_a_locked_sqlite_is_named_beside_the_heartbeats_that_it_stops(sqlite):
+    http = create_app(sqlite.runtime).test_client()
+    sqlite.conductor()
+    other = sqlite3.connect(sqlite.path, isolation_level=None)
+    other.execute("UPDATE conductors SET heartbeat_at = '2020-01-01 00:00:00'")
+    other.execute("BEGIN IMMEDIATE")
+
+    def reasons():
+        found = http.get("/healthcheck?detailed=true").json["reasons"]
+        return {each["class"]: each["reason"] for each in found}
+
+    found = reasons()
+    assert "it is locked by another program" == found["database"]
+    assert "no conductor is alive" == found["conductors"]
+    other.execute("ROLLBACK")
+    other.close()
+    until(lambda: reasons()["database"] == "OK", "the end of the lock")

@@ -32,9 +32,9 @@ def harness(inside):
     return Harness(inside)
 
 
-def explained(harness, node, called=None):
+def explained(harness, node):
     with harness.inside.runtime.reading() as session:
-        return why.explain(session, session.get_one(Node, node), called)
+        return why.explain(session, session.get_one(Node, node))
 
 
 def fail_to_manage(harness, monkeypatch, node):
@@ -55,7 +55,7 @@ def fail_to_manage(harness, monkeypatch, node):
 def test_a_failed_verification_is_explained_until_the_next_operation_begins(harness, monkeypatch):
     node = harness.node("enroll", name="rack1-u04")
     fail_to_manage(harness, monkeypatch, node)
-    answer = explained(harness, node, "rack1-u04")
+    answer = explained(harness, node)
     assert ("unreachable", None) == (answer.error["code"], answer.waiting_for)
     assert answer.summary.startswith(
         "Node rack1-u04 is enroll; nothing is under way. Its last operation, manage, failed:"
