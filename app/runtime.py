@@ -64,7 +64,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TaskMessage:
     """Message to any free conductor: run a task."""
 
     task: str
@@ -76,7 +76,7 @@ class Call:
 class Calls(Protocol):
     """Transport of synchronous calls to conductors, and of their answers (`app.engine.rpc`)."""
 
-    def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
+    def post(self, conductor: str, key: str, call: Mapping[str, Any], seconds: float) -> None:
         """Send a call to a conductor; it expires after `seconds` if it was not started."""
 
     def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
@@ -93,9 +93,10 @@ class Runtime:
     settings: Settings
     engine: Engine
     drivers: Registry
-    send: Callable[[Message | Call], bool]  # returns whether the broker took it; raises nothing
+    # returns whether the broker took the message; raises nothing
+    send: Callable[[Message | TaskMessage], bool]
     cache: dict[str, Any] = field(default_factory=dict)
-    asks: Calls | None = None  # None: this process calls no conductors
+    calls: Calls | None = None  # None: this process calls no conductors
     refusals: Refusals | None = None  # of lookups; None: this process records none
     # length of a conductor's step queue, by its name; raises Unavailable. None: no broker
     backlog: Callable[[str], int] | None = None
@@ -131,7 +132,7 @@ def runtime_of(session: Session) -> Runtime:
 
 
 def make(
-    settings: Settings, send: Callable[[Message | Call], bool], bmcs: Bmcs | None = None
+    settings: Settings, send: Callable[[Message | TaskMessage], bool], bmcs: Bmcs | None = None
 ) -> Runtime:
     """
     Create the runtime of this process, with every hardware type that the settings enable.

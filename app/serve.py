@@ -97,7 +97,7 @@ def main(settings: Settings) -> None:
         die_with_parent(master)
         shared.engine.dispose(close=False)
         celery = queue.celery(settings)
-        shared.send, shared.asks = (
+        shared.send, shared.calls = (
             queue.sender(celery),
             RedisCalls(celery, settings, keyring_of(shared.engine.dialect)),
         )

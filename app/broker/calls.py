@@ -1,11 +1,11 @@
 """
 Calls to conductors over Redis (`app.runtime.Calls`), for both the caller and the conductor.
 
-A message carries only a key. The question lies under the key until a conductor takes it, the caller
-withdraws it, or its time is over: a call is executed at most once, even if its message is delivered
+A message carries only a key. The call lies under the key until a conductor takes it, the caller
+withdraws it, or its time is over: it is executed at most once, even if its message is delivered
 twice.
 
-If secrets are encrypted in the database, questions and answers are sealed as a whole with the same
+If secrets are encrypted in the database, calls and answers are sealed as a whole with the same
 data keys (AES-256-GCM). The seal also binds them to their key, so that a document that another
 process wrote, changed, or copied from elsewhere is refused. It hides them, too: they may have
 arguments of vendor functions, and Redis keeps them in its file for longer than in its memory. The
@@ -32,9 +32,9 @@ logger = log.RateLimited(log.get(__name__))
 
 #: Task that answers one call, in a conductor's control process.
 CALL_TASK = "ingot.ask"
-#: Most bytes of a stored question, several times those of the largest request body of a call.
+#: Most bytes of a stored call, several times those of the largest request body of a call.
 LARGEST = 8 << 20
-#: Fields of a question that every release writes, with their types.
+#: Fields of a call that every release writes, with their types.
 _FIELDS = {"node": str, "what": str, "arguments": dict}
 
 
@@ -52,11 +52,11 @@ class RedisCalls:
         self._client = client(settings.broker.url, max(settings.broker.connect_timeout, 5.0))
         self._reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
 
-    def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
-        name = self._question(key)
+    def post(self, conductor: str, key: str, call: Mapping[str, Any], seconds: float) -> None:
+        name = self._call(key)
         with self._reaching():
-            self._client.set(name, self._sealed(question, name), px=int(seconds * 1000))
-            hint = (key, question["node"])
+            self._client.set(name, self._sealed(call, name), px=int(seconds * 1000))
+            hint = (key, call["node"])
             send_task(self._application, CALL_TASK, hint, now_queue_of(conductor), expires=seconds)
 
     def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
@@ -71,7 +71,7 @@ class RedisCalls:
 
     def withdraw(self, key: str) -> bool:
         with self._reaching():
-            return bool(self._client.delete(self._question(key)))
+            return bool(self._client.delete(self._call(key)))
 
     def take(self, key: str) -> tuple[Mapping[str, Any], float] | None:
         """
@@ -79,7 +79,7 @@ class RedisCalls:
 
         Raises Forged.
         """
-        name = self._question(key)
+        name = self._call(key)
         with self._client.pipeline(transaction=True) as pipeline:
             pipeline.getrange(name, 0, LARGEST)
             pipeline.pttl(name)
@@ -89,11 +89,11 @@ class RedisCalls:
             return None
         if len(found) > LARGEST:
             raise Forged(f"it has more than {LARGEST} bytes")
-        question = self._opened(found, name)
+        call = self._opened(found, name)
         for field, kind in _FIELDS.items():
-            if not isinstance(question.get(field), kind):
+            if not isinstance(call.get(field), kind):
                 raise Forged(f"it has no {field}")
-        return question, left / 1000
+        return call, left / 1000
 
     def answer(self, key: str, answer: Mapping[str, Any], seconds: float) -> None:
         """Store an answer for `seconds`, the rest of the caller's timeout, but at least one."""
@@ -131,7 +131,7 @@ class RedisCalls:
             ring.refresh()
         return ring.seals
 
-    def _question(self, key: str) -> str:
+    def _call(self, key: str) -> str:
         return f"{self._prefix}:question:{key}"
 
     def _answer(self, key: str) -> str:

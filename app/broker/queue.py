@@ -24,7 +24,7 @@ from app.config.settings import Settings
 from app.inherited import Inherited
 from app.kit.reach import CircuitBreaker
 from app.metrics.table import MESSAGES
-from app.runtime import Call, Message
+from app.runtime import Message, TaskMessage
 
 #: Queue of periodic work that any conductor may do.
 SHARED_QUEUE = "conductor.now"
@@ -149,21 +149,21 @@ def queue_for(application: Celery, queue: str) -> str | Queue:
     return Queue(queue, Exchange(""), routing_key=queue, queue_arguments=lifetime)
 
 
-def sender(application: Celery) -> Callable[[Message | Call], bool]:
+def sender(application: Celery) -> Callable[[Message | TaskMessage], bool]:
     """
-    Return a function that sends a message to its conductor, or a `Call` to any conductor.
+    Return a function that sends a message to its conductor, or a `TaskMessage` to any conductor.
 
     The function returns False if the broker does not accept the message, and raises nothing: the
-    reconciler, or the periodic task that belongs to the call, sends it again.
+    reconciler, or the periodic task that belongs to the task, sends it again.
     """
     reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
 
-    def run(message: Message) -> None:
+    def send_link(message: Message) -> None:
         queue = queue_for(application, queue_of(message.conductor))
         timeout = application.conf.broker_connection_timeout
         _retry_if_stale(lambda: chain.publish(application, message, queue, timeout))
 
-    def call(message: Call) -> None:
+    def send_task_message(message: TaskMessage) -> None:
         send_task(
             application,
             message.task,
@@ -173,10 +173,12 @@ def sender(application: Celery) -> Callable[[Message | Call], bool]:
             expires=message.expires,
         )
 
-    def send(message: Message | Call) -> bool:
+    def send(message: Message | TaskMessage) -> bool:
         try:
             with reach.guard():
-                call(message) if isinstance(message, Call) else run(message)
+                send_task_message(message) if isinstance(message, TaskMessage) else send_link(
+                    message
+                )
         except FAILURES:
             MESSAGES.add("not_sent")
             return False

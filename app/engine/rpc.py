@@ -130,12 +130,12 @@ class _PendingCall:
 
     def result_from(self, member: Member) -> Mapping[str, Any]:
         """Send the call to a conductor, and to its successors, until one has answered."""
-        asks = self.runtime.asks
-        if asks is None:
+        calls = self.runtime.calls
+        if calls is None:
             raise Unavailable("This process cannot call conductors.")
-        callee, key = member, self._post(asks, member)
+        callee, key = member, self._post(calls, member)
         while (left := self.end - time.monotonic()) > 0:
-            answer = asks.receive(key, min(left, LIVENESS_INTERVAL))
+            answer = calls.receive(key, min(left, LIVENESS_INTERVAL))
             if answer is not None and "understands" not in answer:
                 return answer
             if answer is not None:  # the release of this conductor is too old
@@ -148,7 +148,7 @@ class _PendingCall:
             successor = owner(self.node.uuid, self.node.driver, self.node.conductor_group, members)
             if successor is None or successor.incarnation == callee.incarnation:
                 continue
-            if answer is None and not asks.withdraw(key):  # the conductor has started it
+            if answer is None and not calls.withdraw(key):  # the conductor has started it
                 if any(each.incarnation == callee.incarnation for each in members):
                     continue
                 if not self.method.repeatable:
@@ -156,8 +156,8 @@ class _PendingCall:
                         f"Conductor {callee.name} died while executing"
                         f" {self.document['what']} {self._about}; the result is not known."
                     )
-            callee, key = successor, self._post(asks, successor)
-        started = not asks.withdraw(key)
+            callee, key = successor, self._post(calls, successor)
+        started = not calls.withdraw(key)
         doubt = "; it may still be executed" if started and self.method.order else ""
         raise GatewayTimeout(
             f"Conductor {callee.name} did not answer within"
@@ -165,9 +165,9 @@ class _PendingCall:
             f" {self._about}{doubt}."
         )
 
-    def _post(self, asks: Calls, member: Member) -> str:
+    def _post(self, calls: Calls, member: Member) -> str:
         key = f"{member.incarnation}:{uuid4()}"  # no other incarnation takes it
-        asks.post(member.name, key, self.document, max(self.end - time.monotonic(), 0.001))
+        calls.post(member.name, key, self.document, max(self.end - time.monotonic(), 0.001))
         return key
 
     @property

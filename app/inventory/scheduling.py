@@ -26,7 +26,7 @@ from app.inventory.nodes import touch
 from app.models import Allocation, AllocationState, Hold, Node, NodeTrait
 from app.models.hold import in_effect
 from app.models.node import FREE
-from app.runtime import Call, Runtime, runtime_of
+from app.runtime import Runtime, TaskMessage, runtime_of
 
 logger = log.get(__name__)
 
@@ -59,7 +59,7 @@ def request_search(
 
     def deliver() -> None:
         killpoints.reach("committed", "allocation")
-        runtime.send(Call(TASK, (uuid,), delay))
+        runtime.send(TaskMessage(TASK, (uuid,), delay))
 
     call_after_commit(session, deliver)
 

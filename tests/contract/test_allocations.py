@@ -6,7 +6,7 @@ import pytest
 
 from app.inventory import scheduling
 from app.models import Conductor
-from app.runtime import Call
+from app.runtime import TaskMessage
 from tests.contract.conftest import fault
 
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -43,7 +43,7 @@ def test_an_allocation_is_created_completed_shown_and_deleted(api):
         asked[name]
         for name in ("state", "node_uuid", "last_error", "extra", "traits", "candidate_nodes")
     )
-    assert [Call("ingot.allocate", (asked["uuid"],))] == api.sent
+    assert [TaskMessage("ingot.allocate", (asked["uuid"],))] == api.sent
 
     scheduling.allocate(api.runtime, asked["uuid"])
 

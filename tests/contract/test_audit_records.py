@@ -18,8 +18,8 @@ from app.kit import refused_requests
 from app.main import BLUEPRINTS, create_app
 from app.models import AuditRecord
 from tests.contract import test_fuzz
-from tests.contract.asks import Asked
 from tests.contract.conftest import fault
+from tests.contract.direct_calls import DirectCalls
 from tests.contract.test_fuzz import KNOWN, MAC, RIGHT, TRAIT, uuid
 from workers.periodic.pruning import prune_audit
 
@@ -194,17 +194,17 @@ def test_a_call_to_a_conductor_is_recorded_before_it_and_has_its_outcome_afterwa
     path = f"/v1/nodes/{node['uuid']}/management/boot_device"
     seen = []
 
-    class Calls(Asked):
-        def post(self, *question):
+    class Calls(DirectCalls):
+        def post(self, *call):
             seen.extend((each.outcome, each.status) for each in records(audited))
-            super().post(*question)
+            super().post(*call)
 
-    audited.runtime.asks = Calls(audited.runtime)
+    audited.runtime.calls = Calls(audited.runtime)
     try:
         assert 204 == audited("PUT", path, {"boot_device": "pxe"}).status_code
         assert 400 == audited("PUT", path, {"boot_device": "tape"}).status_code
     finally:
-        audited.runtime.asks = None
+        audited.runtime.calls = None
     assert ("pending", None) == seen[0]
     assert [("success", 204), ("failure", 400)] == [
         (each.outcome, each.status) for each in records(audited)

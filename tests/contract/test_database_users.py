@@ -14,8 +14,8 @@ from app.identity import provided
 from app.main import BLUEPRINTS, create_app
 from app.models import ApiToken, Membership, User
 from tests.contract import test_fuzz
-from tests.contract.asks import Asked
 from tests.contract.conftest import Api
+from tests.contract.direct_calls import DirectCalls
 from tests.contract.test_audit_records import BODIES, filled, status_of, writes
 from tests.contract.test_fuzz import MAC, RIGHT, uuid
 from tests.support.database_users import grant, url_of
@@ -40,7 +40,7 @@ def limited(api, kind):
             default=replace(settings.default, **default),
         )
         runtime = app_runtime.make(settings, send=lambda _message: True)
-        runtime.asks = Asked(runtime)
+        runtime.calls = DirectCalls(runtime)
         made.append(runtime)
         return Api(create_app(runtime).test_client(), runtime, [])
 

@@ -36,7 +36,7 @@ from app.models import (
     Operation,
 )
 
-from .asks import Asked
+from .direct_calls import DirectCalls
 
 HEADER = "X-OpenStack-Ironic-API-Version"
 VERSIONS = ("1.115", "1.61", "1.92", "1.31", "1.8", "1.1")
@@ -155,7 +155,7 @@ def populate(api):
 @pytest.fixture
 def restore(api):
     """Restore the database between examples."""
-    api.runtime.asks = Asked(api.runtime)
+    api.runtime.calls = DirectCalls(api.runtime)
     populate(api)
     with api.runtime.reading() as session:
         rows = {table: [dict(row) for row in session.execute(select(table)).mappings()]
@@ -170,7 +170,7 @@ def restore(api):
                     session.execute(insert(table), each)
 
     yield restore
-    api.runtime.asks = None
+    api.runtime.calls = None
 
 
 def cases(operation):

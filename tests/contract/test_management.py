@@ -11,8 +11,8 @@ from app.models import BiosSetting, FirmwareComponent, Node, Operation
 from drivers.fake.hardware import FakeManagement
 from drivers.simulator.simulator import running
 
-from .asks import Asked
 from .conftest import fault
+from .direct_calls import DirectCalls
 
 DEVICE = "/v1/nodes/n1/management/boot_device"
 SENSORS = "/v1/nodes/n1/management/sensors"
@@ -21,14 +21,14 @@ VENDOR = "/v1/nodes/n1/vendor_passthru"
 
 
 @pytest.fixture
-def asks(api):
-    api.runtime.asks = Asked(api.runtime)
-    yield api.runtime.asks
-    api.runtime.asks = None
+def calls(api):
+    api.runtime.calls = DirectCalls(api.runtime)
+    yield api.runtime.calls
+    api.runtime.calls = None
 
 
 @pytest.fixture
-def node(api, asks):
+def node(api, calls):
     return api.node(name="n1", provision_state="manageable")
 
 
@@ -135,14 +135,14 @@ def test_what_is_wrong_is_refused(api, node, version, method, path, body, status
         ("PUT", "/v1/nodes/n1/states/console", {"enabled": True}),
     ],
 )
-def test_a_locked_node_refuses_requests_that_need_the_lock(api, node, asks, method, path, body):
+def test_a_locked_node_refuses_requests_that_need_the_lock(api, node, calls, method, path, body):
     api.set(node["uuid"], reservation="rack-1")
 
     answer = api(method, path, body)
 
     assert 409 == answer.status_code, answer.text
     assert "is locked by host rack-1" in fault(answer)["faultstring"]
-    assert [] == asks.asked
+    assert [] == calls.posted
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def machine():
         yield simulator.machines[0]
 
 
-def test_vendor_functions_manage_subscriptions_to_the_events_of_a_bmc(api, asks, machine):
+def test_vendor_functions_manage_subscriptions_to_the_events_of_a_bmc(api, calls, machine):
     given = {"name": "r1", "driver": "redfish", "driver_info": machine.driver_info()}
     assert 201 == api("POST", "/v1/nodes", given).status_code
     path = "/v1/nodes/r1/vendor_passthru"
@@ -451,7 +451,7 @@ def test_logical_disks_are_described(api):
     assert {"raid_level", "size_gb", "is_root_volume"} < found.keys()
 
 
-def test_an_unreachable_broker_is_reported(api, node, asks):
-    asks.broken = True
+def test_an_unreachable_broker_is_reported(api, node, calls):
+    calls.broken = True
 
     assert 503 == api("GET", DEVICE).status_code

@@ -14,7 +14,7 @@ from app.db.clock import after, age
 from app.engine import operations, provision_state
 from app.inventory import allocations, scheduling
 from app.models import Allocation, Node, NodeTrait
-from app.runtime import Call
+from app.runtime import TaskMessage
 from app.states import Event, State
 
 FREE = {"state": "available", "power_state": "power off", "resource_class": "large"}
@@ -125,7 +125,7 @@ def test_a_locked_node_is_retried_for_a_short_time(inside):
         allocation = seek(inside, name)
         assert ("allocating", tries) == (allocation.state, allocation.attempts)
         assert allocation.updated_at is None, "nothing that is shown has changed"
-    assert [Call("ingot.allocate", (name,), pause)] * 2 == inside.sent
+    assert [TaskMessage("ingot.allocate", (name,), pause)] * 2 == inside.sent
     allocation = seek(inside, name)
     assert ("error", 2) == (allocation.state, len(inside.sent))
     assert allocation.updated_at is not None
@@ -158,13 +158,13 @@ def test_repeated_messages_do_not_change_a_completed_allocation(inside):
 def test_a_lost_message_is_sent_again(inside):
     free(inside)
     name = ask(inside)
-    assert [Call("ingot.allocate", (name,))] == inside.sent
+    assert [TaskMessage("ingot.allocate", (name,))] == inside.sent
     assert 0 == scheduling.resend_due(inside.runtime)
 
     inside.change(Allocation, name, due_at=after(-1))
     assert 1 == scheduling.resend_due(inside.runtime)
     assert 0 == scheduling.resend_due(inside.runtime)
-    assert [Call("ingot.allocate", (name,))] * 2 == inside.sent
+    assert [TaskMessage("ingot.allocate", (name,))] * 2 == inside.sent
 
     # the interval between messages grows with its age
     inside.change(Allocation, name, due_at=after(-1), created_at=after(-30))

@@ -36,9 +36,9 @@ def node(inside):
     return inside.read(node_id)
 
 
-def answer(inside, node, question=SET, leases=None, seconds=5.0):
-    answerer = CallHandler(inside.runtime, "c-1", leases or Leases())
-    return answerer.answer({"node": node.uuid, **question}, seconds)
+def answer(inside, node, call=SET, leases=None, seconds=5.0):
+    handler = CallHandler(inside.runtime, "c-1", leases or Leases())
+    return handler.answer({"node": node.uuid, **call}, seconds)
 
 
 def remembered(inside, node):
@@ -126,12 +126,12 @@ def test_the_text_of_a_defect_stays_in_the_log(inside, node, monkeypatch):
 class CallQueue:
     """Queue of the calls of one process, without answers."""
 
-    def __init__(self, questions=()):
-        self.questions = dict.fromkeys(questions, 5.0)
+    def __init__(self, calls=()):
+        self.calls = dict.fromkeys(calls, 5.0)
         self.answers = []
 
     def take(self, key):
-        seconds = self.questions.pop(key, None)
+        seconds = self.calls.pop(key, None)
         return ({"key": key}, seconds) if seconds else None
 
     def answer(self, key, answer, seconds):
@@ -172,7 +172,7 @@ class ScriptedCalls:
         self.script, self.begun = list(script), begun
         self.posted = []
 
-    def post(self, conductor, key, question, seconds):
+    def post(self, conductor, key, call, seconds):
         self.posted.append(conductor)
 
     def receive(self, key, seconds):
@@ -198,14 +198,14 @@ def leave(inside, node):
 @pytest.mark.parametrize(("what", "begun"), [("get_boot_device", True), ("inject_nmi", False)])
 def test_the_call_goes_to_the_new_owner_when_the_old_one_has_stopped(inside, node, what, begun):
     line = ScriptedCalls(leave(inside, node), {"answer": "yes"}, begun=begun)
-    inside.runtime.asks = line
+    inside.runtime.calls = line
     assert "yes" == rpc.call(inside.runtime, node.uuid, what)
     assert ["c-1", "c-2"] == line.posted
 
 
 def test_a_started_call_that_must_not_be_repeated_is_not_sent_again(inside, node):
     line = ScriptedCalls(leave(inside, node), begun=True)
-    inside.runtime.asks = line
+    inside.runtime.calls = line
     with pytest.raises(GatewayTimeout, match="c-1 died while executing inject_nmi"):
         rpc.call(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1"] == line.posted
@@ -217,6 +217,6 @@ def test_the_call_stays_with_the_old_owner_while_it_is_alive(inside, node):
             inside.conductor(f"d-{number}")
 
     line = ScriptedCalls(join, None, {"answer": "yes"}, begun=True)
-    inside.runtime.asks = line
+    inside.runtime.calls = line
     assert "yes" == rpc.call(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1"] == line.posted

@@ -181,8 +181,8 @@ def test_the_first_admin_gets_a_random_password_once(
     database, engine, tmp_path, monkeypatch, capsys
 ):
     settings, path = settings_of(database, tmp_path), tmp_path / "admin-password"
-    patient = Installation(_runtime(engine, settings), None, None)
-    assert ["users"] == [each.subject for each in surroundings.administrators(patient)]
+    installation = Installation(_runtime(engine, settings), None, None)
+    assert ["users"] == [each.subject for each in surroundings.administrators(installation)]
 
     bootstrap.ensure(settings)
     bootstrap.ensure(settings)
@@ -190,7 +190,7 @@ def test_the_first_admin_gets_a_random_password_once(
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
     assert len(password) > 20
     assert password not in "".join(capsys.readouterr())
-    assert [] == list(surroundings.administrators(patient))
+    assert [] == list(surroundings.administrators(installation))
     with transactions.read_connection(engine) as connection:
         account = callers.account_of(connection, "admin")
         who = callers.of_account(connection, account, None, "req-1")

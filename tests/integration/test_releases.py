@@ -74,14 +74,14 @@ def test_a_message_without_a_version_is_of_the_previous_release(headers, version
 
 
 @pytest.mark.parametrize(
-    "question",
+    "call",
     [{"what": "weigh", "arguments": {}},
      {"what": "get_boot_device", "arguments": {}, "version": LATER}],
 )  # fmt: skip
-def test_an_unsupported_call_is_rejected(inside, question):
+def test_an_unsupported_call_is_rejected(inside, call):
     inside.conductor("c-1")
     node = inside.read(inside.node("manageable"))
-    assert {"understands": release.UNDERSTOOD} == answer(inside, node, question)
+    assert {"understands": release.UNDERSTOOD} == answer(inside, node, call)
 
 
 def test_a_rejected_call_goes_to_another_conductor(inside):
@@ -89,7 +89,7 @@ def test_a_rejected_call_goes_to_another_conductor(inside):
     inside.conductor("c-2")
     node = inside.read(inside.node("manageable"))
     line = ScriptedCalls({"understands": 0}, {"answer": "yes"}, begun=True)
-    inside.runtime.asks = line
+    inside.runtime.calls = line
     assert "yes" == rpc.call(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1", "c-2"] == sorted(line.posted)
 
@@ -97,10 +97,10 @@ def test_a_rejected_call_goes_to_another_conductor(inside):
 def test_calls_go_only_to_conductors_that_support_them(inside, monkeypatch):
     inside.conductor("c-1")
     inside.conductor("c-2", version=LATER)
-    question = rpc.Method("management", "get_boot_device", needs=LATER)
-    monkeypatch.setitem(rpc.METHODS, "get_boot_device", question)
+    method = rpc.Method("management", "get_boot_device", needs=LATER)
+    monkeypatch.setitem(rpc.METHODS, "get_boot_device", method)
     line = ScriptedCalls(*[{"answer": "yes"}] * 8)
-    inside.runtime.asks = line
+    inside.runtime.calls = line
     for _ in range(8):
         node = inside.read(inside.node("manageable"))
         assert "yes" == rpc.call(inside.runtime, node.uuid, "get_boot_device")

@@ -59,14 +59,14 @@ class Desk:
             self.threads,
         )
 
-    def execute(self, question, seconds):
-        self.executed.append((question["what"], seconds))
+    def execute(self, call, seconds):
+        self.executed.append((call["what"], seconds))
         return {"answer": None}
 
     def key(self):
         return f"{self.incarnation}:{uuid4()}"
 
-    def question(self, node="n", seconds=5.0, **other):
+    def call(self, node="n", seconds=5.0, **other):
         with self.runtime.reading() as session:
             end = session.scalars(select(now())).one() + timedelta(seconds=seconds)
         return {"node": node, **NMI, "until": end.isoformat(), **other}
@@ -74,9 +74,9 @@ class Desk:
     def post(self, key=None, **other):
         """Post a call as the API does, except for its message; return its key."""
         key = key or self.key()
-        question = self.question(**other)
-        name = self.calls._question(key)
-        self.calls._client.set(name, self.calls._sealed(question, name), px=60_000)
+        call = self.call(**other)
+        name = self.calls._call(key)
+        self.calls._client.set(name, self.calls._sealed(call, name), px=60_000)
         return key
 
     def deliver(self, key, node="n"):
@@ -109,8 +109,8 @@ def logged(monkeypatch):
 
 
 def forgeries(desk, good):
-    """Keys and contents of forged questions, each with words of its line in the log."""
-    stranger, name = keyring(b"s"), desk.calls._question
+    """Keys and contents of forged calls, each with words of its line in the log."""
+    stranger, name = keyring(b"s"), desk.calls._call
     plain = b'{"node": "n", "what": "inject_nmi", "arguments": {}}'
     here = desk.key()
     sealed = desk.calls._client.get(name(good))
@@ -119,8 +119,8 @@ def forgeries(desk, good):
     return [
         (desk.key(), plain, "not sealed"),
         (desk.key(), stranger.seal(plain, name(here)).encode(), "not sealed"),
-        (desk.key(), sealed, "not sealed"),  # a question with another key
-        (here, answer, "not sealed"),  # an answer as a question
+        (desk.key(), sealed, "not sealed"),  # a call with another key
+        (here, answer, "not sealed"),  # an answer as a call
         (here, desk.calls._keyring.seal(plain).encode(), "not sealed"),  # a secret of the database
         (good, sealed[:-20], "not sealed"),
         (good, changed, "not sealed"),
@@ -129,18 +129,18 @@ def forgeries(desk, good):
     ]
 
 
-def test_a_question_that_the_api_has_not_sealed_for_this_call_is_dropped(desk, logged):
+def test_a_call_that_the_api_has_not_sealed_for_this_key_is_dropped(desk, logged):
     good = desk.post()
     cases = forgeries(desk, good)
-    kept = desk.calls._client.get(desk.calls._question(good))
+    kept = desk.calls._client.get(desk.calls._call(good))
     for key, content, why in cases:
-        desk.calls._client.set(desk.calls._question(key), content, px=60_000)
+        desk.calls._client.set(desk.calls._call(key), content, px=60_000)
         desk.deliver(key)
         event, detail = logged.pop()
         assert "call.forged" == event
         assert why in detail
         assert [] == desk.executed
-    desk.calls._client.set(desk.calls._question(good), kept, px=60_000)
+    desk.calls._client.set(desk.calls._call(good), kept, px=60_000)
     desk.deliver(good)
     assert ["inject_nmi"] == [what for what, _ in desk.executed]
     assert [] == logged
@@ -149,7 +149,7 @@ def test_a_question_that_the_api_has_not_sealed_for_this_call_is_dropped(desk, l
 def test_a_copy_of_a_call_is_executed_neither_again_nor_later_nor_elsewhere(
     desk, logged, redis_url, inside, ring
 ):
-    client, name = desk.calls._client, desk.calls._question
+    client, name = desk.calls._client, desk.calls._call
     key = desk.post()
     copy = client.get(name(key))
     desk.deliver(key)
@@ -199,11 +199,11 @@ def test_a_new_data_key_and_the_first_one_count_at_once(desk, redis_url, inside)
     ring = Keyring(masters, lambda: rows)
     before = Desk(redis_url, inside.runtime, ring)
     key = before.post()
-    assert before.calls._client.get(before.calls._question(key)).startswith(b"{")
+    assert before.calls._client.get(before.calls._call(key)).startswith(b"{")
     before.deliver(key)
     rows.append(masters[0].new_data_key())
     plain = b'{"node": "n", "what": "inject_nmi", "arguments": {}}'
-    before.calls._client.set(before.calls._question("k"), plain, px=60_000)
+    before.calls._client.set(before.calls._call("k"), plain, px=60_000)
     with pytest.raises(Forged):
         before.calls.take("k")
     before.deliver(before.post())
@@ -226,10 +226,10 @@ def test_garbage_never_stops_the_calls_of_a_node_even_without_a_key(redis_url, i
     desk = Desk(redis_url, inside.runtime, Keyring())
     for content in GARBAGE:
         key = desk.key()
-        desk.calls._client.set(desk.calls._question(key), content, px=60_000)
+        desk.calls._client.set(desk.calls._call(key), content, px=60_000)
         desk.deliver(key)
     key = desk.key()
-    desk.calls._client.lpush(desk.calls._question(key), "a list")
+    desk.calls._client.lpush(desk.calls._call(key), "a list")
     desk.deliver(key)
     assert [] == desk.executed
     assert {"call.forged", "answer.lost"} == {event for event, _ in logged}
@@ -239,9 +239,9 @@ def test_garbage_never_stops_the_calls_of_a_node_even_without_a_key(redis_url, i
 
 
 def test_a_defect_in_a_call_leaves_the_conductor_able_to_answer_the_next(desk, monkeypatch):
-    monkeypatch.setattr(desk.receiver.answerer, "answer", lambda *_: 1 / 0)
+    monkeypatch.setattr(desk.receiver.handler, "answer", lambda *_: 1 / 0)
     desk.deliver(desk.post())
-    monkeypatch.setattr(desk.receiver.answerer, "answer", desk.execute)
+    monkeypatch.setattr(desk.receiver.handler, "answer", desk.execute)
     desk.deliver(desk.post())
     assert 1 == len(desk.executed)
 
@@ -253,7 +253,7 @@ def test_real_calls_of_the_api_are_accepted(redis_url, inside, ring, monkeypatch
     claimant = inside.conductor()
     node = inside.read(inside.node("manageable"))
     desk = Desk(redis_url, inside.runtime, ring, incarnation=claimant.incarnation)
-    desk.receiver.answerer = CallHandler(inside.runtime, "c-1", AlwaysGiven())
+    desk.receiver.handler = CallHandler(inside.runtime, "c-1", AlwaysGiven())
     hints = []
     monkeypatch.setattr(
         calls, "send_task", lambda _app, _task, hint, _queue, **_: hints.append(hint)
@@ -267,7 +267,7 @@ def test_real_calls_of_the_api_are_accepted(redis_url, inside, ring, monkeypatch
 
     thread = threading.Thread(target=deliver)
     thread.start()
-    inside.runtime.asks = desk.calls
+    inside.runtime.calls = desk.calls
     try:
         assert None is rpc.call(inside.runtime, node.uuid, "inject_nmi")
         assert 1 == len(given)

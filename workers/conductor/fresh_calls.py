@@ -35,7 +35,7 @@ class FreshCalls:
         incarnation, colon, _ = key.partition(":")
         return not colon or incarnation == self.incarnation
 
-    def accept(self, key: str, question: Mapping[str, Any], seconds: float) -> float:
+    def accept(self, key: str, call: Mapping[str, Any], seconds: float) -> float:
         """
         Return the seconds in which a call may be executed.
 
@@ -43,10 +43,10 @@ class FreshCalls:
         Raises Forged: it is a copy of a call, or its time is over.
         Raises SQLAlchemyError.
         """
-        if "until" not in question:
+        if "until" not in call:
             return seconds
         try:
-            until = datetime.fromisoformat(question["until"])
+            until = datetime.fromisoformat(call["until"])
             with self.runtime.reading() as session:
                 seconds = (until - session.scalars(select(now())).one()).total_seconds()
         except (TypeError, ValueError):

@@ -292,12 +292,12 @@ def _run_control(settings: Settings, name: str, incarnation: str) -> None:
     leases = Leases(broker, f"now-{uuid4()}", settings.conductor.lease_ttl, settings.broker.prefix)
     leases.start()
     threads = ThreadPoolExecutor(settings.conductor.ask_threads, thread_name_prefix="answer")
-    answerer = rpc_server.CallHandler(runtime, name, leases)
+    handler = rpc_server.CallHandler(runtime, name, leases)
     rpc_server.register_task(
         application,
         rpc_server.CallReceiver(
             RedisCalls(application, settings, keyring_of(runtime.engine.dialect)),
-            answerer,
+            handler,
             FreshCalls(runtime, incarnation),
             threads,
         ),

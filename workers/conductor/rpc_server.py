@@ -192,8 +192,8 @@ class CallHandler:
 class CallReceiver:
     """Reads calls from Redis, and runs them in threads, one at a time per node."""
 
-    asks: RedisCalls
-    answerer: CallHandler
+    calls: RedisCalls
+    handler: CallHandler
     fresh: FreshCalls
     threads: ThreadPoolExecutor
     _waiting: dict[str, deque[str]] = field(default_factory=dict)  # node UUID -> keys of calls
@@ -233,16 +233,16 @@ class CallReceiver:
 
         Raises Forged, RedisError.
         """
-        call = self.asks.take(key) if self.fresh.is_for_us(key) else None
-        if call is None:
+        taken = self.calls.take(key) if self.fresh.is_for_us(key) else None
+        if taken is None:
             return
-        question, seconds = call
+        call, seconds = taken
         try:
-            seconds = self.fresh.accept(key, question, seconds)
-            answer = self.answerer.answer(question, seconds)
+            seconds = self.fresh.accept(key, call, seconds)
+            answer = self.handler.answer(call, seconds)
         except SQLAlchemyError as error:
             answer = _without_database(error)
-        self.asks.answer(key, answer, seconds)
+        self.calls.answer(key, answer, seconds)
 
 
 def register_task(application: Celery, receiver: CallReceiver) -> None:

@@ -79,14 +79,14 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
     found: list[Result] = []
     url = settings.broker.url
     application = queue.celery(settings)
-    patient = Installation(
+    installation = Installation(
         make(settings, queue.sender(application)),
         client(url, settings.broker.connect_timeout) if url else None,
         application,
     )
     try:
-        has_rows = _reaches(found, "database", lambda: _ping_database(patient))
-        has_broker = bool(url) and _reaches(found, "redis", lambda: _ping_redis(patient))
+        has_rows = _reaches(found, "database", lambda: _ping_database(installation))
+        has_broker = bool(url) and _reaches(found, "redis", lambda: _ping_redis(installation))
         checks = [
             each
             for each in CHECKS
@@ -95,10 +95,10 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
             and (has_broker or not each.broker)
         ]
         if not has_broker:
-            patient = Installation(patient.runtime, None, None)
-        found += _examine(patient, checks, fix=fix)
+            installation = Installation(installation.runtime, None, None)
+        found += _examine(installation, checks, fix=fix)
     finally:
-        patient.runtime.engine.dispose()
+        installation.runtime.engine.dispose()
         application.close()
     return found
 
@@ -117,17 +117,17 @@ def scope(settings: Settings) -> list[str]:
     ]
 
 
-def _examine(patient: Installation, checks: Sequence[Check], *, fix: bool) -> list[Result]:
+def _examine(installation: Installation, checks: Sequence[Check], *, fix: bool) -> list[Result]:
     found: list[Result] = []
     for check in checks:
         if found and found[-1].check == "schema":
             break  # the rows cannot be read
-        findings = _find(check, patient)
+        findings = _find(check, installation)
         if findings:
             time.sleep(PAUSE)
             known = {each.subject for each in findings}
-            findings = [each for each in _find(check, patient) if each.subject in known]
-        repaired = _repair(check, patient, findings) if fix and findings else set()
+            findings = [each for each in _find(check, installation) if each.subject in known]
+        repaired = _repair(check, installation, findings) if fix and findings else set()
         found += [
             Result(
                 check.name,
@@ -141,26 +141,26 @@ def _examine(patient: Installation, checks: Sequence[Check], *, fix: bool) -> li
     return found
 
 
-def _find(check: Check, patient: Installation) -> list[Finding]:
+def _find(check: Check, installation: Installation) -> list[Finding]:
     try:
-        return list(check.find(patient))
+        return list(check.find(installation))
     except (SQLAlchemyError, redis.RedisError, OperationalError, OSError) as error:
         return [Finding(check.name, f"the check failed: {reason(error)}")]
 
 
-def _repair(check: Check, patient: Installation, findings: Sequence[Finding]) -> set[str]:
+def _repair(check: Check, installation: Installation, findings: Sequence[Finding]) -> set[str]:
     """Repair findings, run the check again, and return the repaired subjects."""
     if check.repair is None:
         return set()
     for finding in findings:
         try:
-            _record(patient, check, finding)
-            check.repair(patient, finding)
+            _record(installation, check, finding)
+            check.repair(installation, finding)
         except (SQLAlchemyError, redis.RedisError, OSError) as error:
             logger.warning(
                 "doctor.failed", check=check.name, subject=finding.subject, detail=str(error)
             )
-    left = {each.subject for each in _find(check, patient)}
+    left = {each.subject for each in _find(check, installation)}
     repaired = {each.subject for each in findings} - left
     for finding in findings:
         if finding.subject in repaired:
@@ -173,11 +173,11 @@ def _repair(check: Check, patient: Installation, findings: Sequence[Finding]) ->
     return repaired
 
 
-def _record(patient: Installation, check: Check, finding: Finding) -> None:
+def _record(installation: Installation, check: Check, finding: Finding) -> None:
     """Record a repair for the audit, before it begins."""
     action = f"repair/{check.name.replace(' ', '_')}"
-    with patient.runtime.write_connection() as connection:
-        audit.add_command(connection, patient.runtime.settings, action, finding.subject)
+    with installation.runtime.write_connection() as connection:
+        audit.add_command(connection, installation.runtime.settings, action, finding.subject)
 
 
 def _reaches(found: list[Result], server: str, ping: Callable[[], None]) -> bool:
@@ -191,14 +191,14 @@ def _reaches(found: list[Result], server: str, ping: Callable[[], None]) -> bool
     return True
 
 
-def _ping_database(patient: Installation) -> None:
-    url = patient.runtime.engine.url
+def _ping_database(installation: Installation) -> None:
+    url = installation.runtime.engine.url
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         raise FileNotFoundError(f"{url.database}: no such file")
-    with patient.runtime.engine.connect().execution_options(writes=False) as connection:
+    with installation.runtime.engine.connect().execution_options(writes=False) as connection:
         connection.execute(text("SELECT 1"))
 
 
-def _ping_redis(patient: Installation) -> None:
-    assert patient.broker is not None
-    patient.broker.ping()
+def _ping_redis(installation: Installation) -> None:
+    assert installation.broker is not None
+    installation.broker.ping()

@@ -36,13 +36,13 @@ _has_operation = exists().where(
 )
 
 
-def reservations(patient: Installation) -> Iterator[Finding]:
+def reservations(installation: Installation) -> Iterator[Finding]:
     """Find reserved nodes without an active operation."""
     holder = exists().where(Operation.id == Node.operation_id, Operation.state.in_(ACTIVE))
     query = select(Node.id, Node.uuid, Node.reservation).where(
         Node.reservation.is_not(None), ~holder
     )
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         for key, uuid, reservation in session.execute(query):
             yield Finding(
                 f"node {uuid}",
@@ -51,9 +51,9 @@ def reservations(patient: Installation) -> Iterator[Finding]:
             )
 
 
-def release(patient: Installation, finding: Finding) -> None:
+def release(installation: Installation, finding: Finding) -> None:
     """Release the reservation, with a new fence."""
-    with patient.runtime.transaction(Actor.COMMAND) as session:
+    with installation.runtime.transaction(Actor.COMMAND) as session:
         node = operations.lock(session, finding.key)
         holder = node.operation_id and session.get(Operation, node.operation_id)
         if node.reservation is None or (holder and holder.state in ACTIVE):
@@ -62,19 +62,19 @@ def release(patient: Installation, finding: Finding) -> None:
         node.reservation = node.operation_id = None
 
 
-def stuck(patient: Installation) -> Iterator[Finding]:
+def stuck(installation: Installation) -> Iterator[Finding]:
     """Find nodes in a busy, wait or hold state without an active operation."""
     query = select(Node.id, Node.uuid, Node.provision_state).where(
         Node.provision_state.in_(TRANSIENT), ~_has_operation
     )
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         for key, uuid, state in session.execute(query):
             yield Finding(f"node {uuid}", f"it is {state} without an active operation", key)
 
 
-def enter_failed(patient: Installation, finding: Finding) -> None:
+def enter_failed(installation: Installation, finding: Finding) -> None:
     """Move the node to the failed state of its flow, with a new fence."""
-    with patient.runtime.transaction(Actor.COMMAND) as session:
+    with installation.runtime.transaction(Actor.COMMAND) as session:
         node = operations.lock(session, finding.key)
         if session.scalar(select(Node.id).where(Node.id == node.id, _has_operation)) is not None:
             return
@@ -83,14 +83,14 @@ def enter_failed(patient: Installation, finding: Finding) -> None:
         restore.enter_failed(session, node, "conductor", reason)
 
 
-def inconsistent(patient: Installation) -> Iterator[Finding]:
+def inconsistent(installation: Installation) -> Iterator[Finding]:
     """Find active operations of a flow whose node is in a state without an operation."""
     query = (
         select(Operation.id, Operation.uuid, Operation.kind, Node.uuid, Node.provision_state)
         .join(Node, Node.id == Operation.node_id)
         .where(*_inconsistent())
     )
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         for key, uuid, kind, node, state in session.execute(query):
             yield Finding(
                 f"operation {uuid}",
@@ -109,9 +109,9 @@ def _inconsistent() -> tuple[Any, ...]:
     )
 
 
-def fail(patient: Installation, finding: Finding) -> None:
+def fail(installation: Installation, finding: Finding) -> None:
     """Fail the operation, and release its node."""
-    with patient.runtime.transaction(Actor.COMMAND) as session:
+    with installation.runtime.transaction(Actor.COMMAND) as session:
         node, operation = operations.lock_operation(session, finding.key)
         still = select(Operation.id).join(Node, Node.id == Operation.node_id)
         if session.scalar(still.where(Operation.id == operation.id, *_inconsistent())) is None:
@@ -129,16 +129,16 @@ def fail(patient: Installation, finding: Finding) -> None:
             node.reservation = node.operation_id = None
 
 
-def stalled(patient: Installation) -> Iterator[Finding]:
+def stalled(installation: Installation) -> Iterator[Finding]:
     """Find operations that the reconciler should have dispatched."""
-    with patient.runtime.reading() as session:
-        living = conductors.living_incarnations(session, patient.grace)
-        alive = conductors.alive(session, patient.runtime.settings.conductor.heartbeat_timeout)
+    with installation.runtime.reading() as session:
+        living = conductors.living_incarnations(session, installation.grace)
+        alive = conductors.alive(session, installation.runtime.settings.conductor.heartbeat_timeout)
         service = _service(session, len(alive))
         query = (
             select(Operation.id, Operation.uuid, Operation.kind, Operation.state, Node.uuid)
             .join(Node, Node.id == Operation.node_id)
-            .where(_late(living, patient.grace))
+            .where(_late(living, installation.grace))
         )
         for key, uuid, kind, state, node in session.execute(query):
             yield Finding(
@@ -182,15 +182,15 @@ def _late(living: Iterable[str], grace: float) -> Any:
     )
 
 
-def reconcile(patient: Installation, _finding: Finding) -> None:
+def reconcile(installation: Installation, _finding: Finding) -> None:
     """Run one pass of the reconciler, which dispatches all stalled operations."""
-    reconciler.reconcile(patient.runtime, reconciler.Contact(timeout=0))
+    reconciler.reconcile(installation.runtime, reconciler.Contact(timeout=0))
 
 
-def beat(patient: Installation) -> Iterator[Finding]:
+def beat(installation: Installation) -> Iterator[Finding]:
     """Find a service without a leading beat, in which no periodic task runs."""
-    with patient.runtime.reading() as session:
-        alive = conductors.alive(session, patient.runtime.settings.conductor.heartbeat_timeout)
+    with installation.runtime.reading() as session:
+        alive = conductors.alive(session, installation.runtime.settings.conductor.heartbeat_timeout)
         if alive and not conductors.beat_leads(session):
             yield Finding(
                 "beat",
@@ -199,10 +199,10 @@ def beat(patient: Installation) -> Iterator[Finding]:
             )
 
 
-def lost(patient: Installation) -> Iterator[Finding]:
+def lost(installation: Installation) -> Iterator[Finding]:
     """Find dead conductors, and a service without any live conductor."""
-    timeout = patient.runtime.settings.conductor.heartbeat_timeout
-    with patient.runtime.reading() as session:
+    timeout = installation.runtime.settings.conductor.heartbeat_timeout
+    with installation.runtime.reading() as session:
         dead = conductors.lost(session, timeout)
         alive = conductors.alive(session, timeout)
         running = dead or conductors.beat_leads(session)
@@ -222,10 +222,10 @@ def lost(patient: Installation) -> Iterator[Finding]:
         )
 
 
-def unserved(patient: Installation) -> Iterator[Finding]:
+def unserved(installation: Installation) -> Iterator[Finding]:
     """Find nodes whose driver no live conductor of their group has loaded."""
-    timeout = patient.runtime.settings.conductor.heartbeat_timeout
-    with patient.runtime.reading() as session:
+    timeout = installation.runtime.settings.conductor.heartbeat_timeout
+    with installation.runtime.reading() as session:
         alive = conductors.alive(session, timeout)
         if not alive:
             return
@@ -241,10 +241,10 @@ def unserved(patient: Installation) -> Iterator[Finding]:
             )
 
 
-def unchecked(patient: Installation) -> Iterator[Finding]:
+def unchecked(installation: Installation) -> Iterator[Finding]:
     """Find nodes with fault `restored`: not yet compared with their machines after a restore."""
     query = select(Node.uuid, Node.provision_state).where(Node.fault == Fault.RESTORED)
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         for uuid, state in session.execute(query):
             yield Finding(
                 f"node {uuid}",
@@ -253,9 +253,9 @@ def unchecked(patient: Installation) -> Iterator[Finding]:
             )
 
 
-def orphans(patient: Installation) -> Iterator[Finding]:
+def orphans(installation: Installation) -> Iterator[Finding]:
     """Find rows with a reference to a missing row, such as the history of a missing node."""
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         for table, column, missing in REFERENCES:
             count = session.scalar(select(func.count()).select_from(table).where(missing))
             if count:
@@ -278,20 +278,20 @@ def _references() -> Iterator[tuple[Table, Any, Any]]:
 REFERENCES = tuple(_references())
 
 
-def delete_orphans(patient: Installation, finding: Finding) -> None:
+def delete_orphans(installation: Installation, finding: Finding) -> None:
     """Clear the references if their column may be null; else delete the rows."""
     table, column, missing = finding.key
     change = update(table).values({column: None}) if column.nullable else delete(table)
-    with patient.runtime.transaction(Actor.COMMAND) as session:
+    with installation.runtime.transaction(Actor.COMMAND) as session:
         session.execute(change.where(missing), execution_options={"synchronize_session": False})
 
 
-def future_heartbeats(patient: Installation) -> Iterator[Finding]:
+def future_heartbeats(installation: Installation) -> Iterator[Finding]:
     """Find heartbeats in the future: the database's clock was set back."""
     query = select(Conductor.hostname, age(Conductor.heartbeat_at)).where(
         age(Conductor.heartbeat_at) < -1
     )
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         for name, seconds in session.execute(query):
             yield Finding(
                 f"conductor {name}",
@@ -300,14 +300,14 @@ def future_heartbeats(patient: Installation) -> Iterator[Finding]:
             )
 
 
-def late_notifications(patient: Installation) -> Iterator[Finding]:
+def late_notifications(installation: Installation) -> Iterator[Finding]:
     """Find notifications that RabbitMQ does not accept, or that no conductor sends."""
-    settings = patient.runtime.settings
-    with patient.runtime.reading() as session:
+    settings = installation.runtime.settings
+    with installation.runtime.reading() as session:
         waiting = notification_events.waiting(session)
     if waiting is None or not settings.default.notification_level:
         return
-    usual = patient.grace + settings.notifications.max_retry_interval
+    usual = installation.grace + settings.notifications.max_retry_interval
     if waiting.events and (waiting.last_error or waiting.seconds > usual):
         yield Finding(
             "notifications",
@@ -316,11 +316,11 @@ def late_notifications(patient: Installation) -> Iterator[Finding]:
         )
 
 
-def ended_notifications(patient: Installation) -> Iterator[Finding]:
+def ended_notifications(installation: Installation) -> Iterator[Finding]:
     """Find the place of notifications in the events, although they are off."""
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         waiting = notification_events.waiting(session)
-    if waiting is not None and not patient.runtime.settings.default.notification_level:
+    if waiting is not None and not installation.runtime.settings.default.notification_level:
         yield Finding(
             "notifications",
             f"they are off, and {waiting}. With [DEFAULT]notification_level they continue there;"
@@ -328,6 +328,6 @@ def ended_notifications(patient: Installation) -> Iterator[Finding]:
         )
 
 
-def forget_notifications(patient: Installation, finding: Finding) -> None:
-    with patient.runtime.transaction(Actor.COMMAND) as session:
+def forget_notifications(installation: Installation, finding: Finding) -> None:
+    with installation.runtime.transaction(Actor.COMMAND) as session:
         session.execute(delete(NotificationCursor))

@@ -34,14 +34,14 @@ SKEW = 5.0
 PING_TIMEOUT = 1.0
 
 
-def schema(patient: Installation) -> Iterator[Finding]:
+def schema(installation: Installation) -> Iterator[Finding]:
     """Find a database schema of another release, or one that lacks a table or column."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     script = ScriptDirectory.from_config(config)
     head = script.get_current_head()
     known = {each.revision for each in script.walk_revisions()}
-    with patient.runtime.engine.connect().execution_options(writes=False) as connection:
+    with installation.runtime.engine.connect().execution_options(writes=False) as connection:
         revision = MigrationContext.configure(connection).get_current_revision()
         if revision != head:
             newer = revision is not None and revision not in known
@@ -64,16 +64,16 @@ def schema(patient: Installation) -> Iterator[Finding]:
                 )
 
 
-def clocks(patient: Installation) -> Iterator[Finding]:
+def clocks(installation: Installation) -> Iterator[Finding]:
     """Find a clock of the database or of Redis that differs from this host's."""
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         before = utcnow()
         database = session.scalars(select(now())).one()
         here = before + (utcnow() - before) / 2
     yield from _skew("database", database, here)
-    if patient.broker is not None:
+    if installation.broker is not None:
         before = utcnow()
-        seconds, micros = patient.broker.time()
+        seconds, micros = installation.broker.time()
         theirs = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
         yield from _skew(
             "redis", theirs + timedelta(microseconds=micros), before + (utcnow() - before) / 2
@@ -90,12 +90,12 @@ def _skew(whose: str, theirs: datetime, ours: datetime) -> Iterator[Finding]:
         )
 
 
-def restored(patient: Installation) -> Iterator[Finding]:
+def restored(installation: Installation) -> Iterator[Finding]:
     """Find a restored database: its watermark is lower than the highest one in Redis."""
-    assert patient.broker is not None
-    with patient.runtime.reading() as session:
+    assert installation.broker is not None
+    with installation.runtime.reading() as session:
         level = restore.level(session)
-    seen = Witness(patient.broker, patient.runtime.settings.broker.prefix).recall()
+    seen = Witness(installation.broker, installation.runtime.settings.broker.prefix).recall()
     if level < seen:
         yield Finding(
             "database",
@@ -105,14 +105,14 @@ def restored(patient: Installation) -> Iterator[Finding]:
         )
 
 
-def queues(patient: Installation) -> Iterator[Finding]:
+def queues(installation: Installation) -> Iterator[Finding]:
     """Find queues of missing conductors; their operations are sent again from the database."""
-    broker = patient.broker
+    broker = installation.broker
     assert broker is not None
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         living = set(
             session.scalars(
-                select(Conductor.hostname).where(age(Conductor.heartbeat_at) < patient.grace)
+                select(Conductor.hostname).where(age(Conductor.heartbeat_at) < installation.grace)
             )
         )
     if not living:  # the service is stopped, and uses its queues when it starts again
@@ -125,19 +125,19 @@ def queues(patient: Installation) -> Iterator[Finding]:
             )
 
 
-def delete_queue(patient: Installation, finding: Finding) -> None:
-    assert patient.broker is not None
-    patient.broker.delete(finding.key)
+def delete_queue(installation: Installation, finding: Finding) -> None:
+    assert installation.broker is not None
+    installation.broker.delete(finding.key)
 
 
-def leases(patient: Installation) -> Iterator[Finding]:
+def leases(installation: Installation) -> Iterator[Finding]:
     """Find leases that outlive their holder, and so block a node."""
-    broker = patient.broker
+    broker = installation.broker
     assert broker is not None
-    suspects = _orphan_leases(patient)
+    suspects = _orphan_leases(installation)
     if suspects:  # the lease of a process that has just died expires by itself
-        time.sleep(patient.runtime.settings.conductor.lease_ttl + 0.5)
-        again = _orphan_leases(patient)
+        time.sleep(installation.runtime.settings.conductor.lease_ttl + 0.5)
+        again = _orphan_leases(installation)
         suspects = {key: value for key, value in again.items() if suspects.get(key) == value}
     for key, value in suspects.items():
         node, holder = key.rpartition(":")[2], value.partition(":")[0]
@@ -150,14 +150,14 @@ def leases(patient: Installation) -> Iterator[Finding]:
         )
 
 
-def _orphan_leases(patient: Installation) -> Mapping[str, str]:
+def _orphan_leases(installation: Installation) -> Mapping[str, str]:
     """Return key -> value of leases without expiry, and of those without a live holder."""
-    broker = patient.broker
+    broker = installation.broker
     assert broker is not None
-    with patient.runtime.reading() as session:
-        living = conductors.living_incarnations(session, patient.grace)
+    with installation.runtime.reading() as session:
+        living = conductors.living_incarnations(session, installation.grace)
     found = {}
-    for key in broker.scan_iter(f"{patient.runtime.settings.broker.prefix}:lease:*"):
+    for key in broker.scan_iter(f"{installation.runtime.settings.broker.prefix}:lease:*"):
         value = broker.get(key)
         if value is None:
             continue
@@ -168,15 +168,15 @@ def _orphan_leases(patient: Installation) -> Mapping[str, str]:
     return found
 
 
-def delete_lease(patient: Installation, finding: Finding) -> None:
-    assert patient.broker is not None
-    patient.broker.eval(RELEASE, 1, *finding.key)
+def delete_lease(installation: Installation, finding: Finding) -> None:
+    assert installation.broker is not None
+    installation.broker.eval(RELEASE, 1, *finding.key)
 
 
-def names(patient: Installation) -> Iterator[Finding]:
+def names(installation: Installation) -> Iterator[Finding]:
     """Find names that several conductor processes have."""
-    assert patient.messages is not None
-    answers = patient.messages.control.ping(timeout=PING_TIMEOUT)
+    assert installation.messages is not None
+    answers = installation.messages.control.ping(timeout=PING_TIMEOUT)
     counts = Counter(name for answer in answers for name in answer)
     for name, count in sorted(counts.items()):
         if count > 1 and name.startswith("conductor@"):
@@ -187,21 +187,21 @@ def names(patient: Installation) -> Iterator[Finding]:
             )
 
 
-def stale_files(patient: Installation) -> Iterator[Finding]:
+def stale_files(installation: Installation) -> Iterator[Finding]:
     """Find folders on this host with files that their node no longer needs."""
-    for folder in boot_files.unused_folders(patient.runtime):
+    for folder in boot_files.unused_folders(installation.runtime):
         node = files.node_of(folder)
         yield Finding(str(folder), f"node {node} no longer needs these files", folder)
 
 
-def delete_files(patient: Installation, finding: Finding) -> None:
-    if finding.key in boot_files.unused_folders(patient.runtime):
-        files.remove(patient.runtime.settings.options(), finding.key)
+def delete_files(installation: Installation, finding: Finding) -> None:
+    if finding.key in boot_files.unused_folders(installation.runtime):
+        files.remove(installation.runtime.settings.options(), finding.key)
 
 
-def keys(patient: Installation) -> Iterator[Finding]:
+def keys(installation: Installation) -> Iterator[Finding]:
     """Find secrets that are not encrypted, and old master keys."""
-    runtime = patient.runtime
+    runtime = installation.runtime
     masters = keyring_of(runtime.engine.dialect).masters
     if not masters:
         # an `ingot up` on loopback with its own database is a trial, and creates a key anyway
@@ -225,9 +225,9 @@ def keys(patient: Installation) -> Iterator[Finding]:
         )
 
 
-def readable_files(patient: Installation) -> Iterator[Finding]:
+def readable_files(installation: Installation) -> Iterator[Finding]:
     """Find private files that other users of this host may read."""
-    settings = patient.runtime.settings
+    settings = installation.runtime.settings
     for each in permissions.too_wide(settings) if settings.default.data_dir else ():
         yield Finding(
             str(each.path),
@@ -237,13 +237,13 @@ def readable_files(patient: Installation) -> Iterator[Finding]:
         )
 
 
-def restrict(patient: Installation, finding: Finding) -> None:
+def restrict(installation: Installation, finding: Finding) -> None:
     finding.key.restrict()
 
 
-def unauthenticated(patient: Installation) -> Iterator[Finding]:
+def unauthenticated(installation: Installation) -> Iterator[Finding]:
     """Find an API without authentication that other hosts can reach."""
-    settings = patient.runtime.settings
+    settings = installation.runtime.settings
     if settings.is_open:
         yield Finding(
             "api",
@@ -253,11 +253,11 @@ def unauthenticated(patient: Installation) -> Iterator[Finding]:
         )
 
 
-def administrators(patient: Installation) -> Iterator[Finding]:
+def administrators(installation: Installation) -> Iterator[Finding]:
     """Find local users without an administrator among them."""
-    if patient.runtime.settings.default.auth_strategy != "local":
+    if installation.runtime.settings.default.auth_strategy != "local":
         return
-    with patient.runtime.reading() as session:
+    with installation.runtime.reading() as session:
         if not roles.has_admin(session):
             yield Finding(
                 "users",

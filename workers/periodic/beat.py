@@ -27,7 +27,7 @@ from app.db.clock import after, now
 from app.db.prepared import Prepared
 from app.metrics import recording
 from app.models import BeatLease
-from app.runtime import Call, connect
+from app.runtime import TaskMessage, connect
 from workers.periodic import schedule
 from workers.periodic.lost_conductors import DeadConductorLog
 from workers.periodic.reconciler import Contact
@@ -87,7 +87,7 @@ class LeasedScheduler(Scheduler):
 
     engine: ClassVar[Engine]
     holder: ClassVar[str]
-    send: ClassVar[Callable[[Call], bool]]
+    send: ClassVar[Callable[[TaskMessage], bool]]
     lookout: ClassVar[DeadConductorLog]
     leading: ClassVar[bool] = False
 
@@ -137,7 +137,7 @@ class LeasedScheduler(Scheduler):
         except SQLAlchemyError as error:
             seldom.warning("beat.no_database", detail=diagnosis.reason(error))
             return
-        type(self).send(Call(entry.task, entry.args, expires=entry.options["expires"]))
+        type(self).send(TaskMessage(entry.task, entry.args, expires=entry.options["expires"]))
 
 
 class _Service(Service):

@@ -5,18 +5,18 @@ from tests.support.inside import AlwaysGiven
 from workers.conductor.rpc_server import CallHandler
 
 
-class Asked:
-    """Implement `app.runtime.Calls`: a call is answered when it is posted. asked: kinds of calls."""
+class DirectCalls:
+    """Implement `app.runtime.Calls`: a call is answered when it is posted. posted: kinds of calls."""
 
     def __init__(self, runtime):
-        self.answerer = CallHandler(runtime, "rack-1", AlwaysGiven())
-        self.asked, self.answers, self.broken = [], {}, False
+        self.handler = CallHandler(runtime, "rack-1", AlwaysGiven())
+        self.posted, self.answers, self.broken = [], {}, False
 
-    def post(self, conductor, key, question, seconds):
+    def post(self, conductor, key, call, seconds):
         if self.broken:
             raise Unavailable
-        self.asked.append(question["what"])
-        self.answers[key] = self.answerer.answer(question, seconds)
+        self.posted.append(call["what"])
+        self.answers[key] = self.handler.answer(call, seconds)
 
     def receive(self, key, seconds):
         return self.answers.pop(key, None)
