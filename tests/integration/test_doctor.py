@@ -232,6 +232,19 @@ def test_an_inconsistency_is_found_and_repaired(ward, check, plant):
         assert next(planted, None) is None
 
 
+def test_a_node_that_is_deleted_before_its_repair_does_not_end_the_examination(ward, monkeypatch):
+    reservation(ward)
+    record = examination._record
+
+    def deleted_meanwhile(*arguments):
+        record(*arguments)
+        with ward.inside.runtime.transaction() as session:
+            session.execute(delete(Node))
+
+    monkeypatch.setattr(examination, "_record", deleted_meanwhile)
+    assert [("orphan reservations", True)] == ward.examine(fix=True)
+
+
 def no_beat(ward):
     ward.inside.change(BeatLease, 1, until=after(-60))
 

@@ -19,6 +19,7 @@ from app.broker.redis_broker import client
 from app.config.description import masked
 from app.config.settings import Settings
 from app.db.diagnosis import reason
+from app.errors import ServiceError
 from app.kit import audit
 from app.runtime import make
 from workers.doctor import rows, surroundings
@@ -156,7 +157,7 @@ def _repair(check: Check, installation: Installation, findings: Sequence[Finding
         try:
             _record(installation, check, finding)
             check.repair(installation, finding)
-        except (SQLAlchemyError, redis.RedisError, OSError) as error:
+        except (ServiceError, SQLAlchemyError, redis.RedisError, OSError) as error:
             logger.warning(
                 "doctor.failed", check=check.name, subject=finding.subject, detail=str(error)
             )
