@@ -14,7 +14,7 @@ from app.engine import admission, agent_waits, operations
 from app.engine.guards import refused_by_retirement
 from app.hold_kinds import EFFECTS, HoldKind
 from app.inventory import holds
-from app.kit import conductors
+from app.kit import conductors, health
 from app.kit.refused_lookups import Refusal
 from app.models import ACTIVE, Hold, Node, Operation, OperationState, OperationStep
 from app.runtime import runtime_of
@@ -183,8 +183,11 @@ def _maintenance(node: Node, message: str | None) -> str | None:
 
 def _service(session: Session) -> str | None:
     """Describe a problem of the whole service, if there is one."""
-    if conductors.alive(session, runtime_of(session).settings.conductor.heartbeat_timeout):
+    runtime = runtime_of(session)
+    if conductors.alive(session, runtime.settings.conductor.heartbeat_timeout):
         return None
+    if problem := health.write_problem(runtime):
+        return f"the database {problem}: all work stops until it takes writes"
     return "no conductor is alive: all work stops until one is started"
 
 

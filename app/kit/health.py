@@ -58,7 +58,7 @@ def _database(runtime: Runtime, *, suspected: bool) -> Part:
     suspected: no heartbeat is recent. Then a write is tried: conductors and beat that cannot write
     their heartbeats appear dead, and the database is the cause.
     """
-    problem = _write_problem(runtime) if suspected else None
+    problem = write_problem(runtime) if suspected else None
     if problem is None:
         return Part("database", OK, "it answers")
     return Part(
@@ -66,8 +66,12 @@ def _database(runtime: Runtime, *, suspected: bool) -> Part:
     )
 
 
-def _write_problem(runtime: Runtime) -> str | None:
-    """Try to write; return the problem as the end of a sentence "The database", None: none."""
+def write_problem(runtime: Runtime) -> str | None:
+    """
+    Try to write; return the problem as the end of a sentence "The database", None: none.
+
+    For a service whose heartbeats are old: conductors that cannot write theirs appear dead.
+    """
     if _writing.acquire(blocking=False):  # one thread tries, and may wait for the lock of SQLite
         try:
             tried, _ = runtime.cache.get("write problem", (None, None))

@@ -492,6 +492,9 @@ def test_no_conductor_is_dead_while_the_database_accepts_no_heartbeats(clock):
 def test_a_locked_sqlite_is_named_beside_the_heartbeats_that_it_stops(sqlite):
     http = create_app(sqlite.runtime).test_client()
     sqlite.conductor()
+    node = sqlite.node("manageable")
+    uuid = sqlite.read(node).uuid
+    sqlite.request(node, "provide")
     other = sqlite3.connect(sqlite.path, isolation_level=None)
     other.execute("UPDATE conductors SET heartbeat_at = '2020-01-01 00:00:00'")
     other.execute("BEGIN IMMEDIATE")
@@ -500,9 +503,14 @@ def test_a_locked_sqlite_is_named_beside_the_heartbeats_that_it_stops(sqlite):
         found = http.get("/healthcheck?detailed=true").json["reasons"]
         return {each["class"]: each["reason"] for each in found}
 
+    def summary():
+        return http.get(f"/v1/nodes/{uuid}/why").json["summary"]
+
     found = reasons()
     assert "it is locked by another program" == found["database"]
     assert "no conductor is alive" == found["conductors"]
+    assert "The database is locked by another program: all work stops" in summary()
     other.execute("ROLLBACK")
     other.close()
     until(lambda: reasons()["database"] == "OK", "the end of the lock")
+    until(lambda: "No conductor is alive" in summary(), "the end of the lock in the answer")
