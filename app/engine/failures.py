@@ -17,7 +17,11 @@ KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     FailureCode.REFUSED: (
         "the BMC or the agent refused the command",
-        "read its message; credentials, licences and locked settings are the usual reasons",
+        "read its message; rights of the user, licences and locked settings are the usual reasons",
+    ),
+    FailureCode.LOGIN_REFUSED: (
+        "the BMC does not accept the user and the password in driver_info",
+        "correct them; after several failures the BMC may have locked the user for some minutes",
     ),
     FailureCode.BUSY: (
         "the BMC refuses commands while the machine is in POST",

@@ -4,6 +4,7 @@ Errors of machines, BMCs and agents, and of the settings that describe them.
 HardwareError
 ├─ Unreachable      no answer in time
 ├─ Refused          the BMC or agent refused: its status and message, secrets masked
+│  ├─ LoginRefused  the BMC does not accept the user and the password
 │  └─ Busy          temporary: the machine is in a phase that ends by itself
 ├─ Unexpected       malformed or contradictory answer
 ├─ NotSupported     this machine or this driver lacks the function
@@ -33,6 +34,7 @@ class FailureCode(StrEnum):
     HARDWARE_ERROR = "hardware_error"
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
+    LOGIN_REFUSED = "login_refused"
     BUSY = "busy"
     UNEXPECTED_ANSWER = "unexpected_answer"
     NOT_SUPPORTED = "not_supported"
@@ -74,6 +76,12 @@ class Refused(HardwareError):
     """The BMC or the agent refused the command."""
 
     code = FailureCode.REFUSED
+
+
+class LoginRefused(Refused):
+    """The BMC does not accept the user and the password."""
+
+    code = FailureCode.LOGIN_REFUSED
 
 
 class Busy(Refused):

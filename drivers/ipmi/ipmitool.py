@@ -9,7 +9,13 @@ import re
 import subprocess
 import time
 
-from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.core.errors import (
+    InvalidDriverInfo,
+    LoginRefused,
+    NotSupported,
+    Unexpected,
+    Unreachable,
+)
 from drivers.environment import without_settings
 from drivers.ipmi.credentials import Credentials
 
@@ -30,7 +36,7 @@ def raw(
     deadline: `time.monotonic()` at which the program is killed.
 
     Raises Unreachable, Unexpected.
-    Raises Refused: the login failed.
+    Raises LoginRefused.
     Raises NotSupported: the program is not installed.
     """
     try:
@@ -91,7 +97,7 @@ def _failure(bmc: Credentials, stderr: str) -> int:
     """
     Return the completion code in the program's output.
 
-    Raises Refused: the login failed.
+    Raises LoginRefused.
     Raises Unreachable: any other error.
     """
     code = COMPLETION_CODE.search(stderr)
@@ -99,7 +105,7 @@ def _failure(bmc: Credentials, stderr: str) -> int:
         return int(code[1], 16)
     refusal = REFUSAL.search(stderr)
     if refusal and not NO_ROOM.search(stderr):
-        raise Refused(f"IPMI login to BMC {bmc.endpoint}: {bmc.mask(refusal[0].strip('> '))}")
+        raise LoginRefused(f"IPMI login to BMC {bmc.endpoint}: {bmc.mask(refusal[0].strip('> '))}")
     lines = [line for line in stderr.splitlines() if line.strip()]
     reason = bmc.mask(lines[-1].strip()) if lines else f"{PROGRAM} failed without a message"
     raise Unreachable(f"IPMI login to BMC {bmc.endpoint}: {reason}")

@@ -19,14 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from drivers.core.errors import HardwareError, Refused, Unexpected, Unreachable
+from drivers.core.errors import HardwareError, LoginRefused, Unexpected, Unreachable
 from drivers.environment import without_settings
 from drivers.ipmi.credentials import PRIVILEGES, Credentials
 
 CHILD = Path(__file__).with_name("child.py")
 ERRORS: dict[str, type[HardwareError]] = {
     "unreachable": Unreachable,
-    "refused": Refused,
+    "refused": LoginRefused,
     "unexpected": Unexpected,
 }
 
@@ -56,7 +56,7 @@ class Sessions:
         request is sent once more, over a new session.
 
         Raises Unreachable, Unexpected.
-        Raises Refused: the login failed.
+        Raises LoginRefused.
         """
         request = {"bmc": _login(bmc), "netfn": netfn, "command": command, "data": list(data)}
         try:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from drivers.core.errors import Refused, Unexpected, Unreachable
+from drivers.core.errors import LoginRefused, Unexpected, Unreachable
 from drivers.ipmi.credentials import PYGHMI_SUITES, Credentials
 
 #: (credentials, netfn, command, data, deadline) -> completion code, answer
@@ -37,15 +37,15 @@ def negotiate(
     refusal of the credentials ends the negotiation, so that repeated failures cannot lock the user
     out.
 
-    Raises Refused, Unreachable, Unexpected: the error of the last login.
+    Raises LoginRefused, Unreachable, Unexpected: the error of the last login.
     """
     for number, suite in enumerate(suites):
         now = time.monotonic()
         until = now + (deadline - now) / (len(suites) - number)
         try:
             transport(replace(bmc, cipher_suite=suite), APPLICATION, GET_DEVICE_ID, b"", until)
-        except (Refused, Unreachable, Unexpected) as error:
-            other = isinstance(error, Refused) and "cipher suite" not in str(error).lower()
+        except (LoginRefused, Unreachable, Unexpected) as error:
+            other = isinstance(error, LoginRefused) and "cipher suite" not in str(error).lower()
             if other or suite == suites[-1]:
                 raise
         else:

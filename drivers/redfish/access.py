@@ -5,7 +5,7 @@ Address and login of a node's Redfish BMC, read from its driver_info.
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from drivers.core.errors import InvalidDriverInfo, Refused
+from drivers.core.errors import InvalidDriverInfo, LoginRefused
 from drivers.core.target import Target
 from drivers.networks import Reach, of_bmcs
 from drivers.tls import of_node, trust
@@ -42,9 +42,9 @@ class Access:
         """The BMC's name in the governor; systems of one chassis take turns independently."""
         return f"{self.address}{self.system or ''}"
 
-    def login_refused(self, status: int) -> Refused:
+    def login_refused(self, status: int) -> LoginRefused:
         """Return the error of a refused login; status: of the HTTP answer."""
-        return Refused(LOGIN_REFUSED.format(bmc=f"BMC {self.address}", status=status))
+        return LoginRefused(LOGIN_REFUSED.format(bmc=f"BMC {self.address}", status=status))
 
     def mask(self, text: str) -> str:
         """Mask the password in a text."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from drivers.core.errors import (
     HardwareError,
     InvalidDriverInfo,
+    LoginRefused,
     NotSupported,
     Refused,
     Unexpected,
@@ -53,7 +54,7 @@ def _rules() -> tuple[_Rule, ...]:
     lacking = (theirs.MissingActionError, theirs.MissingAttributeError)
     return (
         _Rule((theirs.ConnectionError,), Unreachable, "{bmc} did not answer ({cause})"),
-        _Rule((theirs.AccessError,), Refused, LOGIN_REFUSED),
+        _Rule((theirs.AccessError,), LoginRefused, LOGIN_REFUSED),
         _Rule((theirs.ServerSideError,), Unexpected, "{bmc} failed: {words}"),
         _Rule((theirs.ResourceNotFoundError,), Refused, "{bmc}: {error}", skippable=True),
         _Rule((theirs.HTTPError,), Refused, "{bmc} refused: {words}", skippable=True),

@@ -72,7 +72,7 @@ def wrong_password(site):
     node = site.next()
     site.change(node, "driver_info/redfish_password", "wrong")
     site.manage(node)
-    return node, ("refused", "credentials, licences and locked settings")
+    return node, ("login_refused", "correct them; after several failures")
 
 
 def agent_never_boots(site):

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from drivers.core.bmc import Bmcs
-from drivers.core.errors import HardwareError, Refused, Unreachable
+from drivers.core.errors import HardwareError, LoginRefused, Unreachable
 from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF, SOFT_REBOOT
 from drivers.core.steps import Done
 from drivers.core.target import Target
@@ -225,7 +225,7 @@ def test_a_wrong_login_is_refused_at_once_and_the_right_one_works_after_it(
     if client == "ipmitool":
         request.getfixturevalue("ipmitool")
     started = time.monotonic()
-    with pytest.raises(Refused, match=f"IPMI login to BMC 127.0.0.1:{port}") as raised:
+    with pytest.raises(LoginRefused, match=f"IPMI login to BMC 127.0.0.1:{port}") as raised:
         power().get_power_state(target(port, client, timeout=60, **wrong))
     assert time.monotonic() - started < 20
     assert not {SECRET, "wr0ngwr0ng"} & set(str(raised.value).split())

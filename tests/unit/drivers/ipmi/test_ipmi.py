@@ -10,6 +10,7 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import (
     HardwareError,
     InvalidDriverInfo,
+    LoginRefused,
     NotSupported,
     Refused,
     Unexpected,
@@ -234,15 +235,19 @@ def test_the_boot_device_is_set_with_the_boot_mode(instance, node, uefi, monkeyp
 @pytest.mark.parametrize(
     ("stderr", "error", "message"),
     [
-        ("> RAKP 2 HMAC is invalid\nError: Unable to establish", Refused, "RAKP 2 HMAC is invalid"),
+        (
+            "> RAKP 2 HMAC is invalid\nError: Unable to establish",
+            LoginRefused,
+            "RAKP 2 HMAC is invalid",
+        ),
         (
             "RAKP 2 message indicates an error : unauthorized name\n",
-            Refused,
+            LoginRefused,
             "RAKP 2 message indicates an error : unauthorized name",
         ),
         (
             "Error in open session response message : no matching cipher suite\n",
-            Refused,
+            LoginRefused,
             "no matching cipher suite",
         ),
         (
@@ -323,7 +328,7 @@ def negotiating(wire, tried=(17, 3, 2)) -> Client:
 
 
 def test_cipher_suites_are_tried_in_order_by_a_query_and_the_accepted_one_is_kept():
-    wire = Picky(suite_17=Refused("No Cipher suite match"), suite_3=Unreachable("silence"))
+    wire = Picky(suite_17=LoginRefused("No Cipher suite match"), suite_3=Unreachable("silence"))
     it = negotiating(wire)
     it.order(POWER_OFF)
     it.order(POWER_ON)
@@ -336,8 +341,8 @@ def test_cipher_suites_are_tried_in_order_by_a_query_and_the_accepted_one_is_kep
 
 
 def test_wrong_credentials_are_tried_with_one_cipher_suite():
-    wire = Picky(suite_17=Refused("RAKP 2 HMAC is invalid"))
-    with pytest.raises(Refused, match="RAKP"):
+    wire = Picky(suite_17=LoginRefused("RAKP 2 HMAC is invalid"))
+    with pytest.raises(LoginRefused, match="RAKP"):
         negotiating(wire).power_state()
     assert [(17, 6, 1)] == wire.sent
 

@@ -11,6 +11,7 @@ from drivers.core.errors import (
     BadImage,
     HardwareError,
     InvalidDriverInfo,
+    LoginRefused,
     NotSupported,
     Refused,
     Unreachable,
@@ -165,7 +166,7 @@ def test_a_wrong_field_of_driver_info_is_named(fleet, bmcs, wrong, field):
 @pytest.mark.parametrize("auth", ["auto", "session", "basic"])
 def test_wrong_credentials_are_refused_and_not_shown(fleet, bmcs, auth):
     it = node(fleet, bmcs, redfish_password="sesame", redfish_auth_type=auth)
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(LoginRefused) as raised:
         it.driver.power.get_power_state(it)
     assert "does not accept driver_info/redfish_username and redfish_password" in str(raised.value)
     assert "sesame" not in str(raised.value)
@@ -254,7 +255,7 @@ def test_a_sweep_opens_a_new_session_after_the_bmc_has_ended_it(fleet, bmcs, aut
         assert isinstance(states[it.uuid], str), states
         fleet.machines[0].sessions.clear()
     refused = swept(wrong)[it.uuid]
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, LoginRefused)
 
 
 def test_a_sweep_waits_for_its_turn_behind_a_command(fleet, bmcs):
