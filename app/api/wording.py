@@ -10,6 +10,8 @@ parameters as arguments. Messages of schema fields may contain `{name}`, the nam
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from marshmallow import Schema, ValidationError, fields
@@ -32,6 +34,10 @@ MISTYPED = {
     "Not a valid number.", "Not a valid boolean.", "Invalid type.", "Invalid input type.",
     "Field may not be null.",
 }  # fmt: skip
+#: Most errors in a text.
+MOST = 20
+#: Most characters of an unknown name that is compared with the known ones.
+LONGEST_NAME = 64
 REQUIRED, UNKNOWN = "Missing data for required field.", "Unknown field."
 #: Class of a field, and the JSON schema type of its values; the first match counts.
 TYPES: tuple[tuple[type, str], ...] = (
@@ -48,13 +54,13 @@ Place = tuple[str | int, ...]
 
 def format_errors(error: ValidationError, schema: Schema, changed: str = "") -> str:
     """
-    Format the errors of a document, on one line.
+    Format the first errors of a document, on one line.
 
     changed: the object of a patch, as "Node UUID"; empty for the creation of an object.
     """
     whole = "patch" if changed else WHOLE.get(type(schema).__name__)
     problems = []
-    for place, message in _leaves(error.messages, ()):
+    for place, message in islice(_leaves(error.messages, ()), MOST):
         words = _words(message, place, error.data, schema, whole=whole is not None)
         words = words.replace("{naming}", _naming(whole, changed))
         shown = "/".join(str(part) for part in place)
@@ -94,8 +100,10 @@ def _words(message: str, place: Place, data: Any, schema: Schema, *, whole: bool
             return f"Missing mandatory parameter: {name}"
     elif message == UNKNOWN:
         words = f"Additional properties are not allowed ({name!r} was unexpected)"
+        nearest = _nearest(schema, place)
         if not (whole or inside):
-            return f"Unexpected arguments: {name}"
+            return f"Unexpected arguments: {name}{nearest}"
+        words += nearest
     elif message in MISTYPED:
         value, wanted = _value(data, place), _types(schema, place)
         words = f"{value!r} is not of type {', '.join(map(repr, wanted))}"
@@ -118,16 +126,32 @@ def _value(data: Any, place: Place) -> Any:
     return data
 
 
+def _nearest(schema: Schema, place: Place) -> str:
+    """Return the end of a sentence that names the known field with the most similar name."""
+    name, known = str(place[-1]), _fields(_declared(schema, place[:-1]))
+    near = get_close_matches(name, known, 1) if len(name) <= LONGEST_NAME else []
+    return f"; the nearest is {near[0]!r}" if near else ""
+
+
 def _types(schema: Schema, place: Place) -> list[str]:
     """Return the JSON schema types that are valid at a place."""
-    found: Any = schema
-    for part in place:
-        if isinstance(found, fields.Nested):
-            found = found.schema
-        if isinstance(found, Schema):
-            known = {field.data_key or key: field for key, field in found.fields.items()}
-            found = known.get(str(part))
-        else:
-            found = getattr(found, "inner", None)
+    found = _declared(schema, place)
     kind = next((name for type_, name in TYPES if isinstance(found, type_)), "object")
     return [kind, "null"] if getattr(found, "allow_none", False) else [kind]
+
+
+def _declared(schema: Schema, place: Place) -> Any:
+    """Return the schema or field that is declared for a place; None: there is none."""
+    found: Any = schema
+    for part in place:
+        known = _fields(found)
+        found = known.get(str(part)) if known else getattr(found, "inner", None)
+    return found
+
+
+def _fields(declared: Any) -> Mapping[str, fields.Field[Any]]:
+    """Return the fields of a schema by their names in documents; of others, none."""
+    schema = declared.schema if isinstance(declared, fields.Nested) else declared
+    if not isinstance(schema, Schema):
+        return {}
+    return {field.data_key or key: field for key, field in schema.fields.items()}

@@ -49,6 +49,7 @@ ADDRESS = "52:54:00:00:00:01"
         ("PUT", "nodes/n1/states/provision", {"target": "fly"},
          'The requested action "fly" can not be performed on node', "there is no such action"),
         ("GET", "nodes?colour=red", None, "Unexpected arguments: colour", ""),
+        ("GET", "nodes?drivr=x", None, "Unexpected arguments: drivr", "the nearest is 'driver'"),
         ("GET", "nodes?limit=x", None, "Expected an integer for limit: x", ""),
         ("GET", "nodes?limit=0", None, "Limit must be positive", ""),
         ("GET", "nodes?sort_dir=up", None,
@@ -65,6 +66,15 @@ def test_an_error_has_ironics_words_the_field_and_the_accepted_values(
     assert 400 == answer.status_code
     assert words in text
     assert right in text.partition(words)[2]
+
+
+def test_an_error_names_the_first_of_many_unknown_fields(api):
+    unknown = {f"driver{number}" * 9: 1 for number in range(5_000)}
+    answer = api("POST", "/v1/nodes", {"driver": "fake-hardware", **unknown})
+    text = fault(answer)["faultstring"]
+    assert 400 == answer.status_code
+    assert 20 == text.count("was unexpected")
+    assert "nearest" not in text
 
 
 def test_an_error_shows_only_the_path_of_a_document(api):
