@@ -60,6 +60,18 @@ def check_served(session: Session, node: Node) -> None:
     )
 
 
+def check_instance_interfaces(session: Session, node: Node) -> None:
+    """Check that the interfaces named in `instance_info` are those of the node's driver."""
+    known = runtime_of(session).drivers.types.get(node.driver, {})
+    for field, kind in INTERFACES.items():
+        name = node.instance_info.get(field)
+        if name and kind in known and not (isinstance(name, str) and name in known[kind]):
+            raise Invalid(
+                f"instance_info/{field}: driver {node.driver} has no {kind} interface {name!r}; it"
+                f" has {', '.join(known[kind])}"
+            )
+
+
 def parent(session: Session, ident: str | None, own: str) -> str | None:
     """Return the UUID of a parent node, given by UUID or name. `own` is the UUID of the child."""
     if ident is None:

@@ -108,6 +108,7 @@ def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
         raise Invalid(node_rules.RETIRED_REASON)
     node_rules.check_boot_mode(session, node.properties)
     _set_interfaces(session, node, {})
+    node_rules.check_instance_interfaces(session, node)
     with unique.checked(session, "node", node):
         session.add(node)
     return node
@@ -164,6 +165,8 @@ def change(
             node_rules.check_served(session, node)
         if chosen or served[0] != node.driver:
             _set_interfaces(session, node, chosen, reset=reset_interfaces)
+        if "instance_info" in values or served[0] != node.driver:
+            node_rules.check_instance_interfaces(session, node)
         touch(node)
     history.record_update(session, node, fields, caller)
 

@@ -7,3 +7,4 @@ from tests.unit.drivers import conftest as drivers
 agent, images = drivers.agent, drivers.images
 applications, api, kind = contract.applications, contract.api, contract.kind
 guarded, made, strategy = policy.guarded, policy.made, policy.strategy
+tokens_of_people = policy.tokens_of_people

@@ -49,3 +49,25 @@ def test_a_lessee_leaves_no_step_of_the_cleaning_out(deleted, chosen):
 
 def test_a_node_of_which_nothing_is_erased_can_be_deleted(deleted):
     assert [("power", "read")] == deleted({}, deploy_interface="noop", bios_interface="no-bios")
+
+
+@pytest.mark.parametrize("name", ["none-such", ["direct"], {"name": "direct"}, 5, True])
+def test_a_lessee_names_only_interfaces_of_the_driver(guarded, name):
+    ask = guarded.make()
+    node = guarded.api("POST", "/v1/nodes", {"driver": "fake-hardware"}).json["uuid"]
+    guarded.api.set(node, provision_state="active", owner=OWNER, lessee=LESSEE)
+    change = [{"op": "add", "path": "/instance_info/deploy_interface", "value": name}]
+    answer = ask("lessee-admin", "PATCH", f"/v1/nodes/{node}", change)
+    assert 400 == answer.status_code, answer.text
+    assert "instance_info/deploy_interface" in answer.text
+    path, body = f"/v1/nodes/{node}/states/provision", {"target": "deleted"}
+    assert 202 == ask("lessee-admin", "PUT", path, body).status_code
+
+
+def test_an_interface_of_the_instance_is_checked_with_the_new_driver(api):
+    body = {"driver": "fake-hardware", "instance_info": {"power_interface": "fake"}}
+    node = api("POST", "/v1/nodes", body).json["uuid"]
+    change = [{"op": "add", "path": "/driver", "value": "redfish"}]
+    answer = api("PATCH", f"/v1/nodes/{node}?reset_interfaces=true", change)
+    assert 400 == answer.status_code, answer.text
+    assert "instance_info/power_interface" in answer.text
