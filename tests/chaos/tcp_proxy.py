@@ -29,6 +29,7 @@ class End(asyncio.Protocol):
     def __init__(self, proxy):
         self.proxy, self.other, self.transport = proxy, None, None
         self.lost = False
+        self.early = b""  # received before the other end was connected: Python 3.11.2 reads on
 
     def connection_made(self, transport):
         self.transport = transport
@@ -38,7 +39,9 @@ class End(asyncio.Protocol):
             self.proxy.begin(self)
 
     def data_received(self, data):
-        if not self.lost:
+        if self.other is None:
+            self.early += data
+        elif not self.lost:
             self.other.transport.write(data)
 
     def connection_lost(self, _error):
@@ -97,6 +100,8 @@ class Proxy:
                 if near.transport.is_closing():
                     far.transport.close()
                 else:
+                    if near.early and not near.lost:
+                        far.transport.write(near.early)
                     near.obey()
                 return
         near.transport.abort()
