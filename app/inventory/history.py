@@ -90,7 +90,7 @@ def record_update(session: Session, node: Node, fields: Sequence[str], caller: C
         return
     named = ", ".join(each[:LONGEST_NAME] for each in fields[:MOST_NAMES])
     more = f" and {len(fields) - MOST_NAMES} more" if len(fields) > MOST_NAMES else ""
-    event = f"Changed: {named}{more}.".replace("\0", "")  # keys of objects may be any text
+    event = f"Changed: {named}{more}."
     record_request(session, node, "update", event, caller)
 
 

@@ -59,13 +59,12 @@ def test_a_change_of_a_node_is_in_its_history_with_user_and_fields_but_no_values
 
 def test_a_change_of_very_many_fields_of_any_name_is_one_short_entry(bob):
     node = bob.node()
-    extra = {f"key {at} \0 {'x' * 500}": at for at in range(1000)}
+    extra = {f"key {at} \x1b {'x' * 500}": at for at in range(1000)}
     patch = [{"op": "add", "path": "/extra", "value": extra}]
     assert 200 == bob("PATCH", f"/v1/nodes/{node['uuid']}", patch).status_code
     ((_, event, _),) = events(bob, node)
     assert event.endswith(" and 970 more.")
     assert len(event) < 4000
-    assert "\0" not in event
 
 
 def test_maintenance_and_power_are_in_the_history_with_the_user(bob):

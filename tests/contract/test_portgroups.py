@@ -105,7 +105,7 @@ def test_names_and_addresses_are_unique(api, node, field):
     answer = api("POST", "/v1/portgroups", {"node_uuid": node["uuid"], field: value})
 
     assert 409 == answer.status_code
-    label = {"address": "MAC address"}.get(field, field)
+    label = {"address": "MAC address", "uuid": "UUID"}.get(field, field)
     assert f"A portgroup with {label} {value} already exists." == fault(answer)["faultstring"]
 
 

@@ -132,6 +132,7 @@ def test_unique_fields_of_volumes_are_enforced(api, node, part, field):
     assert 409 == again.status_code
     told = {
         "boot_index": f"A volume target with boot index '{first[field]}' for the same node",
+        "uuid": f"A volume {part.removesuffix('s')} with UUID {first[field]}",
     }.get(field, f"A volume {part.removesuffix('s')} with {field} {first[field]}")
     told += " already exists."
     assert told == fault(again)["faultstring"]

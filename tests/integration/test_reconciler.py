@@ -52,7 +52,7 @@ def test_an_unclaimed_message_is_sent_again_at_growing_intervals(inside, cleanin
 
 
 def test_a_message_in_the_queue_of_a_busy_conductor_is_not_sent_again(inside, cleaning):
-    inside.change(Operation, cleaning[1], sent_at=after(-59))
+    inside.change(Operation, cleaning[1], sent_at=after(-30))
     for backlog, expected in [({"c-1": 1}, {}), ({"c-1": 0}, {"resent": 1})]:
         done = reconciler.reconcile(inside.runtime, TRUSTED, backlog.__getitem__)
         assert expected == {what: n for what, n in done.items() if n}
