@@ -43,7 +43,11 @@ export function table(caption, heads, rows) {
         at ? element("td", {}, cell) : element("th", { scope: "row" }, cell)))))));
 }
 
+// A sentence with commands between backticks.
+const withCommands = sentence =>
+  sentence.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
+
 // What is shown in place of an empty list, or of a part that could not be read.
-export const empty = (...words) => element("p.empty", {}, words);
+export const empty = sentence => element("p.empty", {}, withCommands(sentence));
 export const failure = error =>
   element("div.failure", { role: "alert" }, element("strong", {}, "This could not be read. "), error.message);

@@ -23,6 +23,15 @@ const search = document.getElementById("search");
 
 let leave = null; // ends the page that is shown
 
+// An address that a person has typed may be malformed.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function matched(address) {
   const [path, query] = address.split("?");
   const parts = path.split("/");
@@ -32,7 +41,7 @@ function matched(address) {
     const found = Object.fromEntries(new URLSearchParams(query));
     const fits = names.every((name, at) => {
       if (!name.startsWith(":")) return name === parts[at];
-      found[name.slice(1)] = decodeURIComponent(parts[at]);
+      found[name.slice(1)] = decoded(parts[at]);
       return parts[at] !== "";
     });
     if (fits) return { page, params: found };

@@ -63,7 +63,7 @@ function failuresDrawn({ groups, nodes, complete }, by) {
 }
 
 const stepsDrawn = ({ steps, operations }) => steps.length
-  ? table(`Steps of the newest ${operations} operations, the slowest first`,
+  ? table(`Steps of the newest operations, at most ${operations}; the slowest first`,
     ["Step", "Mean", "Longest", "Runs", "Failed"],
     steps.map(each => [
       element("code", {}, each.step), duration(each.mean_seconds), duration(each.longest_seconds),

@@ -128,3 +128,8 @@ def test_ports_are_listed_with_their_nodes(chromium, site):
     with desk(chromium, site.url, at="/resources?kind=ports") as page:
         page.get_by_role("row", name="52:54:00:00:00:77").get_by_role("link").click()
         expect(page.locator("h1")).to_have_text(site.nodes[1])
+
+
+def test_a_malformed_address_is_explained(chromium, site):
+    with desk(chromium, site.url, at="/nodes/%") as page:
+        expect(page.get_by_role("alert")).to_contain_text("Expected UUID or name for node: %")
