@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from drivers.inspection import rules
 from drivers.inspection.subject import Subject
 from tests.support.certificates import PEM
 from tests.support.fleet import until
+from tests.support.log_output import logged
 
 PATH = "/v1/continue_inspection"
 
@@ -38,12 +38,8 @@ def report(number, **more):
 @pytest.fixture
 def lines(monkeypatch):
     """The lines of the log, decoded."""
-    written = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", written)
-    with monkeypatch.context() as patch:
-        patch.setattr(logging.root, "handlers", [])
-        log.set_up(form="json")
-        yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
+    with logged(monkeypatch, "json") as text:
+        yield lambda: [json.loads(line) for line in text().splitlines()]
 
 
 def test_a_report_with_very_many_interfaces_is_refused_before_they_are_loaded(api):

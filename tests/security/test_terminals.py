@@ -1,8 +1,6 @@
 """Texts of strangers and machines cannot control the terminal that shows them, nor forge lines."""
 
-import io
 import logging
-import sys
 
 import pytest
 import typer
@@ -13,6 +11,7 @@ from app.cli import audit, commands
 from app.cli.failures import Failure
 from app.cli.forms import Form
 from app.cli.output import Output
+from tests.support.log_output import logged
 
 #: Clears the screen; sets the title; moves the cursor; reverses the direction of the text.
 CONTROLS = ("\x1b[2J", "\x1b]0;title\x07", "\x9b2J", "\u202e")
@@ -21,12 +20,8 @@ CONTROLS = ("\x1b[2J", "\x1b]0;title\x07", "\x9b2J", "\u202e")
 @pytest.fixture
 def written(monkeypatch):
     """Read the log as text."""
-    said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
-    with monkeypatch.context() as patch:
-        patch.setattr(logging.root, "handlers", [])
-        log.set_up(form="text")
-        yield said.getvalue
+    with logged(monkeypatch, "text") as text:
+        yield text
 
 
 @pytest.mark.parametrize("control", CONTROLS)

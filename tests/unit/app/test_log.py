@@ -1,23 +1,17 @@
 """Log lines of libraries about an unreachable broker: short, and rate-limited."""
 
-import io
 import logging
-import sys
 
 import pytest
 
-from app import log
+from tests.support.log_output import logged
 
 
 @pytest.fixture
 def lines(monkeypatch):
     """Read the lines of standard error."""
-    said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
-    with monkeypatch.context() as patch:
-        patch.setattr(logging.root, "handlers", [])
-        log.set_up(form="json")
-        yield lambda: said.getvalue().splitlines()
+    with logged(monkeypatch, "json") as text:
+        yield lambda: text().splitlines()
 
 
 def full(logger):

@@ -1,0 +1,23 @@
+"""Standard error of a test, with the log written to it as by a command."""
+
+import io
+import logging
+import sys
+from contextlib import contextmanager
+
+from app import log
+
+
+@contextmanager
+def logged(monkeypatch, form):
+    """
+    Set up the log; yield a function that returns what was written to standard error.
+
+    form: of the lines, json or text.
+    """
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    with monkeypatch.context() as patch:
+        patch.setattr(logging.root, "handlers", [])
+        log.set_up(form=form)
+        yield written.getvalue
