@@ -130,7 +130,8 @@ DEPLOY = ProvisionFlow(
 )  # fmt: skip
 DELETE = ProvisionFlow(
     name="delete", operations=(K.DELETED,), busy=S.DELETING, failed=S.ERROR,
-    limit=CLEANINGS, event_type="unprovision",
+    # no limit: an instance ends at once, and the node waits for its cleaning
+    event_type="unprovision",
     on_done=(X.WIPE_INSTANCE,), on_fail=(X.WIPE_INSTANCE,),
 )  # fmt: skip
 ADOPT = ProvisionFlow(
@@ -171,12 +172,8 @@ _EVENT_TYPES: Mapping[str, str] = {
     K.CONSOLE: "console",
     K.DISCOVERY: INSPECT.event_type,
 }
-#: Kind of operation -> its limit; other kinds are never queued.
-LIMITED: Mapping[str, Limit] = {
-    kind: flow.limit for flow in FLOWS for kind in flow.operations if flow.limit
-}
 #: Queue -> its limit.
-QUEUES: Mapping[str, Limit] = {limit.queue: limit for limit in LIMITED.values()}
+QUEUES: Mapping[str, Limit] = {flow.limit.queue: flow.limit for flow in FLOWS if flow.limit}
 _BUSY: Mapping[str, ProvisionFlow] = {flow.busy: flow for flow in FLOWS}
 _FAILED: Mapping[str, ProvisionFlow] = {flow.failed: flow for flow in FLOWS}
 _UNDER_WAY: Mapping[str, ProvisionFlow] = {

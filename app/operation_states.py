@@ -129,7 +129,8 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
     ),
     E.DISPATCH: Transition(
         S.QUEUED, {S.QUEUED: (A.API, A.CONDUCTOR, A.RECONCILER)},
-        "the conductor drains; or cleanup steps are to run", new_fence=True,
+        "the conductor drains; cleanup steps are to run; or it enters an admission queue, between"
+        " two flows", new_fence=True,
     ),
     E.CLEAN_UP: Transition(
         S.QUEUED,

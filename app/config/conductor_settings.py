@@ -26,7 +26,7 @@ class Conductor:
     workers_pool_size: int = count(16, "Threads that run steps", minimum=1)
     ask_threads: int = count(32, "Threads for calls from the API", minimum=1)
     max_concurrent_deploy: int = count(250, "Most nodes in deployment at a time; others wait", minimum=1)
-    max_concurrent_clean: int = count(50, "Most nodes in cleaning or deletion at a time; others wait", minimum=1)
+    max_concurrent_clean: int = count(50, "Most nodes in cleaning at a time; others wait", minimum=1)
     max_concurrent_per_conductor_group: bool = option(True, "Apply max_concurrent_deploy and max_concurrent_clean to each conductor group, else to all groups together")
     graceful_shutdown_timeout: float = seconds(60, "Seconds for running steps to end at shutdown", deprecated=("DEFAULT.graceful_shutdown_timeout",))
     # liveness, ownership

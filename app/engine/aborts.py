@@ -59,7 +59,9 @@ def begin(session: Session, node: Node, operation: Operation, step: OperationSte
     for row in remaining:
         step_transition(row, StepEvent.SKIP)
     operation.aborting = True
-    where = "before it began" if operation.is_queued else f"in step {step.label}"
+    where = (
+        f"before {node.provision_state} began" if operation.is_queued else f"in step {step.label}"
+    )
     operation.error = failures.describe(
         FailureCode.ABORTED, f"By request, the {operation.kind} operation was aborted {where}."
     ) | {"step": step.label, "attempt": step.attempts, "retryable": False}

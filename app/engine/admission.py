@@ -1,13 +1,15 @@
 """
-Admission: limits on concurrent operations, one for deployments, one for cleaning and deletion.
+Admission: limits on concurrent operations, one for deployments, one for cleaning.
 
-Operations beyond a limit wait in an admission queue. An operation holds a slot from its admission
-to its end, also while it waits for its agent. Each conductor group has its own queues, unless the
-settings make all groups share them. Within a queue, operations are admitted in rounds: one of each
-project per round, and each project's operations in their order.
+An operation needs a slot when it enters a flow with a limit: at its start, or after the tear-down
+of an instance, whose node it then cleans. Operations beyond a limit wait in an admission queue. An
+operation holds a slot from its admission to its end, also while it waits for its agent. Each
+conductor group has its own queues, unless the settings make all groups share them. Within a queue,
+operations are admitted in rounds: one of each project per round, and each project's operations in
+their order.
 
 Slots are granted in two ways, so that operations do not wait for each other's locks while slots are
-plentiful: `enter` in the transaction that creates the operation, and `admit` in the order of the
+plentiful: `enter` in the transaction that enters the flow, and `admit` in the order of the
 queue. On PostgreSQL both take advisory locks, the lanes of the queue: `enter` takes one and `admit`
 takes all. So `admit` sees every granted slot, and `enter` sees all but those that the other lanes
 may be granting concurrently. SQLite serializes all write transactions.
@@ -30,10 +32,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from app import flows
 from app.config.settings import Settings
 from app.db import clock, transactions
 from app.db.prepared import Typed
-from app.flows import LIMITED, QUEUES
 from app.models import Node, Operation
 from app.runtime import Runtime, runtime_of
 
@@ -41,21 +43,23 @@ from app.runtime import Runtime, runtime_of
 LANES = 8
 
 
-def queue_of(settings: Settings, node: Node, kind: str) -> str | None:
+def _queue_of(settings: Settings, node: Node) -> str | None:
     """
-    Return an operation's queue, `class` or `class/conductor group`; None: its kind is not limited.
+    Return the queue of the flow that a node is in, `class` or `class/conductor group`.
+
+    None: the flow has no limit.
     """
-    limit = LIMITED.get(kind)
-    if limit is None:
+    flow = flows.busy_in(node.provision_state)
+    if flow is None or flow.limit is None:
         return None
     if node.conductor_group and settings.conductor.max_concurrent_per_conductor_group:
-        return f"{limit.queue}/{node.conductor_group}"
-    return limit.queue
+        return f"{flow.limit.queue}/{node.conductor_group}"
+    return flow.limit.queue
 
 
 def limit_of(settings: Settings, queue: str) -> int:
     """Return the number of slots of a queue."""
-    limit = QUEUES[queue.partition("/")[0]]
+    limit = flows.QUEUES[queue.partition("/")[0]]
     return int(getattr(settings.conductor, limit.setting))
 
 
@@ -69,20 +73,25 @@ _LANE = text("SELECT pg_advisory_xact_lock(:key, :lane)")
 _ALL_LANES = text("SELECT pg_advisory_xact_lock(:key, n) FROM generate_series(1, :lanes) AS n")
 
 
-def enter(session: Session, node: Node, operation: Operation, project: str | None) -> bool:
-    """
-    Admit a new operation if a slot is certainly free and the queue is empty.
+def party_of(node: Node, project: str | None) -> str:
+    """Return the party of an operation. project: of the requester."""
+    return f"{node.conductor_group}/{node.lessee or node.owner or project or ''}"
 
-    Otherwise it is queued, and the caller calls `admit` after the commit. project: of the
-    requester. Returns whether the operation is admitted.
+
+def enter(session: Session, node: Node, operation: Operation) -> bool:
+    """
+    Admit an operation to the flow that its node has entered, if a slot is certainly free and the
+    queue is empty.
+
+    Otherwise it is queued, and the caller calls `admit` after the commit. Returns whether the
+    operation is admitted; one that holds a slot keeps it.
     """
     settings = runtime_of(session).settings
-    queue = queue_of(settings, node, operation.kind)
-    if queue is None:
-        operation.admitted_at = operation.created_at
+    queue = _queue_of(settings, node) if operation.moves_node else None
+    if queue is None or operation.queue is not None:
+        operation.admitted_at = operation.admitted_at or operation.created_at
         return True
-    operation.queue = queue
-    operation.party = f"{node.conductor_group}/{node.lessee or node.owner or project or ''}"
+    operation.queue, operation.admitted_at = queue, None
     others = 0
     if _on_postgresql(session):
         session.execute(_LANE, {"key": _key(queue), "lane": node.id % LANES + 1})
@@ -91,7 +100,7 @@ def enter(session: Session, node: Node, operation: Operation, project: str | Non
     assert found is not None  # counts
     held, others_queue = found
     if held + others < limit_of(settings, queue) and not others_queue:
-        operation.admitted_at = operation.created_at
+        operation.admitted_at = clock.utcnow()
     return operation.admitted_at is not None
 
 

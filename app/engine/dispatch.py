@@ -66,10 +66,10 @@ def start(  # noqa: PLR0917 - columns of an operation
         cursor=0,
         sends=0,
         version=release.NEEDED,
+        party=admission.party_of(node, caller.project_id),
         **columns,
     )
-    if not admission.enter(session, node, operation, caller.project_id):
-        _admit_after_commit(session, operation)
+    admit(session, node, operation)
     for position, row in enumerate(rows):
         row.position = position
         step_transition(row, StepEvent.PLAN)
@@ -81,6 +81,18 @@ def start(  # noqa: PLR0917 - columns of an operation
         row.operation_id = node.operation_id
     draft.add_all(connection_of(session), rows)
     return operation
+
+
+def admit(session: Session, node: Node, operation: Operation) -> bool:
+    """
+    Admit an operation to the flow that its node has entered; without a free slot, queue it.
+
+    Returns whether it is admitted. A queued one is admitted after the commit at the earliest.
+    """
+    admitted = admission.enter(session, node, operation)
+    if not admitted:
+        _admit_after_commit(session, operation)
+    return admitted
 
 
 def dispatch(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
@@ -116,6 +128,7 @@ def send(session: Session, node: Node, operation: Operation) -> None:
         return
     node.reservation = owner.name
     if operation.is_queued:
+        operation.sent_at = operation.sent_to = None
         return
     operation.sent_at = now()
     operation.sent_to = owner.incarnation

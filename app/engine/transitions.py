@@ -24,7 +24,7 @@ from app.engine import (
     resume,
     timeouts,
 )
-from app.engine.dispatch import dispatch
+from app.engine.dispatch import admit, dispatch
 from app.engine.operations import append, current_step, has_frame, pending, rewind, steps_of
 from app.errors import Invalid, NodeLocked
 from app.hardware import steps, targets
@@ -70,7 +70,11 @@ def done(
         return False
     if step.event:
         endings.fire(session, node, operation, Event(step.event))
-    return _advance(session, node, operation, step, OperationEvent.ADVANCE)
+    follows = _advance(session, node, operation, step, OperationEvent.ADVANCE)
+    if follows and step.event and not admit(session, node, operation):
+        dispatch(session, node, operation, OperationEvent.DISPATCH)
+        return False
+    return follows
 
 
 def wait(

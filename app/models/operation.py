@@ -166,7 +166,7 @@ class Operation(Base):
     # while the claimant lives, it polls the agent until this time, so that heartbeats need not
     # resume the operation; None: it does not poll
     watched_until: Mapped[datetime | None]
-    # admission queue; None: its kind is not limited
+    # admission queue; None: it has not entered a flow with a limit
     queue: Mapped[str | None] = mapped_column(String(300))
     # conductor group and project; parties are admitted in rounds, one each
     party: Mapped[str | None] = mapped_column(String(511))

@@ -5,6 +5,7 @@ import re
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import select, text, update
@@ -183,14 +184,14 @@ def ask(inside, name, verb):
 
 
 @pytest.mark.parametrize(
-    ("state", "first", "verb", "arrives"),
+    ("state", "first", "verb", "arrives", "flow"),
     [
-        ("manageable", "provide", "abort", "clean failed"),
-        ("available", "active", "abort", "deploy failed"),
-        ("available", "active", "deleted", "deleting"),
+        ("manageable", "provide", "abort", "clean failed", "cleaning"),
+        ("available", "active", "abort", "deploy failed", "deploying"),
+        ("available", "active", "deleted", "deleting", "deploying"),
     ],
 )
-def test_a_queued_operation_is_ended_at_once(narrow, state, first, verb, arrives):
+def test_a_queued_operation_is_ended_at_once(narrow, state, first, verb, arrives, flow):
     narrow.request(narrow.node(state), first)
     name = narrow.request(narrow.node(state), first)
     node = ask(narrow, name, verb)
@@ -198,11 +199,76 @@ def test_a_queued_operation_is_ended_at_once(narrow, state, first, verb, arrives
     assert (arrives, "aborted") == (node.provision_state, ended.state)
     assert {"pending", "aborted", "skipped"} >= {step.state for step in narrow.steps(name)}
     if verb == "abort":
-        assert "before it began" in node.last_error
+        assert f"before {flow} began" in node.last_error
         assert (None, None, False) == (node.reservation, node.operation_id, node.maintenance)
     work(narrow)
     expected = arrives if verb == "abort" else "available"
     assert expected == narrow.read(ended.node_id).provision_state
+
+
+def tear_down(inside, **columns):
+    """
+    Request `deleted` for an instance and run its tear-down, while another node is cleaned.
+
+    Returns the operations of both: that of the clean, which holds the slot, and that of `deleted`.
+    """
+    _, cleans = begin(inside)
+    node = inside.node("active", instance_uuid=str(uuid4()), **columns)
+    name = inside.request(node, "deleted")
+    held = [message for message in inside.sent if message.operation == cleans]
+    inside.sent[:] = [message for message in inside.sent if message.operation == name]
+    work(inside)
+    inside.sent[:] = held
+    return cleans, name
+
+
+def test_an_instance_is_torn_down_at_once_and_its_node_waits_for_the_cleaning(narrow):
+    cleans, name = tear_down(narrow, lessee="tenant")
+    queued = narrow.operation(name)
+    node = narrow.read(queued.node_id)
+    assert ("cleaning", None, "c-1") == (
+        node.provision_state, node.instance_uuid, node.reservation
+    )  # fmt: skip
+    assert ("queued", "clean", None, None, "/tenant") == (
+        queued.state, queued.queue, queued.admitted_at, queued.sent_at, queued.party
+    )  # fmt: skip
+    assert {"done", "pending"} == {step.state for step in narrow.steps(name)}
+    assert [1] == places(narrow, [name])
+    with narrow.runtime.reading() as session:
+        answer = explain(session, operations.lock(session, node.id))
+    assert "turn" == answer.waiting_for
+    run(narrow, narrow.message(name))  # as the previous release would send it
+    assert "pending" == narrow.steps(name)[-1].state
+    work(narrow)
+    assert {cleans: "succeeded", name: "succeeded"} == states(narrow, [cleans, name])
+    assert narrow.operation(cleans).finished_at <= narrow.operation(name).admitted_at
+    assert "available" == narrow.read(node.id).provision_state
+
+
+def test_a_tear_down_without_a_cleaning_needs_no_slot(narrow):
+    _, name = tear_down(narrow, automated_clean=False)
+    ended = narrow.operation(name)
+    assert ("succeeded", None) == (ended.state, ended.queue)
+    assert "available" == narrow.read(ended.node_id).provision_state
+
+
+def test_a_queued_cleaning_after_a_tear_down_can_be_aborted(narrow):
+    _, name = tear_down(narrow)
+    node = ask(narrow, name, "abort")
+    assert ("clean failed", None) == (node.provision_state, node.reservation)
+    assert "the deleted operation was aborted before cleaning began" in node.last_error
+    assert {"done", "aborted", "skipped"} == {step.state for step in narrow.steps(name)}
+
+
+def test_a_tear_down_that_the_previous_release_admitted_keeps_its_slot(narrow):
+    name = narrow.request(narrow.node("active"), "deleted")
+    admitted = narrow.operation(name).created_at
+    narrow.change(Operation, name, queue="clean", admitted_at=admitted)
+    (_, other) = begin(narrow)
+    assert [1] == places(narrow, [other])
+    work(narrow)
+    assert admitted == narrow.operation(name).admitted_at
+    assert {name: "succeeded", other: "succeeded"} == states(narrow, [name, other])
 
 
 @pytest.mark.parametrize("verb", ["deleted", "abort"])
@@ -311,6 +377,16 @@ def test_admission_reads_no_more_rows_than_there_are_slots(narrow):
             plan = " ".join(str(each) for row in rows for each in row)
             assert " ix_operations_" in plan
             assert [] == re.findall(r"(?i)scan (on )?operations", plan)
+
+
+def test_the_reconciler_admits_a_torn_down_node_whose_conductor_died(narrow, monkeypatch):
+    _, name = tear_down(narrow)
+    monkeypatch.setattr(dispatch, "_admit", lambda *_: None)
+    work(narrow)
+    assert "queued" == narrow.operation(name).state
+    assert 1 == reconciler.reconcile(narrow.runtime, TRUSTED)["admitted"]
+    work(narrow)
+    assert "succeeded" == narrow.operation(name).state
 
 
 @pytest.mark.parametrize("point", ["admitting", "admitted"])

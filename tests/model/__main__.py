@@ -20,6 +20,8 @@ def worlds() -> Iterator[tuple[str, World, bool]]:
     for fault in FAULTS:
         yield f"three steps, {fault}", World(faults=(fault,)), True
     for fault in FAULTS:
+        yield f"a queue between two flows, {fault}", World(faults=(fault,), queues=True), True
+    for fault in FAULTS:
         releases = World(faults=(fault,), last=1, releases=(1, 2), needs=2, unaware=True)
         yield f"releases 1 and 2, {fault}", releases, True
     for releases in ((1, 2), (2, 2)):

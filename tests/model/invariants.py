@@ -82,7 +82,8 @@ def wrong_edge(world: World, state: State, edge: Edge) -> str | None:  # noqa: C
     sent = to.messages - state.messages
     # the next link follows an admitted claim, even if a restored row says otherwise
     follows = edge.label.endswith(NEXT_LINK)
-    if sent and not (to.row.admitted or world.unaware or (state.restored and follows)):
+    claimable = any(fence == to.row.fence for _, fence, *_ in sent)
+    if claimable and not (to.row.admitted or world.unaware or (state.restored and follows)):
         return "an operation is sent before its admission"
     what = None if to.row is state.row else _wrong_in_the_row(state, to)
     if what:

@@ -43,6 +43,7 @@ class World:
     threads: tuple[int, ...] = (0, 1)  # conductor of each thread
     faults: tuple[str, ...] = ()  # each may happen once, at any moment
     last: int = 2  # position of the last step; 1: the step that waits ends the operation
+    queues: bool = False  # the last step begins another flow, and waits for a slot if none is free
     deaths: int = 2  # of a step, until it fails
     messages: int = 1  # most messages under way at a time
     releases: tuple[int, ...] = (1, 1)  # of the conductors
@@ -131,18 +132,22 @@ class World:
         self, state: State, row: Row, event: OperationEvent, actor: Actor
     ) -> Iterator[State]:
         """One state for each conductor that the row's new message may go to."""
+        yield from self.sent(state._replace(row=self.dispatched(row, event, actor)))
+
+    def dispatched(self, row: Row, event: OperationEvent, actor: Actor) -> Row:
+        """Return the row under its new fence."""
         kept = {
             OperationEvent.RESUME: "raising the fence at waking",
             OperationEvent.TAKE_OVER: "raising the fence at takeover",
+            OperationEvent.DISPATCH: "raising the fence in a queue",
         }
         raised = OPERATIONS[event].new_fence and not (
             self.without and self.without == kept.get(event)
         )
-        row = self.moved(
+        return self.moved(
             row, event, actor, fence=row.fence + raised, claimed=row.cursor - 1, claimed_by=None,
             claim=None, reserved=True, written=-1 if raised else row.written,
         )  # fmt: skip
-        yield from self.sent(state._replace(row=row))
 
     def able(self, state: State) -> list[int]:
         """The conductors that a message about the operation may be sent to."""

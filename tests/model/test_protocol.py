@@ -78,6 +78,18 @@ def test_the_operation_ends_as_it_should_after_each_fault_at_any_moment(fault):
     assert check(World(faults=(fault,), last=1, rows=False)) > 400
 
 
+@pytest.mark.parametrize("fault", [None, *FAULTS])
+def test_the_operation_ends_as_it_should_though_it_waits_for_a_slot_between_two_flows(fault):
+    world = World(faults=(fault,) if fault else (), queues=True, rows=False)
+    assert check(world, alone=fault is not None) > 40
+
+
+def test_an_operation_that_enters_a_queue_needs_another_fence():
+    with pytest.raises(Broken) as broken:
+        check(World(queues=True, without="raising the fence in a queue"))
+    assert OWN_FENCE == broken.value.what
+
+
 @pytest.mark.parametrize("faults", TOGETHER, ids=" and ".join)
 def test_the_operation_ends_as_it_should_after_two_faults(faults):
     assert check(World(faults=faults, last=1, rows=False)) > 500

@@ -220,6 +220,10 @@ def _written(turn: Turn, name: str, next_at: str) -> Iterator[Edge]:
         agent = "none" if row.cursor > COMMAND else state.agent
         outcomes = [state._replace(row=row, agent=agent)]
         follows = thread._replace(at=next_at, cursor=row.cursor, done=False)
+        if world.queues and row.cursor == world.last:
+            row = world.dispatched(row, OperationEvent.DISPATCH, Actor.CONDUCTOR)
+            queued = state._replace(row=row._replace(admitted=False), agent=agent)
+            yield turn.now(f"{name}, and enter a queue", queued, at=IDLE)
     for to in outcomes:
         label = f"thread {turn.which}: {name}"
         yield Edge(label, True, with_thread(to, turn.which, follows))
@@ -241,7 +245,8 @@ def _follow(turn: Turn) -> Iterator[Edge]:
 
 def _hand_over(turn: Turn) -> Iterator[Edge]:
     state = turn.state
-    if state.row.state != QUEUED or turn.world.without == "handing over":
+    may = state.row.state == QUEUED and state.row.admitted
+    if not may or turn.world.without == "handing over":
         yield turn.now("nothing to hand over", state, at=IDLE)
         return
     for to in turn.world.handed_out(state, state.row, OperationEvent.DISPATCH, Actor.CONDUCTOR):

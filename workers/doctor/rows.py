@@ -168,7 +168,7 @@ def _late(living: Iterable[str], grace: float) -> Any:
             or_(Operation.sent_to.is_(None), Operation.sent_to.not_in(living)),
             or_(
                 age(Operation.sent_at) > grace,
-                and_(Operation.sent_at.is_(None), age(Operation.created_at) > grace),
+                and_(Operation.sent_at.is_(None), age(Operation.admitted_at) > grace),
             ),
         ),
         and_(

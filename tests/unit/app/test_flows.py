@@ -139,17 +139,17 @@ def test_the_entries_of_an_operation_in_the_history_have_ironics_event_type():
 
 
 @pytest.mark.parametrize(
-    ("kinds", "option"),
-    [
-        (("active", "rebuild"), "max_concurrent_deploy"),
-        (("provide", "clean", "deleted"), "max_concurrent_clean"),
-    ],
+    ("queue", "option"),
+    [("deploy", "max_concurrent_deploy"), ("clean", "max_concurrent_clean")],
 )
-def test_the_operations_of_a_limit_share_a_queue(kinds, option):
+def test_a_queue_has_the_slots_of_its_setting_in_each_conductor_group(queue, option):
     settings = load({f"INGOT_CONDUCTOR_{option.upper()}": "7"})
-    (queue,) = {flows.LIMITED[kind].queue for kind in kinds}
     assert [7, 7] == [limit_of(settings, queue), limit_of(settings, f"{queue}/group")]
-    assert set(kinds) == {kind for kind, limit in flows.LIMITED.items() if limit.queue == queue}
+
+
+def test_only_deploying_and_cleaning_are_limited():
+    limited = {flow.name: flow.limit.queue for flow in FLOWS if flow.limit}
+    assert {"deploy": "deploy", "clean": "clean"} == limited
 
 
 def test_the_faults_of_flows_are_ironics():
