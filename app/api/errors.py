@@ -27,7 +27,7 @@ seldom = log.RateLimited(logger)
 #: header it retries after a pause.
 NO_RETRY_AFTER = "python-ironicclient"
 #: Key in the WSGI environment: path of the request before its normalisation.
-ORIGINAL_PATH = "ingot.asked_path"
+ORIGINAL_PATH = "ingot.original_path"
 
 
 def answer(status: int, message: str, debug: str | None = None) -> Response:

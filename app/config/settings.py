@@ -201,7 +201,7 @@ class Api:
     restrict_lookup: bool = option(True, "Answer lookups only for nodes that expect an agent")
     lookup_repeat_time: float = seconds(600, "Seconds during which a repeated lookup from the same address returns the token again, until the first heartbeat, because the first answer may be lost; the default is how long agents retry; 0: never, as in Ironic")
     ramdisk_heartbeat_timeout: int = seconds(300, "Maximum seconds between heartbeats of an agent")
-    ask_timeout: float = seconds(60, "Seconds to wait for a conductor's answer about hardware")
+    call_timeout: float = seconds(60, "Seconds to wait for a conductor's answer about hardware", deprecated=("api.ask_timeout",))
     max_wait: float = seconds(600, "Maximum seconds of ?wait=")
     allowed_hosts: tuple[str, ...] = option((), "Names of this service in the Host header besides those of loopback, public_endpoint and external_callback_url, for auth_strategy noauth, where other names are refused. Not in Ironic")
     idempotency_key_lifetime: float = seconds(86400, "Seconds for which the answer to a request with an Idempotency-Key is kept")

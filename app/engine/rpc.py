@@ -76,7 +76,7 @@ def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
     """
     Call `what`, a key of `rpc.METHODS`, for the node `ident` and return the result (JSON).
 
-    Waits up to `[api]ask_timeout` seconds, including the wait for a locked node.
+    Waits up to `[api]call_timeout` seconds, including the wait for a locked node.
 
     Raises NotFound, NodeLocked.
     Raises RemoteError: the conductor returned an error.
@@ -84,7 +84,7 @@ def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
     Raises Unavailable: no conductor serves the node, or too many requests of this process wait
     already.
     """
-    end = time.monotonic() + runtime.settings.api.ask_timeout
+    end = time.monotonic() + runtime.settings.api.call_timeout
 
     def attempt() -> Any:
         with yielding_slot():
@@ -161,7 +161,7 @@ class _PendingCall:
         doubt = "; it may still be executed" if started and self.method.order else ""
         raise GatewayTimeout(
             f"Conductor {callee.name} did not answer within"
-            f" {self.runtime.settings.api.ask_timeout:g} s to {self.document['what']}"
+            f" {self.runtime.settings.api.call_timeout:g} s to {self.document['what']}"
             f" {self._about}{doubt}."
         )
 

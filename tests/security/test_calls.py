@@ -273,7 +273,7 @@ def test_real_calls_of_the_api_are_accepted(redis_url, inside, ring, monkeypatch
         assert 1 == len(given)
         desk.receiver.fresh.incarnation = str(uuid4())
         inside.runtime.settings = replace(
-            inside.settings, api=replace(inside.settings.api, ask_timeout=0.7)
+            inside.settings, api=replace(inside.settings.api, call_timeout=0.7)
         )
         with pytest.raises(GatewayTimeout):
             rpc.call(inside.runtime, node.uuid, "inject_nmi")
