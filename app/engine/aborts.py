@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from app import flows
 from app.engine import failures, planning, provision_state
-from app.engine.operations import append, has_frame, pending, steps_of
+from app.engine.operations import append, has_frame, pending
 from app.hardware import targets
-from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepSource, StepState
+from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepState
 from app.operation_states import StepEvent, step_transition
 from app.states import MACHINE, Event, Kind, State
 from drivers.core.errors import FailureCode
@@ -86,15 +86,9 @@ def finish(session: Session, node: Node, operation: Operation) -> None:
     After a successful one, a node whose service was aborted leaves `service failed`.
     """
     state = State(node.provision_state)
-    failed_rows = [
-        row
-        for row in steps_of(session, operation)
-        if row.source == StepSource.TIDY and row.state == StepState.FAILED
-    ]
-    if failed_rows:
-        cleanup = failed_rows[0]
-        error = f"{node.last_error or ''} Cleanup failed in {cleanup.label}: {cleanup.error}"
-        node.last_error = error.strip()
+    error = operation.error or {}
+    if "cleanup" in error:
+        node.last_error = error["message"]
         flow = flows.failed_in(state)
         if flow and flow.fault:
             provision_state.set_fault(node, flow.fault)

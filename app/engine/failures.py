@@ -107,6 +107,15 @@ def document(step: OperationStep, failure: Failed) -> dict[str, Any]:
     }
 
 
+def with_cleanup(error: Mapping[str, Any], step: OperationStep, failure: Failed) -> dict[str, Any]:
+    """Add the failure of a cleanup step to an `error` document; only the first one is added."""
+    if "cleanup" in error:
+        return dict(error)
+    cleanup = f"Cleanup failed in {step.label}: {failure.reason}"
+    message = f"{str(error['message']).rstrip('.')}. {cleanup}"
+    return {**error, "message": message, "cleanup": step.label}
+
+
 def describe(code: str, message: str) -> dict[str, Any]:
     """Build an `error` document: code, message, cause and hint."""
     cause, hint = KNOWN.get(code, _UNKNOWN_CODE)

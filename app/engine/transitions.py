@@ -154,7 +154,10 @@ def fail(
         return False
     step_transition(step, StepEvent.FAIL)
     step.finished_at, step.error = utcnow(), failure.reason
-    if step.source != StepSource.TIDY:
+    if step.source == StepSource.TIDY:
+        assert operation.error is not None  # cleanup follows a failure or an abort
+        operation.error = failures.with_cleanup(operation.error, step, failure)
+    else:
         operation.error = failures.document(step, failure)
         rest = [row for row in pending(session, operation) if row.position > step.position]
         for row in rest:

@@ -188,7 +188,8 @@ class Operation(Base):
     # version that a conductor must understand to run it (`app.release`)
     version: Mapped[int] = mapped_column(default=release.NEEDED, server_default="0")
 
-    # {code, message, step, attempt, retryable}; None: no failure
+    # {code, message, cause, hint, step, attempt, retryable, cleanup?}; None: no failure. cleanup:
+    # the first cleanup step that failed
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     created_at: Mapped[datetime]  # time of the request
     started_at: Mapped[datetime | None]  # first claim

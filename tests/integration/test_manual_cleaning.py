@@ -435,6 +435,21 @@ def test_a_failed_cleanup_after_an_abort_sets_maintenance(band):
     assert "boot.clean_up_ramdisk: cannot be tidied up" in row.last_error
 
 
+def test_a_failed_cleanup_after_a_failure_is_part_of_the_error(band):
+    node = band.with_agent()
+    band.do(node, "clean", clean_steps=[ERASE])
+    band.call(node)
+    Acme.untidy = True
+    band.agent.fail("the disk is on fire")
+    assert "clean failed" == band.call(node)
+    error, cleanup = band.last(node).error, "boot.clean_up_ramdisk"
+    assert cleanup == error["cleanup"]
+    assert error["message"].endswith(f". Cleanup failed in {cleanup}: cannot be tidied up")
+    row = band.inside.read(node)
+    assert (error["message"], "clean failure") == (row.last_error, row.fault)
+    assert "the disk is on fire" in row.last_error
+
+
 def test_a_reboot_among_in_band_steps_boots_the_agent_again(band):
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN, requested("power", "reboot"), ERASE])
