@@ -42,14 +42,15 @@ class Ward:
             "INGOT_DATABASE_CONNECTION": inside.url,
             "INGOT_BROKER_URL": redis_url,
             "INGOT_CONDUCTOR_LEASE_TTL": "0.5",
+            "INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "600",  # no process sends heartbeats
             "INGOT_DEPLOY_HTTP_ROOT": str(folder),
             "INGOT_DATA_DIR": str(folder / "data"),
             "INGOT_DATABASE_SECRETS_KEY": KEY,
         }
         self.redis = redis_broker.client(redis_url, 2)
-        self.claimant = inside.conductor("c-1")
+        self.claimant = inside.conductor("c-1", heartbeat_at=now())
         with inside.runtime.transaction() as session:
-            session.add(BeatLease(id=1, holder="a beat", until=after(60)))
+            session.add(BeatLease(id=1, holder="a beat", until=after(600)))
             session.add(Watermark(id=1, level=7))
             data_keys.rotate(session.connection(), sealing.masters_of(KEY))
 
@@ -302,7 +303,7 @@ def test_a_problem_that_only_an_operator_can_solve_is_explained(ward, check):
 
 
 @pytest.mark.parametrize(
-    ("error", "seconds", "found"), [(None, 10, False), (None, 600, True), ("refused", 10, True)]
+    ("error", "seconds", "found"), [(None, 10, False), (None, 6000, True), ("refused", 10, True)]
 )
 def test_late_notifications_are_reported(ward, error, seconds, found):
     ward.inside.node()
@@ -329,7 +330,7 @@ def test_an_open_api_without_authentication_is_reported(ward, address, found):
 
 
 def test_dead_conductors_and_a_service_without_conductors_are_reported(ward):
-    other = ward.inside.conductor("c-2")
+    other = ward.inside.conductor("c-2", heartbeat_at=now())
     ward.inside.change(Conductor, "c-1", heartbeat_at=after(-3600))
     assert [("dead conductors", False)] == ward.examine(fix=True)
     assert ("conductor c-1", True) == (

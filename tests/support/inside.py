@@ -67,15 +67,18 @@ class Inside:
         self.runtime.engine.dispose()
 
     def conductor(self, name="c-1", **columns):
-        """Register a conductor that claims steps here."""
+        """
+        Register a conductor that claims steps here.
+
+        It sends no heartbeats, and counts as alive for ten minutes.
+        """
         incarnation = str(uuid.uuid4())
         claimant = Claimant(
             name, incarnation, self.runtime, AlwaysGiven(), AlwaysNotes(), NoWaker()
         )
         with self.runtime.transaction() as session:
             conductors.register(session, name, claimant.incarnation, "", self.drivers())
-        if columns:
-            self.change(Conductor, name, **columns)
+        self.change(Conductor, name, **{"heartbeat_at": clock.after(600), **columns})
         self.runtime.cache.pop("members", None)
         return claimant
 
