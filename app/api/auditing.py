@@ -220,12 +220,12 @@ _UNKNOWN = Action("", "", "", 0)
 
 
 def _row(outcome: Outcome, status: int | None) -> Row:
-    asked, facts = request_ctx.request, app_ctx.g  # Flask's proxies are slower
+    current, facts = request_ctx.request, app_ctx.g  # Flask's proxies are slower
     trail, action, who = _trail(), _action(), facts.get("caller", _STRANGER)
-    arguments = asked.view_args or {}
+    arguments = current.view_args or {}
     succeeded = outcome in (Outcome.SUCCESS, Outcome.PENDING)
     return audit.row(
-        action=(action.name or f"{asked.method.lower()}/unknown") + trail.detail,
+        action=(action.name or f"{current.method.lower()}/unknown") + trail.detail,
         outcome=outcome.value,
         status=status,
         target_type=action.kind or None,
@@ -237,8 +237,8 @@ def _row(outcome: Outcome, status: int | None) -> Row:
         roles=",".join(who.roles) or None,
         system_scope=who.system_scope,
         auth=runtime().settings.default.auth_strategy,
-        address=_limits().clients.address_of(asked.environ),
-        user_agent=asked.environ.get("HTTP_USER_AGENT"),
+        address=_limits().clients.address_of(current.environ),
+        user_agent=current.environ.get("HTTP_USER_AGENT"),
         request_id=facts.request_id,
         fields=audit.listed(_names(action, trail)) if succeeded else None,
     )
@@ -246,12 +246,12 @@ def _row(outcome: Outcome, status: int | None) -> Row:
 
 def _names(action: Action, trail: Trail) -> list[str]:
     """Names that the request gives: shown secrets; then parts of the path, and changed fields."""
-    asked = request_ctx.request
+    current = request_ctx.request
     names = [f"shown:{each}" for each in sorted(trail.secrets)]
-    arguments = asked.view_args or {}
+    arguments = current.view_args or {}
     names += [str(value) for name, value in arguments.items() if name != action.named]
-    if asked.query_string:
-        names += asked.args
+    if current.query_string:
+        names += current.args
     return [*names, *body_names(app_ctx.g.get("document"))]
 
 

@@ -40,7 +40,7 @@ CONDUCTOR = Component("Conductor", subset_of(
 def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -> list[View]:
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     alive = {each.name for each in service.alive(session, timeout)}
-    base, asked, result = host(), {*wanted, "links"}, []
+    base, chosen, result = host(), {*wanted, "links"}, []
     for row in rows:
         view: View = {  # in Ironic's order
             "created_at": row.created_at,
@@ -51,7 +51,7 @@ def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -
             "links": links(f"conductors/{row.hostname}", base),
             "alive": row.hostname in alive,
         }
-        result.append({name: value for name, value in view.items() if name in asked})
+        result.append({name: value for name, value in view.items() if name in chosen})
     return result
 
 

@@ -162,8 +162,8 @@ def reading(wanted: Iterable[str], *, linked: bool = True) -> Reading:
 
 
 @lru_cache(maxsize=512)  # SQLAlchemy caches the compiled form of a query object
-def _reading(asked: Sequence[str], linked: bool, aged: bool, restricted: bool) -> Reading:
-    fields = dict.fromkeys((*asked, "links"))
+def _reading(chosen: Sequence[str], linked: bool, aged: bool, restricted: bool) -> Reading:
+    fields = dict.fromkeys((*chosen, "links"))
     wanted = sorted(fields, key=lambda name: _PLACES.get(name, 0))
     if not linked:
         wanted = [name for name in wanted if name not in ("links", *LINKED)]

@@ -108,11 +108,11 @@ def change_power(fields: Fields, ident: str) -> Response:
     """Change the power of a node"""
     target, timeout = fields["target"], fields.get("timeout")
     check_power(target, timeout)
-    asking = caller()
+    requester = caller()
     auditing.specify(target)
 
     def work(session: Session) -> None:
-        power.request(session, locked(session, ident), target, timeout, asking)
+        power.request(session, locked(session, ident), target, timeout, requester)
 
     return answer_once_per_key(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
@@ -139,12 +139,12 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
     if dry_run:
         return json(_rehearsed(ident, verb, arguments))
     check_arguments(verb, arguments)
-    asking = caller()
+    requester = caller()
 
     def work(session: Session) -> None:
         node = locked(session, ident)
         check_state(verb, node.provision_state)
-        provisioning.request(session, node, verb, arguments, asking)
+        provisioning.request(session, node, verb, arguments, requester)
 
     return answer_once_per_key(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 

@@ -157,10 +157,10 @@ def create_node(fields: dict[str, Any]) -> Response:
 @nodes.arguments(FieldsQuery, location="query")
 def show_node(query: Query, ident: str) -> Response:
     """Show a node"""
-    asked = query.get("fields_")
+    chosen = query.get("fields_")
     wanted = (
-        checked_fields(asked, "node", node_query.CHOOSABLE)
-        if asked is not None
+        checked_fields(chosen, "node", node_query.CHOOSABLE)
+        if chosen is not None
         else node_query.visible_fields()
     )
     return node_view.tagged(key_of(ident), wanted)
@@ -189,7 +189,7 @@ def change_node(query: Query, ident: str) -> Response:
         raise Invalid(
             "The reset_interfaces parameter can only be used when changing the node's driver."
         )
-    asking = caller()
+    requester = caller()
 
     def work(session: Session) -> Response:
         node = locked(session, ident)
@@ -205,7 +205,7 @@ def change_node(query: Query, ident: str) -> Response:
                 node,
                 changes,
                 values,
-                asking,
+                requester,
                 inspecting_counts=version >= 39,
                 reset_interfaces=reset,
             )
@@ -228,10 +228,10 @@ def delete_node(_query: Query, ident: str) -> Response:
 @nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
 def set_maintenance(fields: Query, ident: str) -> Response:
     """Put a node into maintenance"""
-    reason, asking = fields.get("reason"), caller()
+    reason, requester = fields.get("reason"), caller()
 
     def work(session: Session) -> None:
-        service.set_maintenance(session, locked(session, ident), reason, asking)
+        service.set_maintenance(session, locked(session, ident), reason, requester)
 
     in_transaction(work)
     return empty(202)
@@ -246,10 +246,10 @@ def set_maintenance(fields: Query, ident: str) -> Response:
 @nodes.arguments(NoQuery, location="query")
 def clear_maintenance(_query: Query, ident: str) -> Response:
     """Take a node out of maintenance"""
-    asking = caller()
+    requester = caller()
 
     def work(session: Session) -> None:
-        service.clear_maintenance(session, locked(session, ident), asking)
+        service.clear_maintenance(session, locked(session, ident), requester)
 
     in_transaction(work)
     return empty(202)

@@ -174,16 +174,16 @@ class Resource(Generic[Model]):
 
     def views(self, rows: Sequence[Row[Any]], wanted: Sequence[str]) -> list[View]:
         """Build the documents of rows that `query` selected."""
-        base, asked = host(), frozenset(wanted)
-        raw = [name for name in self._documents if name in asked and name not in self.masked]
-        masked = [(name, mask) for name, mask in self.masked.items() if name in asked]
-        computed = [(name, make) for name, make in self.computed.items() if name in asked]
-        linked = [name for name in self.links if name in asked]
-        order = [name for name in self.shown if name in asked or name == "links"]
+        base, chosen = host(), frozenset(wanted)
+        raw = [name for name in self._documents if name in chosen and name not in self.masked]
+        masked = [(name, mask) for name, mask in self.masked.items() if name in chosen]
+        computed = [(name, make) for name, make in self.computed.items() if name in chosen]
+        linked = [name for name in self.links if name in chosen]
+        order = [name for name in self.shown if name in chosen or name == "links"]
         keyring = keyring_of(runtime().engine.dialect)
         result = []
         for row in rows:
-            view: View = {name: value for name, value in row._mapping.items() if name in asked}
+            view: View = {name: value for name, value in row._mapping.items() if name in chosen}
             for name in raw:
                 view[name] = orjson.Fragment(keyring.open_text(view[name] or "null"))
             for name, mask in masked:

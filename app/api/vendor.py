@@ -73,11 +73,11 @@ def _call(ident: str, name: str) -> Response:
 
 
 def _begin(ident: str, name: str, arguments: dict[str, Any]) -> Response:
-    asking = caller()
+    requester = caller()
 
     def work(session: Session) -> None:
         node = locked(session, ident)
-        service.request_vendor_call(session, node, name, arguments, asking)
+        service.request_vendor_call(session, node, name, arguments, requester)
 
     return answer_once_per_key(work, empty(202))
 

@@ -110,25 +110,25 @@ COLLECTIONS: Mapping[str, int] = {
 
 def negotiate(headers: Headers) -> int:
     """Return the minor version that the headers request. Raises NotAcceptable."""
-    asked = _standard(headers.get(STANDARD_HEADER, "")) or headers.get(HEADER)
-    if not asked:
+    version = _standard(headers.get(STANDARD_HEADER, "")) or headers.get(HEADER)
+    if not version:
         return MIN
-    asked = asked.strip()
-    if asked.lower() == "latest":
+    version = version.strip()
+    if version.lower() == "latest":
         return MAX
-    major, dot, minor = asked.partition(".")
+    major, dot, minor = version.partition(".")
     if not (dot and _is_number(major) and _is_number(minor)):
-        raise NotAcceptable(f"Invalid value for {HEADER} header: {asked}")
+        raise NotAcceptable(f"Invalid value for {HEADER} header: {version}")
     known = f"The supported version range is: [1.{MIN}, 1.{MAX}]."
     if int(major) != 1:
         raise NotAcceptable(
-            f"Mutually exclusive versions requested. Version {asked} requested but not supported by"
-            f" this service. {known}"
+            f"Mutually exclusive versions requested. Version {version} requested but not supported"
+            f" by this service. {known}"
         )
     if not MIN <= int(minor) <= MAX:
         raise NotAcceptable(
-            f"Version {asked} was requested but the minor version is not supported by this service."
-            f" {known}"
+            f"Version {version} was requested but the minor version is not supported by this"
+            f" service. {known}"
         )
     return int(minor)
 

@@ -148,11 +148,13 @@ def each(
     going = nodes
     if then:
         results = dict(_parallel(api, nodes, chosen.jobs, act))
-        asked = {node: result for node, result in results.items() if isinstance(result, Outcome)}
-        going, follow = list(asked), then
+        requested = {
+            node: result for node, result in results.items() if isinstance(result, Outcome)
+        }
+        going, follow = list(requested), then
 
         def act(api: Api, node: str) -> Outcome:
-            return follow(api, node, asked[node])
+            return follow(api, node, requested[node])
 
     for node, result in _parallel(api, going, chosen.jobs, act):
         results[node] = result

@@ -66,10 +66,10 @@ def list_nodes(
     """List nodes."""
     columns = out.fields or (LONG if long else COLUMNS)
     table = () if long else TABLE
-    asked = {*columns, *(SIGNS if failed else ()), *(table if out.people else ())}
+    chosen = {*columns, *(SIGNS if failed else ()), *(table if out.people else ())}
     key, _, direction = (sort or "").partition(":")
     found = api.every(
-        "nodes", limit=None if failed else limit, fields=",".join(sorted(asked)), retired=retired,
+        "nodes", limit=None if failed else limit, fields=",".join(sorted(chosen)), retired=retired,
         maintenance=maintenance, associated=associated, provision_state=state, fault=fault,
         hold=hold, driver=driver, resource_class=resource_class, conductor=conductor,
         conductor_group=conductor_group, owner=owner, lessee=lessee, shard=shard,

@@ -137,10 +137,10 @@ class Api:
         self, method: str, *path: str, query: Mapping[str, Any] | None = None, body: Any = None
     ) -> requests.Response:
         """Send a request. Raises Failure, Busy: the status is not 2xx, or there is no response."""
-        asked = {name: _word(value) for name, value in (query or {}).items() if value is not None}
+        params = {name: _word(value) for name, value in (query or {}).items() if value is not None}
         wait = float((query or {}).get("wait") or 0)
         where = "/".join(("v1", *map(_part, path)))
-        return self._answer(method, where, params=asked, json=body, timeout=(CONNECT, READ + wait))
+        return self._answer(method, where, params=params, json=body, timeout=(CONNECT, READ + wait))
 
     def root(self) -> requests.Response:
         """Get the root document, which needs no credentials."""

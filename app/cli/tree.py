@@ -166,8 +166,8 @@ OPERATORS = Group(
 )
 
 
-def _print_release(asked: bool) -> None:
-    if asked:
+def _print_release(wanted: bool) -> None:
+    if wanted:
         from importlib.metadata import version  # slow to import
 
         typer.echo(f"ingot {version('ingot')}")

@@ -18,14 +18,14 @@ from drivers.core import reserved
 from drivers.core.steps import Flow
 
 
-def problems(session: Session, flow: Flow, asked: Iterable[RequestedStep]) -> list[str]:
+def problems(session: Session, flow: Flow, requested: Iterable[RequestedStep]) -> list[str]:
     """
     List the errors in steps of a flow that are requested for child nodes, one sentence each.
 
     In-band steps cannot run on a child: only the parent's agent is booted.
     """
     found = []
-    for each in asked:
+    for each in requested:
         if not each.get("child") or each["step"] in reserved.METHODS:
             continue
         child = session.scalars(select(Node).where(Node.uuid == each["child"])).one()
@@ -42,7 +42,7 @@ def problems(session: Session, flow: Flow, asked: Iterable[RequestedStep]) -> li
 
 
 def check_project(
-    session: Session, node: Node, asked: Iterable[RequestedStep], caller: Caller
+    session: Session, node: Node, requested: Iterable[RequestedStep], caller: Caller
 ) -> None:
     """
     Check that a caller of a project may have requested steps run on child nodes of a node.
@@ -51,7 +51,10 @@ def check_project(
 
     Raises Invalid: a child is another project's.
     """
-    children, project = {each["child"] for each in asked if each.get("child")}, caller.project_id
+    children, project = (
+        {each["child"] for each in requested if each.get("child")},
+        caller.project_id,
+    )
     if not children or project is None:
         return
     own: ColumnElement[bool] = Node.owner == project
@@ -64,9 +67,9 @@ def check_project(
         )
 
 
-def check_not_held(session: Session, asked: Iterable[RequestedStep]) -> None:
+def check_not_held(session: Session, requested: Iterable[RequestedStep]) -> None:
     """Raises NodeHeld: a child node of the requested steps has a hold against operations."""
-    if children := {each["child"] for each in asked if each.get("child")}:
+    if children := {each["child"] for each in requested if each.get("child")}:
         holds.check_uuids(session, children, Effect.OPERATIONS)
 
 

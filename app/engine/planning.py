@@ -308,37 +308,39 @@ def with_agent_steps(  # noqa: PLR0917 - inputs of a plan
     target: Target,
     flow: Flow,
     pending: Sequence[OperationStep],
-    asked: Sequence[RequestedStep] = (),
+    requests: Sequence[RequestedStep] = (),
     finished: Iterable[OperationStep] = (),
 ) -> Rows:
     """
     Plan the rest of a flow after the agent has reported its steps.
 
-    pending: rows that have not run. asked: requested steps. finished: rows that have run. Steps of
-    the agent with a priority above 0 join the flow; frame steps keep their places.
+    pending: rows that have not run. finished: rows that have run. Steps of the agent with a
+    priority above 0 join the flow; frame steps keep their places.
     """
     known = offered(target, flow)
     if flow is Flow.DEPLOY:
         # reserved steps may be requested several times, at different priorities
         done = {(row.label, row.priority) for row in finished if row.flow == flow}
         rows = [
-            row for row in _merged(runtime, known, asked) if (row.label, row.priority) not in done
+            row
+            for row in _merged(runtime, known, requests)
+            if (row.label, row.priority) not in done
         ]
         _restart_into_agent(rows, None)
-    elif asked:
-        rows = [step_rows.of_request(runtime, flow, each, known, ramdisk=True) for each in asked]
+    elif requests:
+        rows = [step_rows.of_request(runtime, flow, each, known, ramdisk=True) for each in requests]
     else:
         rows = _enabled(runtime, flow, known)
     return rows + [step_rows.copy(row) for row in pending if row.flow != flow]
 
 
-def _merged(runtime: Runtime, known: Mapping[Key, Step], asked: Sequence[RequestedStep]) -> Rows:
+def _merged(runtime: Runtime, known: Mapping[Key, Step], requests: Sequence[RequestedStep]) -> Rows:
     """Merge the requested steps of a deployment with all others that are enabled."""
-    named = {(each["interface"], each["step"]) for each in asked if not each.get("child")}
+    named = {(each["interface"], each["step"]) for each in requests if not each.get("child")}
     others = {key: step for key, step in known.items() if key not in named}
     rows = [
         step_rows.of_request(runtime, Flow.DEPLOY, each, known, ramdisk=True)
-        for each in asked
+        for each in requests
         if each["priority"] > 0
     ]
     return step_rows.in_order(rows + _enabled(runtime, Flow.DEPLOY, others), Flow.DEPLOY)

@@ -301,7 +301,7 @@ def request(
     if intent.rows:
         steps = [dict(each) for each in intent.steps]
         started = dispatch.start(
-            session, node, how.kind, intent.rows, intent.shown, caller, asked_steps=steps
+            session, node, how.kind, intent.rows, intent.shown, caller, requested_steps=steps
         )
         history.record_start(session, node, intent.rows, caller.user_id)
         return started

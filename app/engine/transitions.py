@@ -212,15 +212,15 @@ def _replan(
     rest = [row for row in pending(session, operation) if row.position > step.position]
     before = [row for row in steps_of(session, operation) if row.position <= step.position]
     session.flush()
-    target, asked = targets.of_node(session, node), operation.asked_steps
+    target, requested = targets.of_node(session, node), operation.requested_steps
     try:
-        errors = steps.problems(asked, flow, steps.offered(target, flow), agent=False)
+        errors = steps.problems(requested, flow, steps.offered(target, flow), agent=False)
     except Invalid as error:
         return [str(error)]
     if errors:
         lacks = (step.result or {}).get("lacks")
         return [*errors, f"the ramdisk has no {lacks} extension"] if lacks else errors
-    rows = planning.with_agent_steps(runtime_of(session), target, flow, rest, asked, before)
+    rows = planning.with_agent_steps(runtime_of(session), target, flow, rest, requested, before)
     for row in rest:
         session.delete(row)
         steps_of(session, operation).remove(row)

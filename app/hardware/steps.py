@@ -45,7 +45,7 @@ def of_driver(target: Target, flow: Flow) -> list[Step]:
 
 
 def problems(
-    asked: Iterable[RequestedStep],
+    requested: Iterable[RequestedStep],
     flow: Flow,
     known: Mapping[Key, Step],
     *,
@@ -60,7 +60,7 @@ def problems(
     """
     found = []
     seen: set[Key] = set()
-    for each in asked:
+    for each in requested:
         key = (each["interface"], each["step"])
         label = ".".join(key)
         if each.get("child"):
@@ -117,9 +117,9 @@ def _wrong_in_deploy(
     return found
 
 
-def needs_ramdisk(asked: Iterable[RequestedStep], known: Mapping[Key, Step]) -> bool:
+def needs_ramdisk(requested: Iterable[RequestedStep], known: Mapping[Key, Step]) -> bool:
     """Whether requested steps need the ramdisk; an unknown step may be the agent's, so it does."""
-    for each in asked:
+    for each in requested:
         if each["step"] in reserved.METHODS or each.get("child"):
             continue
         step = known.get((each["interface"], each["step"]))

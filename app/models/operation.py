@@ -181,8 +181,10 @@ class Operation(Base):
     refused: Mapped[int] = mapped_column(default=0)  # late writes that the fence has refused
     # requested steps of the caller, a runbook or templates, in order: [{interface, step, args,
     # priority?, source, children?}]. Planning reads them again after the agent has reported its
-    # steps
-    asked_steps: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    # steps. The column keeps its first name, as `round` does
+    requested_steps: Mapped[list[dict[str, Any]]] = mapped_column(
+        "asked_steps", JSON, key="requested_steps", default=list
+    )
     # it was aborted and runs only its cleanup
     aborting: Mapped[bool] = mapped_column(default=False)
     # version that a conductor must understand to run it (`app.release`)
