@@ -76,6 +76,42 @@ def test_with_authentication_any_name_is_answered(with_settings, tmp_path):
     assert 200 == api("GET", "/healthcheck", None, Host="ingot.example").status_code
 
 
+EVIL = "evil.example"
+
+
+def test_the_host_of_a_request_chooses_no_link_if_the_public_endpoint_is_set(guarded):
+    ask = guarded.make(api={"public_endpoint": "https://ingot.example/baremetal"})
+    node = guarded.node
+    port = {"node_uuid": node, "address": "02:00:00:00:00:01"}
+    created = ask("system-admin", "POST", "/v1/ports", port, Host=EVIL)
+    assert 201 == created.status_code
+    answers = [created]
+    for rule in guarded.api.client.application.url_map.iter_rules():
+        if "GET" in rule.methods and not rule.rule.endswith("/stream"):
+            path = re.sub("<ident>|<[^>]*node[^>]*>", node, rule.rule)
+            answers.append(ask("system-admin", "GET", f"{path}?limit=1", Host=EVIL))
+            answers.append(ask("system-admin", "GET", path, Host=EVIL))
+    assert 60 < sum(each.status_code == 200 for each in answers)
+    assert 20 < sum("https://ingot.example/baremetal/" in each.text for each in answers)
+    assert [] == [each.request.path for each in answers if EVIL in f"{each.headers}{each.text}"]
+
+
+def test_the_host_of_a_request_enters_no_answer_to_others(guarded):
+    node, who = guarded.node, "system-admin"
+    for path in (f"/v1/nodes/{node}", f"/v1/nodes?limit=1", "/v1/events", "/v1"):
+        guarded.ask(who, "GET", path, Host=EVIL)
+    power = {"target": "power on"}
+    changed = guarded.ask(who, "PUT", f"/v1/nodes/{node}/states/power", power, Host=EVIL)
+    assert 202 == changed.status_code, changed.text
+    assert EVIL in changed.headers["Location"]
+    for path in ("", "/states", "/history", "/why"):
+        answer = guarded.ask(who, "GET", f"/v1/nodes/{node}{path}")
+        assert (200, False) == (answer.status_code, EVIL in f"{answer.headers}{answer.text}")
+    for path in ("/v1", "/v1/nodes?limit=1", "/v1/events", "/v1/operations", "/v1/audit"):
+        answer = guarded.ask(who, "GET", path)
+        assert (200, False) == (answer.status_code, EVIL in f"{answer.headers}{answer.text}"), path
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

@@ -7,7 +7,11 @@ between an unknown name and that of a concealed resource.
 
 import pytest
 
+from app.api.concealment import MACHINE_FAILED
+from drivers.core.errors import LoginRefused, Refused, Unexpected, Unreachable
+from drivers.fake.hardware import FakeManagement
 from tests.contract.conftest import fault
+from tests.contract.direct_calls import DirectCalls
 from tests.contract.policy.conftest import LESSEE, OTHER, OWNER
 
 MISSING = "9b0a6e9c-0f7e-4a2e-8f5e-0d9a3a8e6f11"
@@ -173,6 +177,35 @@ def test_errors_quote_no_driver_info_that_the_caller_may_not_see(guarded, wrong)
         ]
     assert [] == quoted["lessee-admin"]
     assert 3 == len(quoted["owner-admin"])
+
+
+@pytest.mark.parametrize("error", [Refused, Unexpected, LoginRefused, Unreachable])
+@pytest.mark.parametrize(
+    ("path", "lessees"),
+    [
+        ("indicators", ["lessee-reader"]), ("indicators/led@system", ["lessee-reader"]),
+        ("sensors", ["lessee-reader"]), ("boot_device", []), ("boot_device/supported", []),
+    ],
+)  # fmt: skip
+def test_words_of_a_bmc_are_shown_to_callers_who_see_the_last_error(
+    guarded, monkeypatch, path, lessees, error
+):
+    words = "BMC failed: iDRAC 7XK2 (idrac-7xk2.mgmt.example, 10.0.0.7): session of root refused"
+
+    def fail(*_given, **_named):
+        raise error(words)
+
+    for method in ("indicators", "get_indicator", "get_boot_device", "supported_boot_devices",
+                   "sensors"):  # fmt: skip
+        monkeypatch.setattr(FakeManagement, method, fail)
+    monkeypatch.setattr(guarded.api.runtime, "calls", DirectCalls(guarded.api.runtime))
+    ask = guarded.make(api={"ask_timeout": 7.0})  # an application of its own, with these calls
+    path = f"/v1/nodes/{guarded.node}/management/{path}"
+    for who in ("system-admin", "owner-admin", *lessees):
+        answer = ask(who, "GET", path)
+        assert (504 if error is Unreachable else 502) == answer.status_code, (who, answer.text)
+        assert (who not in lessees) == (words in answer.text)
+        assert (who in lessees) == (MACHINE_FAILED in answer.text)
 
 
 def test_an_error_names_no_holder_that_the_caller_may_not_see(guarded):
