@@ -41,6 +41,10 @@ from workers.conductor.poller import WaitMonitor
 JSON = "application/json"
 #: 64 MiB as 64 KiB of gzip.
 BOMB = gzip.compress(b'{"commands": [' + b"0, " * (64 << 20 >> 2) + b"0]}")
+#: A system with a link that requests cannot follow.
+SECURE_BOOT_ELSEWHERE = (
+    b'{"Id": "1", "RedfishVersion": "1.6.0", "PowerState": "On", "SecureBoot": {"@odata.id": "%s"}}'
+)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
 
@@ -199,6 +203,77 @@ def test_a_link_of_a_bmc_to_another_server_is_not_followed(name, link):
                     with suppress(HardwareError):
                         read(it)
         assert [] == other.asked
+
+
+@pytest.mark.parametrize(("number", "read"), [(5, True), (1000, False)])
+def test_interim_answers_are_skipped_up_to_a_number(number, read):
+    """`http.client` skips any number of them, so a machine would keep a thread busy."""
+    body = b'{"commands": []}'
+    head = b"HTTP/1.1 100 Continue\r\n\r\n" * number + HEAD[:-2]
+    whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with raw_server(lambda connection: connection.sendall(whole)) as url:
+        if read:
+            assert [] == client.commands(node(url))
+        else:
+            with pytest.raises(Unreachable):
+                client.commands(node(url))
+
+
+def links_to(*paths):
+    return [{"@odata.id": path} for path in paths]
+
+
+@pytest.fixture
+def large():
+    """A BMC whose system has 300 storage controllers, of 10 KB each."""
+    path = "/redfish/v1/Systems/1"
+    many = {"Name": "s", "Members": links_to(*(f"{path}/Storage/{n}" for n in range(300)))}
+    root = {
+        "Id": "RootService", "RedfishVersion": "1.15.0", "Name": "r",
+        "Systems": {"@odata.id": "/redfish/v1/Systems"},
+    }  # fmt: skip
+    system = {"Id": "1", "Name": "s", "PowerState": "On", "Storage": {"@odata.id": f"{path}/Storage"}}
+    documents = {"/redfish/v1/": root, path: system, f"{path}/Storage": many}
+    one = {"Id": "1", "Name": "s", "Drives": [], "Description": "x" * 10_000}
+
+    def reply(handler):
+        handler.answer(200, documents.get(handler.path, one))
+
+    with recording(reply) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("limit", "least", "error", "words"),
+    [
+        ("REQUESTS", 50, Unexpected, "more than 50 documents"),
+        ("BYTES", 1 << 20, Unexpected, "more than 1 MiB"),
+        ("SECONDS", 0.05, Unreachable, r"within 0\.05 s"),
+    ],
+)
+def test_a_bmc_does_not_choose_how_many_documents_a_command_reads(
+    large, monkeypatch, limit, least, error, words
+):
+    it = node(large.url)
+    it.driver.management.indicators(it)
+    assert 300 < len(large.asked)
+
+    large.asked.clear()
+    monkeypatch.setattr(answers.Budget, limit, least)
+    with pytest.raises(error, match=words):
+        it.driver.management.indicators(it)
+    assert 300 > len(large.asked)
+    monkeypatch.undo()
+    assert "power on" == it.driver.power.get_power_state(it), "the next command has its own limits"
+
+
+@pytest.mark.parametrize("body", [b"<html>", SECURE_BOOT_ELSEWHERE % b"//h/x", SECURE_BOOT_ELSEWHERE % b"x://y"])
+def test_an_answer_that_is_no_document_is_no_fault_of_the_settings(body):
+    """These exceptions of requests are OSErrors, as those about a file of certificates."""
+    with recording(with_body(body, Content_Type=JSON)) as server:
+        it = node(server.url)
+        with pytest.raises(Unexpected):
+            it.driver.management.get_secure_boot(it)
 
 
 def test_a_message_registry_is_read_from_the_bmc_only():
