@@ -42,12 +42,17 @@ def concealer(node: Node) -> Callable[[str], str]:
 
 @contextmanager
 def concealed_errors(ident: str | None) -> Iterator[None]:
-    """Mask these values in an error of a request for a node; None: it is for none."""
+    """
+    Mask these values in an error of a request for a node.
+
+    ident: None: the request is for another resource; only an error about a locked node has some.
+    """
     try:
         yield
     except (ServiceError, HardwareError) as error:
-        if ident is not None:
-            error.args = (_concealed(error, ident), *error.args[1:])
+        about = ident or getattr(error, "node", None)
+        if about is not None:
+            error.args = (_concealed(error, about), *error.args[1:])
         raise
 
 
@@ -69,6 +74,22 @@ def _quotes_machine(error: Exception) -> bool:
     """Whether an error may have the words of a machine or its BMC."""
     failures = (BadGateway.status, GatewayTimeout.status)
     return isinstance(error, RemoteError) and error.status in failures
+
+
+def concealed_media(media: Sequence[Mapping[str, Any]], ident: str) -> list[dict[str, Any]]:
+    """
+    Mask the images of a node's virtual media.
+
+    The URL of a boot medium gives its reader the token of the agent, so callers who may not see
+    `driver_internal_info` see no image; others see none of its credentials.
+    """
+    with runtime().reading() as session:
+        node = nodes.find(session, ident)
+        hidden = "driver_internal_info" in hidden_fields(node.owner, node.lessee)
+    return [
+        {**each, "image": (hidden and each["image"] and HIDDEN) or mask_urls(each["image"])}
+        for each in media
+    ]
 
 
 def check_kept_secrets(node: Node, changes: Sequence[Change], values: Mapping[str, Any]) -> None:
