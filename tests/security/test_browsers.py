@@ -46,6 +46,15 @@ def test_the_pages_of_the_service_may_write(with_settings, origin):
     assert 201 == api("POST", "/v1/nodes", {"driver": "fake-hardware"}, Origin=origin).status_code
 
 
+def test_a_page_of_the_services_name_without_tls_is_another_site(with_settings):
+    """A stranger on the way can serve it, and browsers send it Basic credentials."""
+    api = with_settings("api", public_endpoint="https://api.example")
+    node = {"driver": "fake-hardware"}
+    for scheme, status in (("http", 403), ("https", 201)):
+        headers = {"Origin": f"{scheme}://api.example", "Host": "api.example"}
+        assert status == api("POST", "/v1/nodes", node, **headers).status_code
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     [
