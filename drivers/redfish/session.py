@@ -89,7 +89,7 @@ def _login(wanted: Access, budget: answers.Budget) -> Any:
         server_side_retries_delay=1,
     )
     place = wanted.address, f"BMC {wanted.address}", wanted.reach
-    answers.bind(connector._session, answers.MachineAdapter(*place, budget=budget))
+    answers.bind(connector._session, *place, budget=budget)
     return sushy.Sushy(
         wanted.address,
         auth=login,

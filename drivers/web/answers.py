@@ -6,14 +6,15 @@ address that was asked. Anything else raises a HardwareError. A `Budget` limits 
 command, as a machine chooses to how many documents its links lead.
 """
 
-import json
 import time
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+import orjson
 import requests
 
+from drivers import nul
 from drivers.core.errors import Unexpected, Unreachable
 from drivers.networks import Reach
 from drivers.web.connections import Adapter, Exchange
@@ -119,13 +120,21 @@ def session(
 ) -> requests.Session:
     """Return a session with one agent or BMC; see `MachineAdapter`."""
     made = requests.Session()
-    bind(made, MachineAdapter(address, name, reach, longest, budget))
+    bind(made, address, name, reach, longest, budget)
     return made
 
 
-def bind(made: requests.Session, adapter: MachineAdapter) -> None:
+def bind(
+    made: requests.Session,
+    address: str,
+    name: str,
+    reach: Reach,
+    longest: int = LONGEST,
+    budget: Budget | None = None,
+) -> None:
     """Make a session of another library one with a single agent or BMC."""
     made.trust_env = False  # machines are not behind this host's proxy
+    adapter = MachineAdapter(address, name, reach, longest, budget)
     for scheme in ("http://", "https://"):
         made.mount(scheme, adapter)
 
@@ -146,15 +155,15 @@ async def document(answer: aiohttp.ClientResponse, name: str) -> Any:
     return parsed(name, body)
 
 
-def parsed(name: str, body: bytes | str) -> Any:
+def parsed(name: str, body: bytes) -> Any:
     """
-    Parse JSON.
+    Parse JSON. NUL is removed from its texts.
 
-    Raises Unexpected: it is malformed, or nested too deeply.
+    Raises Unexpected: it is malformed, nested too deeply, or has values that are no JSON or Unicode.
     """
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
+        return orjson.loads(nul.removed(body))
+    except orjson.JSONDecodeError:
         raise Unexpected(f"{name} did not send a JSON document") from None
 
 

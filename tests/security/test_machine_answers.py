@@ -21,6 +21,7 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import HardwareError, Unexpected, Unreachable
 from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.core.target import Agent
+from drivers.redfish import bios
 from drivers.redfish import client as redfish
 from drivers.web import answers
 from tests.security.hostile import (
@@ -56,11 +57,11 @@ def options(seconds=5.0):
     return {group: {**values, **changes.get(group, {})} for group, values in OPTIONS.items()}
 
 
-def node(url, seconds=5.0, **fields):
+def node(url, seconds=5.0, interfaces=(), **fields):
     """A machine whose agent and whose BMC are the same hostile server."""
     return target(
         "redfish",
-        {"deploy": "direct"},
+        {"deploy": "direct", **dict(interfaces)},
         registry=new_registry(Bmcs(trip_after=10_000)),
         driver_info={
             "redfish_address": url, "redfish_username": "admin", "redfish_password": "BMC-PW",
@@ -276,6 +277,17 @@ def test_an_answer_that_is_no_document_is_no_fault_of_the_settings(body):
             it.driver.management.get_secure_boot(it)
 
 
+def test_a_bmc_has_a_limited_number_of_bios_settings(monkeypatch):
+    """Each is a row."""
+    settings = {f"S{n}": "a" for n in range(30)}
+    document = {**SYSTEM, "Bios": {"@odata.id": "/redfish/v1/B"}, "Attributes": settings}
+    monkeypatch.setattr(bios, "MOST", 20)
+    with recording(with_body(json.dumps(document).encode(), Content_Type=JSON)) as server:
+        it = node(server.url, interfaces={"deploy": "direct", "bios": "redfish"})
+        assert Done() == it.driver.bios.cache_bios_settings(it)
+    assert 20 == len(it.reports["bios_settings"])
+
+
 def test_a_message_registry_is_read_from_the_bmc_only():
     """sushy fetches a registry from the URL that a BMC names for its publication."""
     with recording(with_body(b"{}", Content_Type=JSON)) as internal:
@@ -313,6 +325,44 @@ def test_kept_logs_of_agents_have_a_largest_size(agent, tmp_path):
     it = target(interfaces={"deploy": "direct"}, options={**OPTIONS, **chosen}, agent=agent.seen())
     kept = [logs.keep(it).result["logs"] for _ in range(5)]
     assert kept[-2:] == sorted(str(each) for each in tmp_path.iterdir())
+
+
+def listing(steps, version):
+    result = {"clean_steps": steps, "hardware_manager_version": version}
+    return {"id": "c1", "command_name": "get_clean_steps", "command_status": "SUCCEEDED",
+            "command_error": None, "command_params": {}, "command_result": result}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steps", "version"),
+    [
+        ([{"interface": "deploy", "step": f"s{n}", "priority": 1} for n in range(513)], {}),
+        ([{"interface": "deploy", "step": "s", "priority": 1, "argsinfo": {"a": "x" * 300_000}}], {}),
+        ([], {"manager": "x" * 300_000}),
+    ],
+)  # fmt: skip
+def test_an_agent_lists_a_limited_number_of_steps(steps, version):
+    """The node's row has them, and its operation a row for each."""
+    document = json.dumps(listing({"manager": steps}, version)).encode()
+    with recording(with_body(document, Content_Type=JSON)) as server:
+        it = node(server.url)
+        with pytest.raises(Unexpected, match=r"at most 512 are read, with 256 KiB"):
+            in_band.collect(it, Flow.CLEAN)
+    assert "agent_steps" not in it.reports
+
+
+@pytest.mark.parametrize("text", [r"\ud800", "NaN", "1e999"])
+def test_values_that_no_database_stores_are_no_document(text):
+    body = b'{"commands": [{"a": %s}]}' % (text if text[0] != "\\" else f'"{text}"').encode()
+    with recording(with_body(body, Content_Type=JSON)) as server:
+        with pytest.raises(Unexpected, match="did not send a JSON document"):
+            client.commands(node(server.url))
+
+
+def test_nul_is_removed_from_answers_of_agents():
+    body = rb'{"commands": [{"a": "b\u0000c\\u0000"}]}'
+    with recording(with_body(body, Content_Type=JSON)) as server:
+        assert [{"a": r"bc\u0000"}] == client.commands(node(server.url))
 
 
 # Fuzzing
