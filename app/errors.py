@@ -128,6 +128,7 @@ class NodeLocked(Conflict):
             f"Node {node} is locked by host {holder}, please retry after the current operation"
             " is completed."
         )
+        self.node = node
 
 
 class NodeHeld(Conflict):

@@ -196,22 +196,25 @@ def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
     """
     Build a filter that limits the records of some libraries to one per source line and interval.
 
-    While the broker or the collector of traces is unreachable, they log at every try. Messages are
-    kept; the traceback of an exception is replaced by its text.
+    While the broker or the collector of traces is unreachable, they log at every try, and aiohttp
+    logs every malformed request to the file server. Messages are kept; the traceback of an
+    exception is replaced by its text.
     """
     passed: dict[tuple[str, int], float] = {}
 
     def passes(record: logging.LogRecord) -> bool:
         if record.name == "py.warnings" and "CPendingDeprecationWarning" in record.getMessage():
             return False  # it repeats for a behaviour that this service relies on
-        if not record.name.startswith(("celery", "kombu", "opentelemetry")):
+        error = record.exc_info[1] if record.exc_info else None
+        by_client = type(error).__module__ == "aiohttp.http_exceptions"
+        if not by_client and not record.name.startswith(("celery", "kombu", "opentelemetry")):
             return True
         place = (record.pathname, record.lineno)
         if record.created < passed.get(place, 0.0) + seconds:
             return False
         passed[place] = record.created
-        if record.exc_info and record.name.startswith(("celery.worker.consumer", "kombu")):
-            record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]}", ()
+        if error and (by_client or record.name.startswith(("celery.worker.consumer", "kombu"))):
+            record.msg, record.args = f"{record.getMessage()}: {error}", ()
             record.exc_info = None
         return True
 

@@ -136,6 +136,8 @@ def main(settings: Settings) -> None:
     )
     if settings.is_open:
         logger.warning("api.no_authentication", host=api.host_ip, setting="[DEFAULT]auth_strategy")
+    if settings.trusts_host:
+        logger.warning("api.links_by_host", host=api.host_ip, setting="[api]public_endpoint")
     logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
     server.serve(target_loader=load, wrap_loader=False)
 

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from app.api import auditing
 from app.api.answers import empty, json, links, runtime
 from app.api.auth import caller
+from app.api.concealment import concealed_media
 from app.api.node_identifiers import identified, locked
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import (
@@ -194,7 +195,7 @@ def _parsed(indicator: str) -> Fields:
 @management.arguments(NoQuery, location="query")
 def list_virtual_media(_query: Any, ident: str) -> Response:
     """List the virtual media of a machine"""
-    return json(call_conductor(ident, "virtual_media"))
+    return json(concealed_media(call_conductor(ident, "virtual_media"), ident))
 
 
 @management.declare(

@@ -2,7 +2,6 @@
 Parsing of requests: JSON bodies and query parameters, validated by schemas.
 """
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Never
@@ -20,6 +19,7 @@ from app.api.errors import TooDeep
 from app.api.public_paths import REPORT, is_of_agents
 from app.api.wording import format_errors
 from app.errors import Invalid, TooLarge
+from drivers import nul
 
 #: End of the path -> largest body in bytes.
 DEFAULT_LIMIT = 1024 << 10
@@ -27,9 +27,6 @@ LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 DEEPEST = 25
 #: Most values in a body: short values take a hundred times as long as their text in a long one.
 MOST_VALUES = 200_000
-#: NUL in a text of a JSON document: after an even number of backslashes.
-NUL = b"\\u0000"
-_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 #: Bytes of a body whose values are counted at once.
 PART = 256 << 10
 TOO_DEEP = (
@@ -114,8 +111,8 @@ def body(req: Request) -> Any:
         raise Invalid("The body of a request must be JSON, its Content-Type application/json.")
     if not data:
         return {}
-    if NUL in data and req.path == REPORT:  # some machines report it
-        data = _NUL.sub(rb"\1", data)
+    if req.path == REPORT:  # some machines report it
+        data = nul.removed(data)
     if _has_too_many_values(data):
         raise Invalid(f"Request body JSON has too many values: at most {MOST_VALUES}.")
     try:
@@ -126,7 +123,7 @@ def body(req: Request) -> Any:
         raise Invalid(f"Malformed JSON: {error}") from error
     if data.count(b"{") + data.count(b"[") > DEEPEST and depth(document) > DEEPEST:
         raise TooDeep(TOO_DEEP)
-    if NUL in data and not is_of_agents(req.path):
+    if nul.ESCAPED in data and not is_of_agents(req.path):
         _check_nul(document)
     g.document = document
     return document
@@ -135,7 +132,7 @@ def body(req: Request) -> Any:
 def _check_nul(document: Any) -> None:
     """Raises Invalid: a text has NUL, which PostgreSQL cannot read from a document."""
     for name, value in document.items() if isinstance(document, dict) else [("body", document)]:
-        if _NUL.search(orjson.dumps({name: value})):
+        if nul.is_in(orjson.dumps({name: value})):
             raise Invalid(f"{name}: must not contain NUL.".replace("\0", ""))
 
 

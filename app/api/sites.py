@@ -39,6 +39,7 @@ class Sites:
         own = (settings.api.public_endpoint, settings.deploy.external_callback_url)
         public = [urlsplit(url) for url in own if url]
         self._origins = {url.netloc.lower() for url in public}
+        self._with_tls = {url.netloc.lower() for url in public if url.scheme == "https"}
         self._names = {url.hostname for url in public}
         self._names |= {name.lower() for name in settings.api.allowed_hosts}
         self._any_host = settings.default.auth_strategy != "noauth"
@@ -54,7 +55,9 @@ class Sites:
         origin = request.environ.get("HTTP_ORIGIN")
         if origin is not None and request.method in WRITING:
             site = _split(origin.lower())
-            if not site or site.netloc not in (*self._origins, host):
+            # without TLS, another server may answer for this name
+            foreign = site and site.scheme == "http" and site.netloc in self._with_tls
+            if not site or foreign or site.netloc not in (*self._origins, host):
                 raise Forbidden(f"Origin: pages of {origin} may not change anything here.")
         if not (self._any_host or self._is_own(host)):
             raise Invalid(

@@ -258,6 +258,15 @@ class Settings:
         return self.default.auth_strategy == "noauth" and self.is_reachable
 
     @property
+    def trusts_host(self) -> bool:
+        """Whether other hosts choose the links of answers, by the Host header of a request."""
+        return (
+            self.default.auth_strategy != "noauth"  # which refuses foreign names
+            and self.is_reachable
+            and not self.api.public_endpoint
+        )
+
+    @property
     def is_reachable(self) -> bool:
         """Whether the API listens beyond loopback."""
         try:

@@ -98,10 +98,9 @@ def current(session: Session, narrow: Narrow, limit: int) -> list[Document]:
 
 def queues(session: Session, narrow: Narrow) -> list[Document]:
     """
-    Describe the admission queues that are not empty, each with its first operations.
+    Describe the admission queues of the operations that the caller may list, each with its first.
 
-    Lengths count the operations of all callers, as do places; the operations are those that the
-    caller may list.
+    Lengths and places count the operations of all callers, as `admission.document` does.
     """
     in_order = _OPERATIONS.round.is_(None), _OPERATIONS.round, _OPERATIONS.id
     place = func.row_number().over(partition_by=_OPERATIONS.queue, order_by=in_order)
@@ -131,21 +130,28 @@ def queues(session: Session, narrow: Narrow) -> list[Document]:
     heads: dict[str, list[Document]] = {}
     for head in _documents(session, query):
         heads.setdefault(head.pop("queue"), []).append(head)
-    lengths = (
-        select(_OPERATIONS.queue, func.count(), func.min(_OPERATIONS.created_at))
+    lengths = dict(
+        session.execute(
+            select(_OPERATIONS.queue, func.count())
+            .where(Operation.is_queued)
+            .group_by(_OPERATIONS.queue)
+        ).all()
+    )
+    oldest_of = (
+        narrow(select(_OPERATIONS.queue, func.min(_OPERATIONS.created_at)))
         .where(Operation.is_queued)
         .group_by(_OPERATIONS.queue)
         .order_by(_OPERATIONS.queue)
     )
     found = []
-    for queue, queued, oldest in session.execute(lengths).all():
+    for queue, oldest in session.execute(oldest_of).all():
         limited, _, group = queue.partition("/")
         found.append(
             {
                 "class": limited,
                 "conductor_group": group or None,
                 "limit": admission.limit_of(runtime_of(session).settings, queue),
-                "queued": queued,
+                "queued": lengths.get(queue, 0),
                 "oldest_at": oldest,
                 "operations": heads.get(queue, []),
             }

@@ -86,9 +86,16 @@ def _by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
         query = select(Portgroup.id).where(Portgroup.uuid == uuid).with_for_update()
         found = session.scalar(query)
         if uuid is not None and found is None:
-            raise Invalid(f"Portgroup {uuid} could not be found (portgroup_uuid)")
+            raise _no_group(uuid)
         values["portgroup_id"] = found
     return owned_resources.by_column(session, values)
+
+
+def _no_group(uuid: str) -> Invalid:
+    """Return the error of a port group that is unknown, or that of another, concealed node."""
+    return Invalid(
+        f"Portgroup {uuid} could not be found (portgroup_uuid) among those of the port's node"
+    )
 
 
 def _check_smartnic(port: Port) -> None:
@@ -108,7 +115,7 @@ def _check_group(session: Session, port: Port, changed: set[str]) -> None:
         return
     group = session.get_one(Portgroup, port.portgroup_id, with_for_update=True)
     if group.node_id != port.node_id:
-        raise Invalid(f"portgroup_uuid: port group {group.uuid} belongs to another node")
+        raise _no_group(group.uuid)
     if changed & {"pxe_enabled", "portgroup_id"}:
         _check_standalone(port, group)
     if changed & {"physical_network", "portgroup_id"}:

@@ -183,8 +183,10 @@ def _authorities_of_node(target: Target) -> Any:
 
 def _document_of(target: Target, answer: requests.Response) -> Any:
     try:
-        document = answers.parsed("the agent", answer.content)
+        document = answers.parsed(f"the agent of node {target.uuid}", answer.content)
     except Unexpected:
+        if answer.ok:
+            raise
         document = None
     if answer.ok and document is not None:
         return document

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import orjson
+
 from drivers.agent import client
 from drivers.agent.hooks import run_hook
 from drivers.core.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
@@ -26,6 +28,9 @@ RESTARTS = 2
 #: Seconds before the next try with an agent that is busy or did not answer: its next heartbeat may
 #: be minutes away.
 RETRY = 5.0
+#: Most steps of a flow that an agent may list, and most bytes of the list: they are in the row of
+#: the node, and each becomes a row of an operation.
+MOST_STEPS, LONGEST_STEPS = 512, 256 << 10
 
 
 class CommandStatus(StrEnum):
@@ -189,6 +194,11 @@ def collect(target: Target, flow: Flow) -> Outcome:
     if not isinstance(by_manager, dict) or not isinstance(version, dict):
         raise Unexpected(f"the agent did not list its {flow} steps and their version")
     steps = [step for listed in by_manager.values() for step in listed]
+    if len(steps) > MOST_STEPS or len(orjson.dumps([by_manager, version])) > LONGEST_STEPS:
+        raise Unexpected(
+            f"the agent listed {len(steps)} {flow} steps; at most {MOST_STEPS} are read, with"
+            f" {LONGEST_STEPS >> 10} KiB of text"
+        )
     for step in steps:
         _check_step(flow, step)
     target.report(agent_steps={flow.value: steps}, hardware_manager_version=version)

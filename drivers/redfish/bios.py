@@ -16,6 +16,8 @@ _NUMBERS = ("lower_bound", "upper_bound", "min_length", "max_length")
 _FLAGS = ("read_only", "reset_required", "unique")
 #: Largest number of the database columns.
 _BOUND = 2**31 - 1
+#: Most settings that are recorded, each as a row.
+MOST = 5_000
 
 
 class RedfishBios(Redfish, Bios):
@@ -89,7 +91,7 @@ class RedfishBios(Redfish, Bios):
                         "value": printable(value) if isinstance(value, str) else value,
                         **known.get(name, {}),
                     }
-                    for name, value in sorted(attributes.items())
+                    for name, value in sorted(attributes.items())[:MOST]
                     if text(name) == name
                 ]
             )

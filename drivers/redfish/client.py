@@ -179,9 +179,14 @@ class Connection(Session):
 
 
 def connection(bmc: Bmc, wanted: Access) -> Connection:
-    """Return the BMC's kept connection; make a new one at first, or if driver_info has changed."""
+    """
+    Return the BMC's kept connection, for one command.
+
+    Make a new one at first, or if driver_info has changed.
+    """
     if not isinstance(bmc.connection, Connection) or bmc.connection.access != wanted:
         bmc.connection = Connection(wanted)
+    bmc.connection.budget.renew()
     return bmc.connection
 
 

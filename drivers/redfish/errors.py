@@ -41,6 +41,7 @@ class _Rule(NamedTuple):
 @cache
 def _rules() -> tuple[_Rule, ...]:
     """Return all rules; the first match applies."""
+    import requests
     from sushy import exceptions as theirs  # here: takes half a second, and only conductors need it
 
     malformed = (
@@ -65,7 +66,14 @@ def _rules() -> tuple[_Rule, ...]:
             Unexpected,
             "{bmc} does not serve exactly one system: set driver_info/redfish_system_id",
         ),
-        # of the file of trusted certificates; sushy wraps errors of the network
+        # no JSON, or a link that is no URL; sushy wraps errors of the network
+        _Rule(
+            (requests.RequestException,),
+            Unexpected,
+            "{bmc} sent a malformed document: {kind}: {error}",
+            skippable=True,
+        ),
+        # of the file of trusted certificates
         _Rule((OSError,), InvalidDriverInfo, "driver_info/redfish_verify_ca: {error}"),
         _Rule(
             (theirs.SushyError, *malformed),

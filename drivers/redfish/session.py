@@ -17,6 +17,7 @@ class Session:
     def __init__(self, access: Access) -> None:
         self.access = access
         self.path = access.system
+        self.budget = answers.Budget()  # of the current command
         self._root: Any = None
         self._system: Any = None
 
@@ -31,7 +32,7 @@ class Session:
         """Log in, unless that is done; return the root resource."""
         if self._root is None:
             with errors_of(self.access):
-                self._root = _login(self.access)
+                self._root = _login(self.access, self.budget)
         return self._root
 
     def close(self) -> None:
@@ -55,7 +56,7 @@ class Session:
         return self._system
 
 
-def _login(wanted: Access) -> Any:
+def _login(wanted: Access, budget: answers.Budget) -> Any:
     import sushy  # here: takes half a second, and only conductors need it
     from sushy import auth
     from sushy.connector import Connector
@@ -87,12 +88,12 @@ def _login(wanted: Access) -> Any:
         server_side_retries=1,
         server_side_retries_delay=1,
     )
-    name = f"BMC {wanted.address}"
-    answers.bind(connector._session, wanted.address, name, wanted.reach)
+    place = wanted.address, f"BMC {wanted.address}", wanted.reach
+    answers.bind(connector._session, *place, budget=budget)
     return sushy.Sushy(
         wanted.address,
         auth=login,
         connector=connector,
         # of message registries at a URL that the BMC names: refuses all other servers
-        public_connector=answers.session(wanted.address, name, wanted.reach),
+        public_connector=answers.session(*place, budget=budget),
     )

@@ -2,17 +2,20 @@
 Bounded reading of the answers of agents and BMCs, which may be hostile.
 
 An answer is at most `LONGEST` bytes long, not compressed, complete before a deadline, and from the
-address that was asked. Anything else raises a HardwareError.
+address that was asked. Anything else raises a HardwareError. A `Budget` limits all answers to one
+command, as a machine chooses to how many documents its links lead.
 """
 
-import json
+import time
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+import orjson
 import requests
 
-from drivers.core.errors import Unexpected
+from drivers import nul
+from drivers.core.errors import Unexpected, Unreachable
 from drivers.networks import Reach
 from drivers.web.connections import Adapter, Exchange
 
@@ -25,17 +28,60 @@ UNCOMPRESSED = {"Accept-Encoding": "identity"}
 _PATIENCE = 2
 
 
+class Budget:
+    """Limits of all answers to one command: seconds, requests and bytes."""
+
+    SECONDS, REQUESTS, BYTES = 600.0, 5_000, 64 << 20
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin a command."""
+        self._end = time.monotonic() + self.SECONDS
+        self._requests = self._bytes = 0
+
+    def seconds_left(self, name: str) -> float:
+        """
+        Count a request, and return the seconds that are left for its answer.
+
+        Raises Unexpected: the answers before were too many or too long.
+        Raises Unreachable: they took too long.
+        """
+        self._requests += 1
+        if self._requests > self.REQUESTS:
+            raise Unexpected(f"{name} has more than {self.REQUESTS} documents for one command")
+        if self._bytes > self.BYTES:
+            raise Unexpected(f"{name} sent more than {self.BYTES >> 20} MiB for one command")
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise Unreachable(f"{name} did not answer a command within {self.SECONDS:g} s")
+        return left
+
+    def count(self, body: bytes) -> None:
+        self._bytes += len(body)
+
+
 class MachineAdapter(Adapter):
     """
     Adapter of `requests` for one agent or BMC. Reads each answer completely.
 
     address: URL of the machine; requests and redirects to another one are refused. name: of the
-    machine, for errors. reach: networks that it may be in. longest: bytes of an answer.
+    machine, for errors. reach: networks that it may be in. longest: bytes of an answer. budget:
+    None: each request is a command of its own.
     """
 
-    def __init__(self, address: str, name: str, reach: Reach, longest: int = LONGEST) -> None:
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        reach: Reach,
+        longest: int = LONGEST,
+        budget: Budget | None = None,
+    ) -> None:
         super().__init__()
         self._address, self._name, self._reach, self._longest = address, name, reach, longest
+        self._budget = budget
 
     def send(  # type: ignore[override]
         self,
@@ -53,32 +99,42 @@ class MachineAdapter(Adapter):
             raise Unexpected(f"{self._name} sent a link to another address")
         request.headers.update(UNCOMPRESSED)
         connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
-        with Exchange(self._name, connect + read * _PATIENCE, self._reach.check) as exchange:
+        budget = self._budget or Budget()
+        seconds = min(connect + read * _PATIENCE, budget.seconds_left(self._name))
+        with Exchange(self._name, seconds, self._reach.check) as exchange:
             answer = self.exchange(exchange, request, stream=True, timeout=timeout, **options)
             with answer:
                 check_encoding(self._name, answer.headers)
                 body = b""
                 while len(body) <= self._longest and (more := _more(answer)):
                     body += more
+        budget.count(body)
         check_body(self._name, body, self._longest)
         answer._content = body
         answer._content_consumed = True  # type: ignore[attr-defined]
         return answer
 
 
-def session(address: str, name: str, reach: Reach, longest: int = LONGEST) -> requests.Session:
+def session(
+    address: str, name: str, reach: Reach, longest: int = LONGEST, budget: Budget | None = None
+) -> requests.Session:
     """Return a session with one agent or BMC; see `MachineAdapter`."""
     made = requests.Session()
-    bind(made, address, name, reach, longest)
+    bind(made, address, name, reach, longest, budget)
     return made
 
 
 def bind(
-    made: requests.Session, address: str, name: str, reach: Reach, longest: int = LONGEST
+    made: requests.Session,
+    address: str,
+    name: str,
+    reach: Reach,
+    longest: int = LONGEST,
+    budget: Budget | None = None,
 ) -> None:
     """Make a session of another library one with a single agent or BMC."""
     made.trust_env = False  # machines are not behind this host's proxy
-    adapter = MachineAdapter(address, name, reach, longest)
+    adapter = MachineAdapter(address, name, reach, longest, budget)
     for scheme in ("http://", "https://"):
         made.mount(scheme, adapter)
 
@@ -99,15 +155,15 @@ async def document(answer: aiohttp.ClientResponse, name: str) -> Any:
     return parsed(name, body)
 
 
-def parsed(name: str, body: bytes | str) -> Any:
+def parsed(name: str, body: bytes) -> Any:
     """
-    Parse JSON.
+    Parse JSON. NUL is removed from its texts.
 
-    Raises Unexpected: it is malformed, or nested too deeply.
+    Raises Unexpected: it is malformed, nested too deeply, or has values that are no JSON or Unicode.
     """
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
+        return orjson.loads(nul.removed(body))
+    except orjson.JSONDecodeError:
         raise Unexpected(f"{name} did not send a JSON document") from None
 
 

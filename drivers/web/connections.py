@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
+from http.client import HTTPException, HTTPResponse
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +25,8 @@ from urllib3.exceptions import NameResolutionError
 
 from drivers.core.errors import Unreachable
 
+#: Interim responses before the answer to a request.
+MOST_INTERIM = 10
 #: Parts of a deadline, of which a stop of this process takes one at most.
 TICKS = 10
 
@@ -129,7 +132,25 @@ class Adapter(HTTPAdapter):
             _current.reset(token)
 
 
+class _Response(HTTPResponse):
+    """
+    A response after few interim ones (status 1xx).
+
+    `http.client` would skip any number of them, as fast as a server sends them.
+    """
+
+    _statuses = 0
+
+    def _read_status(self) -> tuple[str, int, str]:
+        self._statuses += 1
+        if self._statuses > MOST_INTERIM:
+            raise HTTPException(f"more than {MOST_INTERIM} interim responses")
+        return super()._read_status()  # type: ignore[misc, no-any-return]
+
+
 class _InExchange(HTTPConnection):
+    response_class = _Response
+
     def _new_conn(self) -> socket.socket:
         exchange = _current.get()
         if exchange is None:

@@ -326,7 +326,17 @@ def test_an_open_api_without_authentication_is_reported(ward, address, found):
     expected = [("authentication", False)] if found else []
     assert expected == ward.examine(fix=True, INGOT_API_HOST_IP=address)
     assert not found or "[DEFAULT]auth_strategy" in ward.found[0].explanation
-    assert [] == ward.examine(INGOT_API_HOST_IP=address, INGOT_AUTH_STRATEGY="keystone")
+    public = {"INGOT_API_PUBLIC_ENDPOINT": "https://ingot.example"}
+    keystone = {"INGOT_API_HOST_IP": address, "INGOT_AUTH_STRATEGY": "keystone"}
+    assert [] == ward.examine(**keystone, **public)
+
+
+@pytest.mark.parametrize(("address", "found"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_an_api_whose_links_other_hosts_choose_is_reported(ward, address, found):
+    settings = {"INGOT_API_HOST_IP": address, "INGOT_AUTH_STRATEGY": "keystone"}
+    expected = [("links", False)] if found else []
+    assert expected == ward.examine(fix=True, **settings)
+    assert not found or "[api]public_endpoint" in ward.found[0].explanation
 
 
 def test_dead_conductors_and_a_service_without_conductors_are_reported(ward):

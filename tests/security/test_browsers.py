@@ -46,6 +46,15 @@ def test_the_pages_of_the_service_may_write(with_settings, origin):
     assert 201 == api("POST", "/v1/nodes", {"driver": "fake-hardware"}, Origin=origin).status_code
 
 
+def test_a_page_of_the_services_name_without_tls_is_another_site(with_settings):
+    """A stranger on the way can serve it, and browsers send it Basic credentials."""
+    api = with_settings("api", public_endpoint="https://api.example")
+    node = {"driver": "fake-hardware"}
+    for scheme, status in (("http", 403), ("https", 201)):
+        headers = {"Origin": f"{scheme}://api.example", "Host": "api.example"}
+        assert status == api("POST", "/v1/nodes", node, **headers).status_code
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -74,6 +83,42 @@ def test_with_authentication_any_name_is_answered(with_settings, tmp_path):
         "default", auth_strategy="http_basic", http_basic_auth_user_file=str(tmp_path / "htpasswd")
     )
     assert 200 == api("GET", "/healthcheck", None, Host="ingot.example").status_code
+
+
+EVIL = "evil.example"
+
+
+def test_the_host_of_a_request_chooses_no_link_if_the_public_endpoint_is_set(guarded):
+    ask = guarded.make(api={"public_endpoint": "https://ingot.example/baremetal"})
+    node = guarded.node
+    port = {"node_uuid": node, "address": "02:00:00:00:00:01"}
+    created = ask("system-admin", "POST", "/v1/ports", port, Host=EVIL)
+    assert 201 == created.status_code
+    answers = [created]
+    for rule in guarded.api.client.application.url_map.iter_rules():
+        if "GET" in rule.methods and not rule.rule.endswith("/stream"):
+            path = re.sub("<ident>|<[^>]*node[^>]*>", node, rule.rule)
+            answers.append(ask("system-admin", "GET", f"{path}?limit=1", Host=EVIL))
+            answers.append(ask("system-admin", "GET", path, Host=EVIL))
+    assert 60 < sum(each.status_code == 200 for each in answers)
+    assert 20 < sum("https://ingot.example/baremetal/" in each.text for each in answers)
+    assert [] == [each.request.path for each in answers if EVIL in f"{each.headers}{each.text}"]
+
+
+def test_the_host_of_a_request_enters_no_answer_to_others(guarded):
+    node, who = guarded.node, "system-admin"
+    for path in (f"/v1/nodes/{node}", f"/v1/nodes?limit=1", "/v1/events", "/v1"):
+        guarded.ask(who, "GET", path, Host=EVIL)
+    power = {"target": "power on"}
+    changed = guarded.ask(who, "PUT", f"/v1/nodes/{node}/states/power", power, Host=EVIL)
+    assert 202 == changed.status_code, changed.text
+    assert EVIL in changed.headers["Location"]
+    for path in ("", "/states", "/history", "/why"):
+        answer = guarded.ask(who, "GET", f"/v1/nodes/{node}{path}")
+        assert (200, False) == (answer.status_code, EVIL in f"{answer.headers}{answer.text}")
+    for path in ("/v1", "/v1/nodes?limit=1", "/v1/events", "/v1/operations", "/v1/audit"):
+        answer = guarded.ask(who, "GET", path)
+        assert (200, False) == (answer.status_code, EVIL in f"{answer.headers}{answer.text}"), path
 
 
 @pytest.mark.parametrize(

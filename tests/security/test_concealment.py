@@ -7,7 +7,11 @@ between an unknown name and that of a concealed resource.
 
 import pytest
 
+from app.api.concealment import MACHINE_FAILED
+from drivers.core.errors import LoginRefused, Refused, Unexpected, Unreachable
+from drivers.fake.hardware import FakeManagement
 from tests.contract.conftest import fault
+from tests.contract.direct_calls import DirectCalls
 from tests.contract.policy.conftest import LESSEE, OTHER, OWNER
 
 MISSING = "9b0a6e9c-0f7e-4a2e-8f5e-0d9a3a8e6f11"
@@ -175,6 +179,65 @@ def test_errors_quote_no_driver_info_that_the_caller_may_not_see(guarded, wrong)
     assert 3 == len(quoted["owner-admin"])
 
 
+@pytest.mark.parametrize("error", [Refused, Unexpected, LoginRefused, Unreachable])
+@pytest.mark.parametrize(
+    ("path", "lessees"),
+    [
+        ("indicators", ["lessee-reader"]), ("indicators/led@system", ["lessee-reader"]),
+        ("sensors", ["lessee-reader"]), ("boot_device", []), ("boot_device/supported", []),
+    ],
+)  # fmt: skip
+def test_words_of_a_bmc_are_shown_to_callers_who_see_the_last_error(
+    guarded, monkeypatch, path, lessees, error
+):
+    words = "BMC failed: iDRAC 7XK2 (idrac-7xk2.mgmt.example, 10.0.0.7): session of root refused"
+
+    def fail(*_given, **_named):
+        raise error(words)
+
+    for method in ("indicators", "get_indicator", "get_boot_device", "supported_boot_devices",
+                   "sensors"):  # fmt: skip
+        monkeypatch.setattr(FakeManagement, method, fail)
+    monkeypatch.setattr(guarded.api.runtime, "calls", DirectCalls(guarded.api.runtime))
+    ask = guarded.make(api={"ask_timeout": 7.0})  # an application of its own, with these calls
+    path = f"/v1/nodes/{guarded.node}/management/{path}"
+    for who in ("system-admin", "owner-admin", *lessees):
+        answer = ask(who, "GET", path)
+        assert (504 if error is Unreachable else 502) == answer.status_code, (who, answer.text)
+        assert (who not in lessees) == (words in answer.text)
+        assert (who in lessees) == (MACHINE_FAILED in answer.text)
+
+
+def test_the_image_of_a_virtual_medium_is_shown_to_callers_who_see_the_nodes_secrets(
+    guarded, monkeypatch
+):
+    """A boot medium has the token of the agent, and only its URL is secret."""
+    image = "http://user:Url-PW@files.example/nodes/n/Url-Secret/boot.iso"
+    drives = [
+        {"media_types": [kind], "inserted": bool(image), "image": image}
+        for kind, image in (("cdrom", image), ("floppy", ""))
+    ]
+    monkeypatch.setattr(FakeManagement, "virtual_media", lambda _self, _target: drives)
+    monkeypatch.setattr(guarded.api.runtime, "calls", DirectCalls(guarded.api.runtime))
+    ask = guarded.make(api={"ask_timeout": 7.0})
+    for who in ("system-reader", "owner-reader", "lessee-reader", "lessee-admin"):
+        answer = ask(who, "GET", f"/v1/nodes/{guarded.node}/vmedia")
+        images = [each["image"] for each in answer.json]
+        assert "Url-PW" not in answer.text
+        assert images == ["******" if "lessee" in who else image.replace("Url-PW", "******"), ""]
+
+
+def test_a_foreign_port_group_is_unknown_to_the_ports_of_a_node(guarded, concealed):
+    foreign = guarded.api("GET", "/v1/portgroups/concealed-group").json["uuid"]
+    port = {"node_uuid": guarded.node, "address": "02:00:00:00:00:07"}
+    texts = set()
+    for group in (foreign, MISSING):
+        answer = guarded.ask("owner-admin", "POST", "/v1/ports", port | {"portgroup_uuid": group})
+        assert 400 == answer.status_code
+        texts.add(answer.text.replace(group, "-"))
+    assert 1 == len(texts)
+
+
 def test_an_error_names_no_holder_that_the_caller_may_not_see(guarded):
     guarded.api.set(guarded.node, reservation="conductor-7")
     path, change = f"/v1/nodes/{guarded.node}", [{"op": "add", "path": "/extra/a", "value": 1}]
@@ -183,6 +246,19 @@ def test_an_error_names_no_holder_that_the_caller_may_not_see(guarded):
     assert 409 == shown.status_code == concealed.status_code
     assert "conductor-7" in shown.text
     assert "conductor-7" not in concealed.text
+
+
+def test_an_error_about_a_part_names_no_holder_that_the_caller_may_not_see(guarded):
+    guarded.api.set(guarded.node, last_error=None)
+    made = {"node_uuid": guarded.node, "type": "iqn", "connector_id": "iqn.a"}
+    uuid = guarded.api("POST", "/v1/volume/connectors", made).json["uuid"]
+    guarded.api.set(guarded.node, reservation="conductor-7")
+    change = [{"op": "replace", "path": "/connector_id", "value": "iqn.c"}]
+    for method, body in (("PATCH", change), ("DELETE", None)):
+        for who, shown in (("owner-admin", True), ("lessee-admin", False)):
+            answer = guarded.ask(who, method, f"/v1/volume/connectors/{uuid}", body)
+            assert 409 == answer.status_code, answer.text
+            assert shown == ("conductor-7" in answer.text)
 
 
 def test_errors_quote_no_credentials_in_urls(guarded):

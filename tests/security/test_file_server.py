@@ -20,9 +20,11 @@ from tests.support.ports import free_port
 
 SERVE = """
 import os, sys
+from app import log
 from app.config import settings
 from workers.supervisor import file_server
 file_server.REQUEST_TIMEOUT = file_server.RESPONSE_TIMEOUT = float(sys.argv[1])
+log.set_up("info", "json")
 file_server.main(settings.load(os.environ))
 """
 LARGE = 64 << 20
@@ -201,3 +203,18 @@ def test_files_are_served_over_https_if_a_setting_says_so(root, pair):
             assert b"#!ipxe\n" == answer.read()
         with pytest.raises(requests.ConnectionError):
             get(port, "/boot.ipxe")
+
+
+@pytest.mark.parametrize(
+    "request_", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nX: \0\r\n\r\n", b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n"]
+)  # fmt: skip
+def test_malformed_requests_write_few_short_lines(root, capfd, request_):
+    with serving(root) as port:
+        for _ in range(20):
+            with closing(socket.create_connection(("127.0.0.1", port))) as client:
+                client.sendall(request_)
+                assert b" 400 " in client.recv(100)
+    lines = capfd.readouterr().err.splitlines()
+    assert "files.started" in lines[0]
+    assert len(lines) < 10
+    assert max(map(len, lines)) < 1000

@@ -446,3 +446,22 @@ def test_a_start_without_authentication_warns_if_other_hosts_reach_it(
     with serving(migrated_sqlite, tmp_path, INGOT_API_HOST_IP=address):
         pass
     assert warned == ("api.no_authentication" in capfd.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("address", "public", "warned"),
+    [
+        ("0.0.0.0", "", True),
+        ("0.0.0.0", "https://ingot.example", False),
+        ("127.0.0.1", "", False),
+    ],
+)
+def test_a_start_warns_if_other_hosts_choose_the_links_of_answers(
+    migrated_sqlite, tmp_path, capfd, address, public, warned
+):
+    settings = {"INGOT_API_HOST_IP": address, "INGOT_AUTH_STRATEGY": "local"}
+    if public:
+        settings["INGOT_API_PUBLIC_ENDPOINT"] = public
+    with serving(migrated_sqlite, tmp_path, **settings):
+        pass
+    assert warned == ("api.links_by_host" in capfd.readouterr().out)

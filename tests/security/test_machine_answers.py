@@ -21,6 +21,7 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import HardwareError, Unexpected, Unreachable
 from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.core.target import Agent
+from drivers.redfish import bios
 from drivers.redfish import client as redfish
 from drivers.web import answers
 from tests.security.hostile import (
@@ -41,6 +42,10 @@ from workers.conductor.poller import WaitMonitor
 JSON = "application/json"
 #: 64 MiB as 64 KiB of gzip.
 BOMB = gzip.compress(b'{"commands": [' + b"0, " * (64 << 20 >> 2) + b"0]}")
+#: A system with a link that requests cannot follow.
+SECURE_BOOT_ELSEWHERE = (
+    b'{"Id": "1", "RedfishVersion": "1.6.0", "PowerState": "On", "SecureBoot": {"@odata.id": "%s"}}'
+)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
 
@@ -52,11 +57,11 @@ def options(seconds=5.0):
     return {group: {**values, **changes.get(group, {})} for group, values in OPTIONS.items()}
 
 
-def node(url, seconds=5.0, **fields):
+def node(url, seconds=5.0, interfaces=(), **fields):
     """A machine whose agent and whose BMC are the same hostile server."""
     return target(
         "redfish",
-        {"deploy": "direct"},
+        {"deploy": "direct", **dict(interfaces)},
         registry=new_registry(Bmcs(trip_after=10_000)),
         driver_info={
             "redfish_address": url, "redfish_username": "admin", "redfish_password": "BMC-PW",
@@ -201,6 +206,88 @@ def test_a_link_of_a_bmc_to_another_server_is_not_followed(name, link):
         assert [] == other.asked
 
 
+@pytest.mark.parametrize(("number", "read"), [(5, True), (1000, False)])
+def test_interim_answers_are_skipped_up_to_a_number(number, read):
+    """`http.client` skips any number of them, so a machine would keep a thread busy."""
+    body = b'{"commands": []}'
+    head = b"HTTP/1.1 100 Continue\r\n\r\n" * number + HEAD[:-2]
+    whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with raw_server(lambda connection: connection.sendall(whole)) as url:
+        if read:
+            assert [] == client.commands(node(url))
+        else:
+            with pytest.raises(Unreachable):
+                client.commands(node(url))
+
+
+def links_to(*paths):
+    return [{"@odata.id": path} for path in paths]
+
+
+@pytest.fixture
+def large():
+    """A BMC whose system has 300 storage controllers, of 10 KB each."""
+    path = "/redfish/v1/Systems/1"
+    many = {"Name": "s", "Members": links_to(*(f"{path}/Storage/{n}" for n in range(300)))}
+    root = {
+        "Id": "RootService", "RedfishVersion": "1.15.0", "Name": "r",
+        "Systems": {"@odata.id": "/redfish/v1/Systems"},
+    }  # fmt: skip
+    system = {"Id": "1", "Name": "s", "PowerState": "On", "Storage": {"@odata.id": f"{path}/Storage"}}
+    documents = {"/redfish/v1/": root, path: system, f"{path}/Storage": many}
+    one = {"Id": "1", "Name": "s", "Drives": [], "Description": "x" * 10_000}
+
+    def reply(handler):
+        handler.answer(200, documents.get(handler.path, one))
+
+    with recording(reply) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("limit", "least", "error", "words"),
+    [
+        ("REQUESTS", 50, Unexpected, "more than 50 documents"),
+        ("BYTES", 1 << 20, Unexpected, "more than 1 MiB"),
+        ("SECONDS", 0.05, Unreachable, r"within 0\.05 s"),
+    ],
+)
+def test_a_bmc_does_not_choose_how_many_documents_a_command_reads(
+    large, monkeypatch, limit, least, error, words
+):
+    it = node(large.url)
+    it.driver.management.indicators(it)
+    assert 300 < len(large.asked)
+
+    large.asked.clear()
+    monkeypatch.setattr(answers.Budget, limit, least)
+    with pytest.raises(error, match=words):
+        it.driver.management.indicators(it)
+    assert 300 > len(large.asked)
+    monkeypatch.undo()
+    assert "power on" == it.driver.power.get_power_state(it), "the next command has its own limits"
+
+
+@pytest.mark.parametrize("body", [b"<html>", SECURE_BOOT_ELSEWHERE % b"//h/x", SECURE_BOOT_ELSEWHERE % b"x://y"])
+def test_an_answer_that_is_no_document_is_no_fault_of_the_settings(body):
+    """These exceptions of requests are OSErrors, as those about a file of certificates."""
+    with recording(with_body(body, Content_Type=JSON)) as server:
+        it = node(server.url)
+        with pytest.raises(Unexpected):
+            it.driver.management.get_secure_boot(it)
+
+
+def test_a_bmc_has_a_limited_number_of_bios_settings(monkeypatch):
+    """Each is a row."""
+    settings = {f"S{n}": "a" for n in range(30)}
+    document = {**SYSTEM, "Bios": {"@odata.id": "/redfish/v1/B"}, "Attributes": settings}
+    monkeypatch.setattr(bios, "MOST", 20)
+    with recording(with_body(json.dumps(document).encode(), Content_Type=JSON)) as server:
+        it = node(server.url, interfaces={"deploy": "direct", "bios": "redfish"})
+        assert Done() == it.driver.bios.cache_bios_settings(it)
+    assert 20 == len(it.reports["bios_settings"])
+
+
 def test_a_message_registry_is_read_from_the_bmc_only():
     """sushy fetches a registry from the URL that a BMC names for its publication."""
     with recording(with_body(b"{}", Content_Type=JSON)) as internal:
@@ -238,6 +325,44 @@ def test_kept_logs_of_agents_have_a_largest_size(agent, tmp_path):
     it = target(interfaces={"deploy": "direct"}, options={**OPTIONS, **chosen}, agent=agent.seen())
     kept = [logs.keep(it).result["logs"] for _ in range(5)]
     assert kept[-2:] == sorted(str(each) for each in tmp_path.iterdir())
+
+
+def listing(steps, version):
+    result = {"clean_steps": steps, "hardware_manager_version": version}
+    return {"id": "c1", "command_name": "get_clean_steps", "command_status": "SUCCEEDED",
+            "command_error": None, "command_params": {}, "command_result": result}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steps", "version"),
+    [
+        ([{"interface": "deploy", "step": f"s{n}", "priority": 1} for n in range(513)], {}),
+        ([{"interface": "deploy", "step": "s", "priority": 1, "argsinfo": {"a": "x" * 300_000}}], {}),
+        ([], {"manager": "x" * 300_000}),
+    ],
+)  # fmt: skip
+def test_an_agent_lists_a_limited_number_of_steps(steps, version):
+    """The node's row has them, and its operation a row for each."""
+    document = json.dumps(listing({"manager": steps}, version)).encode()
+    with recording(with_body(document, Content_Type=JSON)) as server:
+        it = node(server.url)
+        with pytest.raises(Unexpected, match=r"at most 512 are read, with 256 KiB"):
+            in_band.collect(it, Flow.CLEAN)
+    assert "agent_steps" not in it.reports
+
+
+@pytest.mark.parametrize("text", [r"\ud800", "NaN", "1e999"])
+def test_values_that_no_database_stores_are_no_document(text):
+    body = b'{"commands": [{"a": %s}]}' % (text if text[0] != "\\" else f'"{text}"').encode()
+    with recording(with_body(body, Content_Type=JSON)) as server:
+        with pytest.raises(Unexpected, match="did not send a JSON document"):
+            client.commands(node(server.url))
+
+
+def test_nul_is_removed_from_answers_of_agents():
+    body = rb'{"commands": [{"a": "b\u0000c\\u0000"}]}'
+    with recording(with_body(body, Content_Type=JSON)) as server:
+        assert [{"a": r"bc\u0000"}] == client.commands(node(server.url))
 
 
 # Fuzzing

@@ -50,6 +50,7 @@ CHECKS: Sequence[Check] = (
     Check("late notifications", rows.late_notifications),
     Check("ended notifications", rows.ended_notifications, rows.forget_notifications),
     Check("authentication", surroundings.unauthenticated, rows=False),
+    Check("links", surroundings.links, rows=False),
     Check("administrators", surroundings.administrators),
     Check("encryption", surroundings.keys),
     Check("file permissions", surroundings.readable_files, surroundings.restrict, rows=False),

@@ -253,6 +253,16 @@ def unauthenticated(installation: Installation) -> Iterator[Finding]:
         )
 
 
+def links(installation: Installation) -> Iterator[Finding]:
+    """Find an API whose links other hosts choose."""
+    if installation.runtime.settings.trusts_host:
+        yield Finding(
+            "api",
+            "as a role of its own it takes the links of its answers from the Host header, which a"
+            " client or a cache in between may choose: set [api]public_endpoint",
+        )
+
+
 def administrators(installation: Installation) -> Iterator[Finding]:
     """Find local users without an administrator among them."""
     if installation.runtime.settings.default.auth_strategy != "local":

@@ -154,9 +154,9 @@ def guarded(api, made, strategy, monkeypatch, tokens_of_people):
         app = next((app for known, app in made if known == settings), None) or create_app(runtime)
         made.append((settings, app))
         client = Api(app.test_client(), runtime, [])
-        return lambda who, method, path, body=None, version=client.version: client.at(version)(
-            method, path, body, **{"X-Auth-Token": tokens.get(who, who)}
-        )
+        return lambda who, method, path, body=None, version=client.version, **more: client.at(
+            version
+        )(method, path, body, **{"X-Auth-Token": tokens.get(who, who)}, **more)
 
     return SimpleNamespace(
         make=make,

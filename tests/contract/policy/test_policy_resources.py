@@ -308,7 +308,8 @@ def worked(guarded):
     with guarded.api.runtime.transaction() as session:
         for whose in ("node", "foreign"):
             node = find(session, getattr(guarded, whose)).id
-            columns = {"node_id": node, "created_at": NOON}
+            age = timedelta(hours=whose == "foreign")
+            columns = {"node_id": node, "created_at": NOON - age}
             error = {"code": "timeout", "step": "power.reboot", "message": whose}
             rows = {
                 "failed": Operation(kind="clean", state="failed", error=error, **columns),
@@ -344,15 +345,17 @@ def test_summaries_concern_the_operations_of_the_callers_project(guarded, worked
     def of(state):
         return {worked[state, each] for each in whose}
 
-    assert of("failed") | of("held") | of("queued") == {
-        each["uuid"] for each in get("operations")["operations"]
-    }
+    created = {each["uuid"]: each["created_at"] for each in get("operations")["operations"]}
+    assert of("failed") | of("held") | of("queued") == created.keys()
     current = get("operations/current")
     assert of("held") == {each["uuid"] for each in current["steps"]}
     assert len(whose) == current["counts"]["held"] == current["counts"]["admission"]
-    (queue,) = get("operations/queues")["queues"]
-    assert 2 == queue["queued"], "lengths are those of all projects"
-    assert of("queued") == {each["uuid"] for each in queue["operations"]}
+    queues = get("operations/queues")["queues"]
+    assert bool(whose) == len(queues), "queues without the caller's operations are not shown"
+    assert of("queued") == {each["uuid"] for queue in queues for each in queue["operations"]}
+    for queue in queues:
+        assert 2 == queue["queued"], "lengths are those of all projects"
+        assert queue["oldest_at"] == min(created[each] for each in of("queued"))
     assert 3 * len(whose) == sum(each["runs"] for each in get("operations/steps")["steps"])
     failures = get("operations/failures")
     assert len(whose) == failures["nodes"]

@@ -1,6 +1,7 @@
 """The agent's logs, which the conductor keeps after a failure."""
 
 import base64
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,13 +29,21 @@ def machine(tmp_path, agent=None, **settings):
     )
 
 
+@pytest.fixture
+def any_user_may_read():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("any_user_may_read")
 def test_logs_are_kept_in_a_private_file_of_the_node(agent, tmp_path):
     node = machine(tmp_path, agent)
     first, second = (node.driver.deploy.keep_logs(node).result["logs"] for _ in range(2))
     assert first != second
     path = Path(first)
     assert (ARCHIVE, 0o600) == (path.read_bytes(), path.stat().st_mode & 0o777)
-    assert tmp_path / "logs" == path.parent
+    assert (tmp_path / "logs", 0o700) == (path.parent, path.parent.stat().st_mode & 0o777)
     assert path.name.startswith(f"{node.uuid}_n0_clean-wait_")
     assert path.name.endswith(".tar.gz")
 
