@@ -30,6 +30,8 @@ pytest_plugins = ["tests.support.rings"]
 def pytest_configure():
     # a background job of a shell script ignores it, and so would the programs that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # the default highlights the whole source of each frame, for seconds if the source is long
+    structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
