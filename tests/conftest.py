@@ -6,6 +6,8 @@ import signal
 import sys
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import structlog
@@ -96,15 +98,24 @@ def postgresql_server():
         not_run(str(error))
 
 
+@cache  # once per process: the forks of mutmut have it, too
+def migrated():
+    """Return an SQLite database with the newest schema, as bytes."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "ingot.db")
+        schema.upgrade(f"sqlite:///{path}")
+        engine = create_engine(f"sqlite:///{path}")
+        with engine.connect() as connection:  # all of it into the one file
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        engine.dispose()
+        return path.read_bytes()
+
+
 @pytest.fixture(scope="session")
 def migrated_sqlite(tmp_path_factory):
     """Template file with the newest schema."""
     path = tmp_path_factory.mktemp("migrated") / "ingot.db"
-    schema.upgrade(f"sqlite:///{path}")
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.connect() as connection:  # all of it into the one file that is copied
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    engine.dispose()
+    path.write_bytes(migrated())
     return path
 
 

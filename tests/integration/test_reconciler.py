@@ -225,7 +225,8 @@ def test_a_limited_pass_takes_over_the_oldest(inside, orphans, monkeypatch):
     assert orphans[:2] == [message.operation for message in inside.sent]
 
 
-def test_an_operation_that_cannot_be_driven_delays_no_other(inside, orphans):
+def test_an_operation_that_cannot_be_driven_delays_no_other(inside, orphans, monkeypatch):
+    monkeypatch.setattr(reconciler, "TOGETHER", 2)
     inside.change(Operation, orphans[1], cursor=99)  # there is no such step
     assert {"taken_over": 4} == reconcile(inside)
     assert ("running", 1) == (
@@ -414,6 +415,20 @@ def test_a_clean_of_a_node_whose_clean_has_failed_has_a_deadline(inside, cleanin
     inside.change(Operation, name, deadline_at=after(-1))
     inside.change(Node, node, maintenance=True, fault="clean failure")
     assert {"expired": 1} == reconcile(inside)
+
+
+@pytest.mark.parametrize("changed", [{"maintenance": True}, {"reservation": "c-2"}])
+def test_a_wait_that_must_not_expire_has_no_part_in_a_limited_pass(
+    inside, cleaning, monkeypatch, changed
+):
+    monkeypatch.setattr(reconciler, "BATCH", 1)
+    node = inside.node("manageable")
+    for age, name in enumerate([inside.request(node, "provide"), cleaning[1]]):
+        wait(inside, name, Wait())
+        inside.change(Operation, name, deadline_at=after(-1 - age))
+    inside.change(Node, cleaning[0], **changed)
+    assert {"expired": 1} == reconcile(inside)
+    assert "clean failed" == inside.read(node).provision_state
 
 
 @pytest.fixture
