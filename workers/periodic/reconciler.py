@@ -282,7 +282,6 @@ def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> t
         ~Operation.is_queued,
         or_(
             Operation.sent_at.is_(None),
-            Operation.sent_to.is_(None),
             Operation.sent_to.not_in(online),
             Operation.sent_to.not_in(behind) & or_(*is_old),
             age(Operation.sent_at) > RESEND_AT_MOST,
