@@ -202,13 +202,13 @@ def orphans(inside):
     """UUIDs of five operations with a dead conductor, the oldest claim first."""
     dead = inside.conductor("c-1")
     names = [inside.request(inside.node("manageable"), "provide") for _ in range(5)]
-    for age, name in enumerate(reversed(names)):
+    for age, name in enumerate(names):  # in the order of their due times, not of their ids
         claim(inside, dead, name)
         inside.change(Operation, name, deadline_at=after(600 - age))
     inside.conductor("c-2")
     inside.change(Conductor, "c-1", heartbeat_at=after(-16))
     inside.sent.clear()
-    return names
+    return names[::-1]
 
 
 def test_a_pass_takes_operations_over_in_batches(inside, orphans, monkeypatch):
