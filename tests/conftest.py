@@ -6,6 +6,8 @@ import signal
 import sys
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import structlog
@@ -30,6 +32,8 @@ pytest_plugins = ["tests.support.rings"]
 def pytest_configure():
     # a background job of a shell script ignores it, and so would the programs that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # the default highlights the whole source of each frame, for seconds if the source is long
+    structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -94,15 +98,24 @@ def postgresql_server():
         not_run(str(error))
 
 
+@cache  # once per process: the forks of mutmut have it, too
+def migrated():
+    """Return an SQLite database with the newest schema, as bytes."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "ingot.db")
+        schema.upgrade(f"sqlite:///{path}")
+        engine = create_engine(f"sqlite:///{path}")
+        with engine.connect() as connection:  # all of it into the one file
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        engine.dispose()
+        return path.read_bytes()
+
+
 @pytest.fixture(scope="session")
 def migrated_sqlite(tmp_path_factory):
     """Template file with the newest schema."""
     path = tmp_path_factory.mktemp("migrated") / "ingot.db"
-    schema.upgrade(f"sqlite:///{path}")
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.connect() as connection:  # all of it into the one file that is copied
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    engine.dispose()
+    path.write_bytes(migrated())
     return path
 
 

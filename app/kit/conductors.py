@@ -33,7 +33,7 @@ _LOST = Prepared(
 )
 
 
-def alive(session: Session | Connection, timeout: float = 15.0) -> list[Member]:
+def alive(session: Session | Connection, timeout: float) -> list[Member]:
     """Return the online conductors with a heartbeat within `timeout` seconds."""
     rows = session.execute(
         select(

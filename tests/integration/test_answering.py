@@ -188,7 +188,7 @@ def leave(inside, node):
 
     def step():
         with inside.runtime.transaction() as session:
-            for member in conductors.alive(session):
+            for member in conductors.alive(session, timeout=60):
                 conductors.mark_offline(session, member.name, member.incarnation)
         inside.conductor("c-2")
 

@@ -110,6 +110,7 @@ def test_takeovers_are_counted_by_their_cause(inside, conductor, samples):
     assert 1 == reconciler.reconcile(inside.runtime, TRUSTED)["taken_over"]
     assert 1 == samples()['ingot_takeovers_total{cause="died"}']
     assert 1 == samples()['ingot_reconciled_total{action="taken_over"}']
+    assert not samples().get('ingot_reconciled_total{action="resent"}')
 
 
 @SQLITE

@@ -202,13 +202,13 @@ def orphans(inside):
     """UUIDs of five operations with a dead conductor, the oldest claim first."""
     dead = inside.conductor("c-1")
     names = [inside.request(inside.node("manageable"), "provide") for _ in range(5)]
-    for age, name in enumerate(reversed(names)):
+    for age, name in enumerate(names):  # in the order of their due times, not of their ids
         claim(inside, dead, name)
         inside.change(Operation, name, deadline_at=after(600 - age))
     inside.conductor("c-2")
     inside.change(Conductor, "c-1", heartbeat_at=after(-16))
     inside.sent.clear()
-    return names
+    return names[::-1]
 
 
 def test_a_pass_takes_operations_over_in_batches(inside, orphans, monkeypatch):
@@ -225,7 +225,8 @@ def test_a_limited_pass_takes_over_the_oldest(inside, orphans, monkeypatch):
     assert orphans[:2] == [message.operation for message in inside.sent]
 
 
-def test_an_operation_that_cannot_be_driven_delays_no_other(inside, orphans):
+def test_an_operation_that_cannot_be_driven_delays_no_other(inside, orphans, monkeypatch):
+    monkeypatch.setattr(reconciler, "TOGETHER", 2)
     inside.change(Operation, orphans[1], cursor=99)  # there is no such step
     assert {"taken_over": 4} == reconcile(inside)
     assert ("running", 1) == (
@@ -304,11 +305,13 @@ def test_a_heartbeat_that_resumed_no_operation_is_made_up_for(inside, cleaning):
     node, name = cleaning
     inside.agent(node)
     wait(inside, name, Wait())
+    wait(inside, inside.request(inside.node("manageable"), "provide"), Wait())  # has no agent yet
     assert {} == reconcile(inside)
-    with inside.runtime.transaction() as session:
-        agent = session.get_one(AgentRecord, node)
-        agent.heartbeats, agent.last_heartbeat_at = 2, after(-3)
-    assert {"called": 1} == reconcile(inside)
+    for age, made_up_for in [(-30, {}), (3, {"called": 1})]:  # the heartbeat itself comes first
+        with inside.runtime.transaction() as session:
+            agent = session.get_one(AgentRecord, node)
+            agent.heartbeats, agent.last_heartbeat_at = 2, after(-age)
+        assert made_up_for == reconcile(inside)
 
 
 def test_a_wait_of_a_flow_without_a_wait_state_ends_at_its_deadline(inside):
@@ -414,6 +417,20 @@ def test_a_clean_of_a_node_whose_clean_has_failed_has_a_deadline(inside, cleanin
     inside.change(Operation, name, deadline_at=after(-1))
     inside.change(Node, node, maintenance=True, fault="clean failure")
     assert {"expired": 1} == reconcile(inside)
+
+
+@pytest.mark.parametrize("changed", [{"maintenance": True}, {"reservation": "c-2"}])
+def test_a_wait_that_must_not_expire_has_no_part_in_a_limited_pass(
+    inside, cleaning, monkeypatch, changed
+):
+    monkeypatch.setattr(reconciler, "BATCH", 1)
+    node = inside.node("manageable")
+    for age, name in enumerate([inside.request(node, "provide"), cleaning[1]]):
+        wait(inside, name, Wait())
+        inside.change(Operation, name, deadline_at=after(-1 - age))
+    inside.change(Node, cleaning[0], **changed)
+    assert {"expired": 1} == reconcile(inside)
+    assert "clean failed" == inside.read(node).provision_state
 
 
 @pytest.fixture

@@ -274,7 +274,7 @@ def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> t
     first = runtime.settings.conductor.resend_after
     is_old = [
         (Operation.sends <= sends)
-        & (age(Operation.sent_at) > min(first * 2 ** max(sends - 1, 0), RESEND_AT_MOST))
+        & (age(Operation.sent_at) > min(first * 2 ** (sends - 1), RESEND_AT_MOST))
         for sends in range(1, 6)
     ]
     return (
@@ -282,7 +282,6 @@ def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> t
         ~Operation.is_queued,
         or_(
             Operation.sent_at.is_(None),
-            Operation.sent_to.is_(None),
             Operation.sent_to.not_in(online),
             Operation.sent_to.not_in(behind) & or_(*is_old),
             age(Operation.sent_at) > RESEND_AT_MOST,
