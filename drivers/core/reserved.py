@@ -64,6 +64,8 @@ METHODS: Mapping[str, Method] = {
     each.__name__: each for each in (power_on, power_off, reboot, hold, wait)
 }
 ARGS: Mapping[str, tuple[Arg, ...]] = {"wait": (SECONDS,)}
+#: Steps after which the machine is on, and its agent runs if the flow has one.
+STARTING = frozenset({"power_on", "reboot"})
 #: Steps that may run on child nodes.
 ON_CHILDREN = frozenset({"power_on", "power_off", "reboot"})
 
