@@ -233,7 +233,12 @@ def large():
         "Id": "RootService", "RedfishVersion": "1.15.0", "Name": "r",
         "Systems": {"@odata.id": "/redfish/v1/Systems"},
     }  # fmt: skip
-    system = {"Id": "1", "Name": "s", "PowerState": "On", "Storage": {"@odata.id": f"{path}/Storage"}}
+    system = {
+        "Id": "1",
+        "Name": "s",
+        "PowerState": "On",
+        "Storage": {"@odata.id": f"{path}/Storage"},
+    }
     documents = {"/redfish/v1/": root, path: system, f"{path}/Storage": many}
     one = {"Id": "1", "Name": "s", "Drives": [], "Description": "x" * 10_000}
 
@@ -268,7 +273,9 @@ def test_a_bmc_does_not_choose_how_many_documents_a_command_reads(
     assert "power on" == it.driver.power.get_power_state(it), "the next command has its own limits"
 
 
-@pytest.mark.parametrize("body", [b"<html>", SECURE_BOOT_ELSEWHERE % b"//h/x", SECURE_BOOT_ELSEWHERE % b"x://y"])
+@pytest.mark.parametrize(
+    "body", [b"<html>", SECURE_BOOT_ELSEWHERE % b"//h/x", SECURE_BOOT_ELSEWHERE % b"x://y"]
+)
 def test_an_answer_that_is_no_document_is_no_fault_of_the_settings(body):
     """These exceptions of requests are OSErrors, as those about a file of certificates."""
     with recording(with_body(body, Content_Type=JSON)) as server:
@@ -354,9 +361,9 @@ def test_an_agent_lists_a_limited_number_of_steps(steps, version):
 @pytest.mark.parametrize("text", [r"\ud800", "NaN", "1e999"])
 def test_values_that_no_database_stores_are_no_document(text):
     body = b'{"commands": [{"a": %s}]}' % (text if text[0] != "\\" else f'"{text}"').encode()
-    with recording(with_body(body, Content_Type=JSON)) as server:
-        with pytest.raises(Unexpected, match="did not send a JSON document"):
-            client.commands(node(server.url))
+    malformed = pytest.raises(Unexpected, match="did not send a JSON document")
+    with recording(with_body(body, Content_Type=JSON)) as server, malformed:
+        client.commands(node(server.url))
 
 
 def test_nul_is_removed_from_answers_of_agents():
