@@ -358,6 +358,17 @@ def test_an_agent_lists_a_limited_number_of_steps(steps, version):
     assert "agent_steps" not in it.reports
 
 
+@pytest.mark.parametrize(("size", "kept"), [(60_000, True), (70_000, False)])
+def test_long_results_of_an_agent_are_not_recorded(size, kept):
+    """An answer about an operation has the results of all its steps."""
+    step_ = {"interface": "deploy", "step": "erase_devices", "priority": 10}
+    result = {"clean_result": "x" * size, "clean_step": step_}
+    document = {**COMMAND, "command_result": result}
+    with recording(with_body(json.dumps(document).encode(), Content_Type=JSON)) as server:
+        outcome = in_band.execute(node(server.url), Flow.CLEAN, step_)
+    assert Done({"result": "x" * size if kept else f"{size + 2} bytes, not kept"}) == outcome
+
+
 @pytest.mark.parametrize("text", [r"\ud800", "NaN", "1e999"])
 def test_values_that_no_database_stores_are_no_document(text):
     body = b'{"commands": [{"a": %s}]}' % (text if text[0] != "\\" else f'"{text}"').encode()
