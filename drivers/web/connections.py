@@ -108,6 +108,32 @@ def async_connector(check: Callable[[str], None], **options: Any) -> aiohttp.TCP
     return aiohttp.TCPConnector(socket_factory=made, happy_eyeballs_delay=None, **options)
 
 
+class AsyncResponse(aiohttp.ClientResponse):
+    """
+    A response after few interim ones (status 1xx), for `response_class` of aiohttp's session.
+
+    aiohttp would skip any number of them: a flood occupies the event loop up to the timeout.
+    """
+
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        """Read the head of the response; aiohttp calls this once."""
+        protocol, left = connection.protocol, MOST_INTERIM
+        read = protocol.read
+
+        async def limited() -> Any:
+            nonlocal left
+            if not left:
+                raise aiohttp.ClientConnectionError(f"more than {MOST_INTERIM} interim responses")
+            left -= 1
+            return await read()
+
+        protocol.read = limited
+        try:
+            return await super().start(connection)
+        finally:
+            del protocol.read
+
+
 class Adapter(HTTPAdapter):
     """Adapter of `requests` whose connections belong to an exchange."""
 
