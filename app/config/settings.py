@@ -261,7 +261,7 @@ class Settings:
     def trusts_host(self) -> bool:
         """Whether other hosts choose the links of answers, by the Host header of a request."""
         return (
-            self.default.auth_strategy != "noauth"  # which refuses foreign names
+            self.default.auth_strategy != "noauth"  # foreign names are refused
             and self.is_reachable
             and not self.api.public_endpoint
         )

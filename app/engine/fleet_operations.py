@@ -130,30 +130,28 @@ def queues(session: Session, narrow: Narrow) -> list[Document]:
     heads: dict[str, list[Document]] = {}
     for head in _documents(session, query):
         heads.setdefault(head.pop("queue"), []).append(head)
-    lengths = dict(
-        session.execute(
-            select(_OPERATIONS.queue, func.count())
-            .where(Operation.is_queued)
-            .group_by(_OPERATIONS.queue)
-        ).all()
-    )
-    oldest_of = (
-        narrow(select(_OPERATIONS.queue, func.min(_OPERATIONS.created_at)))
+    length = select(_OPERATIONS.queue, func.count().label("queued")).where(Operation.is_queued)
+    lengths = {
+        each["queue"]: each["queued"]
+        for each in _documents(session, length.group_by(_OPERATIONS.queue))
+    }
+    oldest = (
+        narrow(select(_OPERATIONS.queue, func.min(_OPERATIONS.created_at).label("oldest_at")))
         .where(Operation.is_queued)
         .group_by(_OPERATIONS.queue)
         .order_by(_OPERATIONS.queue)
     )
     found = []
-    for queue, oldest in session.execute(oldest_of).all():
-        limited, _, group = queue.partition("/")
+    for each in _documents(session, oldest):
+        limited, _, group = each["queue"].partition("/")
         found.append(
             {
                 "class": limited,
                 "conductor_group": group or None,
-                "limit": admission.limit_of(runtime_of(session).settings, queue),
-                "queued": lengths.get(queue, 0),
-                "oldest_at": oldest,
-                "operations": heads.get(queue, []),
+                "limit": admission.limit_of(runtime_of(session).settings, each["queue"]),
+                "queued": lengths.get(each["queue"], 0),
+                "oldest_at": each["oldest_at"],
+                "operations": heads.get(each["queue"], []),
             }
         )
     return found

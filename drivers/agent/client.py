@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 import requests
@@ -185,7 +186,7 @@ def _document_of(target: Target, answer: requests.Response) -> Any:
     try:
         document = answers.parsed(f"the agent of node {target.uuid}", answer.content)
     except Unexpected:
-        if answer.ok:
+        if answer.status_code == HTTPStatus.OK:
             raise
         document = None
     if answer.ok and document is not None:

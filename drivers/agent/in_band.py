@@ -31,6 +31,9 @@ RETRY = 5.0
 #: Most steps of a flow that an agent may list, and most bytes of the list: they are in the row of
 #: the node, and each becomes a row of an operation.
 MOST_STEPS, LONGEST_STEPS = 512, 256 << 10
+#: Most bytes of a command's result that are recorded: an answer about an operation has those of all
+#: its steps.
+LONGEST_RESULT = 64 << 10
 
 
 class CommandStatus(StrEnum):
@@ -268,7 +271,9 @@ def _outcome(
     if status is CommandStatus.RUNNING:
         return Wait({**progress, "sent": True, "command": command.get("id")})
     if status is CommandStatus.SUCCEEDED:
-        return Done({"result": _result_field(command, "_result")})
+        result = _result_field(command, "_result")
+        size = len(orjson.dumps(result))
+        return Done({"result": result if size <= LONGEST_RESULT else f"{size} bytes, not kept"})
     if status is CommandStatus.MISMATCH:
         return Failed(
             f"{_label(order)}: the agent's hardware managers have changed since it listed its"

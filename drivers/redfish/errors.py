@@ -22,6 +22,7 @@ from drivers.core.errors import (
 )
 from drivers.redfish.access import LOGIN_REFUSED, Access
 from drivers.redfish.values import text
+from drivers.web import answers
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,6 @@ class _Rule(NamedTuple):
 @cache
 def _rules() -> tuple[_Rule, ...]:
     """Return all rules; the first match applies."""
-    import requests
     from sushy import exceptions as theirs  # here: takes half a second, and only conductors need it
 
     malformed = (
@@ -68,7 +68,7 @@ def _rules() -> tuple[_Rule, ...]:
         ),
         # no JSON, or a link that is no URL; sushy wraps errors of the network
         _Rule(
-            (requests.RequestException,),
+            (answers.Malformed,),
             Unexpected,
             "{bmc} sent a malformed document: {kind}: {error}",
             skippable=True,

@@ -26,7 +26,7 @@ from drivers.redfish.inventory import BOOT_MODES
 from drivers.redfish.power import ironic_power_state
 from drivers.redfish.values import entry
 from drivers.web import answers
-from drivers.web.connections import async_connector
+from drivers.web.connections import AsyncResponse, async_connector
 
 HEALTHS = ("OK", "Warning", "Critical")
 
@@ -57,6 +57,7 @@ async def power_state_reader(
         timeout=aiohttp.ClientTimeout(total=timeout),
         headers={"Accept": "application/json", "OData-Version": "4.0", **answers.UNCOMPRESSED},
         auto_decompress=False,
+        response_class=AsyncResponse,
     ) as http:
         yield ask
 

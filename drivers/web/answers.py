@@ -22,6 +22,8 @@ from drivers.web.connections import Adapter, Exchange
 LONGEST = 4 << 20  # bytes
 #: Most values in a JSON document: short values take many times their text in memory.
 MOST_VALUES = 200_000
+#: Errors of a malformed URL or document; those of connections, too.
+Malformed = requests.RequestException
 #: Headers of each request.
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
 #: The whole answer may take this many times the timeout of a single read.
@@ -120,7 +122,7 @@ def session(
 ) -> requests.Session:
     """Return a session with one agent or BMC; see `MachineAdapter`."""
     made = requests.Session()
-    bind(made, address, name, reach, longest, budget)
+    bind(made, address, name, reach, longest, budget=budget)
     return made
 
 
@@ -130,6 +132,7 @@ def bind(
     name: str,
     reach: Reach,
     longest: int = LONGEST,
+    *,
     budget: Budget | None = None,
 ) -> None:
     """Make a session of another library one with a single agent or BMC."""
@@ -159,7 +162,7 @@ def parsed(name: str, body: bytes) -> Any:
     """
     Parse JSON. NUL is removed from its texts.
 
-    Raises Unexpected: it is malformed, nested too deeply, or has values that are no JSON or Unicode.
+    Raises Unexpected: it is malformed, nested too deeply, or has values that are no JSON.
     """
     try:
         return orjson.loads(nul.removed(body))

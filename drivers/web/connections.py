@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from http.client import HTTPException, HTTPResponse
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,7 +20,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import NameResolutionError
+from urllib3.exceptions import NameResolutionError, ProtocolError
 
 from drivers.core.errors import Unreachable
 
@@ -109,6 +108,32 @@ def async_connector(check: Callable[[str], None], **options: Any) -> aiohttp.TCP
     return aiohttp.TCPConnector(socket_factory=made, happy_eyeballs_delay=None, **options)
 
 
+class AsyncResponse(aiohttp.ClientResponse):
+    """
+    A response after few interim ones (status 1xx), for `response_class` of aiohttp's session.
+
+    aiohttp would skip any number of them: a flood occupies the event loop up to the timeout.
+    """
+
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        """Read the head of the response; aiohttp calls this once."""
+        protocol, left = connection.protocol, MOST_INTERIM
+        read = protocol.read
+
+        async def limited() -> Any:
+            nonlocal left
+            if not left:
+                raise aiohttp.ClientConnectionError(f"more than {MOST_INTERIM} interim responses")
+            left -= 1
+            return await read()
+
+        protocol.read = limited
+        try:
+            return await super().start(connection)
+        finally:
+            del protocol.read
+
+
 class Adapter(HTTPAdapter):
     """Adapter of `requests` whose connections belong to an exchange."""
 
@@ -132,7 +157,7 @@ class Adapter(HTTPAdapter):
             _current.reset(token)
 
 
-class _Response(HTTPResponse):
+class _Response(HTTPConnection.response_class):  # type: ignore[misc, valid-type]
     """
     A response after few interim ones (status 1xx).
 
@@ -144,8 +169,8 @@ class _Response(HTTPResponse):
     def _read_status(self) -> tuple[str, int, str]:
         self._statuses += 1
         if self._statuses > MOST_INTERIM:
-            raise HTTPException(f"more than {MOST_INTERIM} interim responses")
-        return super()._read_status()  # type: ignore[misc, no-any-return]
+            raise ProtocolError(f"more than {MOST_INTERIM} interim responses")
+        return super()._read_status()  # type: ignore[no-any-return]
 
 
 class _InExchange(HTTPConnection):

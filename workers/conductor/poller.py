@@ -26,7 +26,7 @@ from drivers.agent.in_band import command_ended
 from drivers.core.errors import HardwareError, InvalidDriverInfo
 from drivers.tls import context, of_node
 from drivers.web import answers
-from drivers.web.connections import async_connector
+from drivers.web.connections import AsyncResponse, async_connector
 
 logger = log.get(__name__)
 
@@ -182,6 +182,7 @@ class WaitMonitor:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=answers.UNCOMPRESSED,
                 auto_decompress=False,
+                response_class=AsyncResponse,
             )
         params = {"agent_token": token} if token else {}
         async with self._http.get(
