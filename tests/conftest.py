@@ -13,7 +13,8 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from sqlalchemy import create_engine
 
-from app.db import schema
+from app.db import connections, schema
+from app.db.sealing import NO_KEYS
 from drivers.core import registry
 from tests.support import postgresql
 from tests.support.prerequisites import NOT_RUN, not_run
@@ -82,6 +83,30 @@ def entry_points_read_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "entry_points", lambda *, group: read(tuple(sys.path), group))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_compiled_once():
+    """
+    Let engines without master keys share their dialect, and so the compiled statements: compiling
+    them for each test is a quarter of the CPU time of the tests that have a service of their own.
+    """
+    connect, shared = connections.connect, {}
+
+    def sharing(url, **how):
+        engine = connect(url, **how)
+        if (how.get("keyring") or NO_KEYS).masters:
+            return engine
+        first = shared.setdefault(engine.name, engine)
+        if first.dialect.server_version_info is None:  # it has never had a connection
+            shared[engine.name] = engine
+        else:
+            engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "connect", sharing)
         yield
 
 

@@ -201,7 +201,7 @@ def _unknown(
     return None
 
 
-def _instantiate(
+def _instantiate(  # noqa: PLR0917 - as `load`, which passes them on
     hardware_type: type[HardwareType],
     enabled: Mapping[str, Sequence[str]],
     defaults: Mapping[str, str],
@@ -212,7 +212,7 @@ def _instantiate(
     """
     Instantiate the accepted interfaces of a hardware type: kind -> name -> interface.
 
-    checked: classes that other hardware types have, too, and that are right; adds those of this one.
+    checked: classes that were found right in other hardware types; adds those of this one.
 
     Raises ValueError: overlapping priorities, methods that cannot be called, a class of another
     kind, or a kind without an interface.
