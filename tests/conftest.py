@@ -1,5 +1,6 @@
 """Fixtures of all tests: databases of both kinds; and a summary that names unselected tests."""
 
+import gc
 import os
 import shutil
 import signal
@@ -31,6 +32,17 @@ pytest_plugins = ["tests.support.rings"]
 def pytest_configure():
     # a background job of a shell script ignores it, and so would the programs that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Keep the collector of garbage from the modules and tests, which live as long as the process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
