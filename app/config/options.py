@@ -110,7 +110,7 @@ def groups(settings: type[Any]) -> Iterator[tuple[str, str, type[Any]]]:
 def options(settings: type[Any]) -> Iterator[Option]:
     """Yield all options in the order of declaration."""
     for _, group_name, kind in groups(settings):
-        hints = _hints(kind)
+        hints = _hints(kind)  # type: ignore[arg-type]  # a class is hashable
         for each in dataclasses.fields(kind):
             made = each.default_factory
             default = each.default if made is dataclasses.MISSING else made()
