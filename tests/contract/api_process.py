@@ -4,6 +4,7 @@ import os
 import resource
 
 from app import serve
+from app.api import silent_clients
 from app.config import settings
 
 
@@ -19,6 +20,11 @@ def with_few_files():
 def that_cannot_record():
     """Its processes fail when they start."""
     serve.recording.start = lambda: 1 / 0
+    main()
+
+
+def with_little_patience():
+    silent_clients.SILENCE = 2.0
     main()
 
 
