@@ -15,6 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -109,11 +110,17 @@ def groups(settings: type[Any]) -> Iterator[tuple[str, str, type[Any]]]:
 def options(settings: type[Any]) -> Iterator[Option]:
     """Yield all options in the order of declaration."""
     for _, group_name, kind in groups(settings):
-        hints = typing.get_type_hints(kind)
+        hints = _hints(kind)  # type: ignore[arg-type]  # a class is hashable
         for each in dataclasses.fields(kind):
             made = each.default_factory
             default = each.default if made is dataclasses.MISSING else made()
             yield Option(group_name, each.name, hints[each.name], default, each.metadata["about"])
+
+
+@cache
+def _hints(kind: type[Any]) -> Mapping[str, Any]:
+    """Return the types of a group's options; reading them takes most of the time of `options`."""
+    return typing.get_type_hints(kind)
 
 
 def load(  # noqa: C901, PLR0912 - file, environment and flags share their state

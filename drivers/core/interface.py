@@ -8,6 +8,7 @@ plan, without calling the driver.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar
 
 from drivers.core import schema
@@ -162,6 +163,7 @@ class Interface:
         return self.run(target, step["step"], step.get("args") or {})
 
     @classmethod
+    @cache
     def _of_kind(cls) -> type["Interface"]:
         """Return the base class of this kind, such as Power."""
         return next(each for each in cls.__mro__ if Interface in each.__bases__)

@@ -128,9 +128,12 @@ def load(  # noqa: PLR0917 - one argument per group of settings
         why = (f"; hardware type {name}: {why}" for name, why in registry.refused.items())
         raise UnknownName("".join((wrong, *why)))
     connections = bmcs or Bmcs()
+    checked: set[type[Interface]] = set()
     for name, hardware_type in classes.items():
         try:
-            interfaces = _instantiate(hardware_type, enabled, defaults, connections, options)
+            interfaces = _instantiate(
+                hardware_type, enabled, defaults, connections, options, checked
+            )
             _check_frames(name, interfaces)
             registry.types[name] = interfaces
         except Exception as error:  # a defect of one driver must not stop the others
@@ -198,15 +201,18 @@ def _unknown(
     return None
 
 
-def _instantiate(
+def _instantiate(  # noqa: PLR0917 - as `load`, which passes them on
     hardware_type: type[HardwareType],
     enabled: Mapping[str, Sequence[str]],
     defaults: Mapping[str, str],
     bmcs: Bmcs,
     options: Options | None,
+    checked: set[type[Interface]],
 ) -> dict[str, dict[str, Interface]]:
     """
     Instantiate the accepted interfaces of a hardware type: kind -> name -> interface.
+
+    checked: classes that were found right in other hardware types; adds those of this one.
 
     Raises ValueError: overlapping priorities, methods that cannot be called, a class of another
     kind, or a kind without an interface.
@@ -228,10 +234,12 @@ def _instantiate(
                     f"{cls.__name__} is listed as a {kind} interface, but is no subclass of"
                     f" {KINDS[kind].__name__}"
                 )
-            _refuse_overlaps(cls, options)
             interface = cls()
             interface.bmcs = bmcs
-            listed.check(interface)
+            if cls not in checked:
+                _refuse_overlaps(cls, options)
+                listed.check(interface)
+                checked.add(cls)
             result[kind][cls.name] = interface
     return result
 

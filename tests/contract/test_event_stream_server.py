@@ -19,9 +19,6 @@ from tests.support.ports import free_port
 from .test_server import NEWEST, await_answer, copied, started
 
 STREAM = "/v1/events/stream"
-#: Seconds for which a client may receive nothing.
-SILENT = 2.0
-BEFORE = f"from app.api import silent_clients; silent_clients.SILENCE = {SILENT};"
 
 
 @pytest.fixture
@@ -29,7 +26,7 @@ def served(migrated_sqlite, tmp_path):
     """A server with one process: its URL, its process, and its database's URL."""
     port, database = free_port(), copied(migrated_sqlite, tmp_path)
     settings = {"INGOT_API_API_WORKERS": "1", "INGOT_API_EVENT_STREAMS_PER_CALLER": "100"}
-    with started(database, port, BEFORE, **settings) as process:
+    with started(database, port, "with_little_patience", **settings) as process:
         url = f"http://127.0.0.1:{port}"
         await_answer(f"{url}/healthcheck", process)
         yield url, process, database

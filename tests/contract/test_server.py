@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import openstack
 import psutil
@@ -24,11 +25,12 @@ from app.models import Conductor
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core import registry
 from tests.contract.clients.cli import Baremetal
-from tests.support.fleet import PATIENCE, until
+from tests.support import programs
+from tests.support.fleet import PATIENCE, ROOT, until
 from tests.support.ports import free_port
 from tests.support.processes import children
 
-SERVE = "import os; from app import serve; from app.config import settings; serve.main(settings.load(os.environ))"
+API = "tests.contract.api_process"
 #: Most seconds of events that take a few on an idle machine. Without the time limit under test they
 #: take a minute, or do not happen.
 BUSY = 20
@@ -36,8 +38,12 @@ NEWEST = {"X-OpenStack-Ironic-API-Version": "1.115"}
 
 
 @contextmanager
-def started(database, port, before="", **settings):
-    """Start a server process, and end it after the test in any case."""
+def started(database, port, function="main", *, forked=True, **settings):
+    """
+    Start a server process, and end it after the test in any case.
+
+    function: of API. forked: from the fork server, which kills what is left of an ended process.
+    """
     environ = {
         **os.environ,
         "INGOT_DATABASE_CONNECTION": database,
@@ -46,14 +52,21 @@ def started(database, port, before="", **settings):
         "INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "1000",
         **settings,
     }
-    with subprocess.Popen(
-        [sys.executable, "-c", before + SERVE], env=environ, stderr=subprocess.PIPE
-    ) as process:
+    with TemporaryFile("w+") as errors:
+        if forked:
+            process = programs.start(f"{API}:{function}", environ=environ, stderr=errors)
+        else:
+            command = [sys.executable, "-m", API]
+            process = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=errors)
+        process.errors = lambda: os.pread(errors.fileno(), 100_000, 0).decode()
         try:
             yield process
         finally:
             process.terminate()
-            process.communicate(timeout=PATIENCE)
+            try:
+                process.wait(PATIENCE)
+            finally:
+                process.kill()
 
 
 def await_answer(url, process):
@@ -61,7 +74,7 @@ def await_answer(url, process):
         try:
             return [requests.get(url, timeout=PATIENCE)]
         except requests.ConnectionError:
-            assert process.poll() is None, process.stderr.read().decode()
+            assert process.poll() is None, process.errors()
             return None
 
     (found,) = until(answer, "an answer of the server", between=0.02)
@@ -169,11 +182,11 @@ def test_waiting_requests_do_not_delay_others(migrated_sqlite, tmp_path):
 
 
 @contextmanager
-def idle(database, count, **settings):
+def idle(database, count, function="main", **settings):
     """Open connections, send one request on each, and keep them open, like agents."""
     port = free_port()
     with (
-        started(database, port, INGOT_API_API_WORKERS="1", **settings) as process,
+        started(database, port, function, INGOT_API_API_WORKERS="1", **settings) as process,
         ExitStack() as stack,
     ):
         await_answer(f"http://127.0.0.1:{port}", process)
@@ -199,8 +212,7 @@ def test_beyond_their_limit_connections_wait_until_idle_ones_are_closed(database
 
 
 def test_a_low_limit_of_open_files_lowers_the_number_of_connections_with_a_warning(database, capfd):
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)); "
-    with idle(database, 60, before=limit, INGOT_API_KEEP_ALIVE_TIME="1"):
+    with idle(database, 60, "with_few_files", INGOT_API_KEEP_ALIVE_TIME="1"):
         pass
     assert "api.too_few_files" in capfd.readouterr().out
 
@@ -208,7 +220,7 @@ def test_a_low_limit_of_open_files_lowers_the_number_of_connections_with_a_warni
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_every_way_to_end_leaves_no_process_running(database, how):
     port = free_port()
-    with started(database, port) as process:
+    with started(database, port, forked=False) as process:
         await_answer(f"http://127.0.0.1:{port}", process)
         family = [process, *psutil.Process(process.pid).children(recursive=True)]
         assert 3 == len(family)
@@ -235,21 +247,20 @@ def test_processes_that_are_killed_one_after_the_other_are_replaced(database):
 
 def both(process):
     """Return the pids of both processes of a server, None if there is one; fail if it has ended."""
-    assert process.poll() is None, process.stderr.read().decode()
+    assert process.poll() is None, process.errors()
     found = children(process.pid)
     return found if len(found) == 2 else None
 
 
 def test_processes_that_cannot_start_end_the_server(database):
-    broken = "from app import serve; serve.recording.start = lambda: 1 / 0; "
-    with started(database, free_port(), broken) as process:
+    with started(database, free_port(), "that_cannot_record") as process:
         assert 1 == process.wait(PATIENCE)
 
 
 def test_a_missing_setting_stops_the_start_with_one_line(database):
     with started(database, free_port(), INGOT_AUTH_STRATEGY="keystone") as process:
-        error = process.stderr.read().decode()
         status = process.wait(PATIENCE)
+        error = process.errors()
 
     assert 0 != status
     assert error.strip().endswith("[keystone_authtoken]auth_url: Keystone needs it")

@@ -8,6 +8,7 @@ import openstack
 import pytest
 from openstack.exceptions import ForbiddenException, HttpException
 
+from tests.contract.clients.cli import Baremetal
 from tests.e2e.command_line import INGOT, environment
 from tests.support import programs
 from tests.support.fleet import Fleet, until
@@ -51,14 +52,6 @@ def token(ingot):
     return ingot("token", "create", "bob", "--project", "blue", "--fields", "token")[0]
 
 
-def baremetal(fleet, *words, **environ):
-    given = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
-    return subprocess.run(
-        [BAREMETAL, *words], capture_output=True, text=True, timeout=120, check=False,
-        env={**given, "OS_ENDPOINT": fleet.url, "NO_PROXY": "*", **environ},
-    )  # fmt: skip
-
-
 def connected(fleet, **auth):
     return openstack.connect(
         endpoint=fleet.url, baremetal_endpoint_override=fleet.url, load_yaml_config=False,
@@ -75,21 +68,22 @@ def test_the_password_of_the_first_admin_is_not_logged(fleet, password):
 
 
 def test_openstacks_command_works_with_a_password_and_with_a_token(fleet, password, token):
+    """Once as a process, with the variables that users set; then in this process."""
+    given = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     basic = {"OS_AUTH_TYPE": "http_basic", "OS_USERNAME": "admin", "OS_PASSWORD": password}
     words = ("node", "create", "--driver", "fake-hardware", "--name", "first", "--owner", BLUE)
-    made = baremetal(fleet, *words, **basic)
+    made = subprocess.run(
+        [BAREMETAL, *words], capture_output=True, text=True, timeout=120, check=False,
+        env={**given, "OS_ENDPOINT": fleet.url, "NO_PROXY": "*", **basic},
+    )  # fmt: skip
     assert 0 == made.returncode, made.stderr
-    managed = baremetal(fleet, "node", "manage", "first", "--wait", "60", **basic)
-    assert 0 == managed.returncode, managed.stderr
+    Baremetal(fleet.url, **basic)("node", "manage", "first", "--wait", "60")
 
-    of_bob = {"OS_AUTH_TYPE": "admin_token", "OS_TOKEN": token}
-    shown = baremetal(fleet, "node", "show", "first", "-f", "value", "-c", "owner", **of_bob)
-    assert (0, BLUE) == (shown.returncode, shown.stdout.strip()), shown.stderr
-    refused = baremetal(fleet, "conductor", "list", **of_bob)
-    assert 0 != refused.returncode
-    assert "baremetal:conductor:get" in refused.stderr
-    wrong = baremetal(fleet, "node", "list", **{**basic, "OS_PASSWORD": "guess"})
-    assert 0 != wrong.returncode
+    of_bob = Baremetal(fleet.url, OS_AUTH_TYPE="admin_token", OS_TOKEN=token)
+    assert BLUE == of_bob("node", "show", "first")["owner"]
+    assert "baremetal:conductor:get" in of_bob.refused("conductor", "list")
+    wrong = Baremetal(fleet.url, **{**basic, "OS_PASSWORD": "guess"})
+    assert "401" in wrong.refused("node", "list")
 
 
 def test_the_sdk_works_with_a_password_and_with_a_token(fleet, password, token):

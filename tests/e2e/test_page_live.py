@@ -36,7 +36,7 @@ def change(fleet, node, field, value):
 
 @pytest.mark.parametrize("at", ["/fleet", "/operations", "/nodes/{}"])
 def test_a_silent_stream_is_shown_as_lost_and_a_new_one_as_live(chromium, site, at):
-    with desk(chromium, site.url, at="/resources") as page:
+    with desk(chromium, site.url, at="/resources", new=True) as page:
         page.clock.install()
         page.route("**/v1/events/stream*", lambda route: None)  # never answered
         page.goto(f"{site.url}/ui#{at.format(site.nodes[1])}")

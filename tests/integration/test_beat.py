@@ -2,12 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +18,7 @@ from app.db import connections, prepared, schema, transactions
 from app.db.clock import after
 from app.kit import conductors
 from app.models import Allocation, BeatLease, Conductor, Rollout, RolloutState, Webhook
+from tests.support import programs
 from tests.support.fleet import until
 from workers.periodic import beat
 from workers.periodic.lost_conductors import DeadConductorLog
@@ -28,7 +26,6 @@ from workers.periodic.reconciler import Contact
 
 #: Seconds without a heartbeat after which a conductor is dead.
 TIMEOUT = 15.0
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -91,11 +88,11 @@ def test_a_killed_beat_is_replaced_by_the_standby(tmp_path, redis_url, redis_cli
         "INGOT_BROKER_URL": redis_url,
         "INGOT_CONDUCTOR_RECONCILE_INTERVAL": "0.2",
     }
-    command = [sys.executable, "-m", "workers.cli", "beat"]
-    beats = [
-        subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.DEVNULL)
-        for _ in range(2)
-    ]
+    with open(os.devnull, "w") as log:
+        beats = [
+            programs.start("workers.cli:main", argv=["beat"], environ=environ, stderr=log)
+            for _ in range(2)
+        ]
 
     def leader():
         with transactions.reading(engine) as session:

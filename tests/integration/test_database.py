@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 import pytest
 from alembic import command
@@ -24,6 +25,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from app import models
@@ -34,6 +36,7 @@ from app.engine import operations
 from app.errors import IllegalMove, NodeLocked
 from app.models import AgentRecord, Node, Operation, OperationState, draft
 from drivers.core.steps import Done, Wait
+from tests.support import programs
 from workers.conductor import attempts, claims, poller, recording
 from workers.periodic import reconciler
 
@@ -96,11 +99,11 @@ def test_the_migrations_create_the_schema_of_the_models(database):
 
 
 def test_concurrent_migrations_wait_for_each_other(empty_database):
+    if empty_database.startswith("sqlite"):
+        Path(make_url(empty_database).database).touch()  # the fork server does not copy one then
     # in processes, because Alembic's context is global
-    import multiprocessing
-
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
-        pool.map(schema.upgrade, [empty_database] * 4)
+    migrations = [programs.start("app.db.schema:upgrade", empty_database) for _ in range(4)]
+    assert [0] * 4 == [each.wait(programs.PATIENCE) for each in migrations]
     assert set(models.Base.metadata.tables) == tables(empty_database)
 
 

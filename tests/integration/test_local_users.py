@@ -1,7 +1,6 @@
 """Commands for local users, and the first administrator, on SQLite and PostgreSQL."""
 
 import json
-import multiprocessing
 import stat
 import sys
 from dataclasses import replace
@@ -15,6 +14,7 @@ from app.config import settings as app_settings
 from app.db import connections, transactions
 from app.identity import callers, first_admin, passwords, provided
 from app.models import RoleAssignment, User
+from tests.support import programs
 from tests.support.local_users import PASSWORD, STORED
 from workers import cli
 from workers.doctor import surroundings
@@ -224,8 +224,8 @@ def test_of_several_services_at_once_one_creates_the_admin(database, engine, tmp
     folders = [tmp_path / str(number) for number in range(3)]
     for each in folders:
         each.mkdir()
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        pool.starmap(ensure, [(database, each) for each in folders])
+    services = [programs.start(f"{__name__}:ensure", database, str(each)) for each in folders]
+    assert [0] * 3 == [each.wait(programs.PATIENCE) for each in services]
 
     (written,) = [each for folder in folders for each in folder.iterdir()]
     with transactions.reading(engine) as session:

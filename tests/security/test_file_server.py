@@ -4,8 +4,6 @@ import http.client
 import os
 import socket
 import ssl
-import subprocess
-import sys
 import time
 import urllib.request
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -14,39 +12,41 @@ import psutil
 import pytest
 import requests
 
-from tests.integration import test_start
-from tests.support.fleet import PATIENCE, until
-from tests.support.ports import free_port
-
-SERVE = """
-import os, sys
 from app import log
 from app.config import settings
+from tests.integration import test_start
+from tests.support import programs
+from tests.support.fleet import PATIENCE, until
+from tests.support.ports import free_port
 from workers.supervisor import file_server
-file_server.REQUEST_TIMEOUT = file_server.RESPONSE_TIMEOUT = float(sys.argv[1])
-log.set_up("info", "json")
-file_server.main(settings.load(os.environ))
-"""
+
 LARGE = 64 << 20
 pair = test_start.pair  # a fixture
 
 
+def serve(seconds):
+    """Run a file server in a process of its own, with time limits of so many seconds."""
+    file_server.REQUEST_TIMEOUT = file_server.RESPONSE_TIMEOUT = seconds
+    log.set_up("info", "json")
+    file_server.main(settings.load(os.environ))
+
+
 @contextmanager
-def serving(root, seconds=3.0, **settings):
+def serving(root, seconds=3.0, **more):
     """A file server with short timeouts, of so many seconds; yields its port."""
     port = free_port()
     environ = {
         **os.environ, "INGOT_DEPLOY_HTTP_ROOT": str(root), "INGOT_DEPLOY_HTTP_PORT": str(port),
-        **settings,
+        **more,
     }  # fmt: skip
-    with subprocess.Popen([sys.executable, "-c", SERVE, str(seconds)], env=environ) as process:
-        try:
-            until(lambda: is_open(port) or process.poll() is not None, "the file server")
-            assert process.poll() is None
-            yield port
-        finally:
-            process.terminate()
-            assert 0 == process.wait(PATIENCE)
+    process = programs.start(f"{__name__}:serve", seconds, environ=environ)
+    try:
+        until(lambda: is_open(port) or process.poll() is not None, "the file server")
+        assert process.poll() is None
+        yield port
+    finally:
+        process.terminate()
+        assert 0 == process.wait(PATIENCE)
 
 
 def is_open(port):

@@ -7,9 +7,11 @@ It sends the same requests as in a process of its own, whose start would take a 
 import io
 import json
 import logging
+import os
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.metadata import entry_points
 from types import SimpleNamespace
+from unittest import mock
 
 from ironicclient import shell
 
@@ -37,17 +39,20 @@ def options(command):
 class Baremetal:
     """
     The command: `baremetal("node", "show", "n1")` returns its output, decoded if it is JSON.
+
+    environ: its variables, such as OS_TOKEN; by default it does not authenticate.
     """
 
-    def __init__(self, url, version=None):
+    def __init__(self, url, version=None, **environ):
         self.url = url
-        self._global = ["--os-auth-type", "none", "--os-endpoint", url]
+        self._environ = environ or {"OS_AUTH_TYPE": "none"}
+        self._global = ["--os-endpoint", url]
         if version:
             self._global += ["--os-baremetal-api-version", version]
 
     def at(self, version):
         """Return the command with another microversion."""
-        return Baremetal(self.url, version)
+        return Baremetal(self.url, version, **self._environ)
 
     def __call__(self, *words):
         status, out, errors = self._run(words)
@@ -64,7 +69,8 @@ class Baremetal:
         words = [str(word) for word in words]
         form = ["-f", "json"] if _formats(words) else []
         out, errors = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(errors), _logging_kept():
+        variables = mock.patch.dict(os.environ, self._environ)
+        with redirect_stdout(out), redirect_stderr(errors), _logging_kept(), variables:
             try:
                 status = shell.main([*self._global, *words, *form])
             except SystemExit as error:  # raised by the parser
