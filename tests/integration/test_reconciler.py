@@ -225,6 +225,18 @@ def test_a_limited_pass_takes_over_the_oldest(inside, orphans, monkeypatch):
     assert orphans[:2] == [message.operation for message in inside.sent]
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # PostgreSQL's are concurrent
+def test_the_batches_of_all_actions_are_interleaved(inside, monkeypatch):
+    begun = []
+    monkeypatch.setattr(reconciler, "TOGETHER", 1)
+    monkeypatch.setattr(
+        reconciler, "_each", lambda _runtime, act, *ids: begun.append((act, *ids)) or 1
+    )
+    todo = [("woken", "wake", [1, 2]), ("expired", "expire", [3, 4])]
+    assert {"woken": 2, "expired": 2} == reconciler._do(inside.runtime, todo)
+    assert [{1, 3}, {2, 4}] == [{number for _, number in begun[at : at + 2]} for at in (0, 2)]
+
+
 def test_an_operation_that_cannot_be_driven_delays_no_other(inside, orphans, monkeypatch):
     monkeypatch.setattr(reconciler, "TOGETHER", 2)
     inside.change(Operation, orphans[1], cursor=99)  # there is no such step
