@@ -164,6 +164,21 @@ def test_a_step_that_kills_three_conductors_fails_with_that_reason(inside, clean
     assert found.reservation is None
 
 
+def test_a_step_that_hangs_three_times_fails_and_is_cleaned_up_after(inside):
+    claimant = inside.conductor("c-1")
+    node = inside.node("manageable", deploy_interface="direct", boot_interface="fake")
+    name = inside.request(node, "provide")
+    for _ in range(3):
+        claim(inside, claimant, name)
+        inside.change(Operation, name, deadline_at=after(-1))
+        assert {"taken_over": 1} == reconcile(inside)
+    hung, cleanup = inside.steps(name)[0], inside.steps(name)[inside.operation(name).cursor]
+    assert (hung.error, "tidy") == (
+        f"{hung.label}: its deadline passed 3 times while it ran", cleanup.source
+    )  # fmt: skip
+    assert ("queued", 4) == (inside.operation(name).state, inside.sent[-1].fence)
+
+
 def test_a_step_that_needs_a_new_agent_resumes_at_the_boot(inside):
     claimant = inside.conductor("c-1")
     node = inside.node("manageable", deploy_interface="direct", boot_interface="fake")
