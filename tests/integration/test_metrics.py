@@ -101,14 +101,18 @@ def test_refusals_are_counted_by_their_cause(inside, conductor, samples, monkeyp
 
 
 @SQLITE
-def test_takeovers_are_counted_by_their_cause(inside, conductor, samples):
+@pytest.mark.parametrize("cause", ["died", "deadline"])
+def test_takeovers_are_counted_by_their_cause(inside, conductor, samples, cause):
     name = inside.request(inside.node("manageable"), "provide")
     message = inside.sent.pop(0)
     claims.claim(conductor, name, message.fence, message.cursor)
-    inside.change(Conductor, "c-1", heartbeat_at=after(-3600))
     inside.conductor("c-2")
+    if cause == "died":
+        inside.change(Conductor, "c-1", heartbeat_at=after(-3600))
+    else:
+        inside.change(Operation, name, deadline_at=after(-1))
     assert 1 == reconciler.reconcile(inside.runtime, TRUSTED)["taken_over"]
-    assert 1 == samples()['ingot_takeovers_total{cause="died"}']
+    assert 1 == samples()[f'ingot_takeovers_total{{cause="{cause}"}}']
     assert 1 == samples()['ingot_reconciled_total{action="taken_over"}']
     assert not samples().get('ingot_reconciled_total{action="resent"}')
 

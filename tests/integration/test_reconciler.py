@@ -164,6 +164,21 @@ def test_a_step_that_kills_three_conductors_fails_with_that_reason(inside, clean
     assert found.reservation is None
 
 
+def test_a_step_that_hangs_three_times_fails_and_is_cleaned_up_after(inside):
+    claimant = inside.conductor("c-1")
+    node = inside.node("manageable", deploy_interface="direct", boot_interface="fake")
+    name = inside.request(node, "provide")
+    for _ in range(3):
+        claim(inside, claimant, name)
+        inside.change(Operation, name, deadline_at=after(-1))
+        assert {"taken_over": 1} == reconcile(inside)
+    hung, cleanup = inside.steps(name)[0], inside.steps(name)[inside.operation(name).cursor]
+    assert (hung.error, "tidy") == (
+        f"{hung.label}: its deadline passed 3 times while it ran", cleanup.source
+    )  # fmt: skip
+    assert ("queued", 4) == (inside.operation(name).state, inside.sent[-1].fence)
+
+
 def test_a_step_that_needs_a_new_agent_resumes_at_the_boot(inside):
     claimant = inside.conductor("c-1")
     node = inside.node("manageable", deploy_interface="direct", boot_interface="fake")
@@ -223,6 +238,18 @@ def test_a_limited_pass_takes_over_the_oldest(inside, orphans, monkeypatch):
     monkeypatch.setattr(reconciler, "BATCH", 2)
     assert {"taken_over": 2} == reconcile(inside)
     assert orphans[:2] == [message.operation for message in inside.sent]
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # PostgreSQL's are concurrent
+def test_the_batches_of_all_actions_are_interleaved(inside, monkeypatch):
+    begun = []
+    monkeypatch.setattr(reconciler, "TOGETHER", 1)
+    monkeypatch.setattr(
+        reconciler, "_each", lambda _runtime, act, *ids: begun.append((act, *ids)) or 1
+    )
+    todo = [("woken", "wake", [1, 2]), ("expired", "expire", [3, 4])]
+    assert {"woken": 2, "expired": 2} == reconciler._do(inside.runtime, todo)
+    assert [{1, 3}, {2, 4}] == [{number for _, number in begun[at : at + 2]} for at in (0, 2)]
 
 
 def test_an_operation_that_cannot_be_driven_delays_no_other(inside, orphans, monkeypatch):

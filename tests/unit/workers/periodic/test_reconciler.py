@@ -45,3 +45,9 @@ def test_after_a_gap_longer_than_the_timeout_the_wait_starts_again(contact, cloc
     assert not made_after(contact, clock, TIMEOUT + 0.1)
     assert not made_after(contact, clock, TIMEOUT - 0.1)
     assert made_after(contact, clock, 0.1)
+
+
+def test_while_no_conductor_can_write_heartbeats_the_wait_starts_again(contact, clock):
+    clock.time += TIMEOUT
+    assert contact.record(silence=TIMEOUT / 2)
+    assert not contact.record(silence=TIMEOUT / 2 + 0.1)
