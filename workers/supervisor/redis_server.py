@@ -18,7 +18,7 @@ from pathlib import Path
 
 from app.optional import hidden
 
-with hidden("opentelemetry.sdk"):  # for metrics of redis-py, which are off
+with hidden("opentelemetry"):  # for metrics of redis-py, which are off
     import redis
 
     from app.broker.redis_broker import client

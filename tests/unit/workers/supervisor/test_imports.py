@@ -17,7 +17,7 @@ up.run = run
 cli.main()
 """
 #: Modules that no process needs while the service is idle, each of some MiB with those it imports.
-UNUSED = ("opentelemetry.sdk", "psutil", "pydantic", "pygments", "rich")
+UNUSED = ("opentelemetry", "psutil", "pydantic", "pygments", "rich")
 
 
 def test_up_imports_no_large_module_that_it_does_not_need(tmp_path):
