@@ -76,6 +76,7 @@ PERIODIC = (
         lambda settings: settings.conductor.sync_power_state_interval,
         each_conductor=True,
         at_most=1,
+        work=power_sync.NODE_ONE,
     ),
     Periodic(
         "ingot.power_recovery",
@@ -83,6 +84,7 @@ PERIODIC = (
         lambda settings: settings.conductor.power_failure_recovery_interval,
         each_conductor=True,
         at_most=1,
+        work=power_sync.NODE_ONE,
     ),
     Periodic(
         "ingot.prune_history",
