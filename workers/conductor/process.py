@@ -48,9 +48,7 @@ from workers.periodic import schedule
 from workers.restore_guard import Witness
 from workers.supervisor import permissions
 
-with hidden(
-    "psutil"
-):  # Celery examines the memory of a worker with it, which nothing here asks for
+with hidden("psutil"):  # Celery measures its memory with it, on request only
     from celery.apps.worker import Worker
 
 T = TypeVar("T")
