@@ -1,4 +1,4 @@
-"""What a process does before its first message: nothing that the supervisor has done already."""
+"""Preparation of a process for its first message: the supervisor has done most of it already."""
 
 import threading
 
