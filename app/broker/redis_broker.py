@@ -13,7 +13,7 @@ from app.kit.reach import CircuitBreaker
 
 #: TCP keepalive: seconds until the first probe, seconds between probes, and their number.
 KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
-#: Name and version of redis-py, sent by each connection: it would read its version from a file for each of them.
+#: Name and version of redis-py, which each connection would read from a file otherwise.
 DRIVER = DriverInfo()
 #: Log events at the begin and the end of an outage of Redis or RabbitMQ.
 OUTAGE = ("broker.unreachable", "broker.reached_again")
