@@ -71,11 +71,17 @@ LOGGING = {
 @Inherited
 def application(settings: Settings) -> Flask:
     """
-    Create the WSGI application; its runtime sends no messages until `main` has forked its process.
+    Create the WSGI application; nothing of it opens a connection before a request.
 
     Raises SettingsError: see `create_app`.
     """
-    return create_app(runtime.make(settings, send=lambda _message: False))
+    celery, broker = queue.celery(settings), settings.broker
+    made = runtime.make(settings, queue.sender(celery))
+    made.calls = RedisCalls(celery, settings, keyring_of(made.engine.dialect))
+    redis = client(broker.url, broker.connect_timeout)
+    made.refusals = Refusals(redis, broker.prefix)
+    made.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
+    return create_app(made)
 
 
 def main(settings: Settings) -> None:
@@ -87,7 +93,7 @@ def main(settings: Settings) -> None:
     pair = certificate.files(settings.api)
     killpoints.arm(settings.default.kill_points, "api")
     app = application(settings)
-    shared: runtime.Runtime = app.extensions[RUNTIME]
+    app.extensions[RUNTIME].engine.dispose()  # no process shares a connection
     multiprocessing.set_start_method("fork", force=True)
     api = settings.api
     master = os.getpid()
@@ -95,18 +101,8 @@ def main(settings: Settings) -> None:
     def load() -> Wsgi:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own
         die_with_parent(master)
-        shared.engine.dispose(close=False)
-        celery = queue.celery(settings)
-        shared.send, shared.calls = (
-            queue.sender(celery),
-            RedisCalls(celery, settings, keyring_of(shared.engine.dialect)),
-        )
         recording.start()
         tracing.start(settings, "api")
-        broker = settings.broker
-        redis = client(broker.url, broker.connect_timeout)
-        shared.refusals = Refusals(redis, broker.prefix)
-        shared.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
         _close_at_stop(app.extensions[FOLLOWING].tail)
         gc.freeze()  # the collector skips the objects that exist by now
         gc.set_threshold(GC_THRESHOLD)

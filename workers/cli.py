@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from app.cli import tree
+from app.cli.commands import Quick, QuickGroup
 from app.cli.forms import Form
-from app.cli.output import Output
 from app.config import description
 from app.config.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 app = typer.Typer(
     help="Bare-metal provisioning that loses nothing.",
+    cls=QuickGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -56,7 +57,7 @@ def main() -> None:
         sys.exit(1)
 
 
-@app.command()
+@app.command(cls=Quick)
 def up(
     *,
     data_dir: Annotated[
@@ -210,6 +211,7 @@ def doctor(
     config: Config = None,
 ) -> None:
     """Find and explain inconsistencies. Exit status: 0 no findings, 1 findings, 2 wrong usage."""
+    from app.cli.output import Output  # here: rich is slow to import
     from workers.doctor import examination  # here: it imports nearly all modules
 
     settings = location.with_own_redis(
@@ -388,7 +390,8 @@ def toml(value: Any) -> str:
             return json.dumps(value)
 
 
-tree.join(app, conductors)  # last: the help lists commands in the order of registration
+if sys.argv[1:2] != ["up"]:  # its processes would keep what the operator's commands import
+    tree.join(app, conductors)  # last: the help lists commands in the order of registration
 
 if __name__ == "__main__":
     main()

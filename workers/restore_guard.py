@@ -100,8 +100,8 @@ class Witness:
         Raises RedisError.
         """
         name, last = self.client.eval(_LAST, 2, *self._keys, self._run_id(), uuid4().hex)
-        with runtime.reading() as session:
-            level = restore.level(session)
+        with runtime.read_connection() as connection:
+            level = restore.level(connection)
         seen = int(self.client.eval(_RAISE, 1, self._mark, level))
         if level < seen:
             self.declare_restored(runtime, restore.DatabaseRewound(level, seen))

@@ -1,6 +1,5 @@
 """Discovery documents of the API, and the health check."""
 
-from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -28,6 +27,7 @@ root = Routes("root", "Discovery of the API")
 
 #: Release of the service: a header, because clients know the fields of the document.
 RELEASE = "X-Ingot-Release"
+INSTALLED = version("ingot")
 
 VERSION = Component("Version", exactly(
     {"id": TEXT, "links": LINKS, "status": TEXT, "min_version": TEXT, "version": TEXT}
@@ -72,14 +72,8 @@ def discover() -> Response:
             "versions": [served],
         }
     )
-    answer.headers[RELEASE] = _release()
+    answer.headers[RELEASE] = INSTALLED
     return answer
-
-
-@cache
-def _release() -> str:
-    """Return the version of the installed package."""
-    return version("ingot")
 
 
 #: Collections that precede the version in the document, as in Ironic.

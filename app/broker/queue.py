@@ -86,6 +86,7 @@ def celery(settings: Settings) -> Celery:
         task_ignore_result=True,
         task_publish_retry=False,  # see `send_task`
         task_serializer="json",
+        result_backend_thread_safe=True,  # there is none
         task_store_errors_even_if_ignored=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_disable_rate_limits=True,
@@ -97,6 +98,7 @@ def celery(settings: Settings) -> Celery:
         task_send_sent_event=False,
     )
     application.finalize()
+    _ = application.backend  # Celery reads the entry points of all packages for it
     for name in [each for each in application.tasks if each.startswith("celery.")]:
         application.tasks.unregister(name)  # they run or send any task that a message names
     return application

@@ -6,12 +6,15 @@ import socket
 
 import redis
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.retry import Retry
 
 from app.kit.reach import CircuitBreaker
 
 #: TCP keepalive: seconds until the first probe, seconds between probes, and their number.
 KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+#: Name and version of redis-py, which each connection would read from a file otherwise.
+DRIVER = DriverInfo()
 #: Log events at the begin and the end of an outage of Redis or RabbitMQ.
 OUTAGE = ("broker.unreachable", "broker.reached_again")
 
@@ -39,6 +42,7 @@ def client(url: str, seconds: float) -> redis.Redis:
         url,
         socket_connect_timeout=seconds,
         socket_timeout=seconds,
+        driver_info=DRIVER,
         retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
         **({} if url.startswith("unix:") else alive),
     )

@@ -13,6 +13,7 @@ from typing import Any
 from kombu.transport import TRANSPORT_ALIASES, redis
 
 from app import log
+from app.broker.redis_broker import DRIVER
 
 logger = log.RateLimited(log.get(__name__))
 
@@ -34,6 +35,10 @@ class Channel(redis.Channel):  # type: ignore[misc]
             with super().conn_or_acquire() as client:
                 self._kept = client
         yield client
+
+    def _connparams(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """Return the parameters of a connection."""
+        return {**super()._connparams(*args, **options), "driver_info": DRIVER}
 
     def _brpop_read(self, **options: Any) -> bool:
         """Deliver the next entry of a queue; drop one that is no message."""

@@ -8,9 +8,8 @@ from importlib import import_module
 from typing import Any, Union
 
 import typer
-from typer.core import TyperGroup
 
-from app.cli.commands import Command, add, quicken
+from app.cli.commands import Command, QuickGroup, add
 
 Loader = Callable[[], Command]
 Entry = Union[Loader, "Group"]
@@ -52,7 +51,7 @@ class _Commands(Mapping[str, Any]):
         return len(self._entries)
 
 
-class _Lazy(TyperGroup):
+class _Lazy(QuickGroup):
     """A group that loads its commands on use."""
 
     entries: Mapping[str, Entry] = {}  # set by a subclass
@@ -60,10 +59,6 @@ class _Lazy(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _Commands(self.entries)  # type: ignore[assignment]  # nothing is added
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        quicken(self, ctx)
-        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

@@ -11,13 +11,16 @@ highest one; Redis keeps it too. A lower watermark in the database means that it
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app import flows, log
-from app.db.clock import age, utcnow
+from app.db.clock import age, now, utcnow
+from app.db.prepared import Prepared, Row
+from app.db.transactions import connection_of
 from app.engine import endings, failures, operations, provision_state, rollouts, timeouts
 from app.inventory import history
 from app.models import ACTIVE, Fault, Node, Operation, OperationState, Watermark
@@ -33,6 +36,12 @@ REASON = "The database was restored from a backup: compare this node with its ma
 LEAP = 1_000_000
 #: Most nodes per statement.
 CHUNK = 1000
+
+_MARK = Watermark.__table__
+_LEVEL = Prepared(select(_MARK.c.level))
+_FIRST = Prepared(insert(Watermark).values(id=1, level=0, raised_at=now()))
+_LOCK = Prepared(select(_MARK.c.level, age(_MARK.c.raised_at)).with_for_update())
+_RAISE = Prepared(update(Watermark).values(level=bindparam("reached"), raised_at=now()))
 
 
 class DatabaseRewound(Exception):
@@ -52,12 +61,11 @@ def advance(session: Session, seen: int) -> int:
 
     Raises `restore.DatabaseRewound`: the database has a lower level than `seen`.
     """
-    row = _locked(session)
-    if row.level < seen:
-        raise DatabaseRewound(row.level, seen)
-    _extend_deadlines(session)
-    row.level += 1
-    return row.level
+    level, silence = _locked(session)
+    if level < seen:
+        raise DatabaseRewound(level, seen)
+    _raise(session, level + 1, silence)
+    return level + 1
 
 
 def quarantine_once(
@@ -68,38 +76,41 @@ def quarantine_once(
 
     touched: see `restore.quarantine`. Afterwards the watermark is above all that were seen.
     """
-    row = _locked(session)
-    if row.level != found.level:
+    level, silence = _locked(session)
+    if level != found.level:
         return
     quarantine(session, touched)
-    _extend_deadlines(session)
-    row.level = found.seen + LEAP
+    _raise(session, found.seen + LEAP, silence)
 
 
-def _locked(session: Session) -> Watermark:
-    return session.scalar(select(Watermark).with_for_update()) or _first(session)
+def _locked(session: Session) -> tuple[int, float]:
+    """Lock the watermark; return its level, and the seconds since it was raised."""
+    level, silence = _LOCK.first(connection_of(session), {}) or _first(session)
+    return level, float(silence)
 
 
-def _extend_deadlines(session: Session) -> None:
-    silence = session.scalar(select(age(Watermark.raised_at))) or 0.0
+def _raise(session: Session, level: int, silence: float) -> None:
+    """Raise the watermark to `level`, after `silence` seconds."""
     if silence > runtime_of(session).settings.conductor.heartbeat_timeout:
         logger.warning("conductors.were_away", seconds=round(silence))
         timeouts.extend_deadlines(session, silence)
+    _RAISE.count(connection_of(session), {"reached": level})
 
 
-def _first(session: Session) -> Watermark:
-    try:
-        with session.begin_nested():
-            session.add(Watermark(id=1, level=0))
-            session.flush()
-    except IntegrityError:  # a concurrent transaction has inserted it
-        pass
-    return session.scalars(select(Watermark).with_for_update()).one()
+def _first(session: Session) -> Row:
+    connection = connection_of(session)
+    # a concurrent transaction may have inserted it
+    with suppress(IntegrityError), connection.begin_nested():
+        _FIRST.count(connection, {})
+    row = _LOCK.first(connection, {})
+    assert row is not None
+    return row
 
 
-def level(session: Session) -> int:
+def level(connection: Connection) -> int:
     """Return the watermark; 0 in a database without one."""
-    return session.scalar(select(Watermark.level)) or 0
+    row = _LEVEL.first(connection, {})
+    return row[0] if row else 0
 
 
 def quarantine(session: Session, touched: Collection[str] | None = None) -> tuple[int, int]:

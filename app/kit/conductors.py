@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from app import release
 from app.db.clock import age, now
-from app.db.prepared import Prepared
+from app.db.prepared import Prepared, Typed
 from app.db.transactions import connection_of
 from app.errors import Unavailable
 from app.models import BeatLease, Conductor, Node
@@ -25,27 +25,48 @@ CACHE_SECONDS = 1.0
 #: Seconds from the end of a beat's lease until another beat must have taken the lead.
 BEAT_GRACE = 3.0
 
+_TABLE = Conductor.__table__
 _SILENT = age(Conductor.heartbeat_at)
+_ALIVE = Typed(
+    select(
+        Conductor.hostname,
+        Conductor.incarnation,
+        Conductor.conductor_group,
+        Conductor.interfaces,
+        Conductor.version,
+    )
+    .where(Conductor.online, _SILENT < bindparam("timeout"))
+    .order_by(Conductor.hostname)
+)
 _LOST = Prepared(
     select(Conductor.hostname, Conductor.incarnation, _SILENT)
     .where(Conductor.online, _SILENT >= bindparam("timeout"))
     .order_by(Conductor.hostname)
 )
+_LEAST_SILENCE = Prepared(select(func.min(_SILENT)))
+_REGISTERED = {
+    "incarnation": bindparam("new"),
+    "conductor_group": bindparam("group"),
+    "interfaces": bindparam("interfaces", type_=_TABLE.c.interfaces.type),
+    "online": True,
+    "version": release.UNDERSTOOD,
+    "heartbeat_at": now(),
+    "updated_at": now(),
+}
+_REGISTER = Typed(
+    update(Conductor).where(_TABLE.c.hostname == bindparam("name")).values(_REGISTERED)
+)
+_REGISTER_FIRST = Typed(insert(Conductor).values({"hostname": bindparam("name"), **_REGISTERED}))
+_HEARTBEAT = Prepared(
+    update(Conductor)
+    .where(_TABLE.c.hostname == bindparam("name"), _TABLE.c.incarnation == bindparam("own"))
+    .values(heartbeat_at=now(), updated_at=now())
+)
 
 
 def alive(session: Session | Connection, timeout: float) -> list[Member]:
     """Return the online conductors with a heartbeat within `timeout` seconds."""
-    rows = session.execute(
-        select(
-            Conductor.hostname,
-            Conductor.incarnation,
-            Conductor.conductor_group,
-            Conductor.interfaces,
-            Conductor.version,
-        )
-        .where(Conductor.online, age(Conductor.heartbeat_at) < timeout)
-        .order_by(Conductor.hostname)
-    )
+    rows = _ALIVE.all(_connection(session), {"timeout": timeout})
     return [
         Member(name, incarnation, group, frozenset(types), version)
         for name, incarnation, group, types, version in rows
@@ -58,14 +79,18 @@ def lost(session: Session | Connection, timeout: float) -> list[tuple[str, str, 
 
     Conductors that were stopped gracefully are not among them.
     """
-    connection = connection_of(session) if isinstance(session, Session) else session
-    rows = _LOST.all(connection, {"timeout": timeout})
+    rows = _LOST.all(_connection(session), {"timeout": timeout})
     return [(name, incarnation, float(silent)) for name, incarnation, silent in rows]
 
 
 def seconds_since_heartbeat(session: Session | Connection) -> float:
     """Seconds since the last heartbeat of any conductor; 0 without conductors."""
-    return float(session.scalar(select(func.min(age(Conductor.heartbeat_at)))) or 0)
+    least = _LEAST_SILENCE.first(_connection(session), {})
+    return float(least[0] or 0) if least else 0.0
+
+
+def _connection(session: Session | Connection) -> Connection:
+    return connection_of(session) if isinstance(session, Session) else session
 
 
 def living_incarnations(session: Session, timeout: float) -> set[str]:
@@ -90,8 +115,8 @@ def members(runtime: Runtime, session: Session | Connection | None = None) -> tu
     if cached and time.monotonic() - cached[0] < CACHE_SECONDS:
         return cached[1]  # type: ignore[no-any-return]
     if session is None:
-        with runtime.reading() as reader:
-            return members(runtime, reader)
+        with runtime.read_connection() as connection:
+            return members(runtime, connection)
     found = tuple(alive(session, runtime.settings.conductor.heartbeat_timeout))
     runtime.cache["members"] = (time.monotonic(), found)
     return found
@@ -163,24 +188,16 @@ def register(
     session: Session, name: str, incarnation: str, group: str, interfaces: Mapping[str, Any]
 ) -> None:
     """Register a conductor; an older incarnation of the name loses the name and its claims."""
-    row = session.scalar(select(Conductor).where(Conductor.hostname == name).with_for_update())
-    if row is None:
-        row = Conductor(hostname=name)
-        session.add(row)
-    row.incarnation, row.conductor_group = incarnation, group
-    row.interfaces, row.online = dict(interfaces), True
-    row.version = release.UNDERSTOOD
-    row.heartbeat_at = row.updated_at = now()
+    connection = connection_of(session)
+    row = {"name": name, "new": incarnation, "group": group, "interfaces": dict(interfaces)}
+    if not _REGISTER.count(connection, row):
+        _REGISTER_FIRST.count(connection, row)
 
 
 def heartbeat(session: Session, name: str, incarnation: str) -> bool:
     """Record a heartbeat; False if another incarnation has registered the name."""
-    result = session.execute(
-        update(Conductor)
-        .where(Conductor.hostname == name, Conductor.incarnation == incarnation)
-        .values(heartbeat_at=now(), updated_at=now())
-    )
-    return bool(result.rowcount)  # type: ignore[attr-defined]
+    beating = {"name": name, "own": incarnation}
+    return bool(_HEARTBEAT.count(connection_of(session), beating))
 
 
 def mark_offline(session: Session, name: str, incarnation: str) -> None:

@@ -3,7 +3,8 @@ Cost of an idle service: CPU and memory of each process.
 
 A real `ingot up` with its default settings, on SQLite and on PostgreSQL. Its floor is a bare Celery
 worker, a bare Celery beat with one task every two seconds, and their Redis. Memory is PSS, which
-counts a page that several processes share once in all.
+counts a page that several processes share once in all. An interpreter that has the run-time
+requirements only measures what an operator installs.
 """
 
 import os

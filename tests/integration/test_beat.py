@@ -17,7 +17,7 @@ from app.broker import redis_broker
 from app.db import connections, prepared, schema, transactions
 from app.db.clock import after
 from app.kit import conductors
-from app.models import Allocation, BeatLease, Conductor, Rollout, RolloutState, Webhook
+from app.models import Allocation, BeatLease, Conductor, Node, Rollout, RolloutState, Webhook
 from tests.support import programs
 from tests.support.fleet import until
 from workers.periodic import beat
@@ -182,11 +182,13 @@ def scheduler(engine, monkeypatch):
     monkeypatch.setattr(beat, "lead", lambda *given: renewals.append(given) or lead(*given))
 
     def make(**late):
-        application = Celery("beat", set_as_current=False)
-        application.conf.beat_schedule = {
-            name: {"task": name.replace("__", "."), "schedule": 60.0, "options": {"expires": 60.0}}
-            for name in late
-        }
+        application, schedule = Celery("beat", set_as_current=False), {}
+        for name in late:
+            task, *arguments = name.replace("__", ".").split()
+            schedule[name] = {
+                "task": task, "args": arguments, "schedule": 60.0, "options": {"expires": 60.0},
+            }  # fmt: skip
+        application.conf.beat_schedule = schedule
         made = beat.LeasedScheduler(application, max_interval=beat.PACE, lazy=True)
         made.setup_schedule()
         for name, entry in made.schedule.items():
@@ -220,6 +222,9 @@ WORK = {
     "ingot__advance_rollouts": Rollout(
         uuid="r", target="clean", state=RolloutState.RUNNING, waves=1, error_budget=1, nodes=1
     ),
+    "ingot__fan_out ingot__power_sync": Node(
+        uuid="n", driver="fake-hardware", provision_state="available"
+    ),
     "ingot__check_allocations": Allocation(
         uuid="a", due_at=datetime(2000, 1, 1, tzinfo=UTC)
     ),
@@ -236,7 +241,8 @@ def test_a_task_without_work_is_not_sent(engine, scheduler, task):
     with transactions.transaction(engine) as session:
         session.merge(WORK[task])
     scheduler.make(**{task: 60}).tick()
-    assert [task.replace("__", ".")] == [each.task for each in scheduler.sent]
+    (message,) = scheduler.sent
+    assert task.replace("__", ".").split() == [message.task, *message.arguments]
 
 
 def test_a_task_is_skipped_while_its_work_cannot_be_read(scheduler, monkeypatch):

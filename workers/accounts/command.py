@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.commands import WRITING, option
-from app.cli.output import Output
 from app.config.settings import Settings
 from workers.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location
@@ -20,6 +19,8 @@ from workers.supervisor.location import StartError
 if TYPE_CHECKING:  # slow to import
     from sqlalchemy import Engine
     from sqlalchemy.orm import Session
+
+    from app.cli.output import Output
 
 #: Options of each command.
 OPTIONS = (
@@ -46,7 +47,12 @@ class Accounts:
     """The database, the output of a command, and its record for the audit."""
 
     def __init__(
-        self, engine: "Engine", settings: Settings, output: Output, action: str, target: str | None
+        self,
+        engine: "Engine",
+        settings: Settings,
+        output: "Output",
+        action: str,
+        target: str | None,
     ) -> None:
         self._engine, self.settings, self.output = engine, settings, output
         self._action, self._target = action, target
@@ -78,6 +84,8 @@ def command(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], Ca
 
         @wraps(function)
         def run(**values: Any) -> None:
+            from app.cli.output import Output  # here: rich is slow to import
+
             given = {each.name: values.pop(each.name) for each in OPTIONS}
             chosen = (given.pop("fields") or "").split(",")
             output = Output(given.pop("output"), tuple(filter(None, map(str.strip, chosen))))

@@ -93,8 +93,8 @@ def _skew(whose: str, theirs: datetime, ours: datetime) -> Iterator[Finding]:
 def restored(installation: Installation) -> Iterator[Finding]:
     """Find a restored database: its watermark is lower than the highest one in Redis."""
     assert installation.broker is not None
-    with installation.runtime.reading() as session:
-        level = restore.level(session)
+    with installation.runtime.read_connection() as connection:
+        level = restore.level(connection)
     seen = Witness(installation.broker, installation.runtime.settings.broker.prefix).recall()
     if level < seen:
         yield Finding(

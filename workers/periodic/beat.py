@@ -132,7 +132,7 @@ class LeasedScheduler(Scheduler):
         A task is skipped until it is due again if the database or the broker is away.
         """
         try:
-            if not schedule.has_work(self.engine, entry.task):
+            if not schedule.has_work(self.engine, (entry.task, *entry.args)[-1]):
                 return
         except SQLAlchemyError as error:
             seldom.warning("beat.no_database", detail=diagnosis.reason(error))

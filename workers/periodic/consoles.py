@@ -9,6 +9,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import log
+from app.db.prepared import Prepared
+from app.db.transactions import connection_of
 from app.engine import management
 from app.engine.driver_reports import CONSOLE_CONDUCTOR
 from app.errors import Unavailable
@@ -22,6 +24,7 @@ logger = log.get(__name__)
 
 _SYSTEM = Caller(user_id="console-restore")
 _ENABLED = select(Node).where(Node.console_enabled, Node.fault.is_distinct_from(Fault.RESTORED))
+_ENABLED_ONE = Prepared(select(Node.id).where(Node.console_enabled).limit(1))
 
 
 class Consoles:
@@ -37,7 +40,9 @@ class Consoles:
         if alive == self._settled:
             return 0
         with self._runtime.reading() as session:
-            lost = [node.id for node in session.scalars(_ENABLED) if _is_lost(session, node)]
+            one = _ENABLED_ONE.first(connection_of(session), {})
+            enabled = session.scalars(_ENABLED) if one else ()
+            lost = [node.id for node in enabled if _is_lost(session, node)]
         started = sum(self._start(node_id) for node_id in lost)
         if started:
             logger.info("consoles.restored", count=started)

@@ -19,6 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import log
+from app.db.prepared import Prepared
 from app.engine import dispatch, driver_reports, planning
 from app.flows import FLOWS
 from app.hardware import targets
@@ -51,6 +52,8 @@ _EXCLUDED = [flow.failed for flow in FLOWS if flow.checks_bmc]
 _IN_OPERATION = of_kind(Kind.BUSY, Kind.WAIT)
 _HELD = of_kind(Kind.HOLD)
 _SYSTEM = Caller(user_id="power-sync")
+#: A node: without one there is no machine to ask.
+NODE_ONE = Prepared(select(Node.__table__.c.provision_state).limit(1))
 
 #: A power state, or the error of its read.
 Power = str | HardwareError

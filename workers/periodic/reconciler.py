@@ -90,6 +90,8 @@ _UNDER_WAY = Prepared(
     .where(Operation.__table__.c.state.in_([literal(each) for each in ACTIVE]))
     .limit(1)
 )
+#: An operation: without one, the broker has never held a message.
+_ANY = Prepared(select(Operation.__table__.c.id).limit(1))
 
 
 def reconcile(
@@ -316,8 +318,8 @@ def _resend(session: Session, node: Node, operation: Operation) -> bool:
 
 def has_had_work(runtime: Runtime) -> bool:
     """Whether any operation exists; if not, the broker has never held a message."""
-    with runtime.reading() as session:
-        return session.scalar(select(Operation.id).limit(1)) is not None
+    with runtime.read_connection() as connection:
+        return _ANY.first(connection, {}) is not None
 
 
 def resend_all(runtime: Runtime) -> int:

@@ -76,6 +76,7 @@ PERIODIC = (
         lambda settings: settings.conductor.sync_power_state_interval,
         each_conductor=True,
         at_most=1,
+        work=power_sync.NODE_ONE,
     ),
     Periodic(
         "ingot.power_recovery",
@@ -83,6 +84,7 @@ PERIODIC = (
         lambda settings: settings.conductor.power_failure_recovery_interval,
         each_conductor=True,
         at_most=1,
+        work=power_sync.NODE_ONE,
     ),
     Periodic(
         "ingot.prune_history",
@@ -245,7 +247,7 @@ def _reconciler_pass(
     def reconcile() -> None:
         if not held.marked():  # the broker was emptied: all sent messages are lost
             had_work = reconciler.has_had_work(runtime)
-            count = reconciler.resend_all(runtime)
+            count = reconciler.resend_all(runtime) if had_work else 0
             held.mark(conductor)
             if had_work:  # a new service has a new broker; that is no loss
                 logger.warning("broker.was_empty", resent=count)

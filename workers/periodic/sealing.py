@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table, Text, cast, func, insert, select, type
 
 from app import killpoints, log
 from app.db.clock import age
+from app.db.prepared import Prepared
 from app.db.sealing import REFRESH, SealedText, has_open_secret, has_sealed, keyring_of
 from app.kit import data_keys
 from app.models import DataKey, SealedTable
@@ -23,16 +24,17 @@ BATCH = 200
 #: Seconds after which a run ends; the next one continues.
 MOST = 20.0
 
+_STARTED = Prepared(select(func.max(age(DataKey.created_at))))
+_DONE = Prepared(select(SealedTable.name).where(SealedTable.done))
+
 
 def seal_older_rows(runtime: Runtime) -> int:
     """Encrypt open secrets of older rows; return how many rows were written."""
-    if not keyring_of(runtime.engine.dialect).seals:
-        return 0
     with runtime.read_connection() as connection:
         # processes that have not read the first data key yet still write open secrets
-        started = connection.scalar(select(func.max(age(DataKey.created_at))))
-        done = set(connection.scalars(select(SealedTable.name).where(SealedTable.done)))
-    if started is None or started < 2 * REFRESH:
+        (started,) = _STARTED.first(connection, {}) or (None,)
+        done = {name for (name,) in _DONE.all(connection, {})}
+    if started is None or started < 2 * REFRESH or not keyring_of(runtime.engine.dialect).seals:
         return 0
     end, written = time.monotonic() + MOST, 0
     for table in data_keys.tables():

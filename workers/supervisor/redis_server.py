@@ -16,9 +16,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import redis
+from app.optional import hidden
 
-from app.broker.redis_broker import client
+with hidden("opentelemetry"):  # for metrics of redis-py, which are off
+    import redis
+
+    from app.broker.redis_broker import client
 
 #: Oldest supported version.
 OLDEST = (6, 2)

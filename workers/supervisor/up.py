@@ -270,16 +270,26 @@ def _await_ready(settings: Settings, names: Sequence[str], before: Mapping[str, 
     Raises StartError: READY_TIMEOUT has passed.
     """
     end = time.monotonic() + READY_TIMEOUT
-    while missing := _missing(settings, names, before):
+    _await(lambda: [] if _answers(settings) else ["the API", *names], end)
+    _await(lambda: _not_registered(settings, names, before), end)
+
+
+def _await(missing: Callable[[], Sequence[str]], end: float) -> None:
+    """
+    Wait until nothing is missing.
+
+    Raises StartError: it is later than `end`, a monotonic time.
+    """
+    while absent := missing():
         if time.monotonic() > end:
-            raise StartError(f"not ready after {READY_TIMEOUT:g} s: {', '.join(missing)}")
+            raise StartError(f"not ready after {READY_TIMEOUT:g} s: {', '.join(absent)}")
         time.sleep(0.02)
 
 
-def _missing(settings: Settings, names: Sequence[str], before: Mapping[str, str]) -> list[str]:
-    """Return what is not ready yet."""
-    if not _answers(settings):
-        return ["the API", *names]
+def _not_registered(
+    settings: Settings, names: Sequence[str], before: Mapping[str, str]
+) -> Sequence[str]:
+    """Return the conductors that have not registered a new incarnation yet."""
     alive = roles.ROLES["alive"](settings)
     return [name for name in names if alive.get(name) in (None, before.get(name))]
 

@@ -25,3 +25,16 @@ def test_names_of_attributes_are_not_referred_to_after_a_fork():
     finally:
         gc.unfreeze()
     assert sys.getrefcount(name) == before
+
+
+def test_new_objects_are_not_put_between_those_that_exist():
+    size = 64 - sys.getsizeof(b"")
+    rows = [bytes(size) for _ in range(2000)]
+    gaps = {id(each) for each in rows[::2]}
+    del rows[::2]
+    try:
+        memory.share()
+        new = [bytes(size) for _ in range(100)]
+    finally:
+        gc.unfreeze()
+    assert not gaps & {id(each) for each in new}
