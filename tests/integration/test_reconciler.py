@@ -51,6 +51,17 @@ def test_an_unclaimed_message_is_sent_again_at_growing_intervals(inside, cleanin
     assert [(name, 1, 0)] * 5 == [(m.operation, m.fence, m.cursor) for m in inside.sent]
 
 
+def test_no_connection_is_held_while_the_broker_answers(inside, cleaning):
+    held = []
+
+    def backlog(_conductor):
+        held.append(inside.runtime.engine.pool.checkedout())
+        return 0
+
+    reconciler.reconcile(inside.runtime, TRUSTED, backlog)
+    assert [0] == held
+
+
 def test_a_message_in_the_queue_of_a_busy_conductor_is_not_sent_again(inside, cleaning):
     inside.change(Operation, cleaning[1], sent_at=after(-30))
     for backlog, expected in [({"c-1": 1}, {}), ({"c-1": 0}, {"resent": 1})]:

@@ -108,10 +108,11 @@ def reconcile(
         in_touch = contact.record(conductors.seconds_since_heartbeat(connection))
         if not _UNDER_WAY.first(connection, {}):
             return dict.fromkeys(COUNTS, 0)
+        alive = conductors.alive(connection, timeout)
+    online = {each.incarnation for each in alive}
+    # no connection is held while the broker answers
+    behind = {each.incarnation for each in alive if backlog(each.name)}
     with runtime.reading() as session:
-        alive = conductors.alive(session, timeout)
-        online = {each.incarnation for each in alive}
-        behind = {each.incarnation for each in alive if backlog(each.name)}
         living = (
             partial(conductors.living_incarnations, timeout=timeout)
             if in_touch
