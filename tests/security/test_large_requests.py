@@ -52,3 +52,12 @@ def test_patches_make_no_document_larger_than_a_body(guarded):
     guarded.api.set(guarded.node, extra={"a": half, "b": half, "c": 1})  # by an older release
     assert 200 == change("remove", "c").status_code
     assert 400 == change("add", "d", value=1).status_code
+
+
+def test_a_large_config_drive_does_not_count(guarded):
+    """It comes with a verb, whose body may be larger."""
+    info = {"configdrive": "x" * (2 << 20)}
+    guarded.api.set(guarded.node, instance_info=info, last_error=None)
+    patch = [{"op": "add", "path": "/instance_info/image_source", "value": "http://192.0.2.1/i"}]
+    answer = guarded.ask("owner-admin", "PATCH", f"/v1/nodes/{guarded.node}", patch)
+    assert 200 == answer.status_code, answer.text
