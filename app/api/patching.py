@@ -5,11 +5,12 @@ JSON patches: parsing of the request, and application to a row.
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from flask import request
 from marshmallow import Schema, ValidationError
 
 from app.api import versions
-from app.api.parsing import body
+from app.api.parsing import DEFAULT_LIMIT, body
 from app.api.wording import format_errors
 from app.errors import Invalid
 from app.kit import json_patch
@@ -60,7 +61,31 @@ def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> 
         )
     except ValidationError as error:
         raise Invalid(format_errors(error, schema, _changed(row))) from error
+    for name, value in loaded.items():
+        _check_size(name, value, getattr(row, name, None))
     return {name: loaded.get(name) for name in values}
+
+
+def _check_size(name: str, value: Any, before: Any) -> None:
+    """
+    Check that a changed document is as large as a request could have made it.
+
+    Many patches would make it as large as they like, and with it every answer that has it.
+
+    Raises Invalid.
+    """
+    if isinstance(value, dict):
+        size = _size(value)
+        if size > DEFAULT_LIMIT and size > _size(before or {}):
+            raise Invalid(
+                f"{name}: would have {size >> 10} KiB; at most {DEFAULT_LIMIT >> 10} KiB are kept"
+            )
+
+
+def _size(document: dict[str, Any]) -> int:
+    """Return the bytes of a document, without a config drive: requests for verbs have more room."""
+    rest = {name: value for name, value in document.items() if name != "configdrive"}
+    return len(orjson.dumps(rest))
 
 
 def _changed(row: Base) -> str:

@@ -80,6 +80,15 @@ class Step(Schema):
             raise ValidationError(f"interface: must be one of {', '.join(STEPPING)}.")
 
 
+#: Most steps of a request, a template or a runbook: each becomes a row, and part of the node.
+MOST_STEPS = 1000
+
+
+def steps_of(kind: type[Step], **kwargs: Any) -> fields.List[dict[str, Any]]:
+    """Return the field of a list of requested steps."""
+    return fields.List(fields.Nested(kind), validate=validate.Length(max=MOST_STEPS), **kwargs)
+
+
 class OrderedStep(Step):
     """Requested step of manual cleaning or servicing."""
 
@@ -98,9 +107,9 @@ class ProvisionTarget(Schema):
 
     target = Text(required=True, metadata={"enum": list(VERBS)})
     configdrive = fields.Raw(allow_none=True, metadata={"description": "Object, base64, or URL"})
-    clean_steps = fields.List(fields.Nested(OrderedStep), allow_none=True)
-    deploy_steps = fields.List(fields.Nested(DeployStep), allow_none=True)
-    service_steps = fields.List(fields.Nested(OrderedStep), allow_none=True)
+    clean_steps = steps_of(OrderedStep, allow_none=True)
+    deploy_steps = steps_of(DeployStep, allow_none=True)
+    service_steps = steps_of(OrderedStep, allow_none=True)
     rescue_password = Text(1024, allow_none=True)
     disable_ramdisk = Flag(allow_none=True)
     runbook = Ident(allow_none=True)

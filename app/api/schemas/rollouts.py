@@ -7,7 +7,7 @@ from marshmallow import Schema, ValidationError, fields, validates_schema
 
 from app.api.schemas.audit import LARGEST_ID
 from app.api.schemas.common import Flag, Ident, PageQuery, Text, Uuid, within
-from app.api.schemas.nodes import DeployStep, NodeFilters, OrderedStep
+from app.api.schemas.nodes import DeployStep, NodeFilters, OrderedStep, steps_of
 from app.engine.rollout_plan import GROUPING, GROUPING_DOCUMENTS, TARGETS
 from app.models import RolloutNodeState, RolloutState
 from app.rollout_states import REQUESTS
@@ -92,9 +92,9 @@ class RolloutCreate(Schema):
         metadata={"description": "Filters of GET /v1/nodes; without any: all nodes"},
     )
     strategy = fields.Nested(StrategyFields())
-    clean_steps = fields.List(fields.Nested(OrderedStep))
-    deploy_steps = fields.List(fields.Nested(DeployStep))
-    service_steps = fields.List(fields.Nested(OrderedStep))
+    clean_steps = steps_of(OrderedStep)
+    deploy_steps = steps_of(DeployStep)
+    service_steps = steps_of(OrderedStep)
     disable_ramdisk = Flag()
     runbook = Ident()
     timeout = fields.Integer(validate=within(1, 2**31 - 1))

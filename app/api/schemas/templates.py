@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from marshmallow import Schema, ValidationError, fields
+from marshmallow import Schema, ValidationError, fields, validate
 
 from app.api.schemas.common import NOT_EMPTY, Document, Flag, Name, Text, Trait, Uuid, within
-from app.api.schemas.nodes import Step
+from app.api.schemas.nodes import MOST_STEPS, Step
 
 LARGEST = 2**31 - 1
 
@@ -55,16 +55,18 @@ class Steps(fields.List[dict[str, Any]]):
     def __init__(self, step: type[StoredStep], **kwargs: Any) -> None:
         super().__init__(
             fields.Nested(step),
-            validate=[NOT_EMPTY, self._check_unique],
+            validate=[NOT_EMPTY, validate.Length(max=MOST_STEPS), self._check_unique],
             **kwargs,
         )
 
     @staticmethod
     def _check_unique(steps: list[dict[str, Any]]) -> None:
-        names = [f"{step['interface']}.{step['step']}" for step in steps]
-        for name in names:
-            if names.count(name) > 1:
+        names: set[str] = set()
+        for step in steps:
+            name = f"{step['interface']}.{step['step']}"
+            if name in names:
                 raise ValidationError(f"{name} occurs more than once.")
+            names.add(name)
 
 
 class TemplateChange(Schema):
