@@ -191,7 +191,7 @@ def test_every_kind_of_resource_has_a_form(chromium, fleet):
             page.get_by_role("button", name="Create", exact=True).click()
             expect(page.get_by_role("dialog").locator("[name=uuid]")).to_be_visible()
             page.get_by_role("dialog").get_by_role("button", name="Close").click()
-            expect(page.get_by_role("dialog")).to_have_count(0)
+            expect(page.locator("dialog")).to_have_count(0)  # hidden before it is removed
 
 
 @contextmanager
