@@ -9,10 +9,10 @@ RUN := $(VENV)/.run-$(KEY)
 DEV := $(VENV)/.dev-$(KEY)
 # The run-time install is enough; the development install includes it.
 READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
-# Three workers on two cores, because most tests of processes wait. In the order of the folders: the
+# Four workers on two cores, because most tests of processes wait. In the order of the folders: the
 # files with the longest tests are first, so that no worker waits at the end. By default the files with
 # the fewest tests would be last, which are the longest ones.
-PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 # What failed beside other tests, once more and alone; ends at the first test that fails again.
 ALONE := $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -rpf
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check

@@ -8,16 +8,21 @@ import { element, failure, replace } from "./dom.js";
 export function part(title, read, drawn, signal) {
   const content = element("div", {}, element("p.empty", {}, "Loading…"));
   const card = element("section.card", { "aria-label": title }, element("h2", {}, title), content);
-  let before = null;
+  let before = null, asked = 0, drawnOf = 0;
   card.renew = async () => {
+    const turn = ++asked;
+    const isOld = () => signal.aborted || turn < drawnOf; // a later reading was answered sooner
     try {
       const found = await read();
+      if (isOld()) return;
+      drawnOf = turn;
       const text = JSON.stringify(found);
-      if (text === before || signal.aborted) return;
+      if (text === before) return;
       before = text;
       keepingFocus(content, () => replace(content, drawn(found)));
     } catch (error) {
-      if (signal.aborted) return;
+      if (isOld()) return;
+      drawnOf = turn;
       before = null;
       replace(content, failure(error));
     }

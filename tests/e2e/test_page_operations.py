@@ -83,6 +83,26 @@ def test_a_group_of_failures_leads_to_its_nodes_with_one_click(chromium, fleet):
         assert "resource_class=dead" in page.url
 
 
+def test_groups_that_are_answered_late_do_not_replace_newer_ones(chromium, fleet):
+    held = []
+    with desk(chromium, fleet.url, at="/resources") as page:
+        page.route(
+            "**/operations/failures?*",
+            lambda route: route.continue_() if held else held.append(route),
+        )
+        page.goto(f"{fleet.url}/ui#/operations")
+        expect(page.get_by_role("heading", name="Failures")).to_be_visible()
+        while not held:
+            page.wait_for_timeout(10)
+        page.get_by_label("Resource class").check()
+        head = part(page, "Failures").locator("thead")
+        expect(head).to_contain_text("Resource class")
+        with page.expect_response("**/operations/failures?*"):
+            held[0].continue_()
+        page.wait_for_timeout(300)
+        assert "resource class" in head.inner_text().lower()
+
+
 def test_work_and_its_queue_are_shown_as_they_change(chromium, fleet):
     with desk(chromium, fleet.url, at="/operations") as page:
         now, queue = part(page, "Now"), part(page, "Waiting for a slot")
@@ -171,7 +191,7 @@ def test_every_kind_of_resource_has_a_form(chromium, fleet):
             page.get_by_role("button", name="Create", exact=True).click()
             expect(page.get_by_role("dialog").locator("[name=uuid]")).to_be_visible()
             page.get_by_role("dialog").get_by_role("button", name="Close").click()
-            expect(page.get_by_role("dialog")).to_have_count(0)
+            expect(page.locator("dialog")).to_have_count(0)  # hidden before it is removed
 
 
 @contextmanager

@@ -128,8 +128,8 @@ def test_an_address_has_few_connections_and_leaves_room_for_others(root):
     with serving(root, INGOT_DEPLOY_HTTP_CONNECTIONS_PER_ADDRESS="8") as port, ExitStack() as stack:
         many = [stack.enter_context(closing(connect(port, source="127.0.0.9"))) for _ in range(8)]
         with (
+            suppress(ConnectionError),  # it may be reset before the request is sent
             closing(connect(port, "/boot.ipxe", "127.0.0.9")) as refused,
-            suppress(ConnectionError),
         ):
             refused.settimeout(PATIENCE)
             assert b"" == refused.recv(1), "it is closed without an answer"
@@ -138,8 +138,8 @@ def test_an_address_has_few_connections_and_leaves_room_for_others(root):
 
         def served():
             with (
-                closing(connect(port, "/boot.ipxe", "127.0.0.9")) as one,
                 suppress(ConnectionError),
+                closing(connect(port, "/boot.ipxe", "127.0.0.9")) as one,
             ):
                 return one.recv(12) == b"HTTP/1.1 200"
 

@@ -24,6 +24,7 @@ import requests
 
 from drivers.simulator import media
 from tests.support import processes, programs
+from tests.support.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 #: Seconds to wait for events that usually take a few: the machine may be busy with other tests.
@@ -82,11 +83,14 @@ class Fleet:
         self.http = requests.Session()
         self.http.trust_env = False
         self.http.headers["X-OpenStack-Ironic-API-Version"] = "1.96"
+        # a free port that the service chose could be taken by another process before it listens
+        port, files = free_ports(2)
         self._words = [
-            "up", "--port", "0", "--data-dir", str(self.data), "--pidfile", str(self.pidfile),
+            "up", "--port", str(port), "--data-dir", str(self.data), "--pidfile", str(self.pidfile),
             "--conductors", str(conductors), *([] if restart else ["--no-restart"]), *options,
         ]  # fmt: skip
-        self.environ = {**os.environ, **QUICK, **environ, "FLEET_MARK": self._mark}
+        own = {"INGOT_DEPLOY_HTTP_PORT": str(files), "FLEET_MARK": self._mark}
+        self.environ = {**os.environ, **QUICK, **own, **environ}
         self.environ.pop("INGOT_CONFIG", None)
         # an interpreter reads its own variables only when it starts
         self._forked = forked and not any(name.startswith("PYTHON") for name in environ)
