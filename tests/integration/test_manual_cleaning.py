@@ -367,6 +367,7 @@ def test_an_invalid_in_band_step_is_found_when_the_agent_lists_its_steps(band, s
     assert "clean wait" == band.do(node, "clean", clean_steps=[POLISH, step])
     assert "clean failed" == band.call(node)
     assert complaint in band.inside.read(node).last_error
+    assert "invalid_steps" == band.last(node).error["code"]
     assert [] == band.ran()
     assert "polish" not in Acme.did
     assert "power off" not in Acme.did, "the machine is left on for an operator"
@@ -466,6 +467,7 @@ def test_another_version_of_the_agents_hardware_managers_aborts_a_manual_clean(b
 def test_another_version_of_the_agents_hardware_managers_restarts_an_automated_clean(band):
     node = band.with_agent()
     band.do(node, "provide")
+    band.inside.change(Operation, band.last(node).uuid, requested_by="user")
     band.call(node)
     band.agent.fail("changed", "CLEAN_VERSION_MISMATCH")
     band.offer("clean", ("deploy", "erase_devices", 10), ("deploy", "more", 50), version="2")
@@ -481,6 +483,7 @@ def test_another_version_of_the_agents_hardware_managers_restarts_an_automated_c
     (entry,) = entries
     reason = "the agent's hardware managers have changed since it listed its steps"
     assert f"Automated cleaning begins again: deploy.erase_devices: {reason}." == entry.event
+    assert "user" == entry.user
 
 
 def test_an_agent_with_a_new_version_at_each_boot_does_not_restart_a_clean_forever(band):

@@ -368,6 +368,9 @@ def look(inside, name, seconds=0.0):
 def test_time_without_polls_does_not_count_towards_the_timeout(inside, cleaning):
     node, name = cleaning
     wait(inside, name, Wait(poll_after=10, timeout=25))
+    operation = inside.operation(name)
+    left = operation.deadline_at - operation.wake_at
+    assert abs(left.total_seconds() - inside.steps(name)[0].remaining) < 1
     for _ in range(2):
         assert "waiting" == look(inside, name).state
     # the third poll was at the end of 10 + 10 + 5 seconds: it was the last
@@ -389,6 +392,7 @@ def test_time_without_conductors_does_not_count_towards_the_timeout_of_agents(
 ):
     _, name = cleaning
     wait(inside, name, Wait(timeout=40))
+    assert {} == reconcile(inside)
     with inside.runtime.transaction() as session:
         restore.advance(session, 0)
     before = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
