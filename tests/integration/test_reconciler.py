@@ -51,6 +51,16 @@ def test_an_unclaimed_message_is_sent_again_at_growing_intervals(inside, cleanin
     assert [(name, 1, 0)] * 5 == [(m.operation, m.fence, m.cursor) for m in inside.sent]
 
 
+def test_the_message_of_a_next_step_is_sent_again_when_it_is_old(inside, cleaning):
+    _, name = cleaning
+    recording._record(inside.claimant, claim(inside, inside.claimant, name), Done())
+    assert ("queued", 1) == (inside.operation(name).state, inside.operation(name).cursor)
+    assert inside.steps(name)[0].finished_at
+    assert {} == reconcile(inside)
+    inside.change(Operation, name, sent_at=after(-1 - inside.settings.conductor.resend_after))
+    assert {"resent": 1} == reconcile(inside)
+
+
 def test_a_message_in_the_queue_of_a_busy_conductor_is_not_sent_again(inside, cleaning):
     inside.change(Operation, cleaning[1], sent_at=after(-30))
     for backlog, expected in [({"c-1": 1}, {}), ({"c-1": 0}, {"resent": 1})]:
