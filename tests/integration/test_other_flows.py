@@ -180,6 +180,7 @@ def test_a_step_that_the_agent_lacks_fails_the_deployment(harness, image):
     assert "deploy failed" == harness.call(node)
     row = harness.inside.read(node)
     assert "deploy.nonsense: this node has no deploy step" in row.last_error
+    assert "extension" not in row.last_error
     assert not row.maintenance
 
 
