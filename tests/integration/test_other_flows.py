@@ -670,6 +670,31 @@ def test_a_setting_enables_automated_cleaning_by_a_runbook(inside):
 
 
 @pytest.mark.parametrize(
+    ("source", "info", "usual", "polishes"),
+    [
+        ("runbook", {"cleaning_runbook": "CUSTOM_R"}, "", True),
+        ("runbook", {}, "CUSTOM_R", True),
+        ("hybrid", {"cleaning_runbook": "CUSTOM_R"}, "CUSTOM_GONE", True),
+        ("hybrid", {}, "", False),
+    ],
+)
+def test_a_node_may_name_the_runbook_of_its_cleaning(inside, source, info, usual, polishes):
+    inside.environ |= {
+        "INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE": source,
+        "INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_FROM_NODE": "true",
+        **({"INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK": usual} if usual else {}),
+    }
+    harness = Harness(inside.another())
+    node = harness.node(driver_info=info)
+    with harness.inside.runtime.transaction() as session:
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[{**POLISH, "order": 1}]))
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
+    assert "available" == harness.do(node, "provide")
+    assert polishes == ("polish" in Acme.did)
+    harness.inside.close()
+
+
+@pytest.mark.parametrize(
     ("runbook", "complaint"),
     [
         ("CUSTOM_GONE", "CUSTOM_GONE could not be found"),
