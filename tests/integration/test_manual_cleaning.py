@@ -219,14 +219,15 @@ def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(harness):
     parent = harness.node(name="parent")
     uuid = harness.inside.read(parent).uuid
     children = [harness.node(name=name, parent_node=uuid) for name in ("a", "b")]
-    steps = [requested("management", "crawl", execute_on_child_nodes=True), POLISH]
+    steps = [POLISH, requested("management", "crawl", execute_on_child_nodes=True), POLISH]
     assert "clean wait" == harness.do(parent, "clean", clean_steps=steps)
     assert ["c-1", None] == [harness.inside.read(each).reservation for each in children]
     harness.poll(parent)
     assert [None, "c-1"] == [harness.inside.read(each).reservation for each in children]
     assert "manageable" == harness.poll(parent)
     assert [None, None] == [harness.inside.read(each).reservation for each in children]
-    assert [("a", "crawl"), ("b", "crawl"), ("parent", "polish")] == Acme.did
+    polish = ("parent", "polish")
+    assert [polish, ("a", "crawl"), ("b", "crawl"), polish] == Acme.did
 
 
 @pytest.mark.parametrize(
