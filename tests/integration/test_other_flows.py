@@ -654,6 +654,15 @@ def test_a_runbook_cleans_a_deleted_node_after_the_cleanup_of_its_rescue(inside,
     harness.inside.close()
 
 
+def test_a_deletion_of_a_rescued_node_without_a_runbook_cleans_up_its_rescue(inside):
+    inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "hybrid"
+    harness = Harness(inside.another())
+    node = harness.with_agent("rescue")
+    harness.ask(node, "deleted")
+    assert "network.remove_rescuing_network" in [label for label, _ in harness.labels(node)]
+    harness.inside.close()
+
+
 def test_a_setting_enables_automated_cleaning_by_a_runbook(inside):
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "runbook"
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_BY_RESOURCE_CLASS"] = "gold:CUSTOM_R"
