@@ -276,7 +276,8 @@ def test_an_operation_may_be_admitted_while_a_verb_that_ends_it_is_checked(
     narrow, monkeypatch, verb
 ):
     narrow.request(narrow.node("available"), "active")
-    name = narrow.request(narrow.node("available"), "active")
+    node = narrow.node("available")
+    name = narrow.request(node, "active")
 
     def admitted_now(session, node):
         session.execute(update(Operation).filter_by(uuid=name).values(admitted_at=utcnow()))
@@ -284,8 +285,10 @@ def test_an_operation_may_be_admitted_while_a_verb_that_ends_it_is_checked(
 
     monkeypatch.setattr(admission, "is_queued", admitted_now)
     if verb == "deleted":
-        with pytest.raises(NodeLocked):
+        row = narrow.read(node)
+        with pytest.raises(NodeLocked, match=f"{row.uuid} is locked by host {row.reservation},"):
             ask(narrow, name, verb)
+        assert row.reservation
         assert "queued" == narrow.operation(name).state
     else:
         ask(narrow, name, verb)

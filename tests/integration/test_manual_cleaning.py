@@ -219,14 +219,15 @@ def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(harness):
     parent = harness.node(name="parent")
     uuid = harness.inside.read(parent).uuid
     children = [harness.node(name=name, parent_node=uuid) for name in ("a", "b")]
-    steps = [requested("management", "crawl", execute_on_child_nodes=True), POLISH]
+    steps = [POLISH, requested("management", "crawl", execute_on_child_nodes=True), POLISH]
     assert "clean wait" == harness.do(parent, "clean", clean_steps=steps)
     assert ["c-1", None] == [harness.inside.read(each).reservation for each in children]
     harness.poll(parent)
     assert [None, "c-1"] == [harness.inside.read(each).reservation for each in children]
     assert "manageable" == harness.poll(parent)
     assert [None, None] == [harness.inside.read(each).reservation for each in children]
-    assert [("a", "crawl"), ("b", "crawl"), ("parent", "polish")] == Acme.did
+    polish = ("parent", "polish")
+    assert [polish, ("a", "crawl"), ("b", "crawl"), polish] == Acme.did
 
 
 @pytest.mark.parametrize(
@@ -367,6 +368,7 @@ def test_an_invalid_in_band_step_is_found_when_the_agent_lists_its_steps(band, s
     assert "clean wait" == band.do(node, "clean", clean_steps=[POLISH, step])
     assert "clean failed" == band.call(node)
     assert complaint in band.inside.read(node).last_error
+    assert "invalid_steps" == band.last(node).error["code"]
     assert [] == band.ran()
     assert "polish" not in Acme.did
     assert "power off" not in Acme.did, "the machine is left on for an operator"
@@ -481,6 +483,7 @@ def test_another_version_of_the_agents_hardware_managers_aborts_a_manual_clean(b
 def test_another_version_of_the_agents_hardware_managers_restarts_an_automated_clean(band):
     node = band.with_agent()
     band.do(node, "provide")
+    band.inside.change(Operation, band.last(node).uuid, requested_by="user")
     band.call(node)
     band.agent.fail("changed", "CLEAN_VERSION_MISMATCH")
     band.offer("clean", ("deploy", "erase_devices", 10), ("deploy", "more", 50), version="2")
@@ -496,6 +499,7 @@ def test_another_version_of_the_agents_hardware_managers_restarts_an_automated_c
     (entry,) = entries
     reason = "the agent's hardware managers have changed since it listed its steps"
     assert f"Automated cleaning begins again: deploy.erase_devices: {reason}." == entry.event
+    assert "user" == entry.user
 
 
 def test_an_agent_with_a_new_version_at_each_boot_does_not_restart_a_clean_forever(band):

@@ -180,6 +180,7 @@ def test_a_step_that_the_agent_lacks_fails_the_deployment(harness, image):
     assert "deploy failed" == harness.call(node)
     row = harness.inside.read(node)
     assert "deploy.nonsense: this node has no deploy step" in row.last_error
+    assert "extension" not in row.last_error
     assert not row.maintenance
 
 
@@ -653,6 +654,15 @@ def test_a_runbook_cleans_a_deleted_node_after_the_cleanup_of_its_rescue(inside,
     harness.inside.close()
 
 
+def test_a_deletion_of_a_rescued_node_without_a_runbook_cleans_up_its_rescue(inside):
+    inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "hybrid"
+    harness = Harness(inside.another())
+    node = harness.with_agent("rescue")
+    harness.ask(node, "deleted")
+    assert "network.remove_rescuing_network" in [label for label, _ in harness.labels(node)]
+    harness.inside.close()
+
+
 def test_a_setting_enables_automated_cleaning_by_a_runbook(inside):
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "runbook"
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_BY_RESOURCE_CLASS"] = "gold:CUSTOM_R"
@@ -665,6 +675,31 @@ def test_a_setting_enables_automated_cleaning_by_a_runbook(inside):
     assert ["polish"] == Acme.did
     with pytest.raises(Invalid, match="automated_cleaning_runbook"):
         harness.do(other, "provide")
+    harness.inside.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "info", "usual", "polishes"),
+    [
+        ("runbook", {"cleaning_runbook": "CUSTOM_R"}, "", True),
+        ("runbook", {}, "CUSTOM_R", True),
+        ("hybrid", {"cleaning_runbook": "CUSTOM_R"}, "CUSTOM_GONE", True),
+        ("hybrid", {}, "", False),
+    ],
+)
+def test_a_node_may_name_the_runbook_of_its_cleaning(inside, source, info, usual, polishes):
+    inside.environ |= {
+        "INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE": source,
+        "INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_FROM_NODE": "true",
+        **({"INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK": usual} if usual else {}),
+    }
+    harness = Harness(inside.another())
+    node = harness.node(driver_info=info)
+    with harness.inside.runtime.transaction() as session:
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[{**POLISH, "order": 1}]))
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
+    assert "available" == harness.do(node, "provide")
+    assert polishes == ("polish" in Acme.did)
     harness.inside.close()
 
 

@@ -62,6 +62,16 @@ def test_no_connection_is_held_while_the_broker_answers(inside, cleaning):
     assert [0] == held
 
 
+def test_the_message_of_a_next_step_is_sent_again_when_it_is_old(inside, cleaning):
+    _, name = cleaning
+    recording._record(inside.claimant, claim(inside, inside.claimant, name), Done())
+    assert ("queued", 1) == (inside.operation(name).state, inside.operation(name).cursor)
+    assert inside.steps(name)[0].finished_at
+    assert {} == reconcile(inside)
+    inside.change(Operation, name, sent_at=after(-1 - inside.settings.conductor.resend_after))
+    assert {"resent": 1} == reconcile(inside)
+
+
 def test_a_message_in_the_queue_of_a_busy_conductor_is_not_sent_again(inside, cleaning):
     inside.change(Operation, cleaning[1], sent_at=after(-30))
     for backlog, expected in [({"c-1": 1}, {}), ({"c-1": 0}, {"resent": 1})]:
@@ -379,6 +389,9 @@ def look(inside, name, seconds=0.0):
 def test_time_without_polls_does_not_count_towards_the_timeout(inside, cleaning):
     node, name = cleaning
     wait(inside, name, Wait(poll_after=10, timeout=25))
+    operation = inside.operation(name)
+    left = operation.deadline_at - operation.wake_at
+    assert abs(left.total_seconds() - inside.steps(name)[0].remaining) < 1
     for _ in range(2):
         assert "waiting" == look(inside, name).state
     # the third poll was at the end of 10 + 10 + 5 seconds: it was the last
@@ -400,6 +413,7 @@ def test_time_without_conductors_does_not_count_towards_the_timeout_of_agents(
 ):
     _, name = cleaning
     wait(inside, name, Wait(timeout=40))
+    assert {} == reconcile(inside)
     with inside.runtime.transaction() as session:
         restore.advance(session, 0)
     before = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
