@@ -199,7 +199,7 @@ def test_words_of_a_bmc_are_shown_to_callers_who_see_the_last_error(
                    "sensors"):  # fmt: skip
         monkeypatch.setattr(FakeManagement, method, fail)
     monkeypatch.setattr(guarded.api.runtime, "calls", DirectCalls(guarded.api.runtime))
-    ask = guarded.make(api={"ask_timeout": 7.0})  # an application of its own, with these calls
+    ask = guarded.make(api={"call_timeout": 7.0})  # an application of its own, with these calls
     path = f"/v1/nodes/{guarded.node}/management/{path}"
     for who in ("system-admin", "owner-admin", *lessees):
         answer = ask(who, "GET", path)
@@ -219,7 +219,7 @@ def test_the_image_of_a_virtual_medium_is_shown_to_callers_who_see_the_nodes_sec
     ]
     monkeypatch.setattr(FakeManagement, "virtual_media", lambda _self, _target: drives)
     monkeypatch.setattr(guarded.api.runtime, "calls", DirectCalls(guarded.api.runtime))
-    ask = guarded.make(api={"ask_timeout": 7.0})
+    ask = guarded.make(api={"call_timeout": 7.0})
     for who in ("system-reader", "owner-reader", "lessee-reader", "lessee-admin"):
         answer = ask(who, "GET", f"/v1/nodes/{guarded.node}/vmedia")
         images = [each["image"] for each in answer.json]
