@@ -79,8 +79,8 @@ class RedfishFirmware(Redfish, Firmware):
             # a new task is of an attempt that crashed, or whose answer was lost
             task = next((each for each in tasks if each not in known), None)
             if task is None:
-                target.before_order()
-                task = software.update(bmc, setting["component"], setting["url"])
+                named = setting["component"], setting["url"]
+                task = software.update(bmc, *named, target.before_order)
         return Wait({"number": number, "task": task}, _interval(target))
 
     def _follow(self, target: Target, number: int, component: str) -> Outcome:

@@ -1,7 +1,7 @@
 """Redfish: firmware components of a machine, and the command to update one."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,20 +52,27 @@ def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, Any, dict[str
             yield component, version, {**about, "serial_number": adapter.serial_number}
 
 
-def update(bmc: Connection, component: str, url: str) -> str:
-    """Start an update from a URL; return the path of the BMC's task."""
+def update(bmc: Connection, component: str, url: str, before_order: Callable[[], None]) -> str:
+    """
+    Start an update from a URL; return the path of the BMC's task.
+
+    before_order: called right before the order, after all reads: an attempt that was stopped
+    between its check and its order gives it a second time.
+    """
     from sushy import exceptions as theirs
 
     service = bmc.open().get_update_service()
     if entry(entry(service.json, "Actions"), "#UpdateService.SimpleUpdate") is None:
         raise NotSupported(f"BMC {bmc.access.address} has no SimpleUpdate: it fetches no firmware")
     protocol, path = urlsplit(url).scheme.upper(), _target(bmc, service, component)
+    before_order()
     try:
         monitor = service.simple_update(url, [path] if path else None, protocol)
     except theirs.BadRequestError:
         if path is None:
             raise
         # some BMCs refuse Targets, and read the component from the image
+        before_order()
         monitor = service.simple_update(url, transfer_protocol=protocol)
     return str(monitor.task_monitor_uri)
 

@@ -239,23 +239,25 @@ def _judge_orders(verdict, site, stops):
     verdict.counts |= totals
     refused = site.log("step.refused", "claim.given_up") if seconds else []
     for each in seconds:
-        if _was_under_way(each, stops, refused):
+        if _was_under_way(each, site.machines[each.machine]["uuid"], stops, refused):
             late += 1
             continue
         verdict.blame("second", f"machine {each.machine}: {each}")
     verdict.counts["orders under way when their process was stopped"] = late
 
 
-def _was_under_way(second, stops, refused):
+def _was_under_way(second, node, stops, refused):
     """
     Whether a second start comes from a process that was stopped between its last check and the order.
 
-    The order arrived right after that process was continued, and its record was refused.
+    The order arrived right after that process was continued, and its record was refused. node: UUID.
+    Of a firmware update only the node is known, not the operation.
     """
     return any(
         until <= second.at + 0.2 and second.at <= until + UNDER_WAY
         and any(
-            line.get("operation") == second.operation
+            line.get("node") == node
+            and (not second.operation or line.get("operation") == second.operation)
             and line.get("role") == name
             and datetime.fromisoformat(line["timestamp"]).timestamp() >= second.at
             for line in refused

@@ -7,7 +7,7 @@ import pytest
 
 from app.db import clock, connections, transactions
 from app.models import Node, Operation, OperationStep
-from tests.chaos import audit, orders, readers, run
+from tests.chaos import audit, judge, orders, readers, run
 from tests.chaos.judge import ROWS, Verdict
 from tests.chaos.site import Site
 from tests.support.postgresql import NoServer, find
@@ -41,6 +41,26 @@ def test_nothing_is_lost_in_a_short_storm(tmp_path):
     assert 5 < storm.counts.total()
     assert 5 < ledger.counts["accepted"]
     assert ledger.holds
+
+
+@pytest.mark.parametrize(
+    ("operation", "refused", "excused"),
+    [
+        ("", {"node": "n"}, True),  # of a firmware update only the node is known
+        ("o", {"node": "n", "operation": "o"}, True),
+        ("o", {"node": "n", "operation": "another"}, False),
+        ("", {"node": "another"}, False),
+        ("", {"node": "n", "role": "c-1"}, False),
+        ("", {"node": "n", "timestamp": "1970-01-01T00:00:19Z"}, False),
+    ],
+)
+def test_a_second_order_is_excused_if_its_process_was_stopped_and_refused(
+    operation, refused, excused
+):
+    second = orders.Second(80, "update firmware", 1.0, 20.1, running=False, operation=operation)
+    line = {"role": "c-2", "timestamp": "1970-01-01T00:00:21Z", **refused}
+    assert excused is judge._was_under_way(second, "n", [("c-2", 5.0, 20.0)], [line])
+    assert not judge._was_under_way(second, "n", [("c-2", 5.0, 30.0)], [line])
 
 
 class Database:

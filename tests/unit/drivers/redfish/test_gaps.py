@@ -1,6 +1,7 @@
 """Missing and malformed resources of a BMC: gaps in lists, and errors that name the resource."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -207,7 +208,7 @@ def test_a_bmc_without_simple_update_is_named(bmc, node, change):
         pytest.raises(NotSupported, match=r"SimpleUpdate|Actions"),
         client.turn(node, node.driver.power.bmcs) as connection,
     ):
-        software.update(connection, "bios", "http://images/bios.bin")
+        software.update(connection, "bios", "http://images/bios.bin", node.before_order)
 
 
 def test_a_bmc_without_an_update_service_is_named(bmc, node):
@@ -216,7 +217,7 @@ def test_a_bmc_without_an_update_service_is_named(bmc, node):
         pytest.raises(NotSupported, match="UpdateService"),
         client.turn(node, node.driver.power.bmcs) as connection,
     ):
-        software.update(connection, "bios", "http://images/bios.bin")
+        software.update(connection, "bios", "http://images/bios.bin", node.before_order)
 
 
 def with_adapters(bmc):
@@ -327,9 +328,23 @@ def test_an_update_whose_target_the_bmc_refuses_is_sent_without_one(bmc, node, m
     assert [True, False] == tried
 
 
+def test_the_last_check_before_an_update_is_right_before_its_order(bmc, node, monkeypatch):
+    events, answer = [], bmc.answer
+
+    def recorded(method, path, headers, body=b""):
+        events.append(method)
+        return answer(method, path, headers, body)
+
+    monkeypatch.setattr(bmc, "answer", recorded)
+    node = replace(node, before_order=lambda: events.append("check"))
+    _update(node, "bios")
+    assert ["GET", "check", "POST"] == events[-3:]
+
+
 def _update(node, component):
     with client.turn(node, node.driver.power.bmcs) as connection:
-        return software.update(connection, component, "http://images/new.bin")
+        url = "http://images/new.bin"
+        return software.update(connection, component, url, node.before_order)
 
 
 @pytest.mark.parametrize(
