@@ -61,7 +61,8 @@ def main(uri, domain, order, *arguments):  # noqa: C901 - one closure per comman
 
     if order == "get":
         readers = {
-            "power": lambda: int(virsh("domstate", domain).strip() == b"running"),
+            # one that is shutting down is on: libvirt would not start it
+            "power": lambda: int(virsh("domstate", domain).strip() != b"shut off"),
             "boot": first,
         }
         for name in arguments:
