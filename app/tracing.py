@@ -57,7 +57,9 @@ def start(settings: Settings, role: str) -> None:
     from drivers.web import answers
 
     everywhere = Reach("[tracing]endpoint", "", "", (), ())
-    session = answers.session(tracing.endpoint, "the collector", everywhere, LONGEST_ANSWER)
+    session = answers.session(
+        answers.MachineAdapter(tracing.endpoint, "the collector", everywhere, LONGEST_ANSWER)
+    )
     exporter = OTLPSpanExporter(tracing.endpoint, timeout=TIMEOUT, session=session)
     facts = {"service.name": "ingot", "service.version": version("ingot"), f"{PREFIX}role": role}
     _provider = TracerProvider(

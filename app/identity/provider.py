@@ -89,7 +89,7 @@ class Provider:
         """
         endpoint = self._endpoint("token_endpoint")
         with self._client(redirect) as client, yielding_slot(self._places.hold()), _asking():
-            answers.bind(client, endpoint, NAME, self._reach, LONGEST)
+            answers.bind(client, self._adapter(endpoint))
             try:
                 found = client.fetch_token(
                     endpoint, grant_type="authorization_code", code=code, code_verifier=verifier,
@@ -166,8 +166,11 @@ class Provider:
                 keys.append(import_key(each))
         return KeySet(keys)
 
+    def _adapter(self, url: str) -> answers.MachineAdapter:
+        return answers.MachineAdapter(url, NAME, self._reach, LONGEST)
+
     def _get(self, url: str) -> dict[str, Any]:
-        with answers.session(url, NAME, self._reach, LONGEST) as session:
+        with answers.session(self._adapter(url)) as session:
             answer = session.get(
                 url, allow_redirects=False, timeout=self._oidc.timeout, verify=self._verify
             )

@@ -132,7 +132,7 @@ def _call(
     reach = networks.of_agents(target.options)
     with (
         bundle(authorities) as verify,
-        answers.session(target.agent.url, name, reach, longest) as session,
+        answers.session(answers.MachineAdapter(target.agent.url, name, reach, longest)) as session,
     ):
         attempts = max(1, int(options["max_command_attempts"]))
         for left in reversed(range(attempts)):

@@ -88,12 +88,17 @@ def _login(wanted: Access, budget: answers.Budget) -> Any:
         server_side_retries=1,
         server_side_retries_delay=1,
     )
-    place = wanted.address, f"BMC {wanted.address}", wanted.reach
-    answers.bind(connector._session, *place, budget=budget)
+
+    def adapter() -> answers.MachineAdapter:
+        return answers.MachineAdapter(
+            wanted.address, f"BMC {wanted.address}", wanted.reach, budget=budget
+        )
+
+    answers.bind(connector._session, adapter())
     return sushy.Sushy(
         wanted.address,
         auth=login,
         connector=connector,
         # of message registries at a URL that the BMC names: refuses all other servers
-        public_connector=answers.session(*place, budget=budget),
+        public_connector=answers.session(adapter()),
     )

@@ -117,27 +117,16 @@ class MachineAdapter(Adapter):
         return answer
 
 
-def session(
-    address: str, name: str, reach: Reach, longest: int = LONGEST, budget: Budget | None = None
-) -> requests.Session:
-    """Return a session with one agent or BMC; see `MachineAdapter`."""
+def session(adapter: MachineAdapter) -> requests.Session:
+    """Return a session with the adapter's agent or BMC."""
     made = requests.Session()
-    bind(made, address, name, reach, longest, budget=budget)
+    bind(made, adapter)
     return made
 
 
-def bind(
-    made: requests.Session,
-    address: str,
-    name: str,
-    reach: Reach,
-    longest: int = LONGEST,
-    *,
-    budget: Budget | None = None,
-) -> None:
-    """Make a session of another library one with a single agent or BMC."""
+def bind(made: requests.Session, adapter: MachineAdapter) -> None:
+    """Make a session of another library one with the adapter's agent or BMC only."""
     made.trust_env = False  # machines are not behind this host's proxy
-    adapter = MachineAdapter(address, name, reach, longest, budget)
     for scheme in ("http://", "https://"):
         made.mount(scheme, adapter)
 

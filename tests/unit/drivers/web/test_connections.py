@@ -17,10 +17,11 @@ ASK = """
 import sys
 from drivers import networks
 from drivers.core.errors import Unreachable
-from drivers.web.answers import session
+from drivers.web.answers import MachineAdapter, session
 reach = networks.of_agents({"agent": {"allowed_networks": (), "denied_networks": ()}})
 try:
-    print(session(sys.argv[1], "the BMC", reach).get(sys.argv[1], timeout=0.6).text)
+    asked = session(MachineAdapter(sys.argv[1], "the BMC", reach))
+    print(asked.get(sys.argv[1], timeout=0.6).text)
 except Unreachable as error:
     print(error)
 """
