@@ -230,6 +230,36 @@ def test_an_operation_redispatched_while_its_lease_was_held_is_sent_once_more(in
     assert 3 == len(inside.sent)
 
 
+def test_an_operation_redispatched_right_before_its_claim_is_sent_once_more(
+    inside, cleaning, monkeypatch
+):
+    """The next owner has dropped the message of the drain, as this thread held the lease."""
+    node, name = cleaning
+    other, real = inside.conductor("c-2"), claims.claim
+    sent_before = []
+
+    def drained_meanwhile(*arguments):
+        leave(inside)
+        drain.redispatch_all(inside.claimant)
+        return real(*arguments)
+
+    class Watched(type(inside.claimant.leases)):
+        def give_back(self, lease):
+            sent_before.append(len(inside.sent))
+
+    inside.claimant.leases = Watched()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(claims, "claim", drained_meanwhile)
+        assert attempts.run(inside.claimant, inside.message(name)) is None
+    assert [("c-1", 1), ("c-2", 2), ("c-2", 2)] == [
+        (message.conductor, message.fence) for message in inside.sent
+    ]
+    assert [2] == sent_before, "the lease is given back before the last message"
+    inside.deliver(other, inside.sent[-1])
+    assert "available" == inside.read(node.id).provision_state
+
+
 def test_the_last_draining_conductor_leaves_its_operations_queued(inside, cleaning):
     node, name = cleaning
     leave(inside)

@@ -32,7 +32,7 @@ from workers import retry
 from workers.conductor import claims, drain, recording, results
 from workers.conductor.claimant import Conductor
 from workers.conductor.claims import Attempt
-from workers.conductor.redispatch import forward, send_again
+from workers.conductor.redispatch import forward, forward_refused, send_again
 from workers.retry import OUT_OF_REACH, until_available
 
 logger = log.get(__name__)
@@ -113,6 +113,8 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
             attempt = claims.claim(conductor, operation, message.fence, position, node)
             if attempt is None:
                 REFUSALS.add("outdated")
+                # after the lease is given back
+                scope.callback(forward_refused, conductor.runtime, operation, conductor.incarnation)
                 return None
             CLAIMS.add()
             kind, step = attempt.operation.kind, attempt.step

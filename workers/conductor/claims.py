@@ -44,7 +44,6 @@ from app.models.snapshot import snapshots
 from app.operation_states import STEPS, Actor, OperationEvent, StepEvent, sole_move
 from drivers.core.steps import Outcome
 from workers.conductor.claimant import MARK, Conductor
-from workers.conductor.redispatch import forward_newer
 from workers.retry import until_available
 
 
@@ -173,12 +172,9 @@ def claim(
     it holds none.
     """
     token = str(uuid4())
-    attempt = until_available(
+    return until_available(
         lambda: _claim(conductor, operation, fence, cursor, token=token, leased=leased)
     )
-    if attempt is None:
-        forward_newer(conductor.runtime, operation)
-    return attempt
 
 
 def _claim(

@@ -1,12 +1,12 @@
 """
 Redispatch of messages that this conductor cannot process, to a conductor that can.
 
-This happens while a fleet runs two releases. A message in a newer format is replaced by one in this
-release's format, sent to the operation's owner. An operation that needs a newer release than this
-one is never claimed.
+While a fleet runs two releases, a message in a newer format is replaced by one in this release's
+format, sent to the operation's owner. An operation that needs a newer release than this one is
+never claimed.
 """
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
 from app import log, release
 from app.engine import dispatch, operations
@@ -39,12 +39,20 @@ def send_again(runtime: Runtime, operation: str) -> bool:
     return True
 
 
-def forward_newer(runtime: Runtime, operation: str) -> None:
-    """Send an operation, by its UUID, to its owner, if it needs a newer release than this one."""
-    newer = select(Operation.id).where(
-        Operation.uuid == operation, Operation.version > release.UNDERSTOOD
+def forward_refused(runtime: Runtime, operation: str, incarnation: str) -> None:
+    """
+    Send an operation, by its UUID, to its owner, after a conductor's claim was refused.
+
+    This happens if the operation needs a newer release than this one, or was dispatched to another
+    conductor, which may have dropped the message because this one held the lease. The lease must
+    have been given back. incarnation: of the conductor.
+    """
+    of_another = select(Operation.id).where(
+        Operation.uuid == operation,
+        or_(Operation.version > release.UNDERSTOOD, Operation.sent_to != incarnation),
     )
     with runtime.reading() as session:
-        if session.scalar(newer) is None:
+        if session.scalar(of_another) is None:
             return
-    forward(runtime, operation)
+    if send_again(runtime, operation):
+        logger.info("operation.sent_again", operation=operation)
