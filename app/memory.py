@@ -2,8 +2,11 @@
 
 import ctypes
 import gc
+import mmap
+import re
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 
 def share() -> None:
@@ -12,13 +15,17 @@ def share() -> None:
 
     Garbage collections leave out all present objects, whose headers they would write to. The cache
     of types' attributes is emptied: it refers to the names that imports have looked up, and a fork
-    would write to each of these when it replaces the entry. glibc returns free pages of its heap.
+    would write to each of these when it replaces the entry. glibc returns free pages of its heap,
+    and the process its pages of libraries, most of which only its imports have used.
     """
     gc.freeze()
     sys._clear_type_cache()
     _fill_gaps()
-    with suppress(OSError, AttributeError):  # other C libraries lack the function
-        ctypes.CDLL(None).malloc_trim(0)
+    with suppress(OSError, AttributeError):  # other C libraries and systems lack the functions
+        libc = ctypes.CDLL(None)
+        libc.malloc_trim(0)
+        for start, end in _unchanged_pages_of_files():
+            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
 
 #: Objects that fill the gaps between others.
@@ -47,3 +54,24 @@ def _fill_gaps() -> None:
             last = id(block)
             if following > _POOL // size // 2:
                 break
+
+
+#: A line of /proc/PID/smaps that begins a read-only mapping of a file.
+_READ_ONLY = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r-[-x]p \S+ \S+ [1-9]")
+
+
+def _unchanged_pages_of_files() -> list[tuple[int, int]]:
+    """
+    Return the addresses, start and end, of the read-only mappings of files, as libraries have.
+
+    Their pages are the files', and return on access: mappings are left out that have pages of
+    their own, such as relocated addresses.
+    """
+    found = []
+    mapping = None
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line[0] in "0123456789abcdef":
+            mapping = _READ_ONLY.match(line)
+        elif mapping and line.startswith("Anonymous:") and line.split()[1] == "0":
+            found.append((int(mapping[1], 16), int(mapping[2], 16)))
+    return found
