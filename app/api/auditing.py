@@ -132,10 +132,10 @@ def skip() -> None:
 
 
 def record(session: Session, status: int | None = None) -> None:
-    """Record the success of the request, in the transaction of its change."""
-    if _refused() is None:
-        return
+    """Record the success of the request, in the transaction of its change, if it is not skipped."""
     trail = _trail()
+    if _refused() is None or trail.recorded:
+        return
     audit.add(connection_of(session), _row(Outcome.SUCCESS, status or _action().status))
 
     def recorded() -> None:

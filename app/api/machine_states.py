@@ -21,7 +21,7 @@ from app.api.schemas.management import (
     RaidTarget,
     SecureBootTarget,
 )
-from app.api.transactions import answer_once_per_key
+from app.api.transactions import in_transaction, once_per_key
 from app.engine import management as service
 from app.kit.caller import Caller
 from app.models import Node
@@ -41,10 +41,11 @@ def _request(ident: str, request: Request, target: Any, progress: str = "states"
     progress: path under the node that shows the progress.
     """
     who = caller()
-    return answer_once_per_key(
+    work = once_per_key(
         lambda session: request(session, locked(session, ident), target, who),
         empty(202, location=f"{host()}/v1/nodes/{ident}/{progress}"),
     )
+    return in_transaction(work)
 
 
 @machine_states.declare(
@@ -88,7 +89,7 @@ def set_target_raid_config(fields: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         service.set_target_raid_config(session, locked(session, ident), fields)
 
-    return answer_once_per_key(work, empty(204))
+    return in_transaction(once_per_key(work, empty(204)))
 
 
 @machine_states.declare(

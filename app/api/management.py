@@ -32,7 +32,7 @@ from app.api.schemas.management import (
     VirtualMedium,
 )
 from app.api.sites import WRITING
-from app.api.transactions import answer_once_per_key
+from app.api.transactions import in_transaction, once_per_key
 from app.engine import management as service
 from app.engine import rpc
 from app.errors import Invalid
@@ -210,7 +210,7 @@ def attach_virtual_media(fields: Fields, ident: str) -> Response:
         node = locked(session, ident)
         service.attach_virtual_media(session, node, fields["device_type"], fields["image_url"], who)
 
-    return answer_once_per_key(work, empty(204))
+    return in_transaction(once_per_key(work, empty(204)))
 
 
 @management.declare(
@@ -225,4 +225,4 @@ def detach_virtual_media(query: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         service.detach_virtual_media(session, locked(session, ident), kinds, who)
 
-    return answer_once_per_key(work, empty(204))
+    return in_transaction(once_per_key(work, empty(204)))

@@ -31,7 +31,7 @@ from app.api.openapi.shapes import (
 )
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
-from app.api.transactions import answer_once_per_key
+from app.api.transactions import in_transaction, once_per_key
 from app.engine import power, provisioning
 from app.engine.step_views import step_view
 from app.errors import Invalid, NotFound, ServiceError
@@ -114,7 +114,7 @@ def change_power(fields: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         power.request(session, locked(session, ident), target, timeout, requester)
 
-    return answer_once_per_key(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
+    return in_transaction(once_per_key(work, _accepted(ident)))
 
 
 @node_states.declare(
@@ -146,7 +146,7 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
         check_state(verb, node.provision_state)
         provisioning.request(session, node, verb, arguments, requester)
 
-    return answer_once_per_key(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
+    return in_transaction(once_per_key(work, _accepted(ident)))
 
 
 # Writes to unknown paths below the states are answered with 405, not with 404.
@@ -175,6 +175,10 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
                 for row in intent.rows
             ],
         }
+
+
+def _accepted(ident: str) -> Response:
+    return empty(202, location=f"{host()}/v1/nodes/{ident}/states")
 
 
 def check_power(target: str, timeout: int | None) -> None:

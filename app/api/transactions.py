@@ -1,6 +1,6 @@
 """
 Transactions of the handlers: `in_transaction` for a request that changes something, and
-`answer_once_per_key` for one that a client may repeat.
+`once_per_key` for its work if a client may repeat it.
 
 A client that got no response repeats its request with the same idempotency key. The key is
 recorded in the transaction of the request, so that the request is executed once, even if the
@@ -20,7 +20,7 @@ from app.api import auditing
 from app.api.answers import empty, runtime
 from app.api.auth import caller
 from app.db.transactions import retrying
-from app.errors import Invalid, ServiceError
+from app.errors import Invalid
 from app.kit.locked_nodes import retry_while_locked
 from app.models import Answered
 
@@ -35,20 +35,7 @@ def in_transaction(work: Callable[[Session], T]) -> T:
     """
     Run `work`, and record the request for the audit, in a transaction.
 
-    Raises also the errors of `retried_transaction`.
-    """
-
-    def audited(session: Session) -> T:
-        result = work(session)
-        auditing.record(session)
-        return result
-
-    return retried_transaction(audited)
-
-
-def retried_transaction(work: Callable[[Session], T]) -> T:
-    """
-    Run `work` in a transaction; retry it while the node is reserved for an operation.
+    It is retried while the node is reserved for an operation.
 
     Raises NodeLocked: see `retry_while_locked`.
     """
@@ -56,29 +43,38 @@ def retried_transaction(work: Callable[[Session], T]) -> T:
 
     def attempt() -> T:
         with process.transaction() as session:
-            return work(session)
+            result = work(session)
+            status = result.status_code if isinstance(result, Response) else None
+            auditing.record(session, status)
+            return result
 
     return retry_while_locked(process.settings.conductor, lambda: retrying(attempt))
 
 
-def answer_once_per_key(work: Callable[[Session], object], answer: Response) -> Response:  # noqa: C901 - one branch per outcome of a repeated request
+def once_per_key(
+    work: Callable[[Session], object], answer: Response
+) -> Callable[[Session], Response]:
     """
-    Execute `work` in a transaction and return `answer`; for a known key, replay the response.
+    Return `work` for `in_transaction`, with `answer` as its result; for a known key, replay that.
 
-    Raises Invalid: the key is malformed, or was sent with a different request.
-    Raises also the errors of `in_transaction` and `work`.
+    Raises Invalid: the key is malformed; when it runs: the key was sent with a different request.
     """
-
-    def audited(session: Session) -> None:
-        work(session)
-        auditing.record(session, answer.status_code)
-
     key = request.headers.get(HEADER)
-    if key is None:
-        retried_transaction(audited)
-        return answer
-    if not 0 < len(key) <= LONGEST or not key.isprintable():
+    if key is not None and not (0 < len(key) <= LONGEST and key.isprintable()):
         raise Invalid(f"{HEADER}: expected 1 to {LONGEST} printable characters")
+
+    def once(session: Session) -> Response:
+        known = None if key is None else _recorded(session, key, answer)
+        if known is not None:
+            return _replayed(known)
+        work(session)
+        return answer
+
+    return once
+
+
+def _recorded(session: Session, key: str, answer: Response) -> Answered | None:
+    """Record a key with the answer to its request; return the row of a known key."""
     who = caller()
     owner = f"{who.project_id or ''}/{who.user_id or ''}"
     row = Answered(
@@ -88,29 +84,18 @@ def answer_once_per_key(work: Callable[[Session], object], answer: Response) -> 
         status=answer.status_code,
         location=answer.headers.get("Location"),
     )
-
-    def find(session: Session) -> Answered | None:
-        return session.scalar(select(Answered).filter_by(caller=owner, key=key))
-
-    def work_once(session: Session) -> Answered | None:
-        known = find(session)
-        if known is None:
-            audited(session)
-            session.add(row)
-        return known
-
     try:
-        known = retried_transaction(work_once)
-    except IntegrityError:  # a concurrent request with the same key has been committed
-        known = retried_transaction(work_once)
-    except ServiceError:  # perhaps such a request succeeded while this one waited for the node
-        known = retried_transaction(find)
-        if known is None:
-            raise
-    if known is None:
-        return answer
-    if known.request != row.request:
-        raise Invalid(f"{HEADER}: {key!r} was already used with a different request")
+        with session.begin_nested():  # waits for the end of a concurrent request with this key
+            session.add(row)
+    except IntegrityError:
+        return session.scalars(select(Answered).filter_by(caller=owner, key=key)).one()
+    return None
+
+
+def _replayed(known: Answered) -> Response:
+    """Return the answer to an executed request again. Raises Invalid: it is a different request."""
+    if known.request != _digest():
+        raise Invalid(f"{HEADER}: {known.key!r} was already used with a different request")
     auditing.skip()
     replayed = empty(known.status, location=known.location)
     replayed.headers[REPLAYED] = "true"

@@ -25,7 +25,7 @@ from app.api.openapi.shapes import (
 from app.api.parsing import body
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.api.transactions import answer_once_per_key
+from app.api.transactions import in_transaction, once_per_key
 from app.engine import management as service
 from app.errors import Invalid
 from app.hardware import drivers
@@ -79,7 +79,7 @@ def _begin(ident: str, name: str, arguments: dict[str, Any]) -> Response:
         node = locked(session, ident)
         service.request_vendor_call(session, node, name, arguments, requester)
 
-    return answer_once_per_key(work, empty(202))
+    return in_transaction(once_per_key(work, empty(202)))
 
 
 def _shown(function: passthru.Passthru, answer: Any) -> Response:

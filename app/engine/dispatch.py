@@ -74,7 +74,8 @@ def start(  # noqa: PLR0917 - columns of an operation
         row.position = position
         step_transition(row, StepEvent.PLAN)
     cached_steps(session)[operation.uuid] = list(rows)
-    dispatch(session, node, operation, OperationEvent.SUBMIT)
+    _raise_fence(session, node, operation, OperationEvent.SUBMIT)
+    send(session, node, operation)
     del cached_steps(session)[operation.uuid]  # they do not belong to the session
     node.operation_id = draft.add(connection_of(session), operation)
     for row in rows:
@@ -101,6 +102,12 @@ def dispatch(session: Session, node: Node, operation: Operation, event: Operatio
 
     event: one with a new fence in the table of transitions.
     """
+    _raise_fence(session, node, operation, event)
+    send(session, node, operation)
+
+
+def _raise_fence(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
+    """Make all earlier messages and claims of the operation invalid."""
     assert OPERATIONS[event].new_fence, event
     transition(session, operation, event)
     node.fence += 1
@@ -110,7 +117,6 @@ def dispatch(session: Session, node: Node, operation: Operation, event: Operatio
     operation.wake_at = operation.watched_until = operation.deadline_at = None
     operation.sends = 0
     node.operation_id = operation.id
-    send(session, node, operation)
 
 
 def send(session: Session, node: Node, operation: Operation) -> None:

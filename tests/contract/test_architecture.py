@@ -17,7 +17,7 @@ from workers.conductor.claimant import Conductor
 ROOT = Path(__file__).parents[2]
 WALK = "## A manual clean, from the request to the driver"
 #: Most files of the walk, and most functions.
-FILES, FUNCTIONS = 7, 13
+FILES, FUNCTIONS = 7, 11
 CLEAN = {"target": "clean", "clean_steps": [{"interface": "bios", "step": "factory_reset"}]}
 
 

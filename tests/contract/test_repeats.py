@@ -57,7 +57,7 @@ def test_one_of_concurrent_requests_with_a_key_is_executed(api):
 
 @BOTH
 def test_a_request_repeated_during_the_first_gets_the_same_answer(api):
-    """The first process is suspended before its commit: the second request waits for the node."""
+    """The first process is suspended before its commit: the second request waits for its end."""
     node = api.node(provision_state="available")
     path = f"/v1/nodes/{node['uuid']}/states/provision"
     key = {"Idempotency-Key": "k-4"}
@@ -69,12 +69,13 @@ def test_a_request_repeated_during_the_first_gets_the_same_answer(api):
         session.delete(answered)
     api.set(node["uuid"], provision_state="available")
     with api.runtime.transaction() as session:
+        session.add(Answered(**columns))
+        session.flush()
         locked = nodes.lock(session, node["uuid"])
         again = threading.Thread(target=lambda: answers.append(api("PUT", path, MANAGE, **key)))
         again.start()
         time.sleep(0.5)
         locked.provision_state = "manageable"
-        session.add(Answered(**columns))
     again.join()
     assert [(202, "true")] == [
         (each.status_code, each.headers.get("Idempotency-Replayed")) for each in answers

@@ -51,11 +51,11 @@ def test_each_link_runs_one_step_and_sends_the_rest_of_its_chain(inside, cleanin
 
 def test_a_failed_step_ends_the_chain(inside, cleaning, monkeypatch):
     node, _ = cleaning
-    broken, real = Failed("no such luck"), attempts.call
+    broken, real = Failed("no such luck"), attempts.call_of
     monkeypatch.setattr(
         attempts,
-        "call",
-        lambda target, step: broken if step.label == CLEANING[1] else real(target, step),
+        "call_of",
+        lambda target, step: (lambda: broken) if step.label == CLEANING[1] else real(target, step),
     )
     assert Done() == attempts.run(inside.claimant, inside.sent[-1])
     second = inside.sent[-1]
@@ -133,7 +133,7 @@ def test_a_step_that_lost_its_lease_is_dispatched_again_at_once(inside, cleaning
     lease = SimpleNamespace(check=lost, keep=lambda _seconds: None)
     with monkeypatch.context() as patch:
         patch.setattr(inside.claimant.leases, "take", lambda *_: lease)
-        patch.setattr(attempts, "call", lambda target, _step: target.before_order())
+        patch.setattr(attempts, "call_of", lambda target, _step: target.before_order)
         run(inside, name)
     assert "running" == inside.operation(name).state
     contact = reconciler.Contact(15.0)
@@ -178,14 +178,14 @@ def test_a_draining_conductor_completes_its_step_and_redispatches_the_next_at_on
     inside, cleaning, monkeypatch
 ):
     node, name = cleaning
-    other, real = inside.conductor("c-2"), attempts.call
+    other, real = inside.conductor("c-2"), attempts.call_of
 
     def drained_meanwhile(target, step):
         leave(inside)
         return real(target, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(attempts, "call", drained_meanwhile)
+        patch.setattr(attempts, "call_of", drained_meanwhile)
         attempts.run(inside.claimant, inside.message(name))
     operation = inside.operation(name)
     assert ("queued", 1, 2) == (operation.state, operation.cursor, operation.fence)
@@ -310,7 +310,9 @@ def test_a_failed_operation_is_a_warning_with_node_reason_request_and_user(
     node, name = cleaning
     inside.change(Node, node.id, name="rack1-u04")
     inside.change(Operation, name, requested_by="bob", request_id="req-7")
-    monkeypatch.setattr(attempts, "call", lambda *_: Failed("the BMC said no", "refused"))
+    monkeypatch.setattr(
+        attempts, "call_of", lambda *_: lambda: Failed("the BMC said no", "refused")
+    )
     with capture_logs() as logged:
         run(inside, name)
     (event,) = (each for each in logged if each["event"].startswith("operation."))
@@ -340,7 +342,7 @@ def test_the_log_of_a_step_names_its_node_operation_and_request(inside, cleaning
     node, name = cleaning
     inside.change(Operation, name, request_id="req-7")
     bound = []
-    monkeypatch.setattr(attempts, "call", lambda *_: bound.append(get_contextvars()))
+    monkeypatch.setattr(attempts, "call_of", lambda *_: lambda: bound.append(get_contextvars()))
     run(inside, name)
     facts = {"node": node.uuid, "operation": name, "step": CLEANING[0], "request_id": "req-7"}
     assert facts == bound[0]

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 from celery import Celery, Task
@@ -180,7 +181,7 @@ def _act(
         if step.child and not until_available(lambda: _borrow_child(conductor, attempt)):
             return Wait(step.progress, poll_after=CHILD_BUSY)
         target = until_available(lambda: _target(conductor, attempt, before_order))
-        outcome = results.checked(call(target, step))
+        outcome = results.checked(call_of(target, step)())
         if step.child and isinstance(outcome, Wait):
             outcome = _wait_of_child(target, step, outcome)
     except (LeaseLost, *OUT_OF_REACH) as error:
@@ -280,11 +281,15 @@ def _has(target: Target, step: OperationStep) -> bool:
     return (step.interface, step.name) in {each.key for each in steps}
 
 
-def call(target: Target, step: OperationStep) -> Any:
-    """Run a step with the interface method that drivers may override; return its result."""
+def call_of(target: Target, step: OperationStep) -> Callable[[], Any]:
+    """
+    Return the call that runs a step: of the interface method that drivers may override.
+
+    Raises NotSupported: the step's child node does not have it.
+    """
     driver = target.driver
     if step.flow and step.name in reserved.METHODS:
-        return reserved.run(target, step.name, step.args, ramdisk=step.requires_ramdisk)
+        return partial(reserved.run, target, step.name, step.args, ramdisk=step.requires_ramdisk)
     interface = driver.by_kind[step.interface]
     if step.child and not _has(target, step):
         raise NotSupported(f"child node {target.uuid} has no step {step.label}")
@@ -297,7 +302,7 @@ def call(target: Target, step: OperationStep) -> Any:
         document |= {"priority": step.priority, "abortable": step.abortable}
         document["reboot_requested"] = step.reboot_requested
         assert step.flow is not None
-        return driver.deploy.execute_in_band(target, Flow(step.flow), document)
+        return partial(driver.deploy.execute_in_band, target, Flow(step.flow), document)
     if step.flow is None:
-        return interface.run(target, step.name, step.args)
-    return getattr(interface, f"execute_{step.flow}_step")(target, document)
+        return partial(interface.run, target, step.name, step.args)
+    return partial(getattr(interface, f"execute_{step.flow}_step"), target, document)
