@@ -191,3 +191,14 @@ def of_kind(*kinds: Kind) -> frozenset[State]:
 
 def allows(state: str, event: Event) -> bool:
     return event in MACHINE[State(state)].moves
+
+
+def verbs_in(state: str) -> tuple[str, ...]:
+    """Return the verbs that a state accepts, each by the first of its names; none while busy."""
+    row = MACHINE[State(state)]
+    if row.kind is Kind.BUSY:
+        return ()
+    names = {event: verb for verb, event in reversed(VERBS.items())}
+    return tuple(
+        verb for verb, event in VERBS.items() if event in row.moves and names[event] == verb
+    )

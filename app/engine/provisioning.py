@@ -47,7 +47,7 @@ from app.kit.caller import Caller
 from app.kit.rescue_password import hashed
 from app.models import Node, Operation, OperationKind, OperationStep
 from app.runtime import Runtime, runtime_of
-from app.states import MACHINE, VERBS, Event, Kind, State, allows
+from app.states import MACHINE, VERBS, Event, Kind, State, allows, verbs_in
 from drivers.core.errors import FailureCode, InvalidDriverInfo
 from drivers.core.steps import Flow
 from drivers.core.target import Target
@@ -187,7 +187,7 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
     """
     event = VERBS.get(verb)
     if event is None:
-        raise IllegalMove(verb, node.uuid, node.provision_state, "there is no such action")
+        raise _illegal(verb, node, "there is no such action, and ")
     leaves = _departed_state(session, node, verb, event)
     candidate = Candidate(session, node, verb, event)
     how = _VERBS.get(event)
@@ -221,8 +221,13 @@ def _departed_state(session: Session, node: Node, verb: str, event: Event) -> St
             raise NodeLocked(node.uuid, node.reservation)
         leaves = waits
     if not allows(leaves, event):
-        raise IllegalMove(verb, node.uuid, node.provision_state)
+        raise _illegal(verb, node)
     return leaves
+
+
+def _illegal(verb: str, node: Node, why: str = "") -> IllegalMove:
+    accepted = ", ".join(verbs_in(node.provision_state)) or "none until its operation has ended"
+    return IllegalMove(verb, node.uuid, node.provision_state, f"{why}the state accepts {accepted}")
 
 
 def _may_end(session: Session, node: Node, event: Event) -> bool:
@@ -268,7 +273,7 @@ def check_fields(session: Session, node: Node, verb: str) -> None:
     """
     event = VERBS[verb]
     if not allows(node.provision_state, event):
-        raise IllegalMove(verb, node.uuid, node.provision_state)
+        raise _illegal(verb, node)
     for guard in _VERBS[event].guards:
         guard(Candidate(session, node, verb, event))
 

@@ -19,7 +19,7 @@ from app.kit.refused_lookups import Refusal
 from app.models import ACTIVE, Hold, Node, Operation, OperationState, OperationStep
 from app.runtime import runtime_of
 from app.sentences import joined
-from app.states import MACHINE, VERBS, Kind, State
+from app.states import MACHINE, VERBS, Kind, State, verbs_in
 from drivers.core.errors import FailureCode
 
 #: Most refused lookups in an answer.
@@ -143,14 +143,11 @@ def _reserved_answer(session: Session, node: Node, operation: Operation) -> Answ
 
 
 def _verbs_of(node: Node) -> tuple[str, ...]:
-    """Return the verbs that a node accepts, by its state and retirement, each by one name."""
-    row = MACHINE[State(node.provision_state)]
-    if row.kind is Kind.BUSY:
-        return ()
+    """Return the verbs that a node accepts, by its state and retirement."""
     return tuple(
         verb
-        for verb, event in VERBS.items()
-        if event in row.moves and verb != "undeploy" and not refused_by_retirement(node, event)
+        for verb in verbs_in(node.provision_state)
+        if not refused_by_retirement(node, VERBS[verb])
     )
 
 
