@@ -11,12 +11,12 @@ from tests.model.state import (
     DEAD,
     FREED,
     GOT,
-    HANDED,
     IDLE,
     LEASED,
     NEXT_LINK,
     OVER,
     QUEUED,
+    REFUSED,
     RUNNING,
     UNSURE,
     UP,
@@ -172,7 +172,7 @@ def _dropped(world: World, state: State, to: State, which: int) -> str | None:
     newer = then.at == now.at == IDLE and any(
         message[3] > release for message in _taken(world, state, to, which)
     )
-    refused = then.at == LEASED and now.at == HANDED
+    refused = then.at == REFUSED and now.at == IDLE and release < world.needs
     on_its_way = any(each[1:3] == (row.fence, row.cursor) for each in to.messages)
     if (newer or refused) and not on_its_way:
         return "an operation of a newer release is not redispatched"

@@ -20,11 +20,11 @@ BUSY, OVER = (QUEUED, RUNNING), (SUCCEEDED, FAILED)
 UP, STOPPED, DEAD = "up", "stopped", "dead"
 
 #: Next action of a thread: take the lease, claim, claim again, check, act, write; give back the
-#: lease after an advance; send the next link; redispatch at a drain; or drop an operation that it
-#: has redispatched.
-IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED, ADVANCED, FOLLOWING, LEAVING, HANDED = (
+#: lease after an advance; send the next link; redispatch at a drain; or send an operation again
+#: whose claim was refused.
+IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED, ADVANCED, FOLLOWING, LEAVING, REFUSED = (
     "idle", "got", "leased", "unsure", "claimed", "checked", "acted", "freed", "advanced",
-    "following", "leaving", "handed",
+    "following", "leaving", "refused",
 )  # fmt: skip
 #: Last action of a thread that has recorded a step, if the operation continues.
 NEXT_LINK = "send the next link"

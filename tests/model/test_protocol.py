@@ -147,3 +147,19 @@ def test_the_docs_list_the_parts_of_the_protocol_and_their_violations():
     table = page.partition("## What each part is for")[2].partition("\n## ")[0]
     documented = re.findall(r"^\| ([^|]+?) \| [^|]+ \| ([^|]+?) \|$", table, re.MULTILINE)[2:]
     assert [(row[0], row[-1]) for row in (*NEEDED, *NEEDED_OF_RELEASES)] == documented
+
+
+def test_the_docs_name_the_function_of_each_action():
+    root = Path(__file__).parents[2]
+    table = (root / "docs/protocol.md").read_text().partition("| action | guard |")[2]
+    rows = table.partition("\n\n")[0].splitlines()[2:]
+    sources = [(path.stem, path.read_text()) for path in root.glob("[aw]*/**/*.py")]
+    named = [pair for row in rows for pair in re.findall(r"`(\w+)\.(\w+)`", row.split(" | ")[-1])]
+    assert len(named) >= len(rows) > 20
+    for place, function in named:  # place: a module or a class
+        assert [
+            module
+            for module, text in sources
+            if module == place or re.search(rf"^class {place}\b", text, re.MULTILINE)
+            if re.search(rf"\bdef {function}\b", text)
+        ], f"{place}.{function}"

@@ -16,12 +16,12 @@ from tests.model.state import (
     FOLLOWING,
     FREED,
     GOT,
-    HANDED,
     IDLE,
     LEASED,
     LEAVING,
     NEXT_LINK,
     QUEUED,
+    REFUSED,
     UNSURE,
     Key,
     State,
@@ -97,7 +97,7 @@ def _take_message(turn: Turn) -> Iterator[Edge]:
 
 
 def _hand_on(turn: Turn, state: State, name: str, *, at: str) -> Iterator[Edge]:
-    """Redispatch an operation of a newer release to a conductor that understands it."""
+    """Send an operation to its owner, which understands it."""
     row = state.row
     if row.state == QUEUED and row.admitted and turn.world.without != "handing on":
         yield from (turn.now(name, to, at=at) for to in turn.world.sent(state))
@@ -130,14 +130,20 @@ def _claim(turn: Turn) -> Iterator[Edge]:
         yield turn.now("claim", claimed, at=CLAIMED)
         if "answer" in state.faults:
             yield turn.fault("answer", "claim, the answer is lost", claimed, at=UNSURE)
-    elif not turn.world.understands(conductor):
-        yield from _hand_on(turn, state, "not for this release; hand on", at=HANDED)
     else:
-        yield turn.now("nothing to claim; drop", state, freed=True, at=IDLE)
+        yield turn.now(
+            "give the lease back; nothing to claim", state, freed=True, at=REFUSED, valid=False
+        )
 
 
-def _drop(turn: Turn) -> Iterator[Edge]:
-    yield turn.now("drop", turn.state, freed=True, at=IDLE)
+def _refused(turn: Turn) -> Iterator[Edge]:
+    """Send the operation again, as its message may have been dropped for this thread's lease."""
+    world, state = turn.world, turn.state
+    understands = world.understands(state.conductors[world.threads[turn.which]])
+    if state.row.fence > turn.thread.fence or not understands:
+        yield from _hand_on(turn, state, "hand on what it may not claim", at=IDLE)
+    else:
+        yield turn.now("drop", state, at=IDLE)
 
 
 def _find_claim(turn: Turn) -> Iterator[Edge]:
@@ -260,7 +266,7 @@ NEXT = {
     IDLE: _take_message,
     GOT: _take_lease,
     LEASED: _claim,
-    HANDED: _drop,
+    REFUSED: _refused,
     UNSURE: _find_claim,
     CLAIMED: _check,
     CHECKED: _act,

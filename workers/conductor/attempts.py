@@ -115,7 +115,7 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
             if attempt is None:
                 REFUSALS.add("outdated")
                 # after the lease is given back
-                scope.callback(forward_refused, conductor.runtime, operation, conductor.incarnation)
+                scope.callback(forward_refused, conductor.runtime, operation, message.fence)
                 return None
             CLAIMS.add()
             kind, step = attempt.operation.kind, attempt.step

@@ -39,20 +39,20 @@ def send_again(runtime: Runtime, operation: str) -> bool:
     return True
 
 
-def forward_refused(runtime: Runtime, operation: str, incarnation: str) -> None:
+def forward_refused(runtime: Runtime, operation: str, fence: int) -> None:
     """
-    Send an operation, by its UUID, to its owner, after a conductor's claim was refused.
+    Send an operation, by its UUID, to its owner, after the claim of a message was refused.
 
-    This happens if the operation needs a newer release than this one, or was dispatched to another
-    conductor, which may have dropped the message because this one held the lease. The lease must
-    have been given back. incarnation: of the conductor.
+    This happens if the operation needs a newer release than this one, or was dispatched under a
+    higher fence than the message's: the new message may have been dropped while this one's lease
+    was held. The lease must have been given back. fence: the message's.
     """
-    of_another = select(Operation.id).where(
+    to_send = select(Operation.id).where(
         Operation.uuid == operation,
-        or_(Operation.version > release.UNDERSTOOD, Operation.sent_to != incarnation),
+        or_(Operation.version > release.UNDERSTOOD, Operation.fence > fence),
     )
     with runtime.reading() as session:
-        if session.scalar(of_another) is None:
+        if session.scalar(to_send) is None:
             return
     if send_again(runtime, operation):
         logger.info("operation.sent_again", operation=operation)
