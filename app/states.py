@@ -198,7 +198,7 @@ def verbs_in(state: str) -> tuple[str, ...]:
     row = MACHINE[State(state)]
     if row.kind is Kind.BUSY:
         return ()
-    names = {event: verb for verb, event in reversed(VERBS.items())}
-    return tuple(
-        verb for verb, event in VERBS.items() if event in row.moves and names[event] == verb
-    )
+    first: dict[Event, str] = {}
+    for verb, event in VERBS.items():
+        first.setdefault(event, verb)
+    return tuple(verb for event, verb in first.items() if event in row.moves)
