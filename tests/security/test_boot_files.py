@@ -4,11 +4,10 @@ import os
 import re
 import time
 from contextlib import suppress
+from itertools import cycle, islice, product
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from drivers.boot import templates
 from drivers.core.errors import HardwareError, InvalidDriverInfo
@@ -74,18 +73,21 @@ CASES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(case=st.sampled_from(CASES), boot=st.sampled_from(["ipxe", "http-ipxe", "pxe"]),
-       payload=st.sampled_from(PAYLOADS), prefix=st.sampled_from(["", "http://mirror/"]))  # fmt: skip
+@pytest.mark.parametrize(("number", "payload"), [*enumerate(PAYLOADS)])
 def test_no_value_of_a_node_becomes_a_command_of_a_boot_loader(
-    server, tmp_path_factory, case, boot, payload, prefix
+    server, tmp_path_factory, number, payload
 ):
-    folder = tmp_path_factory.mktemp("boot")
-    deploy, field = case
-    it = node(server, folder, boot, deploy, field, prefix + payload)
-    for prepare in (it.driver.boot.prepare_ramdisk, it.driver.boot.prepare_instance):
-        with suppress(HardwareError):
-            prepare(it)
+    variants = cycle(product(("ipxe", "http-ipxe", "pxe"), ("", "http://mirror/")))
+    for (deploy, field), (boot, prefix) in zip(CASES, islice(variants, number, None), strict=False):
+        folder = tmp_path_factory.mktemp("boot")
+        it = node(server, folder, boot, deploy, field, prefix + payload)
+        for prepare in (it.driver.boot.prepare_ramdisk, it.driver.boot.prepare_instance):
+            with suppress(HardwareError):
+                prepare(it)
+        check_commands(folder)
+
+
+def check_commands(folder):
     for each in Path(folder).rglob("*"):
         if each.name == "ks.cfg" or each.name.startswith("config-"):
             text = each.read_text()
