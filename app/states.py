@@ -194,11 +194,8 @@ def allows(state: str, event: Event) -> bool:
 
 
 def verbs_in(state: str) -> tuple[str, ...]:
-    """Return the verbs that a state accepts, each by the first of its names; none while busy."""
+    """Return the verbs that a state accepts, none while busy; `deleted` stands for `undeploy`."""
     row = MACHINE[State(state)]
     if row.kind is Kind.BUSY:
         return ()
-    first: dict[Event, str] = {}
-    for verb, event in VERBS.items():
-        first.setdefault(event, verb)
-    return tuple(verb for event, verb in first.items() if event in row.moves)
+    return tuple(verb for verb, event in VERBS.items() if event in row.moves and verb != "undeploy")

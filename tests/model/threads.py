@@ -141,7 +141,7 @@ def _refused(turn: Turn) -> Iterator[Edge]:
     world, state = turn.world, turn.state
     understands = world.understands(state.conductors[world.threads[turn.which]])
     if state.row.fence > turn.thread.fence or not understands:
-        yield from _hand_on(turn, state, "hand on what it may not claim", at=IDLE)
+        yield from _hand_on(turn, state, "hand on the refused operation", at=IDLE)
     else:
         yield turn.now("drop", state, at=IDLE)
 

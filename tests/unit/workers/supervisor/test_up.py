@@ -7,7 +7,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from contextlib import suppress
@@ -19,6 +18,7 @@ import redis
 from tests.support import programs
 from tests.support.fleet import until
 from tests.support.processes import inside, logging_to, marked
+from workers.supervisor import redis_server
 
 ROOT = Path(__file__).parents[4]
 ROLES = "tests.unit.workers.fake_roles"
@@ -183,11 +183,10 @@ def test_the_socket_of_a_long_data_directory_is_elsewhere(tmp_path):
     folder.mkdir()
     with Up(folder) as up:
         up.ready()
-        (made,) = [
-            each for each in Path(tempfile.gettempdir()).glob(f"ingot-{os.getuid()}-*/redis.sock")
-            if redis.Redis(unix_socket_path=str(each)).config_get("dir")["dir"]
-            == str(folder / "data/redis")
-        ]  # fmt: skip
+        made = redis_server.socket_path(folder / "data")
+        assert folder not in made.parents
+        found = redis.Redis(unix_socket_path=str(made)).config_get("dir")["dir"]
+        assert str(folder / "data/redis") == found
         assert 0o700 == made.parent.stat().st_mode & 0o777
         up.stop()
         assert not made.parent.exists()
