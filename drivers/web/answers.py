@@ -43,18 +43,20 @@ class Budget:
         self._end = time.monotonic() + self.SECONDS
         self._requests = self._bytes = 0
 
-    def seconds_left(self, name: str) -> float:
+    def count_request(self, name: str) -> None:
         """
-        Count a request, and return the seconds that are left for its answer.
+        Count a request.
 
         Raises Unexpected: the answers before were too many or too long.
-        Raises Unreachable: they took too long.
         """
         self._requests += 1
         if self._requests > self.REQUESTS:
             raise Unexpected(f"{name} has more than {self.REQUESTS} documents for one command")
         if self._bytes > self.BYTES:
             raise Unexpected(f"{name} sent more than {self.BYTES >> 20} MiB for one command")
+
+    def seconds_left(self, name: str) -> float:
+        """Return the seconds that are left for answers. Raises Unreachable: none."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise Unreachable(f"{name} did not answer a command within {self.SECONDS:g} s")
@@ -102,14 +104,19 @@ class MachineAdapter(Adapter):
         request.headers.update(UNCOMPRESSED)
         connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
         budget = self._budget or Budget()
+        budget.count_request(self._name)
         seconds = min(connect + read * _PATIENCE, budget.seconds_left(self._name))
-        with Exchange(self._name, seconds, self._reach.check) as exchange:
-            answer = self.exchange(exchange, request, stream=True, timeout=timeout, **options)
-            with answer:
-                check_encoding(self._name, answer.headers)
-                body = b""
-                while len(body) <= self._longest and (more := _more(answer)):
-                    body += more
+        try:
+            with Exchange(self._name, seconds, self._reach.check) as exchange:
+                answer = self.exchange(exchange, request, stream=True, timeout=timeout, **options)
+                with answer:
+                    check_encoding(self._name, answer.headers)
+                    body = b""
+                    while len(body) <= self._longest and (more := _more(answer)):
+                        body += more
+        except Unreachable:
+            budget.seconds_left(self._name)  # names the limit of the command, if it has passed
+            raise
         budget.count(body)
         check_body(self._name, body, self._longest)
         answer._content = body

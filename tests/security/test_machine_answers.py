@@ -277,6 +277,15 @@ def test_a_bmc_does_not_choose_how_many_documents_a_command_reads(
     assert "power on" == it.driver.power.get_power_state(it), "the next command has its own limits"
 
 
+def test_an_answer_after_the_end_of_the_command_names_the_limit_of_the_command(monkeypatch):
+    monkeypatch.setattr(answers.Budget, "SECONDS", 0.4)
+    late = r"did not answer a command within 0\.4 s$"
+    with recording(lambda _handler: time.sleep(1)) as server:
+        it = node(server.url)
+        with pytest.raises(Unreachable, match=late):
+            it.driver.power.get_power_state(it)
+
+
 @pytest.mark.parametrize(
     "body", [b"<html>", SECURE_BOOT_ELSEWHERE % b"//h/x", SECURE_BOOT_ELSEWHERE % b"x://y"]
 )
