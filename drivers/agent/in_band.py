@@ -196,6 +196,8 @@ def collect(target: Target, flow: Flow) -> Outcome:
     version = answer.get("hardware_manager_version")
     if not isinstance(by_manager, dict) or not isinstance(version, dict):
         raise Unexpected(f"the agent did not list its {flow} steps and their version")
+    if not all(isinstance(listed, list) for listed in by_manager.values()):
+        raise Unexpected(f"the agent did not list the {flow} steps of each hardware manager")
     steps = [step for listed in by_manager.values() for step in listed]
     if len(steps) > MOST_STEPS or len(orjson.dumps([by_manager, version])) > LONGEST_STEPS:
         raise Unexpected(

@@ -254,6 +254,16 @@ def test_an_agents_deploy_step_outside_its_range_is_refused(agent, node, priorit
         in_band.collect(node, Flow.DEPLOY)
 
 
+@pytest.mark.parametrize("listed", [None, 7, True, "paint", {"interface": "deploy"}])
+def test_an_agents_steps_that_are_no_list_are_refused(agent, node, listed):
+    agent.answers["deploy.get_deploy_steps"] = {
+        "deploy_steps": {"manager": listed},
+        "hardware_manager_version": {},
+    }
+    with pytest.raises(Unexpected, match="did not list the deploy steps of each hardware manager"):
+        in_band.collect(node, Flow.DEPLOY)
+
+
 def test_an_agent_without_the_deploy_extension_has_no_deploy_steps(agent, node):
     agent.refusal = (404, "Extension with id deploy not found")
     assert Done({"lacks": "deploy"}) == in_band.collect(node, Flow.DEPLOY)
