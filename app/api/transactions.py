@@ -74,13 +74,17 @@ def once_per_key(
 
 
 def _recorded(session: Session, key: str, answer: Response) -> Answered | None:
-    """Record a key with the answer to its request; return the row of a known key."""
-    who = caller()
+    """
+    Record a key with the answer to its request; return the row of a known key.
+
+    Raises Invalid: the key was sent with a different request.
+    """
+    who, digest = caller(), _digest()
     owner = f"{who.project_id or ''}/{who.user_id or ''}"
     row = Answered(
         caller=owner,
         key=key,
-        request=_digest(),
+        request=digest,
         status=answer.status_code,
         location=answer.headers.get("Location"),
     )
@@ -88,14 +92,15 @@ def _recorded(session: Session, key: str, answer: Response) -> Answered | None:
         with session.begin_nested():  # waits for the end of a concurrent request with this key
             session.add(row)
     except IntegrityError:
-        return session.scalars(select(Answered).filter_by(caller=owner, key=key)).one()
+        known = session.scalars(select(Answered).filter_by(caller=owner, key=key)).one()
+        if known.request != digest:
+            raise Invalid(f"{HEADER}: {key!r} was already used with a different request") from None
+        return known
     return None
 
 
 def _replayed(known: Answered) -> Response:
-    """Return the answer to an executed request again. Raises Invalid: it is a different request."""
-    if known.request != _digest():
-        raise Invalid(f"{HEADER}: {known.key!r} was already used with a different request")
+    """Return the answer to an executed request again."""
     auditing.skip()
     replayed = empty(known.status, location=known.location)
     replayed.headers[REPLAYED] = "true"

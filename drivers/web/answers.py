@@ -109,11 +109,7 @@ class MachineAdapter(Adapter):
         try:
             with Exchange(self._name, seconds, self._reach.check) as exchange:
                 answer = self.exchange(exchange, request, stream=True, timeout=timeout, **options)
-                with answer:
-                    check_encoding(self._name, answer.headers)
-                    body = b""
-                    while len(body) <= self._longest and (more := _more(answer)):
-                        body += more
+                body = self._body(answer)
         except Unreachable:
             budget.seconds_left(self._name)  # names the limit of the command, if it has passed
             raise
@@ -122,6 +118,15 @@ class MachineAdapter(Adapter):
         answer._content = body
         answer._content_consumed = True  # type: ignore[attr-defined]
         return answer
+
+    def _body(self, answer: requests.Response) -> bytes:
+        """Read an answer's body, at most one part beyond the limit. Raises Unexpected: encoded."""
+        body = b""
+        with answer:
+            check_encoding(self._name, answer.headers)
+            while len(body) <= self._longest and (more := _more(answer)):
+                body += more
+        return body
 
 
 def session(adapter: MachineAdapter) -> requests.Session:

@@ -222,11 +222,13 @@ def test_every_way_to_end_leaves_no_process_running(database, how):
     port = free_port()
     with started(database, port, forked=False) as process:
         await_answer(f"http://127.0.0.1:{port}", process)
-        pids = until(lambda: both(process), "two processes")  # one may answer before the other runs
-        family = [psutil.Process(pid) for pid in pids]
+        until(lambda: both(process), "two processes")  # one may answer before the other runs
+        family = [process, *psutil.Process(process.pid).children(recursive=True)]
+        assert 3 == len(family)
+
         process.send_signal(how)
         status = process.wait(BUSY)
-        _, left = psutil.wait_procs(family, timeout=BUSY)
+        _, left = psutil.wait_procs(family[1:], timeout=BUSY)
 
     assert [] == left
     assert (-how if how == signal.SIGKILL else 0) == status

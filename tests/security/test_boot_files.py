@@ -77,8 +77,10 @@ CASES = [
 def test_no_value_of_a_node_becomes_a_command_of_a_boot_loader(
     server, tmp_path_factory, number, payload
 ):
-    variants = cycle(product(("ipxe", "http-ipxe", "pxe"), ("", "http://mirror/")))
-    for (deploy, field), (boot, prefix) in zip(CASES, islice(variants, number, None), strict=False):
+    boots = islice(cycle(("ipxe", "http-ipxe", "pxe")), number, None)
+    for ((deploy, field), prefix), boot in zip(
+        product(CASES, ("", "http://mirror/")), boots, strict=False
+    ):
         folder = tmp_path_factory.mktemp("boot")
         it = node(server, folder, boot, deploy, field, prefix + payload)
         for prepare in (it.driver.boot.prepare_ramdisk, it.driver.boot.prepare_instance):

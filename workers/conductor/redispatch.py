@@ -3,7 +3,8 @@ Redispatch of messages that this conductor cannot process, to a conductor that c
 
 While a fleet runs two releases, a message in a newer format is replaced by one in this release's
 format, sent to the operation's owner. An operation that needs a newer release than this one is
-never claimed.
+never claimed. A conductor that holds a node's lease for an outdated message may cost the operation
+its current one: it sends the operation again.
 """
 
 from sqlalchemy import or_, select
