@@ -15,6 +15,10 @@ KNOWN: Mapping[str, tuple[str, str]] = {
         "the BMC or the agent did not answer in time",
         "check that its address can be reached from the conductor, and that it is up",
     ),
+    FailureCode.UNCONFIRMED: (
+        "a command was sent to the BMC, and its answer was lost",
+        "look at the machine whether the command was carried out, before you request it again",
+    ),
     FailureCode.REFUSED: (
         "the BMC or the agent refused the command",
         "read its message; rights of the user, licences and locked settings are the usual reasons",

@@ -2,7 +2,8 @@
 Errors of machines, BMCs and agents, and of the settings that describe them.
 
 HardwareError
-├─ Unreachable      no answer in time
+├─ Unreachable      no answer in time; a command was not sent
+│  └─ Unconfirmed   a command was sent, and its answer was lost: it may have been carried out
 ├─ Refused          the BMC or agent refused: its status and message, secrets masked
 │  ├─ LoginRefused  the BMC does not accept the user and the password
 │  └─ Busy          temporary: the machine is in a phase that ends by itself
@@ -33,6 +34,7 @@ class FailureCode(StrEnum):
 
     HARDWARE_ERROR = "hardware_error"
     UNREACHABLE = "unreachable"
+    UNCONFIRMED = "unconfirmed"
     REFUSED = "refused"
     LOGIN_REFUSED = "login_refused"
     BUSY = "busy"
@@ -70,6 +72,17 @@ class Unreachable(HardwareError):
 
     retryable = True
     code = FailureCode.UNREACHABLE
+
+
+class Unconfirmed(Unreachable):
+    """
+    A command was sent, and its answer was lost: whether it was carried out is unknown.
+
+    Never send the command again: read the state that it changes, and compare.
+    """
+
+    retryable = False
+    code = FailureCode.UNCONFIRMED
 
 
 class Refused(HardwareError):
