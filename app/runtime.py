@@ -69,8 +69,7 @@ class TaskMessage:
 
     task: str
     arguments: Sequence[str]
-    delay: float = 0  # seconds before it may start
-    expires: float | None = None  # seconds after which it is dropped; None: never
+    delay: float = 0  # seconds until it is sent
 
 
 class Calls(Protocol):

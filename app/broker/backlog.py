@@ -37,6 +37,9 @@ class Messages(Protocol):
     def mark(self, conductor: str) -> None:
         """Set the mark; `conductor` is the name of the conductor that sets it."""
 
+    def probe(self) -> None:
+        """Do nothing but reach the broker; a Redis that accepts no writes counts as away."""
+
 
 @dataclass(frozen=True, slots=True)
 class InRedis:
@@ -51,6 +54,9 @@ class InRedis:
 
     def mark(self, conductor: str) -> None:
         self.client.set(f"{self.prefix}:epoch", conductor, nx=True)
+
+    def probe(self) -> None:
+        self.client.set(f"{self.prefix}:probe", b"", px=1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,9 @@ class InRabbitMQ:
             connection.ensure_connection(max_retries=0)
             with connection.channel() as channel:
                 channel.queue_declare(f"{self.prefix}.epoch", durable=True, auto_delete=False)
+
+    def probe(self) -> None:
+        self.marked()
 
     def _length(self, queue: str) -> int | None:
         """Number of messages in a queue; None if there is no such queue."""

@@ -57,7 +57,8 @@ class RedisCalls:
         with self._reaching():
             self._client.set(name, self._sealed(call, name), px=int(seconds * 1000))
             hint = (key, call["node"])
-            send_task(self._application, CALL_TASK, hint, now_queue_of(conductor), expires=seconds)
+            # a late message is harmless: its call has expired in Redis
+            send_task(self._application, CALL_TASK, hint, now_queue_of(conductor))
 
     def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
         name = self._answer(key)

@@ -5,8 +5,10 @@ A message is a hint: it may be lost, delayed or delivered twice. A conductor che
 operation's row before it acts.
 """
 
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import redis
@@ -156,7 +158,8 @@ def sender(application: Celery) -> Callable[[Message | TaskMessage], bool]:
     Return a function that sends a message to its conductor, or a `TaskMessage` to any conductor.
 
     The function returns False if the broker does not accept the message, and raises nothing: the
-    reconciler, or the periodic task that belongs to the task, sends it again.
+    reconciler, or the periodic task that belongs to the task, sends it again. That also repeats a
+    delayed message that is lost with this process.
     """
     reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
 
@@ -171,11 +174,15 @@ def sender(application: Celery) -> Callable[[Message | TaskMessage], bool]:
             message.task,
             tuple(message.arguments),
             SHARED_QUEUE,
-            countdown=message.delay or None,
-            expires=message.expires,
         )
 
     def send(message: Message | TaskMessage) -> bool:
+        if isinstance(message, TaskMessage) and message.delay:
+            # here, as a time in the message would be compared with another host's clock
+            timer = threading.Timer(message.delay, send, (replace(message, delay=0),))
+            timer.daemon = True
+            timer.start()
+            return True
         try:
             with reach.guard():
                 send_task_message(message) if isinstance(message, TaskMessage) else send_link(

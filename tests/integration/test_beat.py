@@ -9,13 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 from celery import Celery
+from celery.schedules import schedule as period
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.sql.compiler import SQLCompiler
 from structlog.testing import capture_logs
 
 from app.broker import redis_broker
 from app.db import connections, prepared, schema, transactions
-from app.db.clock import after
+from app.db.clock import after, now
 from app.kit import conductors
 from app.models import Allocation, BeatLease, Conductor, Node, Rollout, RolloutState, Webhook
 from tests.support import programs
@@ -23,6 +25,7 @@ from tests.support.fleet import until
 from workers.periodic import beat
 from workers.periodic.lost_conductors import DeadConductorLog
 from workers.periodic.reconciler import Contact
+from workers.periodic.schedule import beat_time
 
 #: Seconds without a heartbeat after which a conductor is dead.
 TIMEOUT = 15.0
@@ -173,10 +176,20 @@ def test_a_dead_conductor_is_logged_while_redis_is_unreachable(inside, tmp_path)
 @pytest.fixture
 def scheduler(engine, monkeypatch):
     """Return a function that makes a scheduler of entries, name -> seconds since they were due."""
-    sent, renewals, lead = [], [], beat.lead
+    sent, renewals, lead, broker = [], [], beat.lead, SimpleNamespace(away=False)
+
+    def send(message):
+        if not broker.away:
+            sent.append(message)
+        return not broker.away
+
+    def probe():
+        if broker.away:
+            raise ConnectionError("Connection refused")
+
     for name, value in {
-        "engine": engine, "holder": "first", "send": sent.append, "leading": False,
-        "lookout": SimpleNamespace(check=lambda: None),
+        "engine": engine, "holder": "first", "send": send, "leading": False,
+        "lookout": SimpleNamespace(check=lambda: None), "silent_since": None, "probe": probe,
     }.items():  # fmt: skip
         monkeypatch.setattr(beat.LeasedScheduler, name, value, raising=False)
     monkeypatch.setattr(beat, "lead", lambda *given: renewals.append(given) or lead(*given))
@@ -186,7 +199,7 @@ def scheduler(engine, monkeypatch):
         for name in late:
             task, *arguments = name.replace("__", ".").split()
             schedule[name] = {
-                "task": task, "args": arguments, "schedule": 60.0, "options": {"expires": 60.0},
+                "task": task, "args": arguments, "schedule": period(60.0, nowfun=beat_time),
             }  # fmt: skip
         application.conf.beat_schedule = schedule
         made = beat.LeasedScheduler(application, max_interval=beat.PACE, lazy=True)
@@ -195,7 +208,54 @@ def scheduler(engine, monkeypatch):
             entry.last_run_at -= timedelta(seconds=60 + late[name])
         return made
 
-    return SimpleNamespace(make=make, sent=sent, renewals=renewals)
+    return SimpleNamespace(make=make, sent=sent, renewals=renewals, broker=broker)
+
+
+def leads(engine):
+    """The holder of a valid lease; None: there is none."""
+    with transactions.reading(engine) as session:
+        return session.scalar(select(BeatLease.holder).where(BeatLease.until > now()))
+
+
+def test_a_leader_that_cannot_send_for_a_lease_steps_down_until_it_can(
+    engine, scheduler, monkeypatch
+):
+    monkeypatch.setattr(beat, "LEASE", 0.3)
+    alone = scheduler.make(t0=60, t1=-100)
+    alone.tick()
+    assert "first" == leads(engine)
+    scheduler.broker.away = True
+    alone.schedule["t1"].last_run_at -= timedelta(seconds=200)
+    alone.populate_heap()
+    alone.tick()
+    assert alone.leading, "a single failed send is no reason"
+    time.sleep(0.3)
+    assert beat.STAND_BY == alone.tick() == alone.tick()
+    assert leads(engine) is None
+    time.sleep(0.01)
+    assert beat.lead(engine, "second", 60), "the other beat leads at once"
+    beat.step_down(engine, "second")
+    scheduler.broker.away = False
+    time.sleep(0.01)
+    alone.tick()
+    assert "first" == leads(engine)
+
+
+def test_a_beat_that_cannot_reach_the_broker_does_not_lead(engine, scheduler):
+    scheduler.broker.away = True
+    assert beat.STAND_BY == scheduler.make(t0=60).tick()
+    assert leads(engine) is None
+    assert [] == scheduler.renewals == scheduler.sent
+
+
+@pytest.mark.parametrize("seconds", [-3600, -3, 3, 3600], ids="{:+} s".format)
+def test_a_step_of_the_clock_changes_no_period(scheduler, monkeypatch, seconds):
+    """As Celery's own schedule would: an hour back stops all tasks for an hour."""
+    alone = scheduler.make(t0=-1000, t1=60)
+    step = timedelta(seconds=seconds)
+    monkeypatch.setattr(Celery, "now", lambda _: datetime.now(UTC) + step)
+    alone.tick()
+    assert {"t1"} == {message.task for message in scheduler.sent}
 
 
 def test_all_due_tasks_are_sent_with_one_renewal_of_the_lease(scheduler):

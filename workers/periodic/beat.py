@@ -2,7 +2,8 @@
 Beat: scheduler of periodic tasks.
 
 Celery's beat with a lease of leadership in a database row, so a second beat stands by and takes
-over within seconds. The schedule is code, so a loss of Redis data does not affect it.
+over within seconds. A beat leads only while it reaches both the database and the broker. The
+schedule is code, so a loss of Redis data does not affect it.
 """
 
 import os
@@ -20,6 +21,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from app import killpoints, log
 from app.broker import queue
+from app.broker.backlog import messages_of
 from app.broker.redis_broker import client
 from app.config.settings import Settings
 from app.db import diagnosis, transactions
@@ -88,21 +90,18 @@ class LeasedScheduler(Scheduler):
     engine: ClassVar[Engine]
     holder: ClassVar[str]
     send: ClassVar[Callable[[TaskMessage], bool]]
+    probe: ClassVar[Callable[[], None]]  # raises one of `queue.FAILURES`: the broker is away
     lookout: ClassVar[DeadConductorLog]
     leading: ClassVar[bool] = False
+    #: Monotonic time of the first of the last failed sends; None: the last send has succeeded.
+    silent_since: ClassVar[float | None] = None
 
     def setup_schedule(self) -> None:
         self.merge_inplace(self.app.conf.beat_schedule)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         killpoints.reach("beating")
-        try:
-            leading = lead(self.engine, self.holder)
-        except IntegrityError:  # two beats inserted the first row; the other one leads
-            leading = False
-        except SQLAlchemyError as error:
-            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
-            leading = False
+        leading = self._reaches_broker() and self._leads()
         if leading != self.leading:
             type(self).leading = leading
             logger.info("beat.leads" if leading else "beat.stands_by", holder=self.holder)
@@ -117,6 +116,36 @@ class LeasedScheduler(Scheduler):
         while not wait and time.monotonic() < end:  # Celery sends one entry per tick
             wait = float(super().tick(*args, **kwargs))
         return min(max(wait, TOGETHER), PACE)
+
+    def _leads(self) -> bool:
+        """Take or renew the leadership; whether this beat leads now."""
+        try:
+            return lead(self.engine, self.holder)
+        except IntegrityError:  # two beats inserted the first row; the other one leads
+            return False
+        except SQLAlchemyError as error:
+            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
+            return False
+
+    def _reaches_broker(self) -> bool:
+        """
+        Whether this beat can send; step down if it leads, and could not for a whole lease.
+
+        A beat that stands by asks the broker before it leads.
+        """
+        if self.leading:
+            if self.silent_since is None or time.monotonic() - self.silent_since < LEASE:
+                return True
+            with suppress(SQLAlchemyError):  # then the lease expires by itself
+                step_down(self.engine, self.holder)
+            return False
+        try:
+            type(self).probe()
+        except queue.FAILURES as error:
+            seldom.warning("beat.no_broker", detail=str(error) or type(error).__name__)
+            return False
+        type(self).silent_since = None
+        return True
 
     def adjust(self, n: float, drift: float = 0.0) -> float:
         """Return the wait for an entry: Celery's would end before the entry is due."""
@@ -137,7 +166,10 @@ class LeasedScheduler(Scheduler):
         except SQLAlchemyError as error:
             seldom.warning("beat.no_database", detail=diagnosis.reason(error))
             return
-        type(self).send(TaskMessage(entry.task, entry.args, expires=entry.options["expires"]))
+        if type(self).send(TaskMessage(entry.task, entry.args)):
+            type(self).silent_since = None
+        elif self.silent_since is None:
+            type(self).silent_since = time.monotonic()
 
 
 class _Service(Service):
@@ -156,9 +188,11 @@ def main(settings: Settings) -> None:
     application.conf.beat_max_loop_interval = PACE
     LeasedScheduler.engine = connect(settings)
     timeout, broker = settings.conductor.heartbeat_timeout, settings.broker
+    redis = client(broker.url, min(broker.connect_timeout, LEASE / 5))
+    LeasedScheduler.probe = staticmethod(messages_of(application, settings, redis).probe)
     LeasedScheduler.lookout = DeadConductorLog(
         LeasedScheduler.engine,
-        client(broker.url, min(broker.connect_timeout, LEASE / 5)),
+        redis,
         broker.prefix,
         timeout,
         Contact(timeout),

@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import redis
 from celery import Celery
+from celery.schedules import schedule as period
 from sqlalchemy import Engine
 
 from app import log
@@ -179,6 +181,17 @@ PERIODIC = (
 )
 
 _WORK = {each.name: each.work for each in PERIODIC}
+#: Time 0 of the beat's clock, see `beat_time`.
+_ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def beat_time() -> datetime:
+    """
+    Return the time by which the beat sends tasks: it advances with the monotonic clock.
+
+    By the host's clock, all tasks would stop for an hour when that is set back by an hour.
+    """
+    return _ORIGIN + timedelta(seconds=time.monotonic())
 
 
 def has_work(engine: Engine, task: str) -> bool:
@@ -200,9 +213,9 @@ def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
         called = (FAN_OUT, each.name) if each.each_conductor else (each.name,)
         entries[".".join(called)] = {
             "task": called[0],
-            "schedule": seconds,
+            "schedule": period(seconds, nowfun=beat_time),
             "args": called[1:],
-            "options": {"queue": SHARED_QUEUE, "expires": max(seconds, 1.0)},
+            "options": {"queue": SHARED_QUEUE},
         }
     return entries
 
@@ -215,22 +228,33 @@ def register_tasks(
     is_on = runtime.settings.default.notification_level is not None
     notifications = Notifications(runtime, conductor) if is_on else None
     control = Control(runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications)
-    fanned = [each.name for each in PERIODIC if each.each_conductor]
+    periods = {task.name: task.every(runtime.settings) or 0.0 for task in PERIODIC}
+
+    def send_to_all(task: str) -> None:
+        for member in conductors.members(runtime):
+            send_task(application, task, (), now_queue_of(member.name))
+
+    fanned = {
+        task.name: _spaced(periods[task.name], partial(send_to_all, task.name))
+        for task in PERIODIC
+        if task.each_conductor
+    }
 
     def fan_out(task: str) -> None:
         if task not in fanned:
             logger.warning("message.malformed", detail=f"no conductor runs {task!r} for itself")
             return
-        for member in conductors.members(runtime):
-            send_task(application, task, (), now_queue_of(member.name), expires=60)
+        fanned[task]()
 
     tasks: dict[str, Callable[..., object]] = {
         FAN_OUT: fan_out,
         scheduling.TASK: partial(scheduling.allocate, runtime),
     }
-    for each in PERIODIC:
-        once = partial(each.run, control)
-        tasks[each.name] = once if each.at_most is None else _at_most(each.at_most, once)
+    for task in PERIODIC:
+        run: Callable[[], object] = partial(task.run, control)
+        if task.at_most is not None:
+            run = _at_most(task.at_most, run)
+        tasks[task.name] = _spaced(periods[task.name], run)
     for name, work in tasks.items():
         register = application.task(name=name, acks_late=False, ignore_result=True, shared=False)
         register(_watched(name, work))
@@ -270,6 +294,31 @@ def _at_most(limit: int, work: Callable[[], object]) -> Callable[[], None]:
             work()
         finally:
             free.release()
+
+    return run
+
+
+def _spaced(
+    seconds: float, work: Callable[[], object], clock: Callable[[], float] = time.monotonic
+) -> Callable[[], None]:
+    """
+    Return a function that runs `work`, unless a run began less than half a period ago.
+
+    Messages accumulate while no conductor takes them; of those the first runs. Their ages say less:
+    they are differences between the clocks of two hosts.
+
+    seconds: the period.
+    """
+    lock = threading.Lock()
+    last_start = -seconds
+
+    def run() -> None:
+        nonlocal last_start
+        with lock:
+            if clock() - last_start < seconds / 2:
+                return
+            last_start = clock()
+        work()
 
     return run
 

@@ -10,7 +10,7 @@ from app.config.settings import load
 from app.runtime import make
 from tests.support.fleet import until
 from workers.periodic import schedule
-from workers.periodic.schedule import FAN_OUT, PERIODIC, Periodic, _at_most
+from workers.periodic.schedule import FAN_OUT, PERIODIC, Periodic, _at_most, _spaced
 
 NOWHERE = {"INGOT_BROKER_URL": "redis://127.0.0.1:1"}
 
@@ -46,7 +46,7 @@ def test_a_task_of_each_conductor_is_scheduled_as_a_fan_out(monkeypatch, each_co
     row = Periodic("ingot.blink", lambda _: None, lambda _: 7.0, each_conductor=each_conductor)
     monkeypatch.setattr(schedule, "PERIODIC", (row,))
     (entry,) = schedule.schedule(load({})).values()
-    assert (task, 7.0) == (entry["task"], entry["schedule"])
+    assert (task, 7.0) == (entry["task"], entry["schedule"].seconds)
     assert (("ingot.blink",) if each_conductor else ()) == entry["args"]
 
 
@@ -75,3 +75,15 @@ def test_a_running_periodic_task_is_not_started_again():
         thread.join(10)
     turn()
     assert threading.current_thread() is begun[-1]
+
+
+def test_of_messages_that_waited_together_the_first_runs():
+    """By their own clocks their ages could be anything: those of sender and receiver differ."""
+    moment, runs = 1000.0, []
+    run = _spaced(2.0, lambda: runs.append(moment), lambda: moment)
+    for _ in range(50):
+        run()
+    assert [1000.0] == runs
+    for moment in (1000.9, 1001.1, 1001.9, 1003.0, 1003.1):  # noqa: B007 - read by the clock
+        run()
+    assert [1000.0, 1001.1, 1003.0] == runs
