@@ -14,7 +14,7 @@ from amqp.exceptions import NotFound
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from app.broker.queue import FAILURES, queue_of
+from app.broker.queue import FAILURES, Queues, queues_of
 from app.broker.redis_broker import OUTAGE
 from app.config.settings import Settings
 from app.errors import Unavailable
@@ -47,7 +47,7 @@ class InRedis:
     prefix: str
 
     def backlog(self, conductor: str) -> int:
-        return int(self.client.llen(queue_of(conductor)))
+        return int(self.client.llen(Queues(self.prefix).steps(conductor)))
 
     def marked(self) -> bool:
         return bool(self.client.exists(f"{self.prefix}:epoch"))
@@ -65,7 +65,7 @@ class InRabbitMQ:
     prefix: str
 
     def backlog(self, conductor: str) -> int:
-        return self._length(queue_of(conductor)) or 0
+        return self._length(queues_of(self.application).steps(conductor)) or 0
 
     def marked(self) -> bool:
         return self._length(f"{self.prefix}.epoch") is not None

@@ -21,7 +21,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from app import log
-from app.broker.queue import FAILURES, now_queue_of, send_task
+from app.broker.queue import FAILURES, queues_of, send_task
 from app.broker.redis_broker import OUTAGE, client
 from app.config.settings import Settings
 from app.db.sealing import Keyring, WrongKey
@@ -58,7 +58,8 @@ class RedisCalls:
             self._client.set(name, self._sealed(call, name), px=int(seconds * 1000))
             hint = (key, call["node"])
             # a late message is harmless: its call has expired in Redis
-            send_task(self._application, CALL_TASK, hint, now_queue_of(conductor))
+            queue = queues_of(self._application).now(conductor)
+            send_task(self._application, CALL_TASK, hint, queue)
 
     def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
         name = self._answer(key)

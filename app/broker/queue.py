@@ -8,7 +8,7 @@ operation's row before it acts.
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import redis
@@ -21,15 +21,16 @@ from kombu.transport import virtual
 
 from app.broker import chain, redis_transport
 from app.broker.chain import HEADERS
-from app.broker.redis_broker import KEEPALIVE, OUTAGE, verified
+from app.broker.redis_broker import KEEPALIVE, OUTAGE
+from app.config import redis_url
 from app.config.settings import Settings
 from app.inherited import Inherited
 from app.kit.reach import CircuitBreaker
 from app.metrics.table import MESSAGES
 from app.runtime import Message, TaskMessage
 
-#: Queue of periodic work that any conductor may do.
-SHARED_QUEUE = "conductor.now"
+#: `[broker]prefix` that names of queues do not begin with, as those of earlier releases did not.
+PLAIN = "ingot"
 #: Exceptions of Redis and of RabbitMQ that mean: the broker is out of reach or refuses messages.
 FAILURES = (KombuError, redis.RedisError, AMQPError, OSError)
 #: Seconds within which publishing fails on a connection that was closed while it was idle.
@@ -56,14 +57,34 @@ def version_of(request: Any) -> int:
         raise chain.Malformed("version") from None
 
 
-def queue_of(conductor: str) -> str:
-    """Name of the queue of a conductor's steps."""
-    return f"conductor.{conductor}"
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """Names of the queues of a service; services with different prefixes may share a broker."""
+
+    prefix: str  # `[broker]prefix`
+
+    def steps(self, conductor: str) -> str:
+        """Return the name of the queue of a conductor's steps."""
+        return self.named(f"conductor.{conductor}")
+
+    def now(self, conductor: str) -> str:
+        """Return the name of a control process's queue, for its periodic work and calls."""
+        return self.named(f"conductor.{conductor}.now")
+
+    @property
+    def shared(self) -> str:
+        """The queue of periodic work that any conductor may do."""
+        return self.named("conductor.now")
+
+    def named(self, name: str) -> str:
+        """Return the name of a queue or an exchange with the prefix of this service."""
+        return name if self.prefix == PLAIN else f"{self.prefix}.{name}"
 
 
-def now_queue_of(conductor: str) -> str:
-    """Name of the queue of a conductor's control process: periodic work and calls."""
-    return f"conductor.{conductor}.now"
+def queues_of(application: Celery) -> Queues:
+    """Return the names of the queues of an application that `celery` created."""
+    queues: Queues = application.conf.ingot_queues
+    return queues
 
 
 @Inherited
@@ -72,15 +93,21 @@ def celery(settings: Settings) -> Celery:
     # The reconciler dispatches the unacknowledged messages of a worker that ends. Kombu would write
     # them to a file that no process reads if Redis is out of reach.
     virtual.Channel.do_restore = False
-    url = settings.broker.messages_url or verified(settings.broker.url)
+    url, options = _transport(settings)
     application = Celery("ingot", broker=url, amqp=_Amqp, set_as_current=True)
+    queues = Queues(settings.broker.prefix)
     application.conf.update(
+        ingot_queues=queues,
+        # of remote control and of events
+        control_exchange=queues.named("celery"),
+        event_exchange=queues.named("celeryev"),
+        event_queue_prefix=queues.named("celeryev"),
         accept_content=["json"],
         broker_channel_error_retry=True,  # a read-only or full Redis recovers
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_connection_timeout=settings.broker.connect_timeout,
-        broker_transport_options=_transport_options(url, settings.broker.connect_timeout),
+        broker_transport_options=options,
         broker_heartbeat=HEARTBEAT if _is_amqp(url) else 0,
         enable_utc=True,
         task_acks_late=True,  # with a prefetch of 1: no more messages than the worker has threads
@@ -110,12 +137,16 @@ def _is_amqp(url: str) -> bool:
     return url.startswith("amqp")
 
 
-def _transport_options(url: str, seconds: float) -> dict[str, Any]:
-    """Timeouts and keepalive of broker connections; `seconds` to connect, and for an answer."""
-    if _is_amqp(url):
-        return {"confirm_publish": True, "max_retries": 0, "socket_settings": KEEPALIVE}
-    alive = {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
-    return {
+def _transport(settings: Settings) -> tuple[str, dict[str, Any]]:
+    """Return the URL of the broker of messages for Kombu, and the options of its transport."""
+    seconds = settings.broker.connect_timeout  # to connect, and for an answer
+    if settings.broker.messages_url:
+        options = {"confirm_publish": True, "max_retries": 0, "socket_settings": KEEPALIVE}
+        return settings.broker.messages_url, options
+    if not settings.broker.url:  # of a stopped service
+        return "", {}
+    address = redis_url.parse(settings.broker.url)
+    options = {
         # the reconciler dispatches the messages of a dead worker; keeping unacknowledged messages
         # in Redis would double the cost of a message
         "ack_emulation": False,
@@ -124,8 +155,13 @@ def _transport_options(url: str, seconds: float) -> dict[str, Any]:
         "socket_timeout": seconds,
         # a consumer closes a connection that was silent for twice this time
         "health_check_interval": max(seconds, 1.0),
-        **({} if url.startswith("redis+socket") else alive),
     }
+    if address.scheme != "redis+socket":
+        options |= {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
+    if address.scheme == "sentinel":
+        sentinels = address.sentinel_options(seconds)
+        options |= {"master_name": address.master, "sentinel_kwargs": sentinels}
+    return address.for_kombu, options
 
 
 class _Connection(Connection):  # type: ignore[misc]
@@ -162,9 +198,10 @@ def sender(application: Celery) -> Callable[[Message | TaskMessage], bool]:
     delayed message that is lost with this process.
     """
     reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
+    queues = queues_of(application)
 
     def send_link(message: Message) -> None:
-        queue = queue_for(application, queue_of(message.conductor))
+        queue = queue_for(application, queues.steps(message.conductor))
         timeout = application.conf.broker_connection_timeout
         _retry_if_stale(lambda: chain.publish(application, message, queue, timeout))
 
@@ -173,7 +210,7 @@ def sender(application: Celery) -> Callable[[Message | TaskMessage], bool]:
             application,
             message.task,
             tuple(message.arguments),
-            SHARED_QUEUE,
+            queues.shared,
         )
 
     def send(message: Message | TaskMessage) -> bool:

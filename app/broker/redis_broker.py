@@ -3,12 +3,15 @@ Redis clients for data other than Celery's messages: leases, calls, marks and re
 """
 
 import socket
+from typing import Any, cast
 
 import redis
 from redis.backoff import NoBackoff
 from redis.driver_info import DriverInfo
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
+from app.config import redis_url
 from app.kit.reach import CircuitBreaker
 
 #: TCP keepalive: seconds until the first probe, seconds between probes, and their number.
@@ -19,33 +22,31 @@ DRIVER = DriverInfo()
 OUTAGE = ("broker.unreachable", "broker.reached_again")
 
 
-def verified(url: str) -> str:
-    """
-    Return a broker URL that has the server's certificate verified, unless it says otherwise.
-
-    Kombu verifies no certificate of a rediss:// URL without `ssl_cert_reqs`; redis-py does.
-    """
-    if not url.startswith("rediss://") or "ssl_cert_reqs=" in url:
-        return url
-    return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"
-
-
 def client(url: str, seconds: float) -> redis.Redis:
     """
-    Create a client for a broker URL in Celery's form; no call lasts longer than twice `seconds`.
+    Create a client for `[broker]url`; no call lasts longer than twice `seconds`.
 
-    A call is retried once if its connection had been closed, and not after a timeout.
+    A call is retried once if its connection had been closed, and not after a timeout. Through
+    Sentinel, each new connection leads to the present master.
+
+    Raises ValueError: the URL is invalid.
     """
-    url = url.replace("redis+socket://", "unix://", 1)
-    alive = {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
-    return redis.Redis.from_url(
-        url,
-        socket_connect_timeout=seconds,
-        socket_timeout=seconds,
-        driver_info=DRIVER,
-        retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
-        **({} if url.startswith("unix:") else alive),
-    )
+    address = redis_url.parse(url)
+    options: dict[str, Any] = {
+        **address.login,
+        "socket_connect_timeout": seconds,
+        "socket_timeout": seconds,
+        "driver_info": DRIVER,
+        "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+    }
+    if address.scheme == "redis+socket":
+        return redis.Redis(unix_socket_path=address.path, **options)
+    options |= {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
+    if address.scheme == "sentinel":
+        sentinel = Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options(seconds))
+        return cast("redis.Redis", sentinel.master_for(address.master, redis.Redis, **options))
+    ((host, port),) = address.hosts
+    return redis.Redis(host, port, ssl=address.scheme == "rediss", **address.tls, **options)
 
 
 def circuit_breaker() -> CircuitBreaker:

@@ -17,8 +17,6 @@ from app.broker.redis_broker import DRIVER
 
 logger = log.RateLimited(log.get(__name__))
 
-#: Schemes of broker URLs that this transport serves.
-SCHEMES = ("redis", "rediss")
 
 
 class Channel(redis.Channel):  # type: ignore[misc]
@@ -51,11 +49,23 @@ class Channel(redis.Channel):  # type: ignore[misc]
             return True
 
 
+class SentinelChannel(Channel, redis.SentinelChannel):  # type: ignore[misc]
+    """A channel to the present master of Sentinel."""
+
+
 class Transport(redis.Transport):  # type: ignore[misc]
     Channel = Channel
 
 
+class SentinelTransport(redis.SentinelTransport):  # type: ignore[misc]
+    Channel = SentinelChannel
+
+
+#: Transport by scheme of the broker URL.
+TRANSPORTS = {"redis": Transport, "rediss": Transport, "sentinel": SentinelTransport}
+
+
 def register() -> None:
     """Make Kombu use this transport for all connections to Redis of this process."""
-    for scheme in SCHEMES:
-        TRANSPORT_ALIASES[scheme] = f"{__name__}:{Transport.__name__}"
+    for scheme, transport in TRANSPORTS.items():
+        TRANSPORT_ALIASES[scheme] = f"{__name__}:{transport.__name__}"

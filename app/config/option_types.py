@@ -9,6 +9,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from app.config import redis_url
 from app.config.options import option
 
 #: Accepted schemes of database URLs; the driver is not configurable.
@@ -31,6 +32,16 @@ def database_url(url: str) -> None:
             " expected SQLite (sqlite:///FILE) or PostgreSQL"
             " (postgresql://USER:PASSWORD@HOST/NAME)"
         )
+
+
+def key_prefix(prefix: str) -> None:
+    if not re.fullmatch(r"[\w-]{1,64}", prefix, re.ASCII):
+        raise ValueError("expected 1 to 64 letters, digits, - and _")
+
+
+def redis_address(url: str) -> None:
+    if url:
+        redis_url.parse(url)
 
 
 def messages_url(url: str) -> None:

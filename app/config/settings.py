@@ -48,7 +48,9 @@ from app.config.option_types import (
     exchange,
     kill_points,
     messages_url,
+    key_prefix,
     preferred,
+    redis_address,
     seconds,
     topics,
     web_url,
@@ -162,9 +164,9 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    url: str = option("", "Redis URL (redis://, rediss:// or redis+socket://); empty: `ingot up` starts its own", secret=True)
+    url: str = option("", "Redis URL: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], rediss:// with TLS, redis+socket://PATH[?db=DATABASE], or sentinel://HOST[:PORT],.../MASTER[/DATABASE]; empty: `ingot up` starts its own", check=redis_address, secret=True)
     messages_url: str = option("", "RabbitMQ URL (amqp:// or amqps://) for messages, so that Redis keeps leases and calls only; empty: Redis carries messages, too", check=messages_url, secret=True)
-    prefix: str = option("ingot", "Prefix of all keys in Redis")
+    prefix: str = option("ingot", "Prefix of all keys, queues and exchanges; services with different prefixes may share a Redis or RabbitMQ", check=key_prefix)
     connect_timeout: float = seconds(5, "Seconds to connect to Redis or RabbitMQ, and for an answer", minimum=0.1)
     events: bool = option(False, "Send task events to Flower; costs conductors time")
     remote_control: bool = option(False, "Answer Celery's remote control: `celery inspect`, Flower's workers, the check `duplicate names` of `ingot doctor`. Every client that may publish in Redis can then stop conductors, too")

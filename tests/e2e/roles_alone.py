@@ -2,11 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import requests
 
 from tests.support import programs
-from tests.support.fleet import PATIENCE, QUICK, until
+from tests.support.fleet import PATIENCE, QUICK, ROOT, until
 from tests.support.ports import free_port
 
 ROLES = ("api", "conductor", "beat")
@@ -38,6 +40,8 @@ class Site:
             "INGOT_DEPLOY_HTTP_URL": self.base, "INGOT_BROKER_CONNECT_TIMEOUT": "30",
         }  # fmt: skip
         self.folder, self.processes = tmp_path, []
+        #: Role -> variables that an interpreter or its loader reads when it starts.
+        self.preloads = {}
 
     def run(self, *words):
         role = words[0]
@@ -45,6 +49,11 @@ class Site:
         if role != "db":
             own["INGOT_BROKER_URL"] = self.broker(role)
         with (self.folder / f"{role}.log").open("a") as log:
+            if role in self.preloads:
+                return subprocess.Popen(
+                    [sys.executable, "-m", "workers.cli", *words], cwd=ROOT, stderr=log, stdout=log,
+                    env=self.environ | own | self.preloads[role],
+                )  # fmt: skip
             return programs.start(
                 "workers.cli:main", argv=words, environ=self.environ | own, stderr=log, stdout=log,
             )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event
 
 from app.broker.backlog import InRedis
-from app.broker.queue import queue_of
+from app.broker.queue import Queues
 from app.db.clock import after
 from app.kit import crud, fleet_counts
 from app.models import Conductor, Operation, Rollout
@@ -175,7 +175,7 @@ def test_an_operation_that_waits_for_a_poll_does_not_wait_for_an_agent(inside, c
 
 
 def test_queues_are_as_long_as_the_broker_says(redis_client):
-    redis_client.rpush(queue_of("c-1"), b"1", b"2")
+    redis_client.rpush(Queues("ingot").steps("c-1"), b"1", b"2")
     found = fleet_counts.in_queues(InRedis(redis_client, "ingot"), ["c-1", "c-2"])
     assert [(("c-1",), 2), (("c-2",), 0)] == [(labels, value) for _, labels, value in found]
 

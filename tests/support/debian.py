@@ -25,6 +25,6 @@ def provide(find, package):
 
 def _install(package):
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    for arguments in (["update"], ["install", "-y", "--no-install-recommends", package]):
+    for arguments in (["update"], ["install", "-y", "--no-install-recommends", *package.split()]):
         command = ["apt-get", "-qq", *arguments]
         subprocess.run(command, env=environ, check=False, capture_output=True, timeout=300)

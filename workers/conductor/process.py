@@ -98,7 +98,7 @@ def main(settings: Settings, name: str) -> None:
     worker = _worker(
         application,
         f"conductor@{name}",
-        [queue.queue_of(name)],
+        [queue.queues_of(application).steps(name)],
         settings.conductor.workers_pool_size,
     )
     worker_ready.connect(life.start, weak=False)
@@ -305,7 +305,8 @@ def _run_control(settings: Settings, name: str, incarnation: str) -> None:
             threads,
         ),
     )
-    queues = [queue.SHARED_QUEUE, queue.now_queue_of(name)]
+    names = queue.queues_of(application)
+    queues = [names.shared, names.now(name)]
     try:
         _worker(application, f"now@{name}", queues, CONTROL_THREADS).start()
     finally:

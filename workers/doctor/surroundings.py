@@ -12,7 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, select
 
-from app.broker.queue import SHARED_QUEUE, now_queue_of, queue_of
+from app.broker.queue import Queues
 from app.db.clock import age, now, utcnow
 from app.db.schema import MIGRATIONS
 from app.db.sealing import keyring_of
@@ -117,9 +117,11 @@ def queues(installation: Installation) -> Iterator[Finding]:
         )
     if not living:  # the service is stopped, and uses its queues when it starts again
         return
-    used = {queue for name in living for queue in (queue_of(name), now_queue_of(name))}
-    for key in sorted(each.decode() for each in broker.scan_iter("conductor.*", _type="list")):
-        if key not in used and key != SHARED_QUEUE:
+    names = Queues(installation.runtime.settings.broker.prefix)
+    used = {names.shared, *map(names.steps, living), *map(names.now, living)}
+    pattern = names.named("conductor.*")
+    for key in sorted(queue.decode() for queue in broker.scan_iter(pattern, _type="list")):
+        if key not in used:
             yield Finding(
                 f"queue {key}", f"{broker.llen(key)} messages to a missing conductor", key
             )

@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from app import log
 from app.broker import backlog
-from app.broker.queue import SHARED_QUEUE, now_queue_of, send_task
+from app.broker.queue import queues_of, send_task
 from app.config.settings import Settings
 from app.db import transactions
 from app.db.prepared import Prepared
@@ -215,7 +215,6 @@ def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
             "task": called[0],
             "schedule": period(seconds, nowfun=beat_time),
             "args": called[1:],
-            "options": {"queue": SHARED_QUEUE},
         }
     return entries
 
@@ -232,7 +231,7 @@ def register_tasks(
 
     def send_to_all(task: str) -> None:
         for member in conductors.members(runtime):
-            send_task(application, task, (), now_queue_of(member.name))
+            send_task(application, task, (), queues_of(application).now(member.name))
 
     fanned = {
         task.name: _spaced(periods[task.name], partial(send_to_all, task.name))
