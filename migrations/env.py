@@ -1,7 +1,10 @@
 """Alembic's environment: run migrations under a lock, one transaction per migration."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from alembic import context
-from sqlalchemy import text
+from sqlalchemy import Connection, Engine, event, text
 
 from app import models
 from app.db import sqlite
@@ -11,15 +14,32 @@ from app.db.connections import connect
 LOCK = 0x1A607
 
 
+@contextmanager
+def _upgrade_lock(engine: Engine) -> Iterator[None]:
+    """
+    Hold the lock of upgrades on PostgreSQL.
+
+    In a transaction of its own connection: behind a pooler, the transactions of a connection may be
+    in different sessions.
+    """
+    if engine.dialect.name != "postgresql":
+        yield
+        return
+    with engine.connect() as connection, connection.begin():
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
+        yield
+
+
+def _limit_waits(connection: Connection) -> None:
+    connection.exec_driver_sql("SET LOCAL lock_timeout = '30s'")
+
+
 def run() -> None:
     engine = connect(context.config.attributes["url"], statement_timeout=0)
+    if engine.dialect.name == "postgresql":
+        event.listen(engine, "begin", _limit_waits)
     # on SQLite: between two transactions another upgrade could begin
-    with sqlite.writer_lock(engine), engine.connect() as connection:
-        postgresql = connection.dialect.name == "postgresql"
-        if postgresql:
-            connection.execute(text("SET lock_timeout = '30s'"))
-            connection.execute(text(f"SELECT pg_advisory_lock({LOCK})"))
-            connection.commit()
+    with sqlite.writer_lock(engine), _upgrade_lock(engine), engine.connect() as connection:
         context.configure(
             connection=connection,
             target_metadata=models.Base.metadata,
@@ -29,8 +49,6 @@ def run() -> None:
         )
         with context.begin_transaction():
             context.run_migrations()
-        if postgresql:
-            connection.execute(text(f"SELECT pg_advisory_unlock({LOCK})"))
         connection.commit()
     engine.dispose()
 

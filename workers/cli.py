@@ -169,7 +169,7 @@ def upgrade(
 ) -> None:
     """Bring the database to the schema of this release."""
     settings = read(config, database__connection=database)
-    if grants and not settings.database.connection.startswith("postgresql"):
+    if grants and not settings.database.connection.startswith("postgres"):
         raise SettingsError("--grants: only PostgreSQL has users")
     own = not settings.database.connection
     location.make_key(settings)

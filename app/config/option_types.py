@@ -13,7 +13,7 @@ from app.config import redis_url
 from app.config.options import option
 
 #: Accepted schemes of database URLs; the driver is not configurable.
-DATABASES = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
+DATABASES = ("sqlite", "sqlite+pysqlite", "postgresql", "postgres", "postgresql+psycopg")
 
 
 def delay(text: str) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import Engine, create_engine
 
 from app.db import sqlite
 from app.db.sealing import NO_KEYS, Keyring, use
+from app.db.url import engine_url
 
 
 def connect(
@@ -26,21 +27,24 @@ def connect(
 
     The limits are the settings of group [database]. SQLite uses only `busy_timeout`. keyring: seals
     and opens the secrets in documents; None: they are written and read as they are.
+
+    Raises ValueError: the URL is malformed.
     """
     keyring = keyring or NO_KEYS
     options: dict[str, Any] = {
         "json_serializer": keyring.serializer,
         "json_deserializer": keyring.deserializer,
     }
-    if url.startswith("sqlite"):
-        engine = create_engine(url, connect_args={"timeout": busy_timeout}, **options)
+    address = engine_url(url)
+    if address.get_backend_name() == "sqlite":
+        engine = create_engine(address, connect_args={"timeout": busy_timeout}, **options)
         sqlite.prepare(engine, busy_timeout)
         use(engine.dialect, keyring)
         return engine
     from app.db import postgresql  # imports psycopg, which SQLite does not need
 
     engine = create_engine(
-        url.replace("postgresql://", "postgresql+psycopg://", 1),
+        address,
         pool_size=max_pool_size,
         max_overflow=max_overflow,
         pool_timeout=pool_timeout,

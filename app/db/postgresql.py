@@ -50,16 +50,27 @@ def prepare(engine: Engine, connect_timeout: float, statement_timeout: float) ->
                 raise psycopg.OperationalError("the server does not answer") from None
 
     reach = CircuitBreaker(OUTAGE, (psycopg.Error,), psycopg.OperationalError)
+    idle = IDLE_IN_TRANSACTION if statement_timeout else 0
     limits = {
-        "statement_timeout": statement_timeout,
-        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION if statement_timeout else 0,
+        "statement_timeout": f"{statement_timeout * 1000:.0f}",
+        "idle_in_transaction_session_timeout": f"{idle * 1000}",
     }
-    limits_sql = "; ".join(f"SET {name} = {int(value * 1000)}" for name, value in limits.items())
-    # JIT compilation takes longer than any query of the service; the planner uses it even for
-    # single rows as long as a new database's tables have no statistics
-    limits_sql += "; SET jit = off; SET datestyle = ISO"
+    settings = {
+        **limits,
+        # JIT compilation takes longer than any query of the service; the planner uses it even for
+        # single rows as long as a new database's tables have no statistics
+        "jit": "off",
+        "datestyle": "ISO",
+        "timezone": "UTC",
+        "default_transaction_isolation": "'read committed'",
+    }
+    session_sql = "; ".join(f"SET {name} = {value}" for name, value in settings.items())
+    pooled_begin = Prepared(
+        text("BEGIN; " + "; ".join(f"SET LOCAL {name} = {value}" for name, value in limits.items()))
+    )
     options = {
-        "autocommit": True,  # `_begin` sends BEGIN, not psycopg
+        "autocommit": True,  # `begin` sends BEGIN, not psycopg
+        "client_encoding": "UTF8",
         "connect_timeout": max(int(connect_timeout), 1),
         "keepalives_idle": 10,
         "keepalives_interval": 5,
@@ -77,11 +88,25 @@ def prepare(engine: Engine, connect_timeout: float, statement_timeout: float) ->
                 if any(words in str(error) for words in TOO_MANY_CONNECTIONS):
                     raise psycopg.errors.TooManyConnections(str(error)) from None
                 raise
-            connection.execute(limits_sql)
+            _check_encoding(connection)
+            if _is_pooled(connection):
+                connection.prepare_threshold = None
+            else:
+                connection.execute(session_sql)
         return connection
 
+    def begin(connection: Any) -> None:
+        """
+        Begin a writing transaction; a read needs none, see `transactions.read_connection`.
+
+        To switch psycopg's autocommit for each read instead takes as long as a round trip.
+        """
+        if connection.get_execution_options().get("writes", True):
+            pooled = connection.connection.dbapi_connection.prepare_threshold is None
+            (pooled_begin if pooled else _BEGIN).count(connection, {})
+
     event.listen(engine, "do_connect", connect)
-    event.listen(engine, "begin", _begin)
+    event.listen(engine, "begin", begin)
     event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", _ping)
     event.listen(engine, "handle_error", _disconnect_if_read_only)
@@ -90,14 +115,27 @@ def prepare(engine: Engine, connect_timeout: float, statement_timeout: float) ->
 _BEGIN = Prepared(text("BEGIN"))
 
 
-def _begin(connection: Any) -> None:
-    """
-    Begin a writing transaction; a read needs none, see `transactions.read_connection`.
+def _check_encoding(connection: psycopg.Connection[Any]) -> None:
+    """Raise OperationalError: the database cannot store all texts."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        connection.close()
+        raise psycopg.OperationalError(
+            f"the database has the encoding {encoding}; Ingot needs UTF8: create it with"
+            " ENCODING 'UTF8' TEMPLATE template0"
+        )
 
-    To switch psycopg's autocommit for each read instead takes as long as a round trip.
+
+def _is_pooled(connection: psycopg.Connection[Any]) -> bool:
     """
-    if connection.get_execution_options().get("writes", True):
-        _BEGIN.count(connection, {})
+    Whether a pooler is between this process and the server, such as PgBouncer.
+
+    A pooler may give each transaction another session of the server, so a prepared statement, or a
+    setting of the session, may be those of another process. The pooler itself chooses the key by
+    which a client cancels a statement, of which the server's contains its process.
+    """
+    (pid,) = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone() or (None,)
+    return bool(pid != connection.info.backend_pid)
 
 
 def _note_use(_connection: Any, record: Any) -> None:

@@ -27,7 +27,7 @@ class Server:
     """A running server; `folder` holds its data and its socket."""
 
     def __init__(self, folder):
-        self._folder = folder
+        self.folder = folder
         self._made = 0
 
     def connect(self, database="postgres"):
@@ -64,14 +64,14 @@ class Server:
     @property
     def pid(self):
         """Pid of the server's root process."""
-        return int((Path(self._folder) / "data" / "postmaster.pid").read_text().split()[0])
+        return int((Path(self.folder) / "data" / "postmaster.pid").read_text().split()[0])
 
     def drop(self, url):
         self.execute(f"DROP DATABASE {name_of(url)} WITH (FORCE)")
 
     @property
     def _where(self):
-        return f"host={self._folder}&user={ACCOUNT}"
+        return f"host={self.folder}&user={ACCOUNT}"
 
 
 #: Digest of the properties that a database keeps if later tests use it: its tables, columns,

@@ -35,13 +35,28 @@ def serving(folder, *, program=None, tls=False, **settings):
     given = {"bind": "127.0.0.1", "save": "", "dir": str(folder), "port": str(port)} | settings
     given |= {"tls_port": str(port)} if tls else {}
     words = [
-        word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)
+        word
+        for name, value in given.items()
+        for word in (f"--{name.replace('_', '-')}", *(value.split() or [""]))
     ]
     with (Path(folder) / "redis.out").open("w") as out:
         server = subprocess.Popen([program or redis_server.find(), *words], stdout=out, stderr=out)
     try:
         until(lambda: "Ready to accept" in Path(folder, "redis.out").read_text(), "Redis")
         yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+@contextmanager
+def sentinel(folder):
+    """Run a Sentinel with the configuration `sentinel.conf` in a folder."""
+    command = [redis_server.find(), Path(folder, "sentinel.conf"), "--sentinel"]
+    with Path(folder, "sentinel.out").open("w") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        yield
     finally:
         server.kill()
         server.wait()

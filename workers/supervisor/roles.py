@@ -121,17 +121,17 @@ def migrate(settings: Settings) -> None:
     Raises StartError.
     """
     from alembic.util import CommandError
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+    from sqlalchemy.exc import SQLAlchemyError
 
     from app.db.diagnosis import reason
+    from app.db.url import engine_url
 
     try:
-        shown = make_url(settings.database.connection).render_as_string()
+        shown = engine_url(settings.database.connection).render_as_string()
         ROLES["upgrade"](settings)
     except SettingsError as error:
         raise StartError(str(error)) from None
-    except (ArgumentError, ValueError):  # ValueError: the port is no number
+    except ValueError:
         raise StartError("[database]connection: not a database URL") from None
     except CommandError as error:
         if "locate revision" not in str(error):

@@ -1,0 +1,93 @@
+"""Two services on one database of Redis, and a service behind Sentinel."""
+
+from contextlib import ExitStack
+
+import pytest
+import redis
+
+from tests.e2e.roles_alone import LIFE, Site
+from tests.support import redis as own_redis
+from tests.support.fleet import CALM, Fleet, until
+from tests.support.ports import free_port
+
+
+def test_services_with_different_prefixes_take_no_message_of_each_other(tmp_path):
+    with ExitStack() as stack:
+        url = f"redis://127.0.0.1:{stack.enter_context(own_redis.serving(tmp_path))}/0"
+        fleets = []
+        for prefix in ("site-a", "site-b", "ingot"):
+            folder = tmp_path / prefix
+            folder.mkdir()
+            # the conductors have the same names
+            settings = {"INGOT_BROKER_URL": url, "INGOT_BROKER_PREFIX": prefix}
+            fleets.append(stack.enter_context(Fleet(folder, conductors=1, **CALM, **settings)))
+        nodes = {fleet: fleet.create_nodes(8) for fleet in fleets}
+        for verb in ("manage", "provide"):
+            for fleet in fleets:
+                fleet.provision(nodes[fleet], verb)
+            for fleet in fleets:
+                fleet.await_state(nodes[fleet], LIFE[verb])
+        for fleet in fleets:
+            assert not fleet.log("message.unknown_operation"), fleet.text()
+            assert all(
+                step["attempts"] <= 1
+                for node in nodes[fleet]
+                for operation in fleet.operations(node)
+                for step in operation["steps"]
+            )
+            sent = [
+                (operation["kind"], operation["sends"])
+                for node in nodes[fleet]
+                for operation in fleet.operations(node)
+            ]
+            assert {sends for _, sends in sent} == {1}, "a message went to another service"
+        with redis.Redis.from_url(url) as client:
+            for prefix in ("site-a", "site-b"):
+                keys = [key.decode() for key in client.keys(f"*{prefix}*")]
+                assert any("conductor.now" in key for key in keys), client.keys()
+
+
+@pytest.fixture
+def sentinel(tmp_path):
+    """URL of a primary with a replica, by Sentinel; and a function that kills the primary."""
+    with ExitStack() as stack:
+        folders = [tmp_path / name for name in ("primary", "replica", "sentinel")]
+        for folder in folders:
+            folder.mkdir()
+        primaries = ExitStack()
+        primary = primaries.enter_context(own_redis.serving(folders[0]))
+        stack.callback(primaries.close)
+        replica = stack.enter_context(
+            own_redis.serving(folders[1], replicaof=f"127.0.0.1 {primary}")
+        )
+        port = free_port()
+        (folders[2] / "sentinel.conf").write_text(
+            f"port {port}\nbind 127.0.0.1\ndir {folders[2]}\n"
+            f"sentinel monitor main 127.0.0.1 {primary} 1\n"
+            "sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 3000\n"
+        )
+        stack.enter_context(own_redis.sentinel(folders[2]))
+        with own_redis.client(replica) as client:
+            until(lambda: client.info("replication")["master_link_status"] == "up", "the replica")
+        with own_redis.client(port) as client:
+            until(lambda: client.sentinel_slaves("main"), "the Sentinel's view of the replica")
+        yield f"sentinel://127.0.0.1:{port}/main/2", primaries.close
+
+
+def test_work_goes_on_after_a_failover_by_sentinel(tmp_path, sentinel):
+    url, kill_primary = sentinel
+    site = Site(tmp_path, lambda _role: url)
+    site.environ |= {"INGOT_BROKER_CONNECT_TIMEOUT": "2"}
+    try:
+        site.start()
+        first, second = (
+            site.request("POST", "nodes", driver="fake-hardware").json()["uuid"] for _ in range(2)
+        )
+        for verb, state in LIFE.items():
+            site.provision(first, verb, state)
+        kill_primary()
+        for verb, state in LIFE.items():
+            site.provision(second, verb, state)
+        site.request("PUT", f"nodes/{second}/management/boot_device", boot_device="pxe")
+    finally:
+        site.kill()
