@@ -5,6 +5,8 @@ A browser sends it along with the requests of any page of the same site, which i
 service: another port, another name of the domain. So it counts for pages of this service only.
 """
 
+from urllib.parse import urlsplit
+
 from flask import Request, Response
 
 from app.api.answers import host, runtime
@@ -45,8 +47,13 @@ def forget(response: Response) -> None:
 
 
 def set_cookie(response: Response, name: str, value: str, lifetime: int, path: str = "/") -> None:
-    """Set a cookie that no script reads, and that is sent by TLS only, if there is TLS."""
-    secure = host().startswith("https:")
+    """
+    Set a cookie that no script reads, and that is sent by TLS only, if there is TLS.
+
+    path: as this service knows it; that of `[api]public_endpoint` stands before it in the browser.
+    """
+    base = host()
+    secure, path = base.startswith("https:"), f"{urlsplit(base).path}{path}"
     response.headers["Cache-Control"] = "no-store"
     response.set_cookie(
         name, value, lifetime, path=path, secure=secure, httponly=True, samesite="Lax"

@@ -18,7 +18,6 @@ from app.broker.redis_broker import DRIVER
 logger = log.RateLimited(log.get(__name__))
 
 
-
 class Channel(redis.Channel):  # type: ignore[misc]
     """A channel whose client lasts as long as its pool of connections."""
 

@@ -6,7 +6,7 @@ Settings of conductors: liveness and ownership of nodes, flows, time limits, pow
 
 from dataclasses import dataclass
 
-from app.config.option_types import count, seconds
+from app.config.option_types import count, image_url, image_urls, seconds
 from app.config.options import option
 from drivers import networks
 
@@ -82,17 +82,17 @@ class Conductor:
     permit_child_node_step_async_result: bool = option(False, "Do not wait for the end of steps on child nodes")
     enable_health_monitoring: bool = option(True, "Read the health of machines in power syncs")
     # the ramdisk
-    deploy_kernel: str | None = option(None, "URL of the agent's kernel for nodes without deploy_kernel")
-    deploy_ramdisk: str | None = option(None, "URL of the agent's ramdisk for nodes without deploy_ramdisk")
-    deploy_kernel_by_arch: dict[str, str] = option({}, "architecture:URL pairs")
-    deploy_ramdisk_by_arch: dict[str, str] = option({}, "architecture:URL pairs")
-    rescue_kernel: str | None = option(None, "URL of the rescue kernel")
-    rescue_ramdisk: str | None = option(None, "URL of the rescue ramdisk")
-    rescue_kernel_by_arch: dict[str, str] = option({}, "architecture:URL pairs")
-    rescue_ramdisk_by_arch: dict[str, str] = option({}, "architecture:URL pairs")
+    deploy_kernel: str | None = option(None, "URL of the agent's kernel for nodes without deploy_kernel", check=image_url)
+    deploy_ramdisk: str | None = option(None, "URL of the agent's ramdisk for nodes without deploy_ramdisk", check=image_url)
+    deploy_kernel_by_arch: dict[str, str] = option({}, "architecture:URL pairs", check=image_urls)
+    deploy_ramdisk_by_arch: dict[str, str] = option({}, "architecture:URL pairs", check=image_urls)
+    rescue_kernel: str | None = option(None, "URL of the rescue kernel", check=image_url)
+    rescue_ramdisk: str | None = option(None, "URL of the rescue ramdisk", check=image_url)
+    rescue_kernel_by_arch: dict[str, str] = option({}, "architecture:URL pairs", check=image_urls)
+    rescue_ramdisk_by_arch: dict[str, str] = option({}, "architecture:URL pairs", check=image_urls)
     rescue_password_hash_algorithm: str = option("sha256", "Hash of rescue passwords", choices=("sha256", "sha512"))
-    bootloader: str | None = option(None, "URL of an EFI system partition image for ISO images")
-    bootloader_by_arch: dict[str, str] = option({}, "architecture:URL pairs")
+    bootloader: str | None = option(None, "URL of an EFI system partition image for ISO images", check=image_url)
+    bootloader_by_arch: dict[str, str] = option({}, "architecture:URL pairs", check=image_urls)
     # history
     node_history: bool = option(True, "Record the history of nodes")
     node_history_max_entries: int = count(300, "Entries kept per node; 0: all")

@@ -8,6 +8,7 @@ others, and says how a setting is added.
 from dataclasses import dataclass
 
 from app.config.option_types import (
+    base_url,
     cidr_map,
     cipher_suites,
     count,
@@ -32,15 +33,15 @@ MACHINE_DENIED = (
 # fmt: off
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    http_url: str | None = option(None, "URL at which machines fetch files from this conductor; empty: `ingot up` serves them itself, and other roles expect `ingot files` at http_port")
+    http_url: str | None = option(None, "URL at which machines fetch files from this conductor; empty: `ingot up` serves them itself, and other roles expect `ingot files` at http_port", check=base_url)
     http_root: str = option("", "Directory served at http_url; empty: httpboot in the data directory")
     served_group: str = option("", "Group with read access to http_root and [pxe]tftp_root, for web and TFTP servers of other users; empty: only the user of the service")
     http_port: int = option(0, "Port at which `ingot up` and `ingot files` serve http_root; 0: any free one", minimum=0, maximum=65535)
     enable_ssl_files: bool = option(False, "Serve http_root over HTTPS with cert_file and key_file of [api]; machines and BMCs must trust the certificate. Not in Ironic")
     http_connections_per_address: int = count(64, "Most connections of an address to the server of http_root; 0: no limit. Not in Ironic")
     http_least_rate: int = count(65536, "Least bytes per second at which a client fetches a file, after 60 seconds; slower transfers are cut off. Not in Ironic", minimum=1)
-    external_http_url: str | None = option(None, "URL at which BMCs fetch files from this conductor; empty: http_url")
-    external_callback_url: str | None = option(None, "URL of the API for agents booted from images; empty: [api]public_endpoint")
+    external_http_url: str | None = option(None, "URL at which BMCs fetch files from this conductor; empty: http_url", check=base_url)
+    external_callback_url: str | None = option(None, "URL of the API for agents booted from images; empty: [api]public_endpoint", check=base_url)
     fast_track: bool = option(False, "Use a running agent without a reboot")
     fast_track_timeout: float = seconds(300, "Maximum age of the last heartbeat of a running agent, in seconds")
     default_boot_mode: str = option("uefi", "Boot mode of nodes without one", choices=("uefi", "bios"))

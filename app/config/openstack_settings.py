@@ -8,15 +8,15 @@ notifications.
 
 from dataclasses import dataclass
 
-from app.config.option_types import count, seconds, transport_url
+from app.config.option_types import count, seconds, transport_url, web_url
 from app.config.options import option
 
 
 # fmt: off
 @dataclass(frozen=True, slots=True)
 class KeystoneAuthtoken:
-    auth_url: str | None = option(None, "Keystone's URL")
-    www_authenticate_uri: str | None = option(None, "Keystone's URL for callers, in WWW-Authenticate")
+    auth_url: str | None = option(None, "Keystone's URL", check=web_url)
+    www_authenticate_uri: str | None = option(None, "Keystone's URL for callers, in WWW-Authenticate", check=web_url)
     auth_type: str = option("password", "Plugin of keystoneauth", deprecated=("keystone_authtoken.auth_plugin",))
     username: str | None = option(None, "User name of the service")
     password: str | None = option(None, "Password of the service", secret=True)
@@ -45,7 +45,7 @@ class KeystoneAuthtoken:
 
 @dataclass(frozen=True, slots=True)
 class Cinder:
-    auth_url: str | None = option(None, "Keystone's URL, for storage interface cinder")
+    auth_url: str | None = option(None, "Keystone's URL, for storage interface cinder", check=web_url)
     auth_type: str = option("password", "Plugin of keystoneauth; none: no authentication, with endpoint_override")
     username: str | None = option(None, "User name of the service")
     password: str | None = option(None, "Password of the service", secret=True)

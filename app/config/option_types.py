@@ -89,13 +89,9 @@ def topics(names: tuple[str, ...]) -> None:
 
 
 def collector_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_url = False
-    if url and not is_url:
+    if url and not _is_web_url(url):
         raise ValueError("expected a URL such as http://127.0.0.1:4318/v1/traces")
+    parts = urlsplit(url)
     if url and (parts.username is not None or parts.query or parts.fragment):
         raise ValueError(
             "expected a URL without credentials and query;"
@@ -104,8 +100,33 @@ def collector_url(url: str) -> None:
 
 
 def web_url(url: str | None) -> None:
-    if url and not url.startswith(("http://", "https://")):
-        raise ValueError("expected a URL that begins with http:// or https://")
+    if url and not _is_web_url(url):
+        raise ValueError("expected a URL such as https://HOST or http://HOST:PORT/PATH")
+
+
+def base_url(url: str | None) -> None:
+    """Check a URL to which the service appends paths."""
+    web_url(url)
+    if url and re.search("[?#@]", url):
+        raise ValueError("expected a URL without credentials, query and fragment")
+
+
+def image_url(url: str | None) -> None:
+    if url and not (_is_web_url(url) or re.fullmatch(r"file:///[^/].*", url, re.IGNORECASE)):
+        raise ValueError("expected a URL such as https://HOST/PATH or file:///PATH")
+
+
+def image_urls(urls: dict[str, str]) -> None:
+    for url in urls.values():
+        image_url(url)
+
+
+def _is_web_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port, or an IPv6 address
+        return False
 
 
 def provider_url(url: str) -> None:

@@ -39,7 +39,9 @@ _VERIFY = {
     "CERT_OPTIONAL": "optional", "none": "none", "CERT_NONE": "none",
 }  # fmt: skip
 _PORTS = {"redis": 6379, "rediss": 6379, "sentinel": 26379}
-_HOST = re.compile(r"\[(?P<ipv6>[0-9A-Fa-f:.%]+)\](:(?P<port6>\d{1,5}))?|(?P<host>[^:\[\]]+)(:(?P<port>\d{1,5}))?")
+_HOST = re.compile(
+    r"\[(?P<ipv6>[0-9A-Fa-f:.%]+)\](:(?P<port6>\d{1,5}))?|(?P<host>[^:\[\]]+)(:(?P<port>\d{1,5}))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
     if parts.fragment or "#" in url:
         raise _Invalid("# in a password is written as %23")
     options = _options(scheme, parts.query)
-    login, at, places = parts.netloc.rpartition("@")
+    login, _, places = parts.netloc.rpartition("@")
     if "@" in login:
         raise _Invalid("@ in a password is written as %40")
     username, _, password = login.partition(":")
@@ -177,9 +179,7 @@ def _tls(scheme: str, options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of TLS; the server's certificate is verified unless they say otherwise."""
     if scheme != "rediss":
         return {}
-    tls = {"ssl_cert_reqs": "required"} | {
-        name: options[name] for name in _TLS if name in options
-    }
+    tls = {"ssl_cert_reqs": "required"} | {name: options[name] for name in _TLS if name in options}
     if tls["ssl_cert_reqs"] not in _VERIFY:
         raise _Invalid("ssl_cert_reqs is one of required, optional, none")
     return tls | {"ssl_cert_reqs": _VERIFY[tls["ssl_cert_reqs"]]}

@@ -42,13 +42,14 @@ from app.config.openstack_settings import (
     OsloPolicy,
 )
 from app.config.option_types import (
+    base_url,
     count,
     database_url,
     enabled,
     exchange,
+    key_prefix,
     kill_points,
     messages_url,
-    key_prefix,
     preferred,
     redis_address,
     seconds,
@@ -194,7 +195,7 @@ class Api:
     keep_alive_time: float = seconds(200, "Seconds that a connection is kept open without a request; agents send heartbeats within 0.6 of ramdisk_heartbeat_timeout, on the same connection", minimum=1)
     body_timeout: float = seconds(10, "Seconds for the body of a request to arrive, plus one per MiB; then its connection is closed", minimum=0.1)
     max_limit: int = count(1000, "Most items on a page", minimum=1)
-    public_endpoint: str | None = option(None, "Base URL of links; empty: the request's")
+    public_endpoint: str | None = option(None, "Base URL of links; empty: the request's", check=base_url)
     flower_url: str | None = option(None, "Address of Flower for the link on the page of conductors; empty: no link. Not in Ironic", check=web_url)
     enable_ssl_api: bool = option(False, "Serve HTTPS with cert_file and key_file")
     cert_file: str | None = option(None, "Certificate chain, PEM", deprecated=("ssl.cert_file",))

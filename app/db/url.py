@@ -10,7 +10,9 @@ from sqlalchemy import URL, make_url
 #: libpq's names of the scheme.
 _SCHEME = re.compile(r"(postgresql|postgres)://")
 #: User and password, hosts, and the remainder of a URL with more than one host.
-_HOSTS = re.compile(r"(?P<scheme>[\w+]+://)(?P<login>[^/?#@]*@)?(?P<hosts>[^/?#@]*,[^/?#@]*)(?P<end>.*)")
+_HOSTS = re.compile(
+    r"(?P<scheme>[\w+]+://)(?P<login>[^/?#@]*@)?(?P<hosts>[^/?#@]*,[^/?#@]*)(?P<end>.*)"
+)
 
 
 def engine_url(url: str) -> URL:

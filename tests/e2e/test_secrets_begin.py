@@ -31,7 +31,9 @@ def start_sealing(fleet):
     """Send the periodic task now, which is due once a minute."""
     broker = f"redis+socket://{fleet.data}/redis.sock"
     with queue.celery(load({"INGOT_BROKER_URL": broker})) as application:
-        queue.send_task(application, "ingot.seal_older_rows", (), queue.queues_of(application).shared)
+        queue.send_task(
+            application, "ingot.seal_older_rows", (), queue.queues_of(application).shared
+        )
 
 
 def test_a_database_with_nodes_is_encrypted_as_the_page_says(tmp_path, postgresql_server):

@@ -511,3 +511,22 @@ def test_without_a_provider_there_is_no_login_by_one(service, api):
             refused = browser("GET", path)
             assert (400, True) == (refused.status_code, "[" in said(refused)), path
         assert browser("GET", "/v1/login").json["oidc"] is False
+
+
+def test_the_cookies_of_a_login_belong_to_the_path_of_the_endpoint(service, users):
+    """Behind a proxy that strips the prefix: a browser sends no cookie of another path."""
+    runtime = service().runtime
+    api = replace(runtime.settings.api, public_endpoint="http://localhost/bm")
+    browser = client_of(replace(runtime, settings=replace(runtime.settings, api=api)))
+    sent = browser("GET", "/v1/login/oidc")
+    assert "Path=/bm/v1/login/oidc" in sent.headers["Set-Cookie"]
+    attempt = browser.client.get_cookie("ingot_oidc", path="/bm/v1/login/oidc")
+    returned = requests.get(sent.headers["Location"], allow_redirects=False, timeout=60)
+    back = urlsplit(returned.headers["Location"])
+    assert "/bm/v1/login/oidc/callback" == back.path
+    path = f"{back.path.removeprefix('/bm')}?{back.query}"
+    browser.client.set_cookie("ingot_oidc", attempt.value, path="/v1/login/oidc")  # the proxy
+    answer = browser("GET", path)
+    assert 302 == answer.status_code, answer.text
+    session = next(text for text in answer.headers.getlist("Set-Cookie") if "session" in text)
+    assert "Path=/bm/" in session

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from app.parent import die_with_parent
@@ -22,7 +23,9 @@ def serving(folder, server, url, mode, size=5):
 
     mode: session or transaction. size: connections to the server.
     """
-    program = debian.provide(lambda: shutil.which("pgbouncer", path="/usr/sbin:/usr/bin"), "pgbouncer")
+    program = debian.provide(
+        lambda: shutil.which("pgbouncer", path="/usr/sbin:/usr/bin"), "pgbouncer"
+    )
     if program is None:
         not_run("no PgBouncer on this machine")
     port, name = free_port(), name_of(url)
@@ -38,7 +41,7 @@ def serving(folder, server, url, mode, size=5):
     with Path(folder, "pgbouncer.out").open("w") as out:
         process = subprocess.Popen(
             [program, settings], stdout=out, stderr=out, **account,
-            preexec_fn=lambda parent=os.getpid(): die_with_parent(parent),
+            preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509
         )  # fmt: skip
     try:
         until(lambda: _listens(port), f"PgBouncer; {Path(folder, 'pgbouncer.out').read_text()}")

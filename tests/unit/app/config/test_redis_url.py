@@ -96,13 +96,15 @@ def test_a_malformed_url_is_refused_in_one_line_without_a_part_of_a_password(url
 
 @pytest.mark.parametrize("prefix", ["", "a:b", "a b", "ä", "x" * 65])
 def test_a_prefix_is_a_word(prefix):
-    with pytest.raises(SettingsError, match="^INGOT_BROKER_PREFIX: "):
+    with pytest.raises(SettingsError, match=r"^INGOT_BROKER_PREFIX: "):
         load({"INGOT_BROKER_PREFIX": prefix})
 
 
 def test_each_prefix_has_its_queues_and_exchanges():
     def names(prefix):
-        application = queue.celery(load({"INGOT_BROKER_URL": "redis://h", "INGOT_BROKER_PREFIX": prefix}))
+        application = queue.celery(
+            load({"INGOT_BROKER_URL": "redis://h", "INGOT_BROKER_PREFIX": prefix})
+        )
         queues, conf = queue.queues_of(application), application.conf
         application.close()
         return {

@@ -135,7 +135,6 @@ def test_a_bad_value_is_named_in_one_line(environ, message):
         "mysql://ingot:hush@db/ingot",
         "mysql+pymysql://ingot:hush@db/ingot",
         "postgresql+psycopg2://ingot:hush@db/ingot",
-        "postgres://ingot:hush@db/ingot",
         "oracle://ingot:hush@db",
         "hush",
     ],
@@ -396,3 +395,39 @@ def test_a_password_on_the_command_line_is_refused():
     ):
         load({}, flags={"broker.url": "redis://:pw@h/0"})
     assert "redis://h/0" == load({}, flags={"broker.url": "redis://h/0"}).broker.url
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("INGOT_API_PUBLIC_ENDPOINT", "bm.example.org"),
+        ("INGOT_API_PUBLIC_ENDPOINT", "https:///bm"),
+        ("INGOT_API_PUBLIC_ENDPOINT", "https://user:secret@bm.example.org"),
+        ("INGOT_API_PUBLIC_ENDPOINT", "https://bm.example.org/?a=secret"),
+        ("INGOT_DEPLOY_EXTERNAL_CALLBACK_URL", "ftp://x"),
+        ("INGOT_DEPLOY_HTTP_URL", "http://h:port"),
+        ("INGOT_DEPLOY_EXTERNAL_HTTP_URL", "10.0.0.1:8080"),
+        ("INGOT_CONDUCTOR_DEPLOY_KERNEL", "nonsense"),
+        ("INGOT_CONDUCTOR_RESCUE_RAMDISK", "/srv/ramdisk"),
+        ("INGOT_CONDUCTOR_BOOTLOADER_BY_ARCH", "x86_64:https://h/a,aarch64:a"),
+        ("INGOT_KEYSTONE_AUTHTOKEN_AUTH_URL", "keystone:5000"),
+        ("INGOT_CINDER_AUTH_URL", "https://"),
+    ],
+)
+def test_a_url_without_scheme_or_host_is_refused_by_name(name, value):
+    with pytest.raises(SettingsError, match=f"^{name}: expected a URL") as refusal:
+        load({name: value})
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("INGOT_API_PUBLIC_ENDPOINT", "https://bm.example.org/bm/"),
+        ("INGOT_API_PUBLIC_ENDPOINT", "http://[2001:db8::1]:6385"),
+        ("INGOT_CONDUCTOR_DEPLOY_KERNEL", "file:///srv/kernel"),
+        ("INGOT_CONDUCTOR_DEPLOY_KERNEL_BY_ARCH", "x86_64:https://h/a,aarch64:file:///b"),
+    ],
+)
+def test_urls_of_settings(name, value):
+    load({name: value})
