@@ -43,10 +43,13 @@ def client(url: str, seconds: float) -> redis.Redis:
         return redis.Redis(unix_socket_path=address.path, **options)
     options |= {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
     if address.scheme == "sentinel":
-        sentinel = Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options(seconds))
-        return cast("redis.Redis", sentinel.master_for(address.master, redis.Redis, **options))
+        login = address.sentinel_options(seconds)
+        sentinel = Sentinel(address.hosts, sentinel_kwargs=login)  # type: ignore[no-untyped-call]
+        master = sentinel.master_for(address.master, redis.Redis, **options)  # type: ignore[no-untyped-call]
+        return cast("redis.Redis", master)
     ((host, port),) = address.hosts
-    return redis.Redis(host, port, ssl=address.scheme == "rediss", **address.tls, **options)
+    options |= {"ssl": address.scheme == "rediss", **address.tls}
+    return redis.Redis(host, port, **options)
 
 
 def circuit_breaker() -> CircuitBreaker:

@@ -68,7 +68,7 @@ def prepare(engine: Engine, connect_timeout: float, statement_timeout: float) ->
     pooled_begin = Prepared(
         text("BEGIN; " + "; ".join(f"SET LOCAL {name} = {value}" for name, value in limits.items()))
     )
-    options = {
+    options: dict[str, Any] = {
         "autocommit": True,  # `begin` sends BEGIN, not psycopg
         "client_encoding": "UTF8",
         "connect_timeout": max(int(connect_timeout), 1),
