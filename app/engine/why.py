@@ -16,7 +16,7 @@ from app.hold_kinds import EFFECTS, HoldKind
 from app.inventory import holds
 from app.kit import conductors, health
 from app.kit.refused_lookups import Refusal
-from app.models import ACTIVE, Hold, Node, Operation, OperationState, OperationStep
+from app.models import ACTIVE, Conductor, Hold, Node, Operation, OperationState, OperationStep
 from app.runtime import runtime_of
 from app.sentences import joined
 from app.states import MACHINE, VERBS, Kind, State, verbs_in
@@ -185,6 +185,10 @@ def _service(session: Session) -> str | None:
         return None
     if problem := health.write_problem(runtime):
         return f"the database {problem}: all work stops until it takes writes"
+    timeout = runtime.settings.conductor.heartbeat_timeout
+    if impeded := conductors.impeded(session, timeout):
+        reasons = ", ".join(f"{name}: {reason}" for name, reason in impeded)
+        return f"no conductor can do new work ({reasons})"
     return "no conductor is alive: all work stops until one is started"
 
 
@@ -233,6 +237,20 @@ def _active_answer(
     )
 
 
+def _of_message(session: Session, operation: Operation) -> str:
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
+    impediments = dict(conductors.impeded(session, timeout))
+    name = session.scalar(
+        select(Conductor.hostname).where(Conductor.incarnation == operation.sent_to)
+    )
+    if name in impediments:
+        reason = impediments[name]
+        return (
+            f"conductor {name}, to which it was sent, cannot begin it: {reason}; it is sent again"
+        )
+    return "a message to its conductor is on its way"
+
+
 def _cause(
     session: Session, node: Node, operation: Operation, step: OperationStep
 ) -> tuple[str, str, datetime | None]:
@@ -246,7 +264,7 @@ def _cause(
             return "turn", _of_queue(queued), None
         if operation.sent_to is None:
             return "conductor", "no live conductor serves it", None
-        return "conductor", "a message to its conductor is on its way", None
+        return "conductor", _of_message(session, operation), None
     if state == OperationState.RUNNING:
         living = conductors.living_incarnations(
             session, runtime_of(session).settings.conductor.heartbeat_timeout

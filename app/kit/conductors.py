@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, null, or_, select, update
 from sqlalchemy.orm import Session
 
 from app import release
@@ -35,7 +35,12 @@ _ALIVE = Typed(
         Conductor.interfaces,
         Conductor.version,
     )
-    .where(Conductor.online, _SILENT < bindparam("timeout"))
+    .where(Conductor.online, Conductor.impediment.is_(None), _SILENT < bindparam("timeout"))
+    .order_by(Conductor.hostname)
+)
+_IMPEDED = Prepared(
+    select(Conductor.hostname, Conductor.impediment)
+    .where(Conductor.online, Conductor.impediment.is_not(None), _SILENT < bindparam("timeout"))
     .order_by(Conductor.hostname)
 )
 _LOST = Prepared(
@@ -49,6 +54,7 @@ _REGISTERED = {
     "conductor_group": bindparam("group"),
     "interfaces": bindparam("interfaces", type_=_TABLE.c.interfaces.type),
     "online": True,
+    "impediment": null(),
     "version": release.UNDERSTOOD,
     "heartbeat_at": now(),
     "updated_at": now(),
@@ -60,17 +66,23 @@ _REGISTER_FIRST = Typed(insert(Conductor).values({"hostname": bindparam("name"),
 _HEARTBEAT = Prepared(
     update(Conductor)
     .where(_TABLE.c.hostname == bindparam("name"), _TABLE.c.incarnation == bindparam("own"))
-    .values(heartbeat_at=now(), updated_at=now())
+    .values(heartbeat_at=now(), updated_at=now(), impediment=bindparam("reason"))
 )
 
 
 def alive(session: Session | Connection, timeout: float) -> list[Member]:
-    """Return the online conductors with a heartbeat within `timeout` seconds."""
+    """Return the conductors that can do new work, with a heartbeat within `timeout` seconds."""
     rows = _ALIVE.all(_connection(session), {"timeout": timeout})
     return [
         Member(name, incarnation, group, frozenset(types), version)
         for name, incarnation, group, types, version in rows
     ]
+
+
+def impeded(session: Session | Connection, timeout: float) -> list[tuple[str, str]]:
+    """Return (name, impediment) of the conductors that send heartbeats, and can do no new work."""
+    rows = _IMPEDED.all(_connection(session), {"timeout": timeout})
+    return [(name, reason) for name, reason in rows]
 
 
 def lost(session: Session | Connection, timeout: float) -> list[tuple[str, str, float]]:
@@ -194,9 +206,13 @@ def register(
         _REGISTER_FIRST.count(connection, row)
 
 
-def heartbeat(session: Session, name: str, incarnation: str) -> bool:
-    """Record a heartbeat; False if another incarnation has registered the name."""
-    beating = {"name": name, "own": incarnation}
+def heartbeat(session: Session, name: str, incarnation: str, impediment: str | None = None) -> bool:
+    """
+    Record a heartbeat; False if another incarnation has registered the name.
+
+    impediment: why the conductor can do no new work, so that others get it; None: it can.
+    """
+    beating = {"name": name, "own": incarnation, "reason": impediment}
     return bool(_HEARTBEAT.count(connection_of(session), beating))
 
 

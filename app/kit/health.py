@@ -39,13 +39,15 @@ def examine(session: Session) -> list[Part]:
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     known = session.scalar(select(func.count()).select_from(Conductor)) or 0
     alive, lost = len(conductors.alive(session, timeout)), len(conductors.lost(session, timeout))
+    impeded = len(conductors.impeded(session, timeout))
     leads = conductors.beat_leads(session)
     return [
         _database(runtime_of(session), suspected=not (alive and leads)),
         Part(
             "conductors",
             OK if alive else "no conductor is alive",
-            f"{alive} of {known} alive, {lost} without a heartbeat",
+            f"{alive} of {known} alive, {lost} without a heartbeat"
+            + (f", {impeded} with an impediment" if impeded else ""),
         ),
         Part("beat", OK if leads else "no beat leads", "it schedules periodic tasks"),
     ]

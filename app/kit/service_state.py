@@ -74,6 +74,8 @@ def _conductors(
 ) -> list[Document]:
     """Describe every registered conductor, alive or not."""
     names = {each.name for each in alive}
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
+    impediments = dict(conductors.impeded(session, timeout))
     expected = dict.fromkeys(names, 0.0)
     for share in ring:
         for member in share.members:
@@ -92,7 +94,8 @@ def _conductors(
         {
             "hostname": name,
             "conductor_group": group,
-            "state": "alive" if name in names else "lost" if online else "stopped",
+            "state": _state_of(name in names, name in impediments, online),
+            "impediment": impediments.get(name),
             "version": version,
             "heartbeat_seconds": round(max(float(seconds), 0), 1),
             "nodes": round(expected.get(name, 0)),
@@ -103,6 +106,14 @@ def _conductors(
         }
         for name, group, online, version, seconds in rows
     ]
+
+
+def _state_of(is_alive: bool, is_impeded: bool, online: bool) -> str:
+    if is_alive:
+        return "alive"
+    if is_impeded:
+        return "impeded"
+    return "lost" if online else "stopped"
 
 
 def _held(session: Session) -> dict[str, dict[str, int]]:

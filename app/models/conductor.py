@@ -12,8 +12,8 @@ from app.models.base import Base, Timestamped
 
 class Conductor(Timestamped, Base):
     """
-    A conductor. It is alive while it is online and its heartbeat is more recent than
-    `[conductor]heartbeat_timeout`.
+    A conductor. It is alive while it is online, without an impediment, and its heartbeat is more
+    recent than `[conductor]heartbeat_timeout`.
     """
 
     __tablename__ = "conductors"
@@ -30,6 +30,8 @@ class Conductor(Timestamped, Base):
     # newest version of messages and rows that it understands (`app.release`)
     version: Mapped[int] = mapped_column(default=0, server_default="0")
     online: Mapped[bool] = mapped_column(default=True)  # False after a graceful stop
+    # sentence: why it can do no new work, while it sends heartbeats; None: it can
+    impediment: Mapped[str | None] = mapped_column(String(255))
     heartbeat_at: Mapped[datetime] = mapped_column(default=now())  # database's clock
 
 

@@ -30,7 +30,7 @@ const conductorsDrawn = ({ conductors }) => conductors.length
   ? table("Conductors", [
     "Name", "Group", "State", "Nodes", "Threads", "Waiting", "Queued", "Messages", "Oldest", "Heartbeat",
   ], conductors.map(each => [
-    element("code", {}, each.hostname), whole(each.conductor_group), badge(each.state),
+    element("code", {}, each.hostname), whole(each.conductor_group), [badge(each.state), " ", each.impediment || ""],
     each.nodes ? fleetLink({ conductor: each.hostname }, each.nodes) : 0,
     load(each), each.holds.waiting + each.holds.held, each.holds.queued, each.messages ?? "-",
     each.oldest_message_seconds === null ? "-" : duration(each.oldest_message_seconds),

@@ -52,7 +52,7 @@ export function liveness() {
 const KINDS = {
   running: "busy", waiting: "wait", held: "hold", queued: "wait", failed: "failed", aborted: "failed",
   ok: "stable", warning: "wait", critical: "failed",
-  succeeded: "stable", alive: "stable", lost: "failed", stopped: "hold",
+  succeeded: "stable", alive: "stable", impeded: "failed", lost: "failed", stopped: "hold",
 };
 export const badge = word => element(`span.badge.${KINDS[word] || "wait"}`, {}, word);
 

@@ -121,6 +121,8 @@ class _Life:
         self.control = control  # pid of the control process
         #: Set when the conductor is registered, and its database is known to be the newest.
         self.registered = threading.Event()
+        #: Monotonic time of the last answer of the broker.
+        self._broker_answered = time.monotonic()
         self._ended = threading.Event()
         self._redispatching: threading.Thread | None = None
 
@@ -180,11 +182,13 @@ class _Life:
         seen, valid = conductor.mark, conductor.has_valid_mark(checked)
         try:
             seen, valid = max(seen, conductor.witness.recall()), True
+            self._broker_answered = time.monotonic()
         except RedisError as error:
             seldom.warning("broker.unreachable", detail=str(error))
+        impediment = self._impediment()
 
         def beat(session: Session) -> int | None:
-            if not conductors.heartbeat(session, conductor.name, conductor.incarnation):
+            if not conductors.heartbeat(session, conductor.name, conductor.incarnation, impediment):
                 return None
             return restore.advance(session, seen)
 
@@ -192,6 +196,17 @@ class _Life:
         if mark is not None and valid:
             conductor.set_mark(mark, checked)
         return mark is not None
+
+    def _impediment(self) -> str | None:
+        """
+        Return why this conductor can do no new work; None: it can.
+
+        Without the broker it gets no messages: operations that it has not begun are sent to others.
+        """
+        silent = time.monotonic() - self._broker_answered
+        if silent < self.conductor.runtime.settings.conductor.heartbeat_timeout / 2:
+            return None
+        return f"the broker has not answered for {silent:.0f} s"
 
     def _in_newest(self, work: Callable[[Session], T]) -> T:
         """Run a transaction; if the database turns out to be restored, declare that first."""
