@@ -33,7 +33,8 @@ SERVICE = Component("Service", exactly({
     "conductors": array(exactly({
         **column_shapes(Conductor, ("hostname", "conductor_group")),
         "state": one_of(("alive", "impeded", "lost", "stopped")), "version": INTEGER,
-        "impediment": or_null(TEXT), "heartbeat_seconds": NUMBER, "nodes": INTEGER, "threads": INTEGER,
+        "impediment": or_null(TEXT), "heartbeat_seconds": NUMBER,
+        "nodes": INTEGER, "threads": INTEGER,
         "holds": exactly(dict.fromkeys(map(str, ACTIVE), INTEGER)),
         "messages": or_null(INTEGER), "oldest_message_seconds": or_null(NUMBER),
     })),

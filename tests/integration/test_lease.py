@@ -218,3 +218,17 @@ def test_without_redis_the_row_decides(tmp_path):
     take(leases).check()
     with pytest.raises(LeaseLost):
         take(leases, ours=False).check()
+
+
+def test_a_process_that_counts_as_dead_keeps_the_leases_of_its_running_calls_alone(process):
+    """Its successor may need the others: this process can do no work that needs the database."""
+    dead = process(renewing=True, ttl=SHORT)
+    calling, waiting = dead.take("calls", 1, lambda: True), dead.take("waits", 1, lambda: True)
+    with calling.calling():
+        dead.is_alive = lambda: False
+        until(lambda: process().take("waits", 2, lambda: True), "the end of the lease")
+        time.sleep(SHORT)
+        assert process().take("calls", 2, lambda: True) is None
+    until(lambda: process().take("calls", 2, lambda: True), "the end of the other lease")
+    with pytest.raises(LeaseLost):
+        waiting.check()

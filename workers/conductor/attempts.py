@@ -33,6 +33,7 @@ from workers import retry
 from workers.conductor import claims, drain, recording, results
 from workers.conductor.claimant import Conductor
 from workers.conductor.claims import Attempt
+from workers.conductor.lease import Lease
 from workers.conductor.redispatch import forward, forward_refused, send_again
 from workers.retry import OUT_OF_REACH, until_available
 
@@ -122,7 +123,7 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
             killpoints.reach("claimed", kind)
             _trace(scope, message, attempt, began)
             with tracing.inside(step.label, conductor=conductor.name, attempt=step.attempts):
-                outcome = _act(conductor, attempt, lease.check)
+                outcome = _act(conductor, attempt, lease)
             killpoints.reach("acted", kind)
             if outcome is None:
                 return None
@@ -172,16 +173,15 @@ def _is_dispatched(runtime: Runtime, operation: str, fence: int) -> bool:
         return session.scalar(query) is not None
 
 
-def _act(
-    conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]
-) -> Outcome | None:
+def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None:
     """Call the driver; None when this process may no longer act on the node."""
     step, started = attempt.step, time.monotonic()
     try:
         if step.child and not until_available(lambda: _borrow_child(conductor, attempt)):
             return Wait(step.progress, poll_after=CHILD_BUSY)
-        target = until_available(lambda: _target(conductor, attempt, before_order))
-        outcome = results.checked(call_of(target, step)())
+        target = until_available(lambda: _target(conductor, attempt, lease.check))
+        with lease.calling():
+            outcome = results.checked(call_of(target, step)())
         if step.child and isinstance(outcome, Wait):
             outcome = _wait_of_child(target, step, outcome)
     except (LeaseLost, *OUT_OF_REACH) as error:

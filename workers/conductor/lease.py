@@ -8,7 +8,8 @@ While Redis is unavailable, the row alone decides.
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import redis
@@ -45,10 +46,21 @@ class Lease:
     valid_until: float = 0.0
     #: Monotonic time after which the lease is left to expire, so that a hung call cannot keep it.
     renewed_until: float = math.inf
+    #: Whether a call of a driver runs, which may be sending orders to the machine.
+    is_calling: bool = False
 
     def keep(self, seconds: float) -> None:
         """Renew the lease for at most `seconds` from now, the longest time of a call."""
         self.renewed_until = time.monotonic() + seconds
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Keep the lease during a call of a driver, even while the database is out of reach."""
+        self.is_calling = True
+        try:
+            yield
+        finally:
+            self.is_calling = False
 
     def check(self) -> None:
         """
@@ -70,6 +82,9 @@ class Leases:
     holder: str  # incarnation of the process
     ttl: float  # seconds
     prefix: str  # of the keys
+    #: Whether the other processes count this one as alive. If not, they may need its leases: only
+    #: those of running calls are renewed.
+    is_alive: Callable[[], bool] = lambda: True
     _reach: CircuitBreaker = field(default_factory=circuit_breaker)
     _held: set[Lease] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -150,7 +165,12 @@ class Leases:
         while not self._stop.wait(self.ttl / 3):
             requested = time.monotonic()
             with self._lock:
-                held = [lease for lease in self._held if requested < lease.renewed_until]
+                is_alive = self.is_alive()
+                held = [
+                    lease
+                    for lease in self._held
+                    if requested < lease.renewed_until and (is_alive or lease.is_calling)
+                ]
             if not held:
                 continue
             try:

@@ -91,6 +91,7 @@ def main(settings: Settings, name: str) -> None:
     timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
     witness = Witness(client(settings.broker.url, timeout), settings.broker.prefix)
     conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
+    leases.is_alive = lambda: conductor.has_valid_mark(time.monotonic())
     leases.start()
     conductor.wait_monitor.start()
     life = _Life(conductor, control)

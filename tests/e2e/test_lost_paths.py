@@ -1,4 +1,4 @@
-"""A role that has lost the broker alone: the others do its work, and say why."""
+"""A role that has lost the broker or the database alone: the others do its work, and say why."""
 
 import signal
 from contextlib import contextmanager
@@ -8,6 +8,7 @@ import pytest
 from tests.e2e.roles_alone import Site
 from tests.support import redis as redis_support
 from tests.support.fleet import PATIENCE, until
+from tests.support.postgresql import ACCOUNT
 
 #: Users of Redis, each for one process.
 USERS = ("api", "near", "far", "first", "second")
@@ -44,10 +45,16 @@ def paths(tmp_path):
 
 
 @contextmanager
-def site_of(tmp_path, paths, *roles):
-    """Run the roles, each with the path of its name to Redis: (name, words of its command)."""
+def site_of(tmp_path, paths, *roles, database=None):
+    """
+    Run the roles, each with the path of its name to Redis: (name, words of its command).
+
+    database: name -> its URL of the database.
+    """
     current = "api"
-    site = Site(tmp_path, lambda _role: paths.url(current))
+    site = Site(
+        tmp_path, lambda _role: paths.url(current), database and (lambda _role: database(current))
+    )
     site.environ |= {"INGOT_BROKER_CONNECT_TIMEOUT": "2", "INGOT_FAKE_POWER_DELAY": "0.1"}
     processes = {}
     try:
@@ -139,6 +146,51 @@ def test_a_leading_beat_that_loses_the_broker_is_replaced(tmp_path, paths):
             power_on(site, nodes[4:])
             await_power_on(site, nodes)
             assert "beat.stands_by" in site.text()
+
+
+USERS_OF_DATABASE = ("api", "near", "far", "first")
+
+
+class Accounts:
+    """Each process is a user of its own of PostgreSQL, whom the test can lock out."""
+
+    def __init__(self, server):
+        self.server = server
+        self.owner = server.database()
+        for user in USERS_OF_DATABASE:
+            server.execute(f"CREATE ROLE lost_{user} SUPERUSER LOGIN")
+
+    def url(self, user):
+        return self.owner.replace(f"user={ACCOUNT}", f"user=lost_{user}")
+
+    def cut(self, user):
+        self.server.execute(f"ALTER ROLE lost_{user} NOLOGIN")
+        self.server.execute(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'lost_{user}'"
+        )
+
+    def drop(self):
+        self.server.drop(self.owner)
+        for user in USERS_OF_DATABASE:
+            self.server.execute(f"DROP ROLE lost_{user}")
+
+
+@pytest.fixture
+def accounts(postgresql_server):
+    accounts = Accounts(postgresql_server)
+    yield accounts
+    accounts.drop()
+
+
+def test_a_conductor_that_loses_the_database_hands_its_leases_over(tmp_path, paths, accounts):
+    """It has taken the leases of nodes whose messages it received, and cannot claim their steps."""
+    roles = [conductor("near"), conductor("far"), ("first", "beat")]
+    with site_of(tmp_path, paths, *roles, database=accounts.url) as (site, _):
+        nodes = nodes_of(site, 16)
+        accounts.cut("far")
+        power_on(site, nodes)
+        await_power_on(site, nodes)
+        assert "database.awaited" in site.text(), "no message has reached the conductor"
 
 
 @contextmanager
