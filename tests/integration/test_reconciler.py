@@ -558,10 +558,11 @@ def test_the_broker_has_held_no_message_before_the_first_operation(inside):
 
 
 def test_all_queued_operations_are_sent_again_once_after_redis_was_emptied(
-    inside, cleaning, redis_client
+    inside, cleaning, redis_client, monkeypatch
 ):
     from celery import Celery
 
+    monkeypatch.setattr(schedule, "_spaced", lambda _seconds, work: work)
     application = Celery(set_as_current=False)
     schedule.register_tasks(application, inside.runtime, "c-1", redis_client)
     reconcile_task = application.tasks[schedule.RECONCILE]
