@@ -17,7 +17,7 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.environment import without_settings
-from drivers.ipmi.credentials import Credentials
+from drivers.ipmi.credentials import Bridge, Credentials
 
 PROGRAM = "ipmitool"
 COMPLETION_CODE = re.compile(r"rsp=0x([0-9a-f]{1,2})\)")
@@ -78,7 +78,25 @@ def _arguments(bmc: Credentials) -> list[str]:
         arguments += ["-C", str(bmc.cipher_suite)]
     if bmc.kg:
         arguments.append("-K")
+    if bmc.bridge:
+        arguments += _bridging(bmc.bridge)
     return arguments
+
+
+def _bridging(bridge: Bridge) -> list[str]:
+    options = {
+        "-m": bridge.local_address,
+        "-B": bridge.transit_channel,
+        "-T": bridge.transit_address,
+        "-b": bridge.channel,
+        "-t": bridge.address,
+    }
+    return [
+        word
+        for option, number in options.items()
+        if number is not None
+        for word in (option, f"0x{number:02x}")
+    ]
 
 
 def _environment(bmc: Credentials) -> dict[str, str]:
