@@ -57,6 +57,9 @@ class IpmiManagement(Management):
     def inject_nmi(self, target: Target) -> None:
         Client.of(target, self.bmcs).inject_nmi()
 
+    def sensors(self, target: Target) -> list[dict[str, Any]]:
+        return Client.of(target, self.bmcs).sensors()
+
     def _order(self, target: Target, device: str, *, persistent: bool) -> None:
         Client.of(target, self.bmcs).set_boot_device(
             device,

@@ -8,6 +8,7 @@ from hypothesis import given, strategies
 
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import (
+    BadArgument,
     HardwareError,
     InvalidDriverInfo,
     LoginRefused,
@@ -17,10 +18,12 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.core.steps import Done
 from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, suites
 from drivers.ipmi.client import Client
 from drivers.ipmi.credentials import Credentials
+from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.vendor import IpmiVendor
 from drivers.networks import of_bmcs
@@ -406,6 +409,33 @@ def test_a_raw_message_is_sent_unchanged_and_a_refusal_is_reported():
 def test_invalid_raw_bytes_are_named(text):
     with pytest.raises(InvalidDriverInfo, match="raw_bytes"):
         IpmiVendor().send_raw(target(), text)
+
+
+def test_a_speed_select_profile_is_one_message_for_each_processor(monkeypatch):
+    wire = Wire((0, b""), (0, b""))
+    monkeypatch.setattr(ipmitool, "raw", wire)
+    management = IntelIpmiManagement()
+    management.bmcs = Bmcs()
+    args = {"intel_speedselect_config": "0x02", "socket_count": 2}
+    assert Done() == management.run(
+        target(ipmi_client="ipmitool"), "configure_intel_speedselect", args
+    )
+    assert [(0x2C, 0x41, 4, 0, 0, 2), (0x2C, 0x41, 4, 0, 1, 2)] == wire.sent
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"intel_speedselect_config": "0x03"},
+        {"intel_speedselect_config": 2},
+        {"intel_speedselect_config": "0x00", "socket_count": 0},
+        {"intel_speedselect_config": "0x00", "socket_count": 9},
+        {"intel_speedselect_config": "0x00", "socket_count": "2"},
+    ],
+)
+def test_a_wrong_speed_select_profile_is_refused_before_a_message(args):
+    with pytest.raises(BadArgument):
+        IntelIpmiManagement().run(target(), "configure_intel_speedselect", args)
 
 
 class Picky:
