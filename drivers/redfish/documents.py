@@ -12,6 +12,7 @@ from typing import Any
 from drivers.core.errors import Unexpected
 from drivers.redfish.session import Session
 from drivers.redfish.values import entry, is_present
+from drivers.web.answers import origin
 
 Document = Mapping[str, Any]
 
@@ -48,11 +49,12 @@ class Documents:
 
     def at(self, path: object) -> Document | None:
         """
-        Read the document at a path; None if the BMC lacks it, or sends no JSON object.
+        Read the document at a path, or at a URL of the same BMC; None if the BMC lacks it, or sends
+        no JSON object.
 
         Raises Exception, for `errors_of`: the BMC failed, did not answer or refused the login.
         """
-        if not isinstance(path, str) or not path.startswith("/"):
+        if not isinstance(path, str) or not self._is_own(path):
             return None
         documents: list[Document] = []  # empty if it is skipped
         with self._bmc.skip_unreadable(path):
@@ -63,6 +65,9 @@ class Documents:
         if not documents:
             self.omitted.append(path)
         return documents[0] if documents else None
+
+    def _is_own(self, link: str) -> bool:
+        return link.startswith("/") or origin(link) == origin(self._bmc.access.address)
 
     def part(self, owner: object, name: str) -> Document | None:
         """Read the document that a property of `owner` links to."""

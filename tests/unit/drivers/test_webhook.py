@@ -208,6 +208,14 @@ def test_redirects_are_not_followed(plug):
             with pytest.raises(HardwareError):
                 call()
         assert [] == other.asked
+    moved = {"Location": f"{plug.url}/elsewhere"}
+    plug.answers |= {"/state": (307, b"", moved), "/on": (307, b"", moved)}
+    machine = node(plug)
+    with pytest.raises(Refused, match="redirects are not followed"):
+        machine.driver.power.get_power_state(machine)
+    with pytest.raises(Refused, match="redirects are not followed"):
+        machine.driver.power.order(machine, POWER_ON)
+    assert "/elsewhere" not in [path for _, path, *_ in plug.asked]
 
 
 def test_an_answer_is_limited_in_size_and_time(plug):

@@ -11,6 +11,7 @@ from drivers.core.target import Material
 from drivers.inspection import process
 from drivers.simulator.documents import ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.documents import LocalBmc, having, without
+from tests.unit.drivers.machines import with_option
 from tests.unit.drivers.redfish.test_documents import GONE, VALUES, changed, pointers
 
 CPU, NICS = f"{SYSTEM}/Processors/CPU0", f"{SYSTEM}/EthernetInterfaces"
@@ -133,6 +134,7 @@ MAC, OTHER, THIRD = "52:54:00:c2:42:01", "94:40:c9:00:00:02", "94:40:c9:00:00:03
         ("01:00:5e:00:00:01", "is that of a group"),
         ("33:33:00:00:00:01", "is that of a group"),
         ("N/A", "is no MAC address"),
+        ("21:00:F4:E9:00:00:00:01", "is no MAC address"),  # of a Fibre Channel adapter
         ("52:54:00:c2:42", "is no MAC address"),
         ("a0:00:02:20:fe:80:00:00:00:00:00:00:e4:1d:2d:03:00:50:04:81", "is no MAC address"),
     ],
@@ -180,13 +182,29 @@ def test_the_permanent_address_stands_for_one_that_is_missing_or_shared(bmc, doc
     assert expected == addresses(inspected(bmc))
 
 
+@pytest.mark.parametrize("keep_ports", ["all", "present", "added"])
 @pytest.mark.parametrize("documents", [(), ({"MACAddress": "00:00:00:00:00:00"},)])
-def test_a_bmc_without_usable_interfaces_leaves_the_ports_as_they_are(bmc, documents):
+def test_a_bmc_without_usable_interfaces_leaves_the_ports_as_they_are(bmc, documents, keep_ports):
     nics(bmc, *documents)
     port = {"uuid": "u", "address": MAC, "bound": False, "pxe_enabled": True, "extra": {}}
-    findings = inspected(bmc, material=Material(ports=[port]))
+    options = with_option("inspector", keep_ports=keep_ports)
+    findings = inspected(bmc, material=Material(ports=[port]), options=options)
     assert findings.ports is None
     assert "no valid network interface" in findings.plugin_data["missing_facts"][0]
+
+
+def test_links_may_be_urls_of_the_same_bmc_and_lead_to_no_other_host(bmc):
+    nics(bmc, {"MACAddress": MAC}, {"MACAddress": OTHER}, {"MACAddress": THIRD})
+    first, second, third = (link["@odata.id"] for link in bmc.more[NICS]["Members"])
+    links = [
+        first,
+        f"{bmc.machine.redfish_address}{second}",
+        f"http://192.0.2.1{third}",
+        "//x/y",
+        5,
+    ]
+    bmc.more[NICS] = {"Members": [{"@odata.id": link} for link in links]}
+    assert [MAC, OTHER] == addresses(inspected(bmc))
 
 
 def test_all_pages_of_the_interfaces_are_read(bmc):
