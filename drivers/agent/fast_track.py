@@ -25,5 +25,9 @@ def agent_runs(target: Target) -> bool:
 
 def was_heard(target: Target) -> bool:
     """Return whether the agent has sent a heartbeat within `[deploy]fast_track_timeout`."""
-    agent, longest = target.agent, target.options["deploy"]["fast_track_timeout"]
-    return bool(agent.url) and agent.silent_for is not None and agent.silent_for <= longest
+    agent = target.agent
+    return (
+        bool(agent.url)
+        and agent.silent_for is not None
+        and agent.silent_for <= target.options["deploy"]["fast_track_timeout"]
+    )

@@ -148,19 +148,21 @@ def ports(subject: Subject, options: Options) -> None:
 def architecture(subject: Subject, options: Options) -> None:
     """Set `properties/cpu_arch`."""
     fact = "the architecture of the processor"
-    _set_property(subject, "cpu_arch", "cpu", "architecture", fact)
+    subject.set_property("cpu_arch", _needed(subject, "cpu", "architecture", fact))
 
 
 @hook("cpus")
 def cpus(subject: Subject, options: Options) -> None:
     """Set `properties/cpus`."""
-    _set_property(subject, "cpus", "cpu", "count", "the number of processors")
+    fact = "the number of processors"
+    subject.set_property("cpus", _needed(subject, "cpu", "count", fact))
 
 
 @hook("memory")
 def memory(subject: Subject, options: Options) -> None:
     """Set `properties/memory_mb`."""
-    _set_property(subject, "memory_mb", "memory", "physical_mb", "the size of the memory")
+    fact = "the size of the memory"
+    subject.set_property("memory_mb", _needed(subject, "memory", "physical_mb", fact))
 
 
 @hook("root-device")
@@ -312,19 +314,18 @@ def _part(subject: Subject, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _set_property(subject: Subject, name: str, part: str, key: str, fact: str) -> None:
+def _needed(subject: Subject, part: str, key: str, fact: str) -> Any:
     """
-    Set a property to a value of the inventory.
+    Return a value of the inventory; None if it is missing, and the inventory may be incomplete.
 
     fact: the name of the value in messages.
 
-    Raises InspectionFailed: the inventory lacks it, and has to be complete.
+    Raises InspectionFailed: it is missing.
     """
     value = _part(subject, part).get(key)
-    if value:
-        subject.set_property(name, value)
-    else:
+    if not value:
         subject.missing(f"does not contain {fact}")
+    return value or None
 
 
 def _disk_sizes(subject: Subject) -> list[int]:

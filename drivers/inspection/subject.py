@@ -90,6 +90,9 @@ class Subject:
         return port
 
     def set_property(self, name: str, value: Any) -> None:
+        """Set a property; None: it stays as it is."""
+        if value is None:
+            return
         self.node["properties"] = {**self.node.get("properties", {}), name: value}
 
     def set_capabilities(self, **changes: str | None) -> None:
