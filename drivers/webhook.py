@@ -56,7 +56,7 @@ class WebhookPower(Power):
         _secret(target)
 
     def get_power_state(self, target: Target) -> str:
-        status, body = self._send(target, STATE_URL)
+        status, body = self._exchange(target, STATE_URL)
         shown = urls.redacted(_url(target, STATE_URL))
         if status != 200:
             raise _refusal(status, shown)
@@ -73,14 +73,14 @@ class WebhookPower(Power):
         if state not in _URLS:
             raise NotSupported(f"power_interface: a webhook cannot do {state!r} in one request")
         document = {"node": target.uuid, "name": target.name, "power": _WORDS[state]}
-        status, _ = self._send(target, _URLS[state], orjson.dumps(document))
+        status, _ = self._exchange(target, _URLS[state], orjson.dumps(document))
         shown = urls.redacted(_url(target, _URLS[state]))
         if status >= 500 and status not in _TEMPORARY:
             raise Unconfirmed(f"{shown} answered {status}, and may have done it")
         if not 200 <= status < 300:
             raise _refusal(status, shown)
 
-    def _send(self, target: Target, name: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def _exchange(self, target: Target, name: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Send a request to the URL in a key of driver_info, in the turn of its server."""
         url, secret = _url(target, name), _secret(target)
         timeout = float(target.options["webhooks"]["timeout"])
