@@ -86,6 +86,17 @@ class Redfish(HardwareType):
     }
 
 
+#: Ironic's names for iDRACs, each before the interfaces of `redfish`.
+_IDRAC: Mapping[str, Sequence[type[Interface]]] = {
+    "bios": (IdracBios,),
+    "boot": (IdracVirtualMedia,),
+    "inspect": (IdracInspect,),
+    "power": (IdracPower,),
+    "raid": (IdracRaid,),
+    "vendor": (IdracVendor,),
+}
+
+
 class Idrac(HardwareType):
     """
     Machines with an iDRAC of Dell, under Ironic's names.
@@ -95,15 +106,8 @@ class Idrac(HardwareType):
 
     name = "idrac"
     interfaces = {
-        **Redfish.interfaces,
-        "bios": (IdracBios, RedfishBios, NoBios),
-        "boot": (IdracVirtualMedia, RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe),
-        "inspect": (IdracInspect, RedfishInspect, AgentInspect, NoInspect),
-        "management": (IdracManagement, RedfishManagement),
-        "power": (IdracPower, RedfishPower),
-        "raid": (IdracRaid, NoRaid, RedfishRaid, AgentRaid),
-        "vendor": (IdracVendor, RedfishVendor, NoVendor),
-    }
+        kind: (*_IDRAC.get(kind, ()), *accepted) for kind, accepted in Redfish.interfaces.items()
+    } | {"management": (IdracManagement, RedfishManagement)}
 
 
 class Ipmi(HardwareType):
