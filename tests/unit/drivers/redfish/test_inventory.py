@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drivers.core.errors import InspectionFailed, Unexpected
+from drivers.core.errors import HardwareError, InspectionFailed, Unexpected
 from drivers.core.target import Material
 from drivers.inspection import process
 from drivers.simulator.documents import ROOT, STORAGE, SYSTEM
@@ -250,8 +250,9 @@ def test_a_server_error_ends_the_inspection_for_a_repetition(bmc, monkeypatch):
         )
 
     monkeypatch.setattr(bmc, "answer", failing)
-    with pytest.raises(Unexpected):
+    with pytest.raises(HardwareError) as raised:
         inspected(bmc)
+    assert raised.value.retryable
 
 
 def test_the_root_service_lists_the_system_that_sushy_cannot_read(bmc):
