@@ -40,6 +40,8 @@ SINCE = {
 }  # fmt: skip
 #: Characters of the column for the address of a lookup.
 LONGEST_ADDRESS = 64
+#: Management interfaces of nodes whose BMC has its address in `driver_info`.
+_WITH_BMC_ADDRESS = ("redfish", "idrac-redfish")
 SHOWN = ("uuid", "properties", "instance_info", "driver_internal_info")
 
 AGENT_SETTINGS = Component("AgentSettings", exactly({"node": NODE, "config": DOCUMENT}))
@@ -122,7 +124,7 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
         "agent_token": token,
         "agent_token_required": True,
         "agent_md5_checksum_enable": settings.agent.allow_md5_checksum,
-        "agent_skip_bmc_detect": (management or "").startswith("redfish"),
+        "agent_skip_bmc_detect": management in _WITH_BMC_ADDRESS,
         "disable_deep_image_inspection": settings.conductor.disable_deep_image_inspection,
         "permitted_image_formats": settings.conductor.permitted_image_formats,
         "enable_bios_bootloader_install": settings.agent.enable_bios_bootloader_install,

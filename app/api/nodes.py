@@ -304,11 +304,11 @@ def _validate(ident: str) -> Response:
             raise Invalid(str(error)) from error
         conceal = concealer(node)
     results: dict[str, Any] = {}
-    for kind, interface in target.driver.by_kind.items():
+    for kind in target.driver.by_kind:
         if kind == "vendor":
             continue
         try:
-            interface.validate(target)
+            target.driver.validate(kind, target)
             reason = refused.get(kind)
         except HardwareError as error:
             reason = str(error)

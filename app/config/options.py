@@ -158,7 +158,7 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
             if place in known:
                 _put(found, current(place, shown), value, shown, renamed=place in names)
             elif _is_unused(place, unused or {}):
-                warnings.append(f"{shown}: Ingot does not use this option{_nearest(place, known)}")
+                warnings.append(f"{shown}: {_of_ironic(place, unused or {}, known)}")
             else:
                 raise SettingsError(f"{shown}: there is no such setting{_nearest(place, known)}")
 
@@ -172,9 +172,7 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
         if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
         if name not in variables:
-            near = difflib.get_close_matches(name, variables, 1)
-            hint = f"; the nearest is {near[0]}" if near else ""
-            warnings.append(f"{name}: there is no such setting, it is ignored{hint}")
+            warnings.append(_unknown(name, variables, unused or {}, known))
             continue
         place = variables[name]
         if name in files:
@@ -255,6 +253,47 @@ def _is_unused(place: str, unused: Mapping[str, Iterable[str]]) -> bool:
     group_name, _, name = place.partition(".")
     names = unused.get(group_name, ())
     return name in names or "*" in names
+
+
+def _unknown(
+    name: str,
+    variables: Iterable[str],
+    unused: Mapping[str, Iterable[str]],
+    known: Iterable[str],
+) -> str:
+    """Describe a variable of the environment that is no setting."""
+    place = _place(name, unused)
+    if place is not None:
+        return f"{name}: {_of_ironic(place, unused, known)}"
+    near = difflib.get_close_matches(name, variables, 1)
+    hint = f"; the nearest is {near[0]}" if near else ""
+    return f"{name}: there is no such setting, it is ignored{hint}"
+
+
+def _place(name: str, unused: Mapping[str, Iterable[str]]) -> str | None:
+    """Return the unused option, as "group.name", that a variable of the environment names."""
+    for group_name, names in unused.items():
+        prefix = variable(group_name, "")
+        if "*" in names and group_name != "DEFAULT" and name.startswith(prefix):
+            return f"{group_name}.{name.removeprefix(prefix).lower()}"
+        for option_name in names:
+            if name == variable(group_name, option_name):
+                return f"{group_name}.{option_name}"
+    return None
+
+
+def _of_ironic(place: str, unused: Mapping[str, Iterable[str]], known: Iterable[str]) -> str:
+    """
+    Describe an option of Ironic that is not used.
+
+    No option is near to one of a group that is not used at all.
+    """
+    group_name = place.partition(".")[0]
+    if "*" in unused[group_name]:
+        return (
+            f"[{group_name}] is a group of Ironic's options that Ingot does not use; it is ignored"
+        )
+    return f"Ingot does not use this option of Ironic{_nearest(place, known)}"
 
 
 def _nearest(place: str, known: Iterable[str]) -> str:

@@ -127,7 +127,7 @@ def interfaces_valid(*kinds: str) -> Guard:
             if kind == "boot" and not target.options["agent"]["manage_agent_boot"]:
                 continue
             try:
-                target.driver.by_kind[kind].validate(target)
+                target.driver.validate(kind, target)
             except HardwareError as error:
                 raise Invalid(
                     f"Failed to validate {kind} interface of node {target.uuid}: {error}"

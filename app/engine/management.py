@@ -195,7 +195,7 @@ def _validated(session: Session, node: Node, kind: str, method: str | None = Non
     try:
         target = targets.of_node(session, node)
         interface: Interface = target.driver.by_kind[kind]
-        interface.validate(target)
+        target.driver.validate(kind, target)
         if method is not None and not interface.has(method):
             raise NotSupported(f"{kind} interface {interface.name} has no {method}")
     except HardwareError as error:

@@ -57,7 +57,7 @@ def request(
     if state not in power.supported:
         raise Invalid(f"target: power interface {power.name} cannot do {state!r}")
     try:
-        power.validate(target)
+        target.driver.validate("power", target)
     except HardwareError as error:
         raise Invalid(str(error)) from error
     node.target_power_state = POWER_OFF if state in (POWER_OFF, SOFT_OFF) else POWER_ON

@@ -176,6 +176,11 @@ class AgentDeploy(AgentFlows):
         The BMC has to do it after `[agent]post_deploy_get_power_state_retries` polls.
         """
         options, polls = target.options["agent"], target.progress.get("looks")
+        if not target.driver.power.switches_off:  # this agent restarts the machine later
+            if logs.are_kept(target, failed=False):
+                logs.keep(target)
+            self._dismiss(target, None)
+            return None
         if target.disable_power_off:
             self._dismiss(target, "system.lockdown")
             return None

@@ -20,11 +20,14 @@ def is_enabled(target: Target) -> bool:
 
 def agent_runs(target: Target) -> bool:
     """Return whether fast track is enabled and the agent has sent a heartbeat recently."""
+    return is_enabled(target) and target.power_state == POWER_ON and was_heard(target)
+
+
+def was_heard(target: Target) -> bool:
+    """Return whether the agent has sent a heartbeat within `[deploy]fast_track_timeout`."""
     agent = target.agent
     return (
-        is_enabled(target)
-        and target.power_state == POWER_ON
-        and bool(agent.url)
+        bool(agent.url)
         and agent.silent_for is not None
         and agent.silent_for <= target.options["deploy"]["fast_track_timeout"]
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from drivers.core import listed
+from drivers.core import inputs, listed
 from drivers.core.interface import Interface
 from drivers.core.kinds import (
     KINDS,
@@ -58,6 +58,15 @@ class Driver:
     def by_kind(self) -> dict[str, Interface]:
         """The interfaces by name of their kind."""
         return {kind: getattr(self, kind) for kind in KINDS}
+
+    def validate(self, kind: str, target: Target) -> None:
+        """
+        Check the node's settings for one interface; send nothing to the machine.
+
+        Raises InvalidDriverInfo: names the field.
+        """
+        inputs.refuse_unread(target, kind)
+        self.by_kind[kind].validate(target)
 
     def steps(self, flow: Flow, target: Target | None = None) -> list[Step]:
         """

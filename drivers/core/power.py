@@ -22,6 +22,9 @@ class Power(Interface):
     kind = "power"
     #: values of `change`'s argument `state`
     supported: ClassVar[tuple[str, ...]] = (POWER_ON, POWER_OFF, REBOOT)
+    #: whether the machine can be switched off and on again; if not, it is restarted by its own
+    #: agent, and there is no power state to synchronize
+    switches_off: ClassVar[bool] = True
 
     def get_power_state(self, target: Target) -> str:
         """

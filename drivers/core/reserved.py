@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from drivers.core.errors import NotSupported
 from drivers.core.kinds import REBOOT
 from drivers.core.steps import Arg, Done, Hold, Outcome, Wait, run_parts
 from drivers.core.target import Target
@@ -21,8 +22,15 @@ def power_on(target: Target, *, ramdisk: bool) -> Outcome:
 
 
 def power_off(target: Target, *, ramdisk: bool) -> Outcome:
-    """Switch the machine off."""
-    return target.driver.power.power_off(target)
+    """
+    Switch the machine off.
+
+    Raises NotSupported: the power interface can only restart it.
+    """
+    power = target.driver.power
+    if not power.switches_off:
+        raise NotSupported(f"power_interface: {power.name!r} cannot switch the machine off")
+    return power.power_off(target)
 
 
 def reboot(target: Target, *, ramdisk: bool) -> Outcome:

@@ -7,7 +7,7 @@ entries name functions with this signature.
 """
 
 import ipaddress
-import re
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
@@ -17,6 +17,9 @@ from drivers.core.errors import InspectionFailed
 from drivers.core.target import Options
 from drivers.inspection import lldp, pci
 from drivers.inspection.subject import Subject
+from drivers.mac_addresses import station
+
+logger = logging.getLogger(__name__)
 
 ENTRY_POINTS = "ingot.inspection_hooks"
 Hook = Callable[[Subject, Options], None]
@@ -25,7 +28,7 @@ Interface = dict[str, Any]
 _HOOKS: dict[str, Hook] = {}
 #: Hook -> hooks that must run before it.
 _NEEDS: dict[str, tuple[str, ...]] = {}
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_LOOPBACK = "lo"
 #: Bytes of the smallest disk that a system can be installed on.
 _SMALLEST_DISK = 4 << 30
 
@@ -87,21 +90,25 @@ def validate_interfaces(subject: Subject, options: Options) -> None:
     Select the network interfaces that become ports, by `[inspector]add_ports`.
 
     Sets plugin data: `all_interfaces` and `valid_interfaces` (name -> interface), and `macs` of the
-    valid ones.
+    valid ones; `ignored_interfaces` (name -> reason) if there are any.
     """
-    interfaces = _interfaces(subject.inventory)
+    interfaces, ignored = _interfaces(subject.inventory)
+    if ignored:
+        subject.plugin_data["ignored_interfaces"] = ignored
+        facts = {"node": subject.node.get("uuid"), "interfaces": ignored}
+        logger.warning("inspection.interfaces_ignored", extra=facts)
     if not interfaces:
-        raise InspectionFailed("the inventory has no valid network interface")
+        subject.missing("has no valid network interface" + _listed(ignored))
     wanted = options["inspector"]["add_ports"]
     valid = {
-        name: each for name, each in interfaces.items() if not _is_local(name, each)
+        name: each for name, each in interfaces.items() if not _is_local(each)
         and not (wanted == "pxe" and not each["pxe_enabled"])
         and not (wanted == "active" and not _addresses(each))
     }  # fmt: skip
-    if not valid:
-        raise InspectionFailed(
-            f"no network interface qualifies for a port by [inspector]add_ports = {wanted}: the"
-            f" inventory has {', '.join(interfaces)}"
+    if interfaces and not valid:
+        subject.missing(
+            f"has no network interface that qualifies for a port by [inspector]add_ports ="
+            f" {wanted}: it has {', '.join(interfaces)}"
         )
     subject.plugin_data |= {
         "all_interfaces": interfaces,
@@ -117,6 +124,8 @@ def ports(subject: Subject, options: Options) -> None:
     """
     settings, data = options["inspector"], subject.plugin_data
     interfaces = {each["mac_address"]: each for each in data["all_interfaces"].values()}
+    if not data["valid_interfaces"]:
+        return  # without an interface that has to have a port, none is added or removed
     if settings["add_ports"] != "disabled":
         for each in data["valid_interfaces"].values():
             if subject.port(each["mac_address"]) is None:
@@ -138,22 +147,22 @@ def ports(subject: Subject, options: Options) -> None:
 @hook("architecture")
 def architecture(subject: Subject, options: Options) -> None:
     """Set `properties/cpu_arch`."""
-    message = "the inventory does not contain the architecture of the processor"
-    subject.set_property("cpu_arch", _needed(subject, "cpu", "architecture", message))
+    fact = "the architecture of the processor"
+    subject.set_property("cpu_arch", _needed(subject, "cpu", "architecture", fact))
 
 
 @hook("cpus")
 def cpus(subject: Subject, options: Options) -> None:
     """Set `properties/cpus`."""
-    message = "the inventory does not contain the number of processors"
-    subject.set_property("cpus", _needed(subject, "cpu", "count", message))
+    fact = "the number of processors"
+    subject.set_property("cpus", _needed(subject, "cpu", "count", fact))
 
 
 @hook("memory")
 def memory(subject: Subject, options: Options) -> None:
     """Set `properties/memory_mb`."""
-    message = "the inventory does not contain the size of the memory"
-    subject.set_property("memory_mb", _needed(subject, "memory", "physical_mb", message))
+    fact = "the size of the memory"
+    subject.set_property("memory_mb", _needed(subject, "memory", "physical_mb", fact))
 
 
 @hook("root-device")
@@ -305,12 +314,18 @@ def _part(subject: Subject, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _needed(subject: Subject, part: str, key: str, message: str) -> Any:
-    """Return a required value of the inventory. Raises InspectionFailed with the message."""
-    found = _part(subject, part).get(key)
-    if not found:
-        raise InspectionFailed(message)
-    return found
+def _needed(subject: Subject, part: str, key: str, fact: str) -> Any:
+    """
+    Return a value of the inventory; None if it is missing, and the inventory may be incomplete.
+
+    fact: the name of the value in messages.
+
+    Raises InspectionFailed: it is missing.
+    """
+    value = _part(subject, part).get(key)
+    if not value:
+        subject.missing(f"does not contain {fact}")
+    return value or None
 
 
 def _disk_sizes(subject: Subject) -> list[int]:
@@ -327,25 +342,39 @@ def _pxe_mac(inventory: Mapping[str, Any]) -> str | None:
     return found or None
 
 
-def _interfaces(inventory: Mapping[str, Any]) -> dict[str, Interface]:
+def _interfaces(inventory: Mapping[str, Any]) -> tuple[dict[str, Interface], dict[str, str]]:
     """
-    Return the interfaces with a name and a MAC address, by name.
+    Return the interfaces with a name and the MAC address of a station, by name; and why others are
+    ignored, by name.
 
     `pxe_enabled` of an interface: the machine booted from it, or the boot interface is unknown.
     """
     pxe = _pxe_mac(inventory)
-    found: dict[str, Interface] = {}
-    for each in inventory.get("interfaces") or ():
-        name, mac = each.get("name"), str(each.get("mac_address") or "").lower()
-        if name and _MAC.fullmatch(mac):
-            address = str(each.get("ipv6_address") or "").partition("%")[0] or None
-            found[name] = {
-                **each,
-                "mac_address": mac,
-                "ipv6_address": address,
-                "pxe_enabled": pxe is None or mac == pxe,
-            }
-    return found
+    usable: dict[str, Interface] = {}
+    ignored: dict[str, str] = {}
+    for interface in inventory.get("interfaces") or ():
+        name = interface.get("name")
+        if not name or name == _LOOPBACK:
+            continue
+        reported = interface.get("mac_address")
+        try:
+            mac = station(reported)
+        except ValueError as error:
+            if reported:
+                ignored[name] = f"its MAC address {str(reported)[:64]!r} {error}"
+            continue
+        address = str(interface.get("ipv6_address") or "").partition("%")[0] or None
+        usable[name] = {
+            **interface,
+            "mac_address": mac,
+            "ipv6_address": address,
+            "pxe_enabled": pxe is None or mac == pxe,
+        }
+    return usable, ignored
+
+
+def _listed(ignored: Mapping[str, str]) -> str:
+    return "".join(f"; {name}: {reason}" for name, reason in ignored.items())
 
 
 def _addresses(interface: Mapping[str, Any]) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
@@ -358,5 +387,5 @@ def _addresses(interface: Mapping[str, Any]) -> list[ipaddress.IPv4Address | ipa
     return found
 
 
-def _is_local(name: str, interface: Mapping[str, Any]) -> bool:
-    return name == "lo" or any(each.is_loopback for each in _addresses(interface))
+def _is_local(interface: Mapping[str, Any]) -> bool:
+    return any(each.is_loopback for each in _addresses(interface))

@@ -13,13 +13,17 @@ def process(
     names: Iterable[str],
     inventory: Mapping[str, Any],
     plugin_data: Mapping[str, Any],
+    *,
+    partial: bool = False,
 ) -> None:
     """
-    Run hooks and rules, and report the findings. names: of the hooks.
+    Run hooks and rules, and report the findings.
+
+    names: of the hooks. partial: see `Subject`.
 
     Raises InspectionFailed.
     """
-    subject = Subject.of(target.material, inventory, plugin_data, target.options)
+    subject = Subject.of(target.material, inventory, plugin_data, target.options, partial=partial)
     hooks.run(names, subject, target.options)
     rules.apply(target.material.rules, subject, target.options["inspection_rules"]["mask_secrets"])
     target.report(findings=findings(target.material, subject))

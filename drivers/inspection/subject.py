@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from drivers.core.errors import InspectionFailed
 from drivers.core.target import Material, Options
 
 Document = dict[str, Any]
@@ -42,6 +43,8 @@ class Subject:
     plugin_data: Document  # data of the agent's other collectors, and of hooks and rules
     before: Mapping[str, Any] | None = None  # inventory of the previous inspection
     options: Options = field(default_factory=dict)  # settings
+    #: whether the inventory may lack any fact: that of a BMC, which is no program of ours
+    partial: bool = False
 
     @classmethod
     def of(
@@ -50,6 +53,8 @@ class Subject:
         inventory: Mapping[str, Any],
         plugin_data: Mapping[str, Any],
         options: Options | None = None,
+        *,
+        partial: bool = False,
     ) -> "Subject":
         return cls(
             deepcopy(dict(material.node)),
@@ -59,7 +64,18 @@ class Subject:
             deepcopy(dict(plugin_data)),
             material.before,
             options or {},
+            partial,
         )
+
+    def missing(self, fact: str) -> None:
+        """
+        Note in `plugin_data` that the inventory lacks a fact.
+
+        Raises InspectionFailed: the inventory has to be complete.
+        """
+        if not self.partial:
+            raise InspectionFailed(f"the inventory {fact}")
+        self.plugin_data["missing_facts"] = [*self.plugin_data.get("missing_facts", ()), fact]
 
     def port(self, ident: str) -> Document | None:
         """Return the port with a UUID or MAC address, if there is one."""
@@ -74,6 +90,9 @@ class Subject:
         return port
 
     def set_property(self, name: str, value: Any) -> None:
+        """Set a property; None: it stays as it is."""
+        if value is None:
+            return
         self.node["properties"] = {**self.node.get("properties", {}), name: value}
 
     def set_capabilities(self, **changes: str | None) -> None:

@@ -15,7 +15,7 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import NotSupported, Refused, Unexpected, Unreachable
 from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF
 from drivers.core.target import Target
-from drivers.ipmi import credentials, ipmitool, suites
+from drivers.ipmi import credentials, ipmitool, sensors, suites
 from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.sessions import sessions
 from drivers.ipmi.suites import Transport
@@ -165,6 +165,18 @@ class Client:
                 f" completion code 0x{code:02x} ({meaning})"
             )
         return answer
+
+    def sensors(self) -> list[dict[str, Any]]:
+        """Return the analogue sensors: [{name, kind, reading, unit, health}]."""
+        with self._access() as (bmc, deadline):
+            if bmc.client == "ipmitool":
+                rows = ipmitool.sensor_rows(bmc, deadline)
+                return sensors.readings_of_rows(rows, self.bmc.endpoint)
+
+            def ask(netfn: int, command: int, data: bytes) -> tuple[int, bytes]:
+                return self.transport(bmc, netfn, command, data, deadline)
+
+            return sensors.readings(ask, self.bmc.endpoint)
 
     @contextmanager
     def _turn(self) -> Iterator[Ask]:

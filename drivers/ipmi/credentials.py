@@ -3,7 +3,7 @@ Address and login of a node's IPMI BMC, read from its `driver_info`.
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,13 +22,43 @@ PROPERTIES = {
     "ipmi_hex_kg_key": "BMC key (Kg) as 40 hexadecimal digits. Optional.",
     "ipmi_protocol_version": "2.0 (default) or 1.5. Optional.",
     "ipmi_client": "IPMI client: pyghmi or ipmitool; default is [ipmi]client. Optional.",
+    "ipmi_bridging": "no (default), single or dual: whether requests are bridged to another"
+    " controller; needs ipmi_client = ipmitool. Optional.",
+    "ipmi_target_channel": "channel of the bridged controller. Required with bridging.",
+    "ipmi_target_address": "address of the bridged controller. Required with bridging.",
+    "ipmi_transit_channel": "channel of the controller between. Required with dual bridging.",
+    "ipmi_transit_address": "address of the controller between. Required with dual bridging.",
+    "ipmi_local_address": "IPMB address of the sender of bridged requests. Optional.",
     "ipmi_disable_boot_timeout": "keep a boot device longer than 60 s after it was set; default is"
     " [ipmi]disable_boot_timeout. Optional.",
+    "ipmi_force_boot_device": "set a persistent boot device again before each start, for BMCs that"
+    " forget it; false by default. Optional.",
 }
 
 PRIVILEGES = {"CALLBACK": 1, "USER": 2, "OPERATOR": 3, "ADMINISTRATOR": 4}
 CLIENTS = ("pyghmi", "ipmitool")
 PYGHMI_SUITES = (3, 17)
+
+#: ipmi_bridging -> its required keys of driver_info
+_BRIDGES: Mapping[str, tuple[str, ...]] = {
+    "no": (),
+    "single": ("ipmi_target_channel", "ipmi_target_address"),
+    "dual": (
+        "ipmi_target_channel", "ipmi_target_address",
+        "ipmi_transit_channel", "ipmi_transit_address",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """Path of requests to a controller behind the BMC; numbers from 0 to 255."""
+
+    channel: int
+    address: int
+    transit_channel: int | None = None  # of the controller between; None: there is none
+    transit_address: int | None = None
+    local_address: int | None = None  # IPMB address of the sender; None: the client's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +74,7 @@ class Credentials:
     kg: bytes | None = field(default=None, repr=False)  # BMC key; None: no key
     protocol: str = "2.0"  # IPMI version
     client: str = "pyghmi"  # one of CLIENTS
+    bridge: Bridge | None = None  # None: the BMC itself answers
     reach: Reach | None = None  # networks of BMCs; None: all
     peer: str = ""  # IP address that the transports contact; empty: that of `address`
 
@@ -88,8 +119,8 @@ def read(target: Target) -> Credentials:
             f"driver_info/ipmi_cipher_suite: pyghmi has the cipher suites 3 and 17, not {suite};"
             " ipmi_client = ipmitool has more"
         )
-    if target.driver_info.get("ipmi_bridging", "no") != "no":
-        raise InvalidDriverInfo("driver_info/ipmi_bridging: bridging is not supported, only 'no'")
+    if suite is not None and protocol == "1.5":
+        raise InvalidDriverInfo("driver_info/ipmi_cipher_suite: IPMI 1.5 has no cipher suites")
     reach = of_bmcs(target.options, "ipmi_address")
     address = _optional(target, "ipmi_address", _text(255))
     reach.check_literal(address)
@@ -104,7 +135,28 @@ def read(target: Target) -> Credentials:
         kg=_optional(target, "ipmi_hex_kg_key", _key),
         protocol=protocol,
         client=client,
+        bridge=_bridge(target, client),
         reach=reach,
+    )
+
+
+def _bridge(target: Target, client: str) -> Bridge | None:
+    kind = _choice(target, "ipmi_bridging", tuple(_BRIDGES), "no")
+    if kind == "no":
+        return None
+    if client != "ipmitool":
+        raise InvalidDriverInfo(
+            f"driver_info/ipmi_bridging: {client} has no bridging; ipmi_client = ipmitool has it"
+        )
+    for name in _BRIDGES[kind]:
+        target.need(name)
+    numbers = {name: _optional(target, name, _byte) for name in _BRIDGES[kind]}
+    return Bridge(
+        numbers["ipmi_target_channel"],
+        numbers["ipmi_target_address"],
+        numbers.get("ipmi_transit_channel"),
+        numbers.get("ipmi_transit_address"),
+        _optional(target, "ipmi_local_address", _byte),
     )
 
 
@@ -138,14 +190,34 @@ def _number(least: int, most: int) -> Callable[[Any], int]:
 
 
 def _text(most: int) -> Callable[[Any], str]:
-    """Return a reader of strings of limited length. Its errors omit the value, maybe a password."""
+    """
+    Return a reader of texts of limited length. Its errors omit the value, maybe a password.
+
+    A number counts as its digits: OpenStack's client sends `ipmi_password=1234` as a number.
+    """
 
     def read_text(value: Any) -> str:
-        if not isinstance(value, str) or len(value.encode()) > most or "\0" in value:
+        text = str(value) if _is_number(value) else value
+        if not isinstance(text, str) or len(text.encode(errors="replace")) > most or "\0" in text:
             raise ValueError(f"must be a string of at most {most} bytes, without NUL")
-        return value
+        return text
 
     return read_text
+
+
+def _byte(value: Any) -> int:
+    """Read a number from 0 to 255, decimal or, as ipmitool has them, hexadecimal with 0x."""
+    try:
+        number = int(value, 0) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= 255:
+        raise ValueError(f"must be a number from 0 to 255, such as 130 or 0x82, not {value!r}")
+    return number
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _key(value: Any) -> bytes:

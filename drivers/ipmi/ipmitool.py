@@ -5,9 +5,11 @@ Each request is a run of the program with a login. Secrets are passed in its env
 the same user can read, and never in its arguments.
 """
 
+import csv
 import re
 import subprocess
 import time
+from collections.abc import Sequence
 
 from drivers.core.errors import (
     InvalidDriverInfo,
@@ -17,7 +19,7 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.environment import without_settings
-from drivers.ipmi.credentials import Credentials
+from drivers.ipmi.credentials import Bridge, Credentials
 
 PROGRAM = "ipmitool"
 COMPLETION_CODE = re.compile(r"rsp=0x([0-9a-f]{1,2})\)")
@@ -39,9 +41,44 @@ def raw(
     Raises LoginRefused.
     Raises NotSupported: the program is not installed.
     """
+    words = ("raw", *(f"0x{byte:02x}" for byte in (netfn, command, *data)))
+    done = _run(bmc, words, deadline)
+    if done.returncode != 0:
+        return _failure(bmc, done.stderr), b""
     try:
-        done = subprocess.run(
-            [*_arguments(bmc), "raw", *(f"0x{byte:02x}" for byte in (netfn, command, *data))],
+        return 0, bytes.fromhex(done.stdout)
+    except ValueError:
+        answer = bmc.mask(done.stdout.strip())[:200]
+        raise Unexpected(f"BMC {bmc.endpoint}: {PROGRAM} printed {answer!r}") from None
+
+
+def sensor_rows(bmc: Credentials, deadline: float) -> list[list[str]]:
+    """
+    Return the analogue sensors of the BMC's records: [[name, reading, unit, status]].
+
+    One run of the program reads them all; by messages it would be a run for each part of a record.
+
+    Raises Unreachable, LoginRefused, NotSupported: as `raw`, or the BMC has no records.
+    """
+    done = _run(bmc, ("-c", "sdr", "list", "full"), deadline)
+    rows = [row for row in csv.reader(done.stdout.splitlines()) if len(row) >= 4]
+    if done.returncode != 0 and not rows:
+        code = _failure(bmc, done.stderr)
+        raise NotSupported(f"BMC {bmc.endpoint} has no sensor data records (0x{code:02x})")
+    return rows
+
+
+def _run(
+    bmc: Credentials, words: Sequence[str], deadline: float
+) -> subprocess.CompletedProcess[str]:
+    """
+    Run the program with a login, and with these words after it.
+
+    Raises Unreachable: no end before the deadline. Raises NotSupported: it is not installed.
+    """
+    try:
+        return subprocess.run(
+            [*_arguments(bmc), *words],
             env=_environment(bmc),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -58,13 +95,6 @@ def raw(
         raise NotSupported(
             f"driver_info/ipmi_client: {PROGRAM} is not installed on this conductor"
         ) from None
-    if done.returncode != 0:
-        return _failure(bmc, done.stderr), b""
-    try:
-        return 0, bytes.fromhex(done.stdout)
-    except ValueError:
-        answer = bmc.mask(done.stdout.strip())[:200]
-        raise Unexpected(f"BMC {bmc.endpoint}: {PROGRAM} printed {answer!r}") from None
 
 
 def _arguments(bmc: Credentials) -> list[str]:
@@ -78,7 +108,25 @@ def _arguments(bmc: Credentials) -> list[str]:
         arguments += ["-C", str(bmc.cipher_suite)]
     if bmc.kg:
         arguments.append("-K")
+    if bmc.bridge:
+        arguments += _bridging(bmc.bridge)
     return arguments
+
+
+def _bridging(bridge: Bridge) -> list[str]:
+    options = {
+        "-m": bridge.local_address,
+        "-B": bridge.transit_channel,
+        "-T": bridge.transit_address,
+        "-b": bridge.channel,
+        "-t": bridge.address,
+    }
+    return [
+        word
+        for option, number in options.items()
+        if number is not None
+        for word in (option, f"0x{number:02x}")
+    ]
 
 
 def _environment(bmc: Credentials) -> dict[str, str]:

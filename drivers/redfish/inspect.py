@@ -5,8 +5,10 @@ Redfish: out-of-band inspection, of machines that are on or off.
 from drivers.core.kinds import Inspect
 from drivers.core.target import Target
 from drivers.inspection.process import process
-from drivers.redfish import client, inventory
+from drivers.redfish import client
+from drivers.redfish.documents import Documents
 from drivers.redfish.interface import Redfish
+from drivers.redfish.inventory import Inventory, read
 
 #: Hooks that always run, before those of `[redfish]inspection_hooks`.
 HOOKS = ("memory", "cpus", "root-device", "boot-mode")
@@ -17,6 +19,16 @@ class RedfishInspect(Redfish, Inspect):
 
     def inspect_hardware(self, target: Target) -> None:
         with client.turn(target, self.bmcs) as bmc:
-            found = inventory.read(bmc)
+            documents = Documents(bmc)
+            inventory = self.read(documents)
         hooks = (*HOOKS, *target.options["redfish"]["inspection_hooks"])
-        process(target, hooks, found, {})
+        unread = {"unread_documents": documents.omitted} if documents.omitted else {}
+        process(target, hooks, inventory, unread, partial=True)
+
+    def read(self, documents: Documents) -> Inventory:
+        """
+        Read the machine's inventory.
+
+        Raises HardwareError: the BMC has no system, or does not answer.
+        """
+        return read(documents)

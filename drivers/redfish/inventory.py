@@ -1,99 +1,154 @@
 """
 Redfish: the inventory of a machine, in the format of the agent's inventory.
 
-Facts that the BMC does not report are left out; inspection hooks decide whether they are required.
+Each fact is optional: one that the BMC does not report, or reports in a form that is none, is left
+out.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from drivers.redfish import parts
-from drivers.redfish.client import Connection
+from drivers.mac_addresses import station
+from drivers.redfish.documents import Documents
 from drivers.redfish.values import entry, is_present, number, text, word
 
-Document = dict[str, Any]
+Inventory = dict[str, Any]
 
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-#: InstructionSet -> architecture name of Linux
-_ARCHITECTURES = {
-    "x86": "i686", "x86-64": "x86_64", "ARM-A32": "arm", "ARM-A64": "aarch64",
-    "IA-64": "ia64", "MIPS32": "mips", "MIPS64": "mips64", "PowerISA": "ppc64le",
+#: InstructionSet or ProcessorArchitecture -> architecture name of Linux
+_ARCHITECTURES: Mapping[str, str] = {
+    "x86": "i686", "x86-64": "x86_64", "ARM-A32": "arm", "ARM-A64": "aarch64", "IA-64": "ia64",
+    "MIPS32": "mips", "MIPS64": "mips64", "PowerISA": "ppc64le", "RV32": "riscv32",
+    "RV64": "riscv64", "Power": "ppc64le", "RISC-V": "riscv64",
 }  # fmt: skip
+#: ProcessorArchitecture -> architecture of the 64-bit processors that servers have today; its other
+#: values are in the table above
+_FAMILIES: Mapping[str, str] = {"x86": "x86_64", "ARM": "aarch64", "MIPS": "mips64"}
+#: MediaType of a drive -> whether it has turning disks
+_ROTATIONAL: Mapping[str, bool] = {"HDD": True, "SMR": True, "SSD": False}
 #: BootSourceOverrideMode -> Ironic's name of the boot mode
 BOOT_MODES = {"UEFI": "uefi", "Legacy": "bios"}
 
 
-def read(bmc: Connection) -> Document:
+def read(documents: Documents) -> Inventory:
     """
-    Read the inventory. Use inside `client.turn` only.
+    Read the inventory.
 
-    Raises HardwareError.
+    Raises HardwareError: the BMC has no system, or does not answer.
     """
-    system = bmc.system(fresh=True)
-    found: Document = {
-        "interfaces": _interfaces(bmc, system),
-        "cpu": _cpu(parts.members(bmc, system, "processors")),
-        "disks": list(_disks(bmc, system)),
-        "system_vendor": _known(
-            manufacturer=text(system.manufacturer),
-            product_name=text(system.model),
-            serial_number=text(system.serial_number),
-        ),
-        "boot": _known(current_boot_mode=BOOT_MODES.get(word(getattr(system.boot, "mode", None)))),
+    system = documents.system
+    vendor = _known(
+        manufacturer=text(entry(system, "Manufacturer")),
+        product_name=text(entry(system, "Model")),
+        serial_number=text(entry(system, "SerialNumber")),
+    )
+    mode = BOOT_MODES.get(word(entry(entry(system, "Boot"), "BootSourceOverrideMode")))
+    inventory: Inventory = {
+        "interfaces": interfaces(documents),
+        "cpu": _cpu(documents),
+        "disks": list(_disks(documents)),
+        "system_vendor": vendor,
+        "boot": _known(current_boot_mode=mode),
     }
-    gib = number(getattr(system.memory_summary, "size_gib", None))
-    if gib and is_present(entry(system.json, "MemorySummary")):
-        found["memory"] = {"total": gib * 2**30, "physical_mb": gib * 1024}
-    return found
+    memory = entry(system, "MemorySummary")
+    gib = number(entry(memory, "TotalSystemMemoryGiB"))
+    if gib and is_present(memory):
+        inventory["memory"] = {"total": gib * 2**30, "physical_mb": gib * 1024}
+    return inventory
 
 
-def interfaces(bmc: Connection) -> list[Document]:
-    """Read the network interfaces that have a MAC address."""
-    return _interfaces(bmc, bmc.system(fresh=True))
+def interfaces(documents: Documents) -> list[Inventory]:
+    """
+    Read the network interfaces that report a MAC address, usable or not.
+
+    `mac_address` is MACAddress, which the network sees, also if a profile has assigned it. It is
+    PermanentMACAddress if MACAddress is no station's, or is that of several interfaces: members of
+    a bond report the address of the bond.
+    """
+    nics = list(documents.members(documents.system, "EthernetInterfaces"))
+    shared = Counter(mac for nic in nics if (mac := _station(entry(nic, "MACAddress"))))
+    listed = []
+    for nic in nics:
+        current = _station(entry(nic, "MACAddress"))
+        permanent = _station(entry(nic, "PermanentMACAddress"))
+        mac = permanent if permanent and (not current or shared[current] > 1) else current
+        reported = mac or text(entry(nic, "MACAddress")) or text(entry(nic, "PermanentMACAddress"))
+        if reported:
+            facts = _known(name=text(entry(nic, "Id")), speed_mbps=number(entry(nic, "SpeedMbps")))
+            listed.append({"mac_address": reported, **facts})
+    return listed
 
 
-def _interfaces(bmc: Connection, system: Any) -> list[Document]:
-    found = []
-    for each in parts.members(bmc, system, "ethernet_interfaces"):
-        mac = (text(each.mac_address) or "").lower().replace("-", ":")
-        if _MAC.fullmatch(mac):
-            about = _known(name=text(each.identity), speed_mbps=number(each.speed_mbps))
-            found.append({"mac_address": mac, **about})
-    return found
+def stations(documents: Documents) -> list[str]:
+    """Read the MAC addresses that can be those of ports."""
+    return [mac for nic in interfaces(documents) if (mac := _station(nic["mac_address"]))]
 
 
-def _cpu(processors: Iterable[Any]) -> Document:
-    chips = [each for each in processors if word(each.processor_type) in ("CPU", "")]
+def _station(value: object) -> str | None:
+    try:
+        return station(value)
+    except ValueError:
+        return None
+
+
+def _cpu(documents: Documents) -> Inventory:
+    chips = [
+        chip
+        for chip in documents.members(documents.system, "Processors")
+        if word(entry(chip, "ProcessorType")) in ("CPU", "")
+    ]
     if not chips:
-        return {}
+        return _cpu_summary(entry(documents.system, "ProcessorSummary"))
     first = chips[0]
+    counts = [
+        number(entry(chip, "TotalThreads")) or number(entry(chip, "TotalCores")) or 1
+        for chip in chips
+    ]
+    architectures = (architecture for chip in chips if (architecture := _architecture(chip)))
     return _known(
-        count=sum(number(each.total_threads) or number(each.total_cores) or 1 for each in chips),
+        count=sum(counts),
         socket_count=len(chips),
-        model_name=text(first.model),
-        frequency=number(first.max_speed_mhz),
-        architecture=_ARCHITECTURES.get(word(first.instruction_set)),
+        model_name=text(entry(first, "Model")),
+        frequency=number(entry(first, "MaxSpeedMHz")),
+        architecture=next(architectures, None),
     )
 
 
-def _disks(bmc: Connection, system: Any) -> Iterator[Document]:
-    for drive in parts.drives(bmc, system):
-        if number(drive.capacity_bytes):
-            yield _known(
-                name=text(drive.name) or text(drive.identity),
-                size=number(drive.capacity_bytes),
-                model=text(drive.model),
-                serial=text(drive.serial_number),
-                vendor=text(drive.manufacturer),
-                rotational=word(drive.media_type) == "HDD",
-            )
-    for storage in parts.members(bmc, system, "simple_storage"):
-        for device in entry(storage.json, "Devices") or ():
+def _cpu_summary(summary: object) -> Inventory:
+    """Return the facts that the system itself has of its processors."""
+    return _known(
+        count=number(entry(summary, "LogicalProcessorCount")) or number(entry(summary, "Count")),
+        socket_count=number(entry(summary, "Count")),
+        model_name=text(entry(summary, "Model")),
+    )
+
+
+def _architecture(chip: object) -> str | None:
+    instructions = _ARCHITECTURES.get(word(entry(chip, "InstructionSet")))
+    family = word(entry(chip, "ProcessorArchitecture"))
+    return instructions or _FAMILIES.get(family) or _ARCHITECTURES.get(family)
+
+
+def _disks(documents: Documents) -> Iterator[Inventory]:
+    for storage in documents.members(documents.system, "Storage"):
+        for drive in documents.members(storage, "Drives"):
+            size = number(entry(drive, "CapacityBytes"))
+            if size:
+                yield _known(
+                    name=text(entry(drive, "Name")) or text(entry(drive, "Id")),
+                    size=size,
+                    model=text(entry(drive, "Model")),
+                    serial=text(entry(drive, "SerialNumber")),
+                    vendor=text(entry(drive, "Manufacturer")),
+                    rotational=_ROTATIONAL.get(word(entry(drive, "MediaType"))),
+                )
+    for storage in documents.members(documents.system, "SimpleStorage"):
+        devices = entry(storage, "Devices")
+        for device in devices if isinstance(devices, list) else ():
             size = number(entry(device, "CapacityBytes"))
             if size and is_present(device):
                 yield _known(name=text(entry(device, "Name")), size=size)
 
 
-def _known(**facts: Any) -> Document:
+def _known(**facts: Any) -> Inventory:
     return {name: value for name, value in facts.items() if value is not None}

@@ -10,6 +10,7 @@ from drivers.core.steps import Done, Outcome, Wait, step
 from drivers.core.target import Target
 from drivers.redfish import boot_device, client, inventory, parts, sensors
 from drivers.redfish.boot_device import DEVICES
+from drivers.redfish.documents import Documents
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
 from drivers.redfish.values import entry, text, word
@@ -47,7 +48,7 @@ class RedfishManagement(Redfish, Management):
 
     def mac_addresses(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:
-            return [each["mac_address"] for each in inventory.interfaces(bmc)]
+            return inventory.stations(Documents(bmc))
 
     def supported_boot_devices(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:

@@ -1,13 +1,17 @@
-"""Readings of the sensors of a system's chassis: their Thermal and Power resources."""
+"""
+Readings of the sensors of a system's chassis: of their Thermal and Power resources, or, on newer
+BMCs without these, of their collections of sensors.
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 from drivers.core.errors import NotSupported
 from drivers.redfish import parts
+from drivers.redfish.documents import Documents
 from drivers.redfish.session import Session
 from drivers.redfish.values import entry, is_present, text
 
@@ -23,6 +27,13 @@ _LISTS = (
 )
 _HEALTH = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 _UNITS = {"RPM": "RPM", "Percent": "%"}
+#: ReadingType of a sensor -> kind, unit
+_TYPES: Mapping[str, tuple[str, str]] = {
+    "Temperature": ("temperature", "°C"),
+    "Rotational": ("fan", "RPM"),
+    "Voltage": ("voltage", "V"),
+    "Power": ("power", "W"),
+}
 
 
 def readings(bmc: Session, system: Any) -> list[dict[str, Any]]:
@@ -39,20 +50,39 @@ def readings(bmc: Session, system: Any) -> list[dict[str, Any]]:
 
 def _readings(bmc: Session, system: Any) -> Iterator[dict[str, Any]]:
     for chassis in parts.chassis(bmc, system):
-        documents = {name: _document(bmc, chassis, name) for name in ("thermal", "power")}
-        for name, listed, kind, key, unit in _LISTS:
-            sensors = entry(documents[name], listed)
-            for each in sensors if isinstance(sensors, list) else ():
-                label = text(entry(each, "Name")) or text(entry(each, "FanName"))
-                if label and is_present(each):
-                    yield {
-                        "name": label,
-                        "kind": kind,
-                        "reading": _number(entry(each, key)),
-                        "unit": unit or _word(_UNITS, entry(each, "ReadingUnits")) or "RPM",
-                        "health": _word(_HEALTH, entry(entry(each, "Status"), "Health"))
-                        or "unknown",
-                    }
+        yield from list(_of_lists(bmc, chassis)) or _of_sensors(Documents(bmc), chassis.json)
+
+
+def _of_lists(bmc: Session, chassis: Any) -> Iterator[dict[str, Any]]:
+    """Read the lists of sensors in the Thermal and Power resources of a chassis."""
+    documents = {name: _document(bmc, chassis, name) for name in ("thermal", "power")}
+    for name, listed, kind, key, unit in _LISTS:
+        sensors = entry(documents[name], listed)
+        for each in sensors if isinstance(sensors, list) else ():
+            label = text(entry(each, "Name")) or text(entry(each, "FanName"))
+            if label and is_present(each):
+                yield {
+                    "name": label,
+                    "kind": kind,
+                    "reading": _number(entry(each, key)),
+                    "unit": unit or _word(_UNITS, entry(each, "ReadingUnits")) or "RPM",
+                    "health": _word(_HEALTH, entry(entry(each, "Status"), "Health")) or "unknown",
+                }
+
+
+def _of_sensors(documents: Documents, chassis: object) -> Iterator[dict[str, Any]]:
+    """Read the collection of the sensors of a chassis, those of known kinds."""
+    for sensor in documents.members(chassis, "Sensors"):
+        kind, unit = _TYPES.get(text(entry(sensor, "ReadingType")) or "", (None, None))
+        label = text(entry(sensor, "Name")) or text(entry(sensor, "Id"))
+        if kind and label:
+            yield {
+                "name": label,
+                "kind": kind,
+                "reading": _number(entry(sensor, "Reading")),
+                "unit": unit,
+                "health": _word(_HEALTH, entry(entry(sensor, "Status"), "Health")) or "unknown",
+            }
 
 
 def _document(bmc: Session, chassis: Any, name: str) -> Any:

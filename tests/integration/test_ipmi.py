@@ -26,8 +26,10 @@ from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.sessions import Sessions, sessions
 from tests.support import debian
 from tests.support.fleet import PATIENCE, until
+from tests.support.ports import free_port
 from tests.support.prerequisites import not_run
 from tests.support.processes import alive, children
+from tests.unit.drivers.ipmi.sensor_records import full_record
 
 ROOT = Path(__file__).parents[2]
 SECRET = "tr0ub4dor&3"
@@ -375,3 +377,78 @@ def test_the_password_is_in_no_command_line_and_no_message(client, dead_port, re
     assert [line for line in seen if expected in line]
     assert not [line for line in seen if SECRET in line]
     assert SECRET not in str(raised.value)
+
+
+LAN = """
+name "bmc"
+set_working_mc 0x20
+startlan 1
+  addr 127.0.0.1 {port}
+  priv_limit admin
+  allowed_auths_admin none md2 md5 straight
+  guid a123456789abcdefa123456789abcdef
+endlan
+user 1 true "" "none" user 10 none md2 md5 straight
+user 2 true "admin" "{password}" admin 10 none md2 md5 straight
+"""
+CONTROLLER = """
+mc_setbmc 0x20
+mc_add 0x20 0 has-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
+sensor_add 0x20 0 1 0x01 0x01
+sensor_set_value 0x20 0 1 45 0
+sensor_set_event_support 0x20 0 1 enable scanning per-state {none} {none} {none} {none}
+sensor_add 0x20 0 2 0x04 0x01
+sensor_set_value 0x20 0 2 100 0
+sensor_set_event_support 0x20 0 2 enable scanning per-state {none} {none} {none} {none}
+main_sdr_add 0x20 {temperature}
+main_sdr_add 0x20 {fan}
+sel_enable 0x20 100 0x0a
+mc_enable 0x20
+"""
+
+
+@pytest.fixture
+def openipmi(tmp_path):
+    """Port of a BMC by OpenIPMI's simulator, which has two sensors."""
+    program = debian.provide(lambda: shutil.which("ipmi_sim"), "openipmi")
+    if program is None:
+        not_run("ipmi_sim")
+    port = free_port(socket.SOCK_DGRAM)
+    records = {
+        "temperature": full_record(1, "CPU Temp", 1),
+        "fan": full_record(2, "Fan 1", 2, unit=18, kind=4, m=60),
+    }
+    listed = {
+        name: " ".join(f"0x{byte:02x}" for byte in record) for name, record in records.items()
+    }
+    (tmp_path / "lan").write_text(LAN.format(port=port, password=SECRET))
+    (tmp_path / "controller").write_text(CONTROLLER.format(none="0" * 15, **listed))
+    process = subprocess.Popen(
+        [program, "-n", "-c", tmp_path / "lan", "-f", tmp_path / "controller", "-s", tmp_path],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
+def test_sensors_of_a_bmc_of_another_project_are_read(openipmi, client, ipmitool):
+    node = target(openipmi, client, timeout=30.0, ipmi_cipher_suite=3)
+    until(lambda: _answers(node), "its start")
+    found = {each["name"]: each for each in management().sensors(node)}
+    assert {"CPU Temp": 45.0, "Fan 1": 6000.0} == {
+        name: each["reading"] for name, each in found.items()
+    }
+    assert {"ok"} == {each["health"] for each in found.values()}
+
+
+def _answers(node):
+    try:
+        return power().get_power_state(node)
+    except HardwareError:
+        return None

@@ -128,3 +128,12 @@ def test_a_sweep_puts_no_machine_into_maintenance_that_an_operation_waits_for(
         power_sync.sync(harness.inside.runtime, "c-1")
     row = harness.inside.read(node)
     assert (False, 0) == (row.maintenance, row.power_sync_failures)
+
+
+@pytest.mark.parametrize("driver", ["redfish", "idrac"])
+def test_a_sweep_polls_the_bmc_of_each_redfish_interface_by_any_name(harness, machine, driver):
+    """Only the sweep's own reader of Redfish reports health."""
+    node = harness.node("available", driver_info=machine.driver_info(), power_state="power off")
+    harness.inside.change(Node, node, driver=driver)
+    power_sync.sync(harness.inside.runtime, "c-1")
+    assert "OK" == harness.inside.read(node).health

@@ -16,11 +16,12 @@ from app.errors import Conflict, Invalid
 from app.inventory import webhooks
 from app.kit import change_events
 from app.models import ChangeEvent, Node, Webhook, WebhookFailure
+from drivers.web.signed import signature
 from tests.support.fleet import until
 from tests.support.inside import Inside
 from tests.support.receiver import SECRET, receiving, verified
 from workers.periodic import pruning
-from workers.periodic.webhooks import Webhooks, signature
+from workers.periodic.webhooks import Webhooks
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from app.states import Kind, State, of_kind
 from drivers import networks
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
+from drivers.redfish.power import RedfishPower
 from drivers.redfish.sweep import power_state_reader
 
 logger = log.get(__name__)
@@ -134,7 +135,7 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     ) -> tuple[Power, Mapping[str, Any]]:
         if isinstance(target, HardwareError):
             return target, {}
-        if target.driver.power.name == "redfish":
+        if isinstance(target.driver.power, RedfishPower):
             state = await poll_redfish(target, secure_boot=secure_boot)
         else:
             state = await loop.run_in_executor(threads, _power_of, target)
@@ -167,9 +168,14 @@ class _Supply:
 
 
 def _target(runtime: Runtime, node: Node) -> Target | HardwareError | None:
-    """Return the target to poll, or its configuration error; None: power was never readable."""
+    """
+    Return the target to poll, or its configuration error; None: its power was never readable, or
+    never is.
+    """
     try:
         target = targets.build(runtime, node)
+        if not target.driver.power.switches_off:
+            return None
         target.driver.power.validate(target)
     except HardwareError as error:
         return None if node.power_state is None else error

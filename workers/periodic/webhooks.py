@@ -1,7 +1,5 @@
 """Posting change events to the receivers of webhooks."""
 
-import hashlib
-import hmac
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,10 +27,8 @@ from app.models import ChangeEvent, Webhook, WebhookFailure
 from app.runtime import Runtime
 from drivers.core.errors import HardwareError
 from drivers.web import fetch
+from drivers.web.signed import SIGNATURE, signature
 from workers.periodic.delivery import Deliverer, Sent, is_due
-
-#: Header of the signature.
-SIGNATURE = "Ingot-Signature"
 
 _HOOK: Any = Webhook.__table__.c
 _EVENT: Any = ChangeEvent.__table__.c
@@ -107,13 +103,6 @@ class Webhooks(Deliverer):
             return {}
         _add_failure(connection, row, error[:255], newest)
         return {"position": newest}
-
-
-def signature(secrets: Sequence[str], seconds: int, body: bytes) -> str:
-    """Return the value of the signature's header. seconds: time since 1970."""
-    signed = b"%d." % seconds + body
-    digests = [hmac.digest(each.encode(), signed, hashlib.sha256).hex() for each in secrets]
-    return ",".join((f"t={seconds}", *(f"v1={each}" for each in digests)))
 
 
 def _add_failure(connection: Connection, hook: Row[Any], error: str, last: int) -> None:

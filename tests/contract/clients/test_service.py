@@ -2,13 +2,16 @@
 
 import pytest
 
+from drivers.builtin import HARDWARE_TYPES
 from tests.contract.clients.cli import COMMANDS
 
 
 def test_drivers_are_shown(baremetal):
     listed = baremetal("driver", "list")
     assert {"name": "fake-hardware", "hosts": "fleet-1"} in listed
-    assert {"fake-hardware", "ipmi", "redfish"} == {each["name"] for each in listed}
+    assert {hardware_type.name for hardware_type in HARDWARE_TYPES} == {
+        each["name"] for each in listed
+    }
     assert listed == baremetal("driver", "list", "--type", "dynamic")
     assert [] == baremetal("driver", "list", "--type", "classic")
     long = next(each for each in baremetal("driver", "list", "--long") if each["name"] == "redfish")
@@ -49,7 +52,7 @@ def test_conductors_are_shown(baremetal):
     shown = baremetal("conductor", "show", "fleet-1")
     steady = {"hostname", "conductor_group", "alive", "drivers", "created_at"}
     assert {field: shown[field] for field in steady} == {field: long[field] for field in steady}
-    assert {"fake-hardware", "ipmi", "redfish"} == {*shown["drivers"]}
+    assert {hardware_type.name for hardware_type in HARDWARE_TYPES} == {*shown["drivers"]}
     assert [] == baremetal("conductor", "list", "--marker", "fleet-1")
     for more in (("--sort", "hostname:desc"), ("--limit", 1)):
         assert [row] == baremetal("conductor", "list", *more)

@@ -42,13 +42,13 @@ class LocalBmc:
     def __post_init__(self):
         self._service = Redfish(Power(self.machine, None))
 
-    def node(self, **fields):
+    def node(self, driver="redfish", **fields):
         """Create a target with this BMC, without a connection."""
         registry = new_registry(Bmcs(trip_after=1000))
         info = self.machine.driver_info() | {
             "redfish_auth_type": "basic", "deploy_iso": "http://images/agent.iso",
         }  # fmt: skip
-        return target("redfish", registry=registry, driver_info=info, **fields)
+        return target(driver, registry=registry, **{"driver_info": info, **fields})
 
     def answer(self, method: str, path: str, headers, body: bytes = b"") -> tuple[int, bytes, dict]:
         """(status, body, headers)"""

@@ -240,6 +240,23 @@ def test_a_file_that_is_not_toml_is_refused(file):
         load({}, file("port: 80"))
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("NEUTRON_CLEANING_NETWORK", "[neutron] is a group of Ironic's options"),
+        ("DHCP_DHCP_PROVIDER", "[dhcp] is a group of Ironic's options"),
+        ("SENSOR_DATA_SEND_SENSOR_DATA", "[sensor_data] is a group of Ironic's options"),
+        ("IRONIC_NETWORKING_JSON_RPC_PORT", "[ironic_networking"),
+        ("CONDUCTOR_PERIODIC_MAX_WORKERS", "Ingot does not use this option of Ironic"),
+        ("PECAN_DEBUG", "Ingot does not use this option of Ironic"),
+    ],
+)
+def test_a_variable_of_an_unused_option_of_ironic_is_named_as_such(name, words):
+    (warning,) = load({f"INGOT_{name}": "x"}).warnings
+    assert warning.startswith(f"INGOT_{name}: {words}")
+    assert "group" not in warning or "nearest" not in warning
+
+
 def test_an_unknown_variable_only_warns_and_names_the_nearest():
     (warning,) = load({"INGOT_API_PROT": "1"}).warnings
     assert (
@@ -252,8 +269,11 @@ def test_an_option_that_only_ironic_uses_warns_in_the_file(file):
     path = file("[conductor]\nperiodic_max_workers = 8\n[neutron]\nanything = 1\n")
     warnings = load({}, path).warnings
     assert [
-        f"{path}: [conductor]periodic_max_workers: Ingot does not use this option",
-        f"{path}: [neutron]anything: Ingot does not use this option",
+        f"{path}: [conductor]periodic_max_workers: Ingot does not use this option of Ironic",
+        (
+            f"{path}: [neutron]anything: [neutron] is a group of Ironic's options that Ingot does"
+            " not use; it is ignored"
+        ),
     ] == [line.partition("; the nearest")[0] for line in warnings]
 
 

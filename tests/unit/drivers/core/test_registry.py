@@ -229,6 +229,7 @@ def test_a_frame_may_name_only_methods_of_every_enabled_interface():
     assert ["framed"] == list(load([framed], None, {"power": ["careful"]}).types)
 
 
+EVERY = {"acme", *(hardware_type.name for hardware_type in HARDWARE_TYPES)}
 BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
 
 
@@ -236,7 +237,8 @@ BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
     ("environ", "refused", "message"),
     [
         (
-            {"CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": BIOS}, {"acme", "fake-hardware", "redfish"},
+            {"CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": BIOS},
+            {"acme", "fake-hardware", "redfish", "idrac"},
             ("the clean steps 'cache_bios_settings' and 'factory_reset'"
             " both have priority 5, by [conductor]clean_step_priority_override"),
         ),
@@ -252,7 +254,7 @@ BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
         ),
         (
             {"DEPLOY_CREATE_CONFIGURATION_PRIORITY": "7", "DEPLOY_DELETE_CONFIGURATION_PRIORITY": "7"},
-            {"fake-hardware", "redfish", "ipmi", "acme"},
+            EVERY,
             ("raid interface 'agent': the clean steps 'create_configuration' and"
             " 'delete_configuration' both have priority 7, by [deploy]create_configuration_priority"
             " and [deploy]delete_configuration_priority"),
@@ -260,7 +262,7 @@ BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
         (
             {"DEPLOY_ERASE_DEVICES_PRIORITY": "8",
              "CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "deploy.erase_devices_metadata:8"},
-            {"fake-hardware", "redfish", "ipmi", "acme"},
+            EVERY,
             ("the clean steps 'erase_devices' and 'erase_devices_metadata' both have priority 8, by"
             " [deploy]erase_devices_priority and [conductor]clean_step_priority_override"),
         ),
@@ -296,10 +298,10 @@ def test_a_driver_without_an_enabled_interface_is_refused_and_named():
     ("given", "message"),
     [
         (
-            {"enabled_types": ["redfish", "idrac"]},
+            {"enabled_types": ["redfish", "ilo"]},
             (
-                "[DEFAULT]enabled_hardware_types: there is no hardware type 'idrac'; installed are"
-                " fake-hardware, ipmi, redfish"
+                "[DEFAULT]enabled_hardware_types: there is no hardware type 'ilo'; installed are"
+                " fake-hardware, idrac, intel-ipmi, ipmi, manual-management, redfish"
             ),
         ),
         (

@@ -39,6 +39,10 @@ RULES = {
     "FakeFirmware.update": "rerun",
     "FakeVendor.log_passthrough": "rerun",
     "FakeVendor.trigger_servicewait": "rerun",
+    "IdracManagement.clear_job_queue": "rerun",
+    "IdracManagement.known_good_state": "rerun",
+    "IdracManagement.reset_idrac": "rerun",
+    "IntelIpmiManagement.configure_intel_speedselect": "rerun",
     "IpmiVendor.send_raw": "rerun",  # only the caller knows the meaning of the bytes
     "NoopDeploy.deploy": "rerun",
     "RamdiskDeploy.deploy": "rerun",
@@ -67,6 +71,11 @@ def test_every_step_has_an_explicit_rule():
         f"{type(interface).__name__}.{step.name}": step.resume
         for interface in interfaces
         for step in interface.steps.values()
+        # an interface under another name has the steps of that interface
+        if not any(
+            type(other) in type(interface).__bases__ and step.name in other.steps
+            for other in interfaces
+        )
     }
 
 

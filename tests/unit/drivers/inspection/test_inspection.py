@@ -75,7 +75,26 @@ def test_the_setting_selects_the_interfaces_that_become_ports(add_ports, pxe, na
     found = inventory(boot={"pxe_interface": pxe})
     subject = run(found, ["validate-interfaces"], with_inspector(add_ports=add_ports))
     assert names == list(subject.plugin_data["valid_interfaces"])
-    assert ["lo", "eth0", "eth1", "eth2"] == list(subject.plugin_data["all_interfaces"])
+    assert ["eth0", "eth1", "eth2"] == list(subject.plugin_data["all_interfaces"])
+
+
+@pytest.mark.parametrize(
+    "reported", ["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01:80:c2:00:00:0e", "52:54:00:aa:00"]
+)
+def test_an_agents_interface_without_an_address_of_a_station_gets_no_port(reported):
+    found = inventory(boot={})
+    found["interfaces"][1]["mac_address"] = reported
+    subject = run(found, ["validate-interfaces", "ports"], with_inspector(add_ports="all"))
+    assert ["52:54:00:aa:00:02", "52:54:00:aa:00:03"] == [port["address"] for port in subject.ports]
+    assert {"eth0", "ib0"} == subject.plugin_data["ignored_interfaces"].keys()
+
+
+def test_a_report_without_usable_interfaces_names_what_is_wrong_with_each():
+    bad = [{"name": "eth0", "mac_address": "00:00:00:00:00:00"}, {"name": "eth1"}]
+    with pytest.raises(
+        InspectionFailed, match=r"no valid network interface; eth0: .*is all zeros$"
+    ):
+        run(inventory(interfaces=bad), ["validate-interfaces"])
 
 
 def test_ports_are_marked_and_those_with_a_vif_are_kept():

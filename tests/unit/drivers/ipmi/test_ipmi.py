@@ -8,6 +8,7 @@ from hypothesis import given, strategies
 
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import (
+    BadArgument,
     HardwareError,
     InvalidDriverInfo,
     LoginRefused,
@@ -17,10 +18,12 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.core.steps import Done
 from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, suites
 from drivers.ipmi.client import Client
 from drivers.ipmi.credentials import Credentials
+from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.vendor import IpmiVendor
 from drivers.networks import of_bmcs
@@ -80,7 +83,14 @@ def test_credentials_are_read_with_their_defaults():
         ("ipmi_hex_kg_key", "00ff", "40 hexadecimal digits"),
         ("ipmi_protocol_version", "3.0", "2.0, 1.5"),
         ("ipmi_client", "freeipmi", "pyghmi, ipmitool"),
-        ("ipmi_bridging", "single", "only 'no'"),
+        ("ipmi_password", 10**20, "at most 20 bytes"),
+        ("ipmi_password", True, "must be a string"),
+        ("ipmi_username", 10**16, "at most 16 bytes"),
+        ("ipmi_username", ["root"], "must be a string"),
+        ("ipmi_hex_kg_key", 1234, "40 hexadecimal digits"),
+        ("ipmi_bridging", "triple", "no, single, dual"),
+        ("ipmi_bridging", "single", "ipmi_client = ipmitool"),
+        ("ipmi_force_boot_device", "perhaps", "true or false"),
         ("ipmi_disable_boot_timeout", "perhaps", "true or false"),
     ],
 )
@@ -90,7 +100,99 @@ def test_a_wrong_setting_is_named_with_the_accepted_values(field, value, right):
     assert f"driver_info/{field}" in str(raised.value)
     assert right in str(raised.value)
     if field == "ipmi_password":
-        assert value not in str(raised.value)
+        assert str(value) not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [(12345678, "12345678"), (0, "0"), (12.5, "12.5"), (-7, "-7"), ("007", "007")],
+)
+def test_a_number_as_a_name_or_a_password_counts_as_its_digits(sent, text):
+    """OpenStack's client sends `--driver-info ipmi_password=12345678` as a number."""
+    bmc = credentials.read(target(ipmi_username=sent, ipmi_password=sent))
+    assert (text, text) == (bmc.username, bmc.password)
+
+
+def test_a_kg_key_of_digits_may_be_a_number():
+    bmc = credentials.read(target(ipmi_hex_kg_key=int("31" * 20), ipmi_port="6230"))
+    assert (b"1" * 20, 6230) == (bmc.kg, bmc.port)
+
+
+SINGLE = {
+    "ipmi_client": "ipmitool",
+    "ipmi_bridging": "single",
+    "ipmi_target_channel": 7,
+    "ipmi_target_address": "0x82",
+}
+DUAL = {**SINGLE, "ipmi_bridging": "dual", "ipmi_transit_channel": "0", "ipmi_transit_address": 36}
+
+
+@pytest.mark.parametrize(
+    ("info", "arguments"),
+    [
+        (SINGLE, "-b 0x07 -t 0x82"),
+        ({**SINGLE, "ipmi_local_address": "0x20"}, "-m 0x20 -b 0x07 -t 0x82"),
+        (DUAL, "-B 0x00 -T 0x24 -b 0x07 -t 0x82"),
+        ({**DUAL, "ipmi_bridging": "single"}, "-b 0x07 -t 0x82"),
+        ({**DUAL, "ipmi_bridging": "no"}, ""),
+    ],
+)
+def test_requests_are_bridged_by_ipmitool(info, arguments):
+    line = " ".join(ipmitool._arguments(credentials.read(target(**info))))
+    assert line.endswith(f"-E {arguments}".strip())
+
+
+@pytest.mark.parametrize(
+    ("info", "field"),
+    [
+        ({**SINGLE, "ipmi_target_address": None}, "ipmi_target_address is required"),
+        ({**DUAL, "ipmi_transit_channel": None}, "ipmi_transit_channel is required"),
+        ({**SINGLE, "ipmi_target_channel": 256}, "ipmi_target_channel: must be a number from 0"),
+        ({**DUAL, "ipmi_transit_address": "82h"}, "ipmi_transit_address: must be a number from 0"),
+        ({**SINGLE, "ipmi_local_address": True}, "ipmi_local_address: must be a number from 0"),
+    ],
+)
+def test_a_missing_or_wrong_part_of_a_bridge_is_named(info, field):
+    with pytest.raises(InvalidDriverInfo, match=f"driver_info/{field}"):
+        credentials.read(target(**info))
+
+
+def test_cipher_suites_of_ipmi_1_5_are_refused():
+    with pytest.raises(InvalidDriverInfo, match="ipmi_cipher_suite"):
+        credentials.read(target(ipmi_protocol_version="1.5", ipmi_cipher_suite=3))
+
+
+def forgetful(wire, monkeypatch, **info):
+    """Management and target of a node whose BMC forgets persistent boot devices."""
+    monkeypatch.setattr(ipmitool, "raw", wire)
+    management = IpmiManagement()
+    management.bmcs = Bmcs()
+    forced = {"ipmi_client": "ipmitool", "ipmi_force_boot_device": True, **info}
+    return management, target(ipmi_disable_boot_timeout=False, **forced)
+
+
+def test_a_forced_boot_device_is_set_again_before_each_start_but_not_over_that_of_one_start(
+    monkeypatch,
+):
+    wire = Wire(*[(0, b"")] * 4)
+    management, node = forgetful(wire, monkeypatch)
+    management.before_start(node)
+    management.set_boot_device(node, "disk", persistent=True)
+    management.before_start(node)
+    management.set_boot_device(node, "pxe")
+    management.before_start(node)
+    management.before_start(node)
+    disk, pxe = (0, 8, 5, 0xA0, 0x08, 0, 0, 0), (0, 8, 5, 0xA0, 0x04, 0, 0, 0)
+    assert [disk, disk, pxe, disk] == wire.sent
+
+
+def test_a_boot_device_that_is_not_forced_is_set_once(monkeypatch):
+    wire = Wire((0, b""))
+    management, node = forgetful(wire, monkeypatch, ipmi_force_boot_device="false")
+    management.set_boot_device(node, "disk", persistent=True)
+    management.before_start(node)
+    assert [(0, 8, 5, 0xE0, 0x08, 0, 0, 0)] == wire.sent
+    assert {} == node.reports
 
 
 def test_credentials_do_not_show_their_secrets():
@@ -307,6 +409,33 @@ def test_a_raw_message_is_sent_unchanged_and_a_refusal_is_reported():
 def test_invalid_raw_bytes_are_named(text):
     with pytest.raises(InvalidDriverInfo, match="raw_bytes"):
         IpmiVendor().send_raw(target(), text)
+
+
+def test_a_speed_select_profile_is_one_message_for_each_processor(monkeypatch):
+    wire = Wire((0, b""), (0, b""))
+    monkeypatch.setattr(ipmitool, "raw", wire)
+    management = IntelIpmiManagement()
+    management.bmcs = Bmcs()
+    args = {"intel_speedselect_config": "0x02", "socket_count": 2}
+    assert Done() == management.run(
+        target(ipmi_client="ipmitool"), "configure_intel_speedselect", args
+    )
+    assert [(0x2C, 0x41, 4, 0, 0, 2), (0x2C, 0x41, 4, 0, 1, 2)] == wire.sent
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"intel_speedselect_config": "0x03"},
+        {"intel_speedselect_config": 2},
+        {"intel_speedselect_config": "0x00", "socket_count": 0},
+        {"intel_speedselect_config": "0x00", "socket_count": 9},
+        {"intel_speedselect_config": "0x00", "socket_count": "2"},
+    ],
+)
+def test_a_wrong_speed_select_profile_is_refused_before_a_message(args):
+    with pytest.raises(BadArgument):
+        IntelIpmiManagement().run(target(), "configure_intel_speedselect", args)
 
 
 class Picky:

@@ -8,6 +8,7 @@ import pytest
 from drivers.core.errors import NotSupported, Refused, Unexpected
 from drivers.core.steps import Done, Flow
 from drivers.redfish import client, inventory, software
+from drivers.redfish.documents import Documents
 from drivers.simulator.documents import CHASSIS, INVENTORY, MANAGER, ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.documents import LocalBmc, having, sweep_of, without
 
@@ -27,7 +28,7 @@ def node(bmc):
 
 def inspected(node):
     with client.turn(node, node.driver.power.bmcs) as connection:
-        return inventory.read(connection)
+        return inventory.read(Documents(connection))
 
 
 def firmware(node):
@@ -84,7 +85,6 @@ def test_absent_sockets_and_bays_are_not_counted(bmc, node):
         (STORAGE, None),
         (STORAGE, having(Drives=None)),
         (f"{STORAGE}/Drives/1", None),
-        (f"{STORAGE}/Drives/1", without("Id")),
         (f"{STORAGE}/Drives/1", having(CapacityBytes="much")),
     ],
 )
@@ -111,6 +111,39 @@ def test_a_collection_without_members_is_empty(bmc, node):
 def test_a_missing_chassis_leaves_the_other_indicators(bmc, node):
     bmc.changes[CHASSIS] = None
     assert {"system", "disk"} == {component for component, _ in lights(node)}
+
+
+def _sensors(bmc, **documents):
+    """Give the chassis a collection of sensors in place of its Thermal and Power resources."""
+    collection(bmc, f"{CHASSIS}/Sensors", **documents)
+    listed = having(Sensors={"@odata.id": f"{CHASSIS}/Sensors"})
+    bmc.changes[CHASSIS] = lambda document: listed(without("Thermal", "Power")(document))
+
+
+def test_a_chassis_without_thermal_and_power_resources_has_a_collection_of_sensors(bmc, node):
+    _sensors(
+        bmc,
+        T={"Name": "GPU 0", "ReadingType": "Temperature", "Reading": 41.5, "Status": {}},
+        F={"ReadingType": "Rotational", "Reading": "9000", "Status": {"Health": "Critical"}},
+        P={"Name": "Total", "ReadingType": "Power", "Reading": 1200, "Status": {"Health": "OK"}},
+        A={"Name": "gone", "ReadingType": "Voltage", "Reading": 1, "Status": {"State": "Absent"}},
+        X={"Name": "Leak", "ReadingType": "Humidity", "Reading": 3},
+        N={"Name": "bad", "ReadingType": ["Power"], "Reading": 3},
+    )
+    readings = {each["name"]: each for each in node.driver.management.sensors(node)}
+    assert {"GPU 0", "F", "Total"} == readings.keys()
+    assert (41.5, "°C", "unknown") == tuple(
+        readings["GPU 0"][n] for n in ("reading", "unit", "health")
+    )
+    assert (None, "fan", "critical") == tuple(
+        readings["F"][n] for n in ("reading", "kind", "health")
+    )
+
+
+def test_a_sensor_that_cannot_be_read_leaves_the_others(bmc, node):
+    _sensors(bmc, T={"ReadingType": "Temperature"}, V={"ReadingType": "Voltage", "Reading": 12})
+    bmc.changes[f"{CHASSIS}/Sensors/T"] = None
+    assert ["V"] == [each["name"] for each in node.driver.management.sensors(node)]
 
 
 def test_the_sensors_of_one_missing_part_leave_the_others(bmc, node):

@@ -1,0 +1,170 @@
+"""
+Interfaces with Ironic's names for iDRACs, the BMCs of Dell.
+
+A node of Ironic keeps the names of its interfaces. The Redfish interfaces serve it, which recognize
+a machine of Dell by its BMC's documents under any name. These interfaces add steps for the iDRAC
+and its job queue, and an inspection by Dell's service tag and PXE settings.
+"""
+
+from typing import Any
+
+from drivers.core.errors import HardwareError, NotSupported
+from drivers.core.steps import Done, Outcome, Wait, run_parts, step
+from drivers.core.target import Target
+from drivers.redfish import client, parts
+from drivers.redfish.bios import RedfishBios
+from drivers.redfish.boot import RedfishVirtualMedia
+from drivers.redfish.client import Connection
+from drivers.redfish.documents import Documents
+from drivers.redfish.inspect import RedfishInspect
+from drivers.redfish.inventory import Inventory
+from drivers.redfish.management import RedfishManagement
+from drivers.redfish.power import RedfishPower
+from drivers.redfish.raid import RedfishRaid
+from drivers.redfish.values import entry, text, word
+from drivers.redfish.vendor import RedfishVendor
+
+NAME = "idrac-redfish"
+#: Seconds between two polls, and until a step that waits for the iDRAC fails.
+POLL_INTERVAL, LONGEST = 10.0, 1800.0
+#: Polls after which an iDRAC that answered all of them counts as restarted.
+POLLS = 12
+#: BIOS attributes of a UEFI boot by PXE: whether it is enabled, and its network interface.
+_PXE_DEVICES = tuple((f"PxeDev{at}EnDis", f"PxeDev{at}Interface") for at in range(1, 5))
+_ALL_JOBS = "JID_CLEARALL"
+
+
+class IdracBios(RedfishBios):
+    """The Redfish interface under Ironic's name of it for iDRACs."""
+
+    name = NAME
+
+
+class IdracPower(RedfishPower):
+    """The Redfish interface under Ironic's name of it for iDRACs."""
+
+    name = NAME
+
+
+class IdracRaid(RedfishRaid):
+    """The Redfish interface under Ironic's name of it for iDRACs."""
+
+    name = NAME
+
+
+class IdracVendor(RedfishVendor):
+    """The Redfish interface under Ironic's name of it for iDRACs."""
+
+    name = NAME
+
+
+class IdracVirtualMedia(RedfishVirtualMedia):
+    """The Redfish interface under Ironic's name of it for iDRACs."""
+
+    name = "idrac-redfish-virtual-media"
+
+
+class IdracInspect(RedfishInspect):
+    """Out-of-band inspection that knows Dell's service tag and PXE settings."""
+
+    name = NAME
+
+    def read(self, documents: Documents) -> Inventory:
+        """
+        Read the inventory. The serial number is the service tag, as the agent reports it; the
+        machine boots from the first interface that the BIOS enables for PXE in UEFI mode.
+        """
+        inventory = super().read(documents)
+        tag = text(entry(documents.system, "SKU"))
+        if tag:
+            inventory["system_vendor"]["serial_number"] = tag
+        if inventory["boot"].get("current_boot_mode") == "uefi":
+            addresses = {nic.get("name"): nic["mac_address"] for nic in inventory["interfaces"]}
+            names = [name for name in _pxe_interfaces(documents) if name in addresses]
+            if names:
+                inventory["boot"]["pxe_interface"] = addresses[names[0]]
+        return inventory
+
+
+class IdracManagement(RedfishManagement):
+    """The Redfish interface, with steps that bring an iDRAC into a known state."""
+
+    name = NAME
+
+    @step(clean=0, verify=0, service=0, needs_ramdisk=False, timeout=LONGEST)
+    def clear_job_queue(self, target: Target) -> Outcome:
+        """Delete all jobs of the iDRAC, and wait until it lists no unfinished one."""
+        with client.turn(target, self.bmcs) as bmc:
+            services = _services_of_dell(bmc)
+            if not target.progress.get("ordered"):
+                target.before_order()
+                services.job_service.delete_jobs([_ALL_JOBS])
+            unfinished = services.job_collection.get_unfinished_jobs()
+        if unfinished:
+            return Wait({"ordered": True}, poll_after=POLL_INTERVAL)
+        return Done()
+
+    @step(clean=0, verify=0, service=0, needs_ramdisk=False, timeout=LONGEST)
+    def reset_idrac(self, target: Target) -> Outcome:
+        """
+        Restart the iDRAC, and wait until it answers again.
+
+        An iDRAC that reports the time of its last reset has to report a new one; any other has to
+        be silent once, or answer `POLLS` polls.
+        """
+        if not target.progress.get("ordered"):
+            with client.turn(target, self.bmcs) as bmc:
+                services = _services_of_dell(bmc)
+                before = _last_reset(bmc)
+                target.before_order()
+                services.idrac_card_service.reset_idrac()
+            first = {"ordered": True, "last_reset": before, "polls": 0, "silent": False}
+            return Wait(first, poll_after=POLL_INTERVAL)
+        polls = int(target.progress["polls"]) + 1
+        progress = {**target.progress, "polls": polls}
+        try:
+            with client.turn(target, self.bmcs) as bmc:
+                bmc.system(fresh=True)
+                after = _last_reset(bmc)
+        except HardwareError:
+            return Wait({**progress, "silent": True}, poll_after=POLL_INTERVAL)
+        if after is None:
+            restarted = progress["silent"] or polls >= POLLS
+        else:
+            restarted = after != progress["last_reset"]
+        return Done() if restarted else Wait(progress, poll_after=POLL_INTERVAL)
+
+    @step(clean=0, verify=0, service=0, needs_ramdisk=False, timeout=2 * LONGEST)
+    def known_good_state(self, target: Target) -> Outcome:
+        """Restart the iDRAC, then delete all its jobs."""
+        return run_parts(target, {"reset": self.reset_idrac, "jobs": self.clear_job_queue})
+
+
+def _services_of_dell(bmc: Connection) -> Any:
+    """
+    Return sushy's extension of the manager that has Dell's services.
+
+    Raises NotSupported: no manager has them.
+    """
+    for manager in parts.managers(bmc, bmc.system(fresh=False)):
+        if entry(entry(manager.json, "Oem"), "Dell") is not None:
+            return manager.get_oem_extension("Dell")
+    raise NotSupported(f"BMC {bmc.access.address} is no iDRAC: it has no services of Dell")
+
+
+def _last_reset(bmc: Connection) -> str | None:
+    """Return the time of the last reset of the first manager that reports it, as text."""
+    for manager in parts.managers(bmc, bmc.system(fresh=False)):
+        if moment := text(entry(manager.json, "LastResetTime")):
+            return moment
+    return None
+
+
+def _pxe_interfaces(documents: Documents) -> list[str]:
+    """Return the names of the network interfaces that the BIOS enables for PXE in UEFI mode."""
+    attributes = entry(documents.part(documents.system, "Bios"), "Attributes")
+    return [
+        word(entry(attributes, device))
+        for switch, device in _PXE_DEVICES
+        if word(entry(attributes, switch)) == "Enabled"
+    ]
