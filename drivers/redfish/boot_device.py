@@ -41,6 +41,8 @@ DEVICES = {
     "bios": "BiosSetup",
     "uefihttp": "UefiHttp",
 }
+#: BootSourceOverrideTarget -> Ironic's name of the boot device
+NAMES = {**{source: name for name, source in DEVICES.items()}, "UsbCd": "cdrom"}
 #: Keys of driver_internal_info: the stored boot device, and its URL for UEFI HTTP boot.
 DEVICE, URL = "redfish_boot_device", "redfish_boot_url"
 #: Reads after an order until it counts as ignored, and seconds between them.

@@ -7,11 +7,10 @@ from drivers.core.kinds import Management
 from drivers.core.steps import Done, Outcome, step
 from drivers.core.target import Target
 from drivers.redfish import boot_device, client, inventory, parts, sensors, virtual_media
-from drivers.redfish.boot_device import DEVICES
+from drivers.redfish.boot_device import DEVICES, NAMES
 from drivers.redfish.interface import Redfish
 from drivers.redfish.values import entry, text, word
 
-_NAMES = {target: name for name, target in DEVICES.items()}
 _MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}
 #: Ironic's state of an indicator -> IndicatorLED
 _LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
@@ -48,7 +47,8 @@ class RedfishManagement(Redfish, Management):
         with client.turn(target, self.bmcs) as bmc:
             allowed = bmc.system(fresh=False).get_allowed_system_boot_source_values()
         values = {getattr(each, "value", each) for each in allowed}
-        return [name for name, value in DEVICES.items() if value in values]
+        supported = {NAMES[value] for value in values if value in NAMES}
+        return [name for name in DEVICES if name in supported]
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:
         device = boot_device.remembered(target)
@@ -59,7 +59,7 @@ class RedfishManagement(Redfish, Management):
         if override.enabled == "Disabled":
             return {"boot_device": None, "persistent": None}
         is_persistent = override.enabled == "Continuous"
-        return {"boot_device": _NAMES.get(override.source or ""), "persistent": is_persistent}
+        return {"boot_device": NAMES.get(override.source or ""), "persistent": is_persistent}
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
         if device not in DEVICES:

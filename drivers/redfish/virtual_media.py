@@ -97,7 +97,7 @@ class Report:
             return False
         if before.inserted and before.connected == self.connected == "NotConnected":
             return False  # the ejected medium
-        return self != before or looks >= STALE_LOOKS
+        return self != before or (self.image is not None and looks >= STALE_LOOKS)
 
 
 @dataclass(frozen=True, slots=True)
