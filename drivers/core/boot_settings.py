@@ -1,5 +1,5 @@
 """
-Boot mode and secure boot: bring the machine to what node and instance request, and see it there.
+Boot mode and secure boot: bring the machine to the requested settings, and see that it has them.
 
 A firmware setting that does not take effect at once gets a restart of the machine. The machine
 then enters its setup, where that can be ordered, so that no system starts meanwhile.

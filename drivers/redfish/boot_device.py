@@ -68,7 +68,7 @@ class Override:
             f"{name} {reported}, not {ordered}"
             for name, ordered, reported, accepted in (
                 ("target", self.source, report.source, _same(self.source)),
-                # some BMCs report Continuous whatever was ordered
+                # some BMCs report Continuous at all times
                 ("enabled", self.enabled, report.enabled, {self.enabled, "Continuous"}),
                 ("mode", self.mode, report.mode, {self.mode}),
                 ("URI", self.uri, report.uri, {self.uri}),

@@ -17,7 +17,7 @@ from drivers.redfish.values import entry, text
 
 
 class Difference(StrEnum):
-    """What differs, and what this service does instead."""
+    """A difference, and the behaviour of this service."""
 
     FULL_BOOT_REQUEST = (
         "boot settings need target, enabled and mode in one request: all three are sent at once"
@@ -73,9 +73,9 @@ _IDRAC_9, _IDRAC_10 = r"1[4-6]G", r"(1[7-9]|[2-9]\d)G"
 QUIRKS: tuple[Quirk, ...] = (
     Quirk(
         "AMI: full boot request",
-        r"american megatrends|\bami\b",
+        r"american megatrends|\bami\b|redfish_compatible",
         Difference.FULL_BOOT_REQUEST,
-        "https://github.com/ansible-collections/community.general/issues/11542",
+        "https://opendev.org/openstack/ironic/src/branch/master/ironic/drivers/modules/redfish/management.py",
         "test_target_enabled_and_mode_are_sent_together",
     ),
     Quirk(

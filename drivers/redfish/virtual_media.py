@@ -1,9 +1,9 @@
 """
-Redfish: virtual media: insert an image, eject it, and see that it is so.
+Redfish: virtual media: insert an image, eject it, and see the effect.
 
-The boot of a flow and the API's attach and detach use the same functions. A medium is ejected
-before an image is inserted, whatever the BMC reports: some report an ejected medium for a while,
-and a start would find the drive empty. After an insertion, a report that differs from the one
+The boot of a flow and the API's attach and detach use the same functions. A drive is
+ejected before an image is inserted, also if the image seems to be in: some BMCs report an ejected
+medium for a while, and a start would find the drive empty. After an insertion, a report that differs from the one
 before it is believed; an equal one only if it persists.
 
 Drives are tried in turn. One that refuses the image, or still does not present it after a while,
@@ -157,7 +157,7 @@ def eject(
     """
     Part of a step: eject all media of these types; `Done` once the BMC reports none.
 
-    Includes the drives that this service has used, whatever the BMC reports of them.
+    Includes the drives that this service has used, also if the BMC reports them as empty.
 
     required: whether a medium that stays fails the step; else it is reported as a warning.
 

@@ -1,4 +1,4 @@
-"""Boot mode and secure boot of capabilities, over real processes: what machines boot with."""
+"""Boot mode and secure boot of capabilities, over real processes: settings at each boot."""
 
 import pytest
 

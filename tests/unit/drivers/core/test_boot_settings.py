@@ -1,4 +1,4 @@
-"""Boot mode and secure boot of capabilities: what is changed, when, and after a crash."""
+"""Boot mode and secure boot of capabilities: changes, their time, crashes."""
 
 from dataclasses import dataclass, field, replace
 

@@ -17,7 +17,7 @@ class Drive:
     """
     A virtual drive.
 
-    insertion: what an insertion does: "works"; "ignored": accepted without effect; "lost": carried
+    insertion: effect of an insertion: "works"; "ignored": accepted without effect; "lost": carried
     out, and its answer is lost; a status: refused; "task": made a task that ends as `task` says.
     stale: reads after an ejection that still show the ejected medium.
     """

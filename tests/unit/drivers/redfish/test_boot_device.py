@@ -1,4 +1,4 @@
-"""Boot device, boot mode and secure boot: what is ordered, and that it is compared with the BMC."""
+"""Boot device, boot mode and secure boot: orders, and their comparison with the BMC's report."""
 
 import json
 
