@@ -6,7 +6,15 @@ from drivers.core.errors import NotSupported, Refused, Unconfirmed, Unexpected
 from drivers.core.kinds import Management
 from drivers.core.steps import Done, Outcome, step
 from drivers.core.target import Target
-from drivers.redfish import boot_device, client, inventory, parts, sensors, virtual_media
+from drivers.redfish import (
+    boot_device,
+    client,
+    inventory,
+    parts,
+    sensors,
+    virtual_drives,
+    virtual_media,
+)
 from drivers.redfish.boot_device import DEVICES, NAMES
 from drivers.redfish.interface import Redfish
 from drivers.redfish.values import entry, text, word
@@ -153,8 +161,8 @@ class RedfishManagement(Redfish, Management):
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
         with client.turn(target, self.bmcs) as bmc:
             drives = [
-                (virtual_media.media_types(drive), virtual_media.Report.of(drive.json))
-                for drive in virtual_media.listed(bmc)
+                (virtual_drives.media_types(drive), virtual_drives.Report.of(drive.json))
+                for drive in virtual_drives.listed(bmc)
             ]
         return [
             {"media_types": types, "inserted": bool(report.inserted), "image": report.image or ""}

@@ -9,7 +9,7 @@ from drivers.core.passthru import passthru
 from drivers.core.target import Target
 from drivers.redfish import client, virtual_media
 from drivers.redfish.interface import Redfish
-from drivers.redfish.virtual_media import MEDIA
+from drivers.redfish.virtual_drives import MEDIA
 
 #: Keys of a subscription in answers; others may hold secrets, such as headers with passwords.
 _SUBSCRIPTION_FIELDS = ("Id", "Context", "Protocol", "Destination", "EventTypes")

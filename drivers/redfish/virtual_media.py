@@ -2,23 +2,19 @@
 Redfish: virtual media: insert an image, eject it, and see the effect.
 
 The boot of a flow and the API's attach and detach use the same functions. A drive is
-ejected before an image is inserted, also if the image seems to be in: some BMCs report an ejected
-medium for a while, and a start would find the drive empty. After an insertion, a report that differs from the one
-before it is believed; an equal one only if it persists.
+emptied before an image is inserted, also if the image seems to be in: some BMCs report an ejected
+medium for a while, and a start would find nothing. After an insertion, a report that differs from
+the one before is believed; an equal one only if it persists.
 
 Drives are tried in turn. One that refuses the image, or still does not present it after a while,
 is emptied, and the next one is tried.
 """
 
-import json
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from http import HTTPStatus
-from itertools import chain
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import (
@@ -31,73 +27,18 @@ from drivers.core.errors import (
 )
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Target
-from drivers.redfish import client, parts, quirks
+from drivers.redfish import client, virtual_drives
 from drivers.redfish.client import Connection
-from drivers.redfish.quirks import Difference
-from drivers.redfish.values import entry, text
+from drivers.redfish.virtual_drives import Report
 
-#: Ironic's name of a virtual medium -> MediaTypes, the preferred first
-MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
 #: Key of driver_internal_info: paths of the drives with an image of this service.
 USED = "redfish_virtual_media"
 #: Reads after which an insertion is ordered although the old medium is still reported.
 EJECT_LOOKS = 3
-#: Equal reports that confirm an insertion if the report before it was the same.
-STALE_LOOKS = 4
 #: Insertions into one drive at most: the BMC may still be ejecting, or failed (5xx).
 TRIES = 3
 #: Seconds for which a drive may present nothing while there are others to try.
 IMPATIENCE = 10.0
-#: Properties that some BMCs demand in an insertion -> their value for a URL. They are sent only if
-#: a refusal names them: others refuse them (Supermicro X11).
-_DEMANDED: Mapping[str, Mapping[str, Any]] = {
-    "TransferProtocolType": {},  # filled from the URL
-    "TransferMethod": {"TransferMethod": "Stream"},
-    "UserName": {"UserName": "none", "Password": "none"},
-    "WriteProtected": {"WriteProtected": True},
-    "Inserted": {"Inserted": True},
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """State of a drive, as the BMC reports it."""
-
-    inserted: bool | None = None
-    image: str | None = None
-    connected: str | None = None  # ConnectedVia
-
-    @classmethod
-    def of(cls, document: object) -> "Report":
-        inserted = entry(document, "Inserted")
-        return cls(
-            inserted if isinstance(inserted, bool) else None,
-            text(entry(document, "Image"), longest=2048),
-            text(entry(document, "ConnectedVia")),
-        )
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the BMC reports no medium."""
-        if self.inserted is None:
-            return self.image is None
-        return not self.inserted or self.connected == "NotConnected"
-
-    def presents(self, url: str) -> bool:
-        """Whether the BMC reports the image of a URL; some report the end of the URL only."""
-        if self.inserted is False or (self.inserted is None and self.image is None):
-            return False
-        return self.image is None or _is_end(self.image, url)
-
-    def confirms(self, url: str, before: "Report", looks: int) -> bool:
-        """
-        Whether an insertion has taken place. before: the report before it. looks: reads since then.
-        """
-        if not self.presents(url):
-            return False
-        if before.inserted and before.connected == self.connected == "NotConnected":
-            return False  # the ejected medium
-        return self != before or (self.image is not None and looks >= STALE_LOOKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +74,9 @@ def insert(target: Target, bmcs: Bmcs, device_type: str, url: str) -> Outcome:
     interval = float(target.options["redfish"]["vmedia_insert_poll_interval"])
     progress = Insertion.of(target.progress)
     with client.turn(target, bmcs) as bmc:
-        drives = {drive.path: drive for drive in _candidates(bmc, device_type)}
+        drives = {drive.path: drive for drive in virtual_drives.candidates(bmc, device_type)}
         if not drives:
-            raise NotSupported(_without_drive(bmc, target, device_type))
+            raise NotSupported(f"the BMC of node {target.uuid} has no virtual {device_type} drive")
         while True:
             if progress.drive not in drives:
                 progress = _next(target, bmc, progress, drives, url)
@@ -169,13 +110,13 @@ def eject(
     looks = int(target.progress.get("looks", 0))
     refusals = dict(target.progress.get("refusals", {}))
     with client.turn(target, bmcs) as bmc:
-        drives = _of_types(bmc, device_types)
+        drives = virtual_drives.of_types(bmc, device_types)
         if not target.progress:
             used = set(_facts(target).get(USED) or ())
             for drive in drives:
                 if drive.path in used or not Report.of(drive.json).is_empty:
-                    refusals[drive.path] = _eject(target, bmc, drive)
-            drives = [_fresh(drive) for drive in drives]
+                    refusals[drive.path] = virtual_drives.order_ejection(target, bmc, drive)
+            drives = [virtual_drives.read_again(drive) for drive in drives]
         stays = [drive for drive in drives if not Report.of(drive.json).is_empty]
     if not stays:
         _note_used(target, ())
@@ -203,32 +144,6 @@ def eject_now(target: Target, bmcs: Bmcs, device_types: Collection[str]) -> None
         outcome = eject(replace(target, progress=outcome.progress), bmcs, device_types)
 
 
-def listed(bmc: Connection) -> list[Any]:
-    """
-    Read all virtual drives, as resources of sushy: the system's, else its managers'.
-
-    Raises NotSupported: the BMC has no virtual media.
-    """
-    system, is_there = bmc.system(fresh=False), False
-    drives: list[Any] = []
-    for owner in chain([system], parts.managers(bmc, system)):
-        if parts.link(owner, "virtual_media") is None:
-            continue
-        is_there = True
-        drives += parts.members(bmc, owner, "virtual_media")
-        if owner is system and drives:
-            break
-    if not is_there:
-        raise NotSupported(f"BMC {bmc.access.address} has no virtual media")
-    return drives
-
-
-def media_types(drive: Any) -> list[str]:
-    """Return the MediaTypes of a drive; empty if the BMC reports none."""
-    types = entry(drive.json, "MediaTypes")
-    return [name for name in map(text, types) if name] if isinstance(types, list) else []
-
-
 @dataclass(frozen=True, slots=True)
 class _Step:
     """One step of an insertion into one drive."""
@@ -252,11 +167,11 @@ class _Step:
         return phases[progress.phase](progress)
 
     def _eject(self, progress: Insertion) -> tuple[Insertion, float]:
-        _eject(self.target, self.bmc, self.drive)
+        virtual_drives.order_ejection(self.target, self.bmc, self.drive)
         return replace(progress, phase="emptied", looks=0), 0
 
     def _await_ejection(self, progress: Insertion) -> tuple[Insertion, float]:
-        report = Report.of(_fresh(self.drive).json)
+        report = Report.of(virtual_drives.read_again(self.drive).json)
         if not report.is_empty and progress.looks < EJECT_LOOKS:
             return replace(progress, looks=progress.looks + 1), self.interval / 2
         return replace(progress, phase="insert", looks=0, before=asdict(report)), 0
@@ -266,7 +181,7 @@ class _Step:
         _note_used(self.target, (self.drive.path,))
         tried = replace(progress, tries=progress.tries + 1, phase="look", looks=0, refusal="")
         try:
-            task = _insert(self.bmc, self.drive, self.url)
+            task = virtual_drives.order_insertion(self.bmc, self.drive, self.url)
         except (Busy, LoginRefused):
             raise
         except (Unexpected, Unconfirmed) as error:  # perhaps it was carried out
@@ -290,7 +205,7 @@ class _Step:
         return replace(progress, phase="look", looks=0), 0
 
     def _look(self, progress: Insertion) -> tuple[Insertion, float] | None:
-        report = Report.of(_fresh(self.drive).json)
+        report = Report.of(virtual_drives.read_again(self.drive).json)
         looks = progress.looks + 1
         if report.confirms(self.url, Report(**progress.before), looks):
             return None
@@ -328,7 +243,7 @@ def _next(
     """
     last = next(reversed(list(progress.failed)), "")
     if last in drives:  # it must not present the image later, beside another drive
-        _eject(target, bmc, drives[last])
+        virtual_drives.order_ejection(target, bmc, drives[last])
     for path in drives:
         if path not in progress.failed:
             return replace(progress, drive=path)
@@ -343,118 +258,6 @@ def _next(
     )
 
 
-def _of_types(bmc: Connection, device_types: Collection[str]) -> list[Any]:
-    """Read the drives of these types; a drive without MediaTypes counts as a CD."""
-    types = {name for kind in device_types for name in MEDIA[kind]}
-    return [
-        drive for drive in listed(bmc) if types.intersection(media_types(drive) or MEDIA["cdrom"])
-    ]
-
-
-def _candidates(bmc: Connection, device_type: str) -> list[Any]:
-    """Read the drives to try for a device type, the most promising first."""
-    first = Difference.MEDIUM_1 in quirks.of(bmc, {Difference.MEDIUM_1})
-    preferred = MEDIA[device_type][0]
-
-    def rank(drive: Any) -> tuple[bool, ...]:
-        types = media_types(drive)
-        return (
-            first and entry(drive.json, "Id") != "1",
-            _action(drive, "InsertMedia") is None,
-            not types,
-            preferred not in types,
-        )
-
-    return sorted(_of_types(bmc, {device_type}), key=rank)
-
-
-def _without_drive(bmc: Connection, target: Target, device_type: str) -> str:
-    return f"the BMC of node {target.uuid} has no virtual {device_type} drive"
-
-
-def _insert(bmc: Connection, drive: Any, url: str) -> str | None:
-    """
-    Order a drive to insert an image; return the path of the BMC's task, if it has made one.
-
-    Raises HardwareError.
-    """
-    from sushy import exceptions as theirs
-    from sushy.taskmonitor import TaskMonitor
-
-    connector, action = bmc.open()._conn, _action(drive, "InsertMedia")
-    if action is None and Difference.NO_INSERTION in quirks.of(bmc, {Difference.NO_INSERTION}):
-        raise NotSupported(
-            "the firmware of this BMC cannot insert images by Redfish; update it, or use"
-            " boot_interface ipxe, pxe or http-ipxe"
-        )
-    body: dict[str, Any] = {"Image": url}
-    if action is None:
-        body |= {"Inserted": True, "WriteProtected": True}
-    with bmc.refusals():
-        for _ in range(len(_DEMANDED) + 1):
-            try:
-                if action is None:
-                    answer = connector.patch(drive.path, data=body, etag=drive._get_etag())
-                else:
-                    answer = connector.post(action, data=body)
-                break
-            except theirs.HTTPError as error:
-                more = _demanded(error, body, url)
-                if not more or error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                    raise
-                body |= more
-        if answer.status_code != HTTPStatus.ACCEPTED:
-            return None
-        with suppress(theirs.MissingHeaderError, ValueError, AttributeError):
-            return str(TaskMonitor.from_response(connector, answer, drive.path).task_monitor_uri)
-    return None
-
-
-def _demanded(error: Any, body: Mapping[str, Any], url: str) -> dict[str, Any]:
-    """Return the first property that a refusal names, and that was not sent; empty: none."""
-    words = json.dumps([error.body, error.detail], default=str)
-    for name, values in _DEMANDED.items():
-        if name in words and name not in body:
-            return dict(values) or {name: urlsplit(url).scheme.upper()}
-    return {}
-
-
-def _eject(target: Target, bmc: Connection, drive: Any) -> str:
-    """
-    Order a drive to eject its medium; return the BMC's refusal, or "".
-
-    BMCs refuse it for an empty drive, too, so the effect decides.
-
-    Raises Unreachable, LoginRefused, Busy.
-    """
-    action = _action(drive, "EjectMedia")
-    connector = bmc.open()._conn
-    target.before_order()
-    try:
-        with bmc.refusals():
-            if action is not None:
-                connector.post(action, data={})
-            else:
-                body = {"Image": None, "Inserted": False}
-                connector.patch(drive.path, data=body, etag=drive._get_etag())
-    except (Busy, LoginRefused):
-        raise
-    except (Refused, NotSupported, Unexpected, Unconfirmed) as error:
-        return str(error)
-    return ""
-
-
-def _action(drive: Any, name: str) -> str | None:
-    """Return the path of an action of a drive; None: it does not have it."""
-    action = entry(entry(drive.json, "Actions"), f"#VirtualMedia.{name}")
-    return text(entry(action, "target"), longest=2048)
-
-
-def _fresh(drive: Any) -> Any:
-    drive.refresh(force=True)
-    return drive
-
-
 def _note_used(target: Target, paths: tuple[str, ...]) -> None:
     """Record the drives that may have an image of this service."""
     used = _facts(target).get(USED) or []
@@ -466,23 +269,6 @@ def _note_used(target: Target, paths: tuple[str, ...]) -> None:
 def _facts(target: Target) -> dict[str, Any]:
     """Return driver_internal_info with the reports of this step applied."""
     return {**target.driver_internal_info, **target.reports.get("driver_internal_info", {})}
-
-
-def _is_end(image: str, url: str) -> bool:
-    """Whether an image that the BMC reports is a URL, or its last parts; some leave the query."""
-    reported, ordered = (_plain(value, query="?" in image) for value in (image, url))
-    return ordered == reported or ordered.endswith("/" + reported.lstrip("/"))
-
-
-def _plain(url: str, *, query: bool) -> str:
-    """Return a URL without user and escapes."""
-    try:
-        split = urlsplit(url)
-    except ValueError:
-        return url
-    place = split.netloc.rpartition("@")[2].lower()
-    asked = f"?{split.query}" if query else ""
-    return unquote(f"{split.scheme}://{place}{split.path}{asked}").removeprefix("://")
 
 
 def _said(report: Report) -> str:

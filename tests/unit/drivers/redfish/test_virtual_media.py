@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from drivers.core.errors import HardwareError, NotSupported, Refused, Unconfirmed, Unexpected
 from drivers.core.steps import Done
-from drivers.redfish import boot_device, virtual_media
-from drivers.redfish.virtual_media import Report
+from drivers.redfish import boot_device, virtual_drives, virtual_media
+from drivers.redfish.virtual_drives import Report
 from tests.unit.drivers.machines import with_option
 from tests.unit.drivers.redfish.boot_bmc import BootBmc, Drive, run
 
@@ -95,13 +95,13 @@ def test_an_insertion_that_failed_is_ordered_again_only_without_effect(
 def test_a_lost_answer_is_settled_by_reading(bmc, node, monkeypatch, is_carried_out):
     answers = [Unconfirmed("the answer was lost")]
 
-    def order(connection, drive, url, send=virtual_media._insert):
+    def order(connection, drive, url, send=virtual_drives.order_insertion):
         if not answers or is_carried_out:
             send(connection, drive, url)
         if answers:
             raise answers.pop()
 
-    monkeypatch.setattr(virtual_media, "_insert", order)
+    monkeypatch.setattr(virtual_drives, "order_insertion", order)
     assert Done() == attach(node)[0]
     assert (1, {"Cd": ISO}) == (len(bmc.named("InsertMedia")), media(bmc))
 
@@ -221,7 +221,7 @@ def test_no_report_confirms_an_image_that_it_does_not_present(before, after, loo
         assert last.inserted is not False
         assert last.inserted or last.image
         assert not last.confirms(OLD, first, looks) or last.image in (None, "iso")
-        assert first != last or looks >= virtual_media.STALE_LOOKS
+        assert first != last or looks >= virtual_drives.STALE_LOOKS
 
 
 INSERTIONS = st.sampled_from(["works", "ignored", "works, 500", "task", 200, 204, 400, 409, 500])
