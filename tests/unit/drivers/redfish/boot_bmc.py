@@ -1,7 +1,7 @@
 """A BMC in this process whose virtual media, boot settings and secure boot behave as tests say."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from drivers.core.steps import Wait
 from drivers.simulator.documents import MANAGER, SYSTEM
@@ -61,7 +61,6 @@ class BootBmc(LocalBmc):
     task: tuple = ("Completed", "OK")
     #: called with the Boot object of a PATCH; returns what reaches the machine, or a status
     on_boot: object = staticmethod(lambda boot: boot)
-    pending_secure_boot: bool = False  # SecureBootEnable changes with a start only
     orders: list = field(default_factory=list)  # (method, last part of the path, body)
 
     def answer(self, method, path, headers, body=b""):
@@ -84,10 +83,6 @@ class BootBmc(LocalBmc):
             if isinstance(boot, int):
                 return boot, b'{"error": {"message": "not like this"}}', {}
             body = json.dumps({"Boot": boot}).encode()
-        if method == "PATCH" and known == f"{SYSTEM}/SecureBoot" and self.pending_secure_boot:
-            state = document["SecureBootEnable"]
-            self.machine.at_start.append(lambda: setattr(self.machine, "secure_boot", state))
-            return 204, b"", {}
         return super().answer(method, path, headers, body)
 
     def _media(self, method, rest, document):
@@ -146,8 +141,6 @@ def run(node, kind, method, **args):
 
     Raises HardwareError.
     """
-    from dataclasses import replace
-
     for _ in range(300):
         outcome = node.driver.by_kind[kind].run(node, method, args)
         facts = {**node.driver_internal_info, **node.reports.get("driver_internal_info", {})}
