@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from app import log
 from app.api import versions
@@ -29,6 +30,7 @@ from drivers.core.interface import Interface
 from drivers.core.kinds import Deploy
 from drivers.core.registry import Registry, load
 from drivers.core.steps import Flow, Step
+from drivers.redfish import quirks
 from workers.cli import toml
 
 ROOT = Path(__file__).parents[1]
@@ -301,11 +303,37 @@ PAGES: Mapping[str, Callable[[], Lines]] = {
     "docs/drivers-reference.md": drivers,
     "app/cli/node_fields.py": node_fields.options,
 }
+
+
+def vendors() -> Lines:
+    yield from table(
+        ("row", "vendor", "BMC", "difference, and what Ingot does", "source"),
+        (
+            (
+                row.name,
+                code(row.vendor),
+                _models(row),
+                row.difference,
+                f"[{urlsplit(row.source).hostname}]({row.source})",
+            )
+            for row in quirks.QUIRKS
+        ),
+    )
+
+
+def _models(row: quirks.Quirk) -> str:
+    """Return the models and firmware versions of the BMCs that a row is about."""
+    bounds = (("from", row.since), ("before", row.before))
+    versions = [f"{word} {'.'.join(map(str, version))}" for word, version in bounds if version]
+    return ", ".join([*([code(row.model)] if row.model else []), *versions]) or "all"
+
+
 #: Pages written by hand, each with one part between `BEGIN` and `END` generated from the code.
 PARTS: Mapping[str, Callable[[], Lines]] = {
     "docs/deploying.md": deploy_flow,
     "docs/metrics.md": metrics,
     "docs/fleet.md": state_pages.rollout_states,
+    "docs/hardware-vendors.md": vendors,
     "docs/protocol.md": state_pages.operation_states,
 }
 NAMES = (*PAGES, *PARTS)

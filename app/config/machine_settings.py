@@ -133,6 +133,8 @@ class Redfish:
     firmware_update_validation_interval: float = seconds(30, "Seconds between these answers", minimum=0.1)
     firmware_update_resource_validation_timeout: float = seconds(480, "Seconds after an update during which malformed answers of the BMC are ignored; later ones fail the step")
     boot_mode_config_timeout: float = seconds(900, "Seconds for a change of boot mode or secure boot, including a restart; 0: do not wait")
+    vmedia_insert_timeout: float = seconds(60, "Seconds for a BMC to present an image that it has accepted, or to eject one", minimum=1)
+    vmedia_insert_poll_interval: float = seconds(2, "Seconds between reads of a virtual medium", minimum=0.1)
     inspection_hooks: tuple[str, ...] = option(("validate-interfaces", "ports", "architecture"), "Hooks of out-of-band inspection, in order", check=inspection_hooks.check)
 
 

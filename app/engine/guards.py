@@ -139,7 +139,10 @@ def interfaces_valid(*kinds: str) -> Guard:
 def boot_mode_allowed(candidate: Candidate) -> None:
     """Refuse to deploy in a boot mode that settings forbid."""
     target = candidate.target
-    mode = boot_mode(target)
+    try:
+        mode = boot_mode(target)
+    except HardwareError as error:
+        raise Invalid(f"Boot mode of node {target.uuid}: {error}") from error
     if mode in target.options["conductor"]["disallowed_deployment_boot_modes"]:
         raise Invalid(
             f"Boot mode {mode} of node {target.uuid} is not deployed"

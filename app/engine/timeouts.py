@@ -19,8 +19,20 @@ from drivers.core.steps import Failed, Outcome, Wait
 
 
 def retry_transient(step: OperationStep, outcome: Outcome) -> Outcome:
-    """Replace a retryable failure by a wait with exponential backoff while tries are left."""
-    if not isinstance(outcome, Failed) or not outcome.retryable or step.faults + 1 >= step.tries:
+    """
+    Replace a retryable failure by a wait with exponential backoff while tries are left.
+
+    A machine or BMC that is busy for now (`FailureCode.BUSY`) ends that by itself: the step is
+    tried again until its deadline.
+    """
+    if not isinstance(outcome, Failed):
+        if not step.faults:
+            step.error = None  # of a busy machine
+        return outcome
+    if outcome.retryable and outcome.code == FailureCode.BUSY:
+        step.error = outcome.reason
+        return Wait(step.progress, poll_after=step.backoff)
+    if not outcome.retryable or step.faults + 1 >= step.tries:
         return outcome
     step.faults, step.error = step.faults + 1, outcome.reason
     return Wait(step.progress, poll_after=step.backoff * 2 ** (step.faults - 1))
@@ -43,7 +55,7 @@ def charge_budget(
             return outcome
         step.remaining = limit
     elif step.remaining <= seconds:
-        late = "the machine did not get there in time"
+        late = step.error or "the machine did not get there in time"
         if agent_waits.is_polled(step):
             late = "its agent was busy, or did not answer"
         return Failed(f"Timeout reached in step {step.label}: {late}", FailureCode.TIMEOUT)

@@ -307,7 +307,20 @@ def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) 
         return "timer", "it waits for the requested time"
     if agent_waits.is_polled(step):
         return "agent", "its agent is busy or unreachable; it is polled again soon"
-    return "machine", "the machine works; it is polled again soon"
+    if step.error:
+        return "machine", f"it is busy ({step.error}); the step is tried again until its deadline"
+    awaited = _awaited(step.progress)
+    about = f"it waits for {awaited}" if awaited else "the machine works"
+    return "machine", f"{about}; it is polled again soon"
+
+
+def _awaited(progress: Mapping[str, Any]) -> str | None:
+    """Return `waits_for` of a driver's progress, also of a part of the step; None: it has none."""
+    awaited = progress.get("waits_for")
+    if isinstance(awaited, str):
+        return awaited
+    parts = (part for part in progress.values() if isinstance(part, Mapping))
+    return next(filter(None, map(_awaited, parts)), None)
 
 
 def _end_of(node: Node, operation: Operation) -> str:

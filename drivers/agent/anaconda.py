@@ -6,6 +6,7 @@ installer posts its status as heartbeats: start, end or error.
 """
 
 from drivers.agent.flows import AgentFlows
+from drivers.core import boot_settings
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
 from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts, step
@@ -87,6 +88,8 @@ class AnacondaDeploy(AgentFlows):
         return Wait({"started": True})
 
     def boot_from_disk(self, target: Target) -> Outcome:
-        """Frame step: set the boot device to the disk with the installed system."""
+        """Frame step: prepare firmware and boot device for the installed system on the disk."""
+        return run_parts(target, {"firmware": boot_settings.for_instance, "device": self._set_disk})
+
+    def _set_disk(self, target: Target) -> None:
         target.driver.management.set_boot_device(target, "disk", persistent=True)
-        return Done()

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from drivers.boot import command_line, fetchable, kickstart, ramdisks, scripts
+from drivers.core import boot_settings
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.kinds import Boot
+from drivers.core.steps import Outcome, run_parts
 from drivers.core.target import Target
 from drivers.images import addresses, cache, files, instance, words
 from drivers.images.instance import Pair
@@ -35,13 +37,19 @@ class NetworkBoot(Boot):
     }
 
     def validate(self, target: Target) -> None:
+        super().validate(target)
         _is_persistent(target, persistent=False)
         ramdisks.of_agent(target)
         command_line.appended(target, "pxe")
         self.root_url(target)
         self._macs(target)
 
-    def prepare_ramdisk(self, target: Target) -> None:
+    def prepare_ramdisk(self, target: Target) -> Outcome:
+        return run_parts(
+            target, {"firmware": boot_settings.for_ramdisk, "boot": self._boot_ramdisk}
+        )
+
+    def _boot_ramdisk(self, target: Target) -> None:
         line = command_line.of_agent(target, "pxe", outside=False)
         self.offer(target, files.RAMDISK, ramdisks.of_agent(target), line)
         self._set_boot_device(target, self.device, persistent=False)
@@ -51,7 +59,13 @@ class NetworkBoot(Boot):
     def clean_up_ramdisk(self, target: Target) -> None:
         files.withdraw(target, files.RAMDISK)
 
-    def prepare_instance(self, target: Target) -> None:
+    def prepare_instance(self, target: Target) -> Outcome:
+        firmware = boot_settings.for_instance
+        if target.driver.deploy.boot_option == "kickstart":  # the installer is not the instance yet
+            firmware = boot_settings.for_ramdisk
+        return run_parts(target, {"firmware": firmware, "boot": self._boot_instance})
+
+    def _boot_instance(self, target: Target) -> None:
         files.withdraw(target, files.RAMDISK)
         option = target.driver.deploy.boot_option
         if option == "ramdisk":
@@ -68,8 +82,9 @@ class NetworkBoot(Boot):
             return
         self._set_boot_device(target, self.device, persistent=True)
 
-    def clean_up_instance(self, target: Target) -> None:
+    def clean_up_instance(self, target: Target) -> Outcome:
         files.withdraw(target, files.INSTANCE, files.KICKSTART)
+        return boot_settings.after_instance(target)
 
     # Differences between the interfaces
 

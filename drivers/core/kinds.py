@@ -11,7 +11,7 @@ conductor. A method used as a step returns an `Outcome` (None counts as `Done()`
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from drivers.core import raid_schema
+from drivers.core import boot_settings, capabilities, raid_schema
 from drivers.core.deploy import Deploy
 from drivers.core.errors import HardwareError, InvalidDriverInfo, LeaseLost, NotSupported
 from drivers.core.interface import Frame, Interface
@@ -35,6 +35,14 @@ class Boot(Interface):
     boots_again: ClassVar[bool] = False
     #: key of driver_internal_info, true during a deployment once the instance boots next
     INSTANCE_NEXT: ClassVar[str] = "instance_boots_next"
+
+    def validate(self, target: Target) -> None:
+        """
+        Check the node's settings, among them boot mode and secure boot of its capabilities.
+
+        Raises InvalidDriverInfo: names the field.
+        """
+        capabilities.validate(target)
 
     def prepare_ramdisk(self, target: Target) -> Outcome | None:
         """Frame step: set the next power-on to boot the agent."""
@@ -60,11 +68,15 @@ class Boot(Interface):
         return Done()
 
     def boot_instance_next(self, target: Target) -> Outcome | None:
-        """Run `prepare_instance`, unless it has run since the last `boot_agent_next`."""
+        """
+        Run `prepare_instance`, unless it has run since the last `boot_agent_next`.
+
+        It runs again once the machine is off if secure boot was postponed until then.
+        """
         if target.driver_internal_info.get(self.INSTANCE_NEXT):
             return Done()
         outcome = self.prepare_instance(target)
-        if isinstance(outcome, Done | None):
+        if isinstance(outcome, Done | None) and not boot_settings.is_postponed(target):
             target.report(driver_internal_info={self.INSTANCE_NEXT: True})
         return outcome
 

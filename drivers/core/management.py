@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from drivers.core import boot_settings
 from drivers.core.errors import NotSupported
 from drivers.core.interface import Interface
-from drivers.core.steps import Done, Outcome
+from drivers.core.steps import Outcome
 from drivers.core.target import Target
 
 
@@ -58,10 +59,7 @@ class Management(Interface):
 
     def change_boot_mode(self, target: Target, mode: str) -> Outcome | None:
         """Change the boot mode, and report it; a step of its own operation."""
-        if self.get_boot_mode(target) != mode:
-            self.set_boot_mode(target, mode)
-        target.report(boot_mode=mode)
-        return Done()
+        return boot_settings.change(target, boot_settings.BOOT_MODE, mode)
 
     def get_secure_boot(self, target: Target) -> bool | None:
         """Whether secure boot is on; None if the machine does not report it."""
@@ -73,10 +71,7 @@ class Management(Interface):
 
     def change_secure_boot(self, target: Target, state: bool) -> Outcome | None:
         """Change secure boot, and report it; a step of its own operation."""
-        if self.get_secure_boot(target) != state:
-            self.set_secure_boot(target, state)
-        target.report(secure_boot=state)
-        return Done()
+        return boot_settings.change(target, boot_settings.SECURE_BOOT, state)
 
     def inject_nmi(self, target: Target) -> None:
         """Inject a non-maskable interrupt, on which the operating system writes a dump."""
@@ -121,10 +116,12 @@ class Management(Interface):
         """Return the virtual media of the BMC: [{media_types, inserted, image}]."""
         raise NotSupported(f"{self.name} management has no virtual media")
 
-    def attach_virtual_media(self, target: Target, device_type: str, image_url: str) -> None:
+    def attach_virtual_media(
+        self, target: Target, device_type: str, image_url: str
+    ) -> Outcome | None:
         """Insert an image into a cdrom, disk or floppy; a step of its own operation."""
         raise NotSupported(f"{self.name} management has no virtual media")
 
-    def detach_virtual_media(self, target: Target, device_types: list[str]) -> None:
+    def detach_virtual_media(self, target: Target, device_types: list[str]) -> Outcome | None:
         """Eject all media of these types; a step of its own operation."""
         raise NotSupported(f"{self.name} management has no virtual media")

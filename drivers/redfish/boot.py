@@ -7,12 +7,14 @@ it, an image is made for the node from `deploy_kernel` and `deploy_ramdisk`.
 
 from drivers.agent import image
 from drivers.boot import command_line, fetchable, iso, media, ramdisks
-from drivers.core.errors import NotSupported
+from drivers.core import boot_settings
 from drivers.core.kinds import Boot
+from drivers.core.steps import Done, Outcome, run_parts
 from drivers.core.target import Target
 from drivers.images import files
 from drivers.images.addresses import of_files
-from drivers.redfish import access, boot_device, client
+from drivers.redfish import access, boot_device, client, oem_boot, quirks, virtual_media
+from drivers.redfish.quirks import Difference
 
 
 class RedfishImage(Boot):
@@ -34,6 +36,7 @@ class RedfishImage(Boot):
     )
 
     def validate(self, target: Target) -> None:
+        super().validate(target)
         access.access(target)
         if ramdisks.iso(target) is None:
             ramdisks.of_agent(target)
@@ -41,40 +44,65 @@ class RedfishImage(Boot):
             iso.partition_url(target)
             of_files(target, outside=True)
 
-    def prepare_ramdisk(self, target: Target) -> None:
+    def prepare_ramdisk(self, target: Target) -> Outcome:
+        return run_parts(
+            target, {"firmware": boot_settings.for_ramdisk, "boot": self._boot_ramdisk}
+        )
+
+    def clean_up_ramdisk(self, target: Target) -> Outcome:
+        outcome = self.clear_image(target, required=False)
+        if isinstance(outcome, Done):
+            files.withdraw(target, files.RAMDISK)
+        return outcome
+
+    def prepare_instance(self, target: Target) -> Outcome:
+        boot = self._boot_from_disk
+        if target.driver.deploy.boot_option == "ramdisk":
+            boot = self._boot_instance_image
+        return run_parts(target, {"firmware": boot_settings.for_instance, "boot": boot})
+
+    def clean_up_instance(self, target: Target) -> Outcome:
+        return run_parts(
+            target, {"medium": self._remove_instance, "firmware": boot_settings.after_instance}
+        )
+
+    def set_image(self, target: Target, url: str, *, persistent: bool) -> Outcome:
+        """Part: set the image to boot at the next start, or at every start if `persistent`."""
+        raise NotImplementedError
+
+    def clear_image(self, target: Target, *, required: bool) -> Outcome:
+        """Part: undo `set_image`. required: whether an image that stays fails the step."""
+        raise NotImplementedError
+
+    def _boot_ramdisk(self, target: Target) -> Outcome:
         url, token = ramdisks.iso(target), None
         if url is None:
             url, token = media.of_agent(target, ramdisks.of_agent(target), image.boot_mode(target))
         fetchable.check(target, url)
-        self.set_image(target, url, persistent=False)
+        outcome = self.set_image(target, url, persistent=False)
         if token or target.agent.pregenerated:
             target.report(agent_token=token)
+        return outcome
 
-    def clean_up_ramdisk(self, target: Target) -> None:
-        self.clear_image(target)
-        files.withdraw(target, files.RAMDISK)
+    def _boot_instance_image(self, target: Target) -> Outcome:
+        given = target.instance_info.get("boot_iso")
+        url = str(given) if given else media.of_instance(target, image.boot_mode(target))
+        fetchable.check(target, url)
+        return self.set_image(target, url, persistent=True)
 
-    def prepare_instance(self, target: Target) -> None:
-        if target.driver.deploy.boot_option == "ramdisk":
-            given = target.instance_info.get("boot_iso")
-            url = str(given) if given else media.of_instance(target, image.boot_mode(target))
-            fetchable.check(target, url)
-            self.set_image(target, url, persistent=True)
-            return
-        self.clean_up_ramdisk(target)
-        target.driver.management.set_boot_device(target, "disk", persistent=True)
+    def _boot_from_disk(self, target: Target) -> Outcome:
+        # required: the tenant's machine must not boot the agent
+        outcome = self.clear_image(target, required=True)
+        if isinstance(outcome, Done):
+            files.withdraw(target, files.RAMDISK)
+            target.driver.management.set_boot_device(target, "disk", persistent=True)
+        return outcome
 
-    def clean_up_instance(self, target: Target) -> None:
-        self.clear_image(target)
-        files.withdraw(target, files.INSTANCE)
-
-    def set_image(self, target: Target, url: str, *, persistent: bool) -> None:
-        """Set the image to boot at the next start, or at every start if `persistent`."""
-        raise NotImplementedError
-
-    def clear_image(self, target: Target) -> None:
-        """Undo `set_image`."""
-        raise NotImplementedError
+    def _remove_instance(self, target: Target) -> Outcome:
+        outcome = self.clear_image(target, required=False)
+        if isinstance(outcome, Done):
+            files.withdraw(target, files.INSTANCE)
+        return outcome
 
 
 class RedfishVirtualMedia(RedfishImage):
@@ -82,25 +110,26 @@ class RedfishVirtualMedia(RedfishImage):
 
     name = "redfish-virtual-media"
 
-    def set_image(self, target: Target, url: str, *, persistent: bool) -> None:
-        with client.turn(target, self.bmcs) as bmc:
-            drive = next(bmc.drives(), None)
-            if drive is None:
-                raise NotSupported(f"the BMC of node {target.uuid} has no virtual CD drive")
-            if not drive.inserted or drive.image != url:
-                target.before_order()
-                if drive.inserted:
-                    drive.eject_media()
-                drive.insert_media(url, inserted=True, write_protected=True)
-        target.driver.management.set_boot_device(target, "cdrom", persistent=persistent)
+    def set_image(self, target: Target, url: str, *, persistent: bool) -> Outcome:
+        return run_parts(
+            target,
+            {
+                "medium": lambda part: virtual_media.insert(part, self.bmcs, "cdrom", url),
+                "device": lambda part: self._boot_from_medium(part, persistent=persistent),
+            },
+        )
 
-    def clear_image(self, target: Target) -> None:
+    def clear_image(self, target: Target, *, required: bool) -> Outcome:
         """Eject all virtual CDs."""
+        return virtual_media.eject(target, self.bmcs, ("cdrom",), required=required)
+
+    def _boot_from_medium(self, target: Target, *, persistent: bool) -> Outcome:
         with client.turn(target, self.bmcs) as bmc:
-            for drive in bmc.drives():
-                if drive.inserted:
-                    target.before_order()
-                    drive.eject_media()
+            is_oem = quirks.of(bmc, {Difference.OEM_VIRTUAL_CD})
+        if is_oem:
+            return oem_boot.choose_virtual_cd(target, self.bmcs, persistent=persistent)
+        target.driver.management.set_boot_device(target, "cdrom", persistent=persistent)
+        return Done()
 
 
 class RedfishHttps(RedfishImage):
@@ -108,9 +137,11 @@ class RedfishHttps(RedfishImage):
 
     name = "redfish-https"
 
-    def set_image(self, target: Target, url: str, *, persistent: bool) -> None:
+    def set_image(self, target: Target, url: str, *, persistent: bool) -> Outcome:
         with client.turn(target, self.bmcs) as bmc:
             boot_device.choose(target, bmc, "uefihttp", persistent=persistent, url=url)
+        return Done()
 
-    def clear_image(self, target: Target) -> None:
+    def clear_image(self, target: Target, *, required: bool) -> Outcome:
         """Do nothing: the next boot device replaces a pending one-time override."""
+        return Done()

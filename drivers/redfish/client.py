@@ -5,10 +5,9 @@ The governor (`drivers.core.bmc`) keeps one connection per BMC between commands.
 while the BMC's turn is held.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from itertools import chain
 from typing import Any
 
 from drivers.core.bmc import Bmc, Bmcs, Urgency
@@ -41,7 +40,6 @@ class Connection(Session):
         Raises Busy: the machine is in POST (HPE).
         """
         import sushy
-        from sushy import exceptions as theirs
 
         kinds = {
             "target": sushy.BootSource,
@@ -50,34 +48,29 @@ class Connection(Session):
         }
         options = {name: kinds.get(name, str)(value) for name, value in values.items()}
         system = self.system(fresh=False)
-        with errors_of(self.access):
-            try:
-                system.set_system_boot_options(**options)
-            except theirs.BadRequestError as error:
-                if _IN_POST in str(error):
-                    raise Busy(f"BMC {self.access.address} refused: {_IN_POST}") from None
-                raise
+        with self.refusals():
+            system.set_system_boot_options(**options)
         system.invalidate()
 
-    def drives(self, wanted: Collection[str] = ("CD", "DVD")) -> Iterator[Any]:
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
         """
-        Read the virtual drives with these MediaTypes: the system's, else its managers'.
+        Translate errors of an order inside.
 
-        Raises NotSupported: there is no virtual media.
+        Raises HardwareError.
+        Raises Busy: the machine is in POST (HPE), or the BMC is busy (503).
         """
-        system, found = self.system(fresh=False), False
-        for owner in chain([system], parts.managers(self, system)):
-            if parts.link(owner, "virtual_media") is None:
-                continue
-            found = True
-            for drive in parts.members(self, owner, "virtual_media"):
-                kinds = {kind.value for kind in drive.media_types or ()}
-                if kinds.intersection(wanted):
-                    yield drive
-            if owner is system:
-                return
-        if not found:
-            raise NotSupported(f"BMC {self.access.address} has no virtual media")
+        from sushy import exceptions as theirs
+
+        with errors_of(self.access):
+            try:
+                yield
+            except theirs.HTTPError as error:
+                if _IN_POST in f"{error} {error.body}":
+                    raise Busy(f"BMC {self.access.address} refused: {_IN_POST}") from None
+                if error.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise Busy(f"BMC {self.access.address} is busy: {error.detail}") from None
+                raise
 
     def secure_boot(self) -> Any:
         """

@@ -1,26 +1,28 @@
 """Redfish: boot device, boot mode, secure boot, indicators, NMI, virtual media."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from drivers.core.errors import NotSupported, Refused, Unexpected
-from drivers.core.kinds import POWER_ON, Management
-from drivers.core.steps import Done, Outcome, Wait, step
+from drivers.core.errors import NotSupported, Refused, Unconfirmed, Unexpected
+from drivers.core.kinds import Management
+from drivers.core.steps import Done, Outcome, step
 from drivers.core.target import Target
-from drivers.redfish import boot_device, client, inventory, parts, sensors
-from drivers.redfish.boot_device import DEVICES
+from drivers.redfish import (
+    boot_device,
+    client,
+    inventory,
+    parts,
+    sensors,
+    virtual_drives,
+    virtual_media,
+)
+from drivers.redfish.boot_device import DEVICES, NAMES
 from drivers.redfish.documents import Documents
 from drivers.redfish.interface import Redfish
-from drivers.redfish.restart import through_restart
 from drivers.redfish.values import entry, text, word
 
-_NAMES = {target: name for name, target in DEVICES.items()}
 _MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}
 #: Ironic's state of an indicator -> IndicatorLED
 _LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
-#: Ironic's name of a virtual medium -> MediaTypes
-MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
 
 
 class RedfishManagement(Redfish, Management):
@@ -54,17 +56,19 @@ class RedfishManagement(Redfish, Management):
         with client.turn(target, self.bmcs) as bmc:
             allowed = bmc.system(fresh=False).get_allowed_system_boot_source_values()
         values = {getattr(each, "value", each) for each in allowed}
-        return [name for name, value in DEVICES.items() if value in values]
+        supported = {NAMES[value] for value in values if value in NAMES}
+        return [name for name in DEVICES if name in supported]
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:
         device = boot_device.remembered(target)
         if device is not None:
             return {"boot_device": device, "persistent": True}
         with client.turn(target, self.bmcs) as bmc:
-            source, enabled = boot_device.override(bmc.system(fresh=True))
-        if enabled == "Disabled":
+            override = boot_device.reported(bmc)
+        if override.enabled == "Disabled":
             return {"boot_device": None, "persistent": None}
-        return {"boot_device": _NAMES.get(source or ""), "persistent": enabled == "Continuous"}
+        is_persistent = override.enabled == "Continuous"
+        return {"boot_device": NAMES.get(override.source or ""), "persistent": is_persistent}
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
         if device not in DEVICES:
@@ -89,47 +93,7 @@ class RedfishManagement(Redfish, Management):
         if mode not in _MODES:
             raise NotSupported(f"boot mode {mode!r} is unknown; Redfish has uefi and bios")
         with client.turn(target, self.bmcs) as bmc:
-            target.before_order()
-            bmc.set_boot(mode=_MODES[mode])
-
-    def change_boot_mode(self, target: Target, mode: str) -> Outcome:
-        def order() -> None:
-            self.set_boot_mode(target, mode)
-
-        outcome = self._change(target, order, lambda: self.get_boot_mode(target) == mode)
-        if isinstance(outcome, Done):
-            target.report(boot_mode=mode)
-        return outcome
-
-    def change_secure_boot(self, target: Target, state: bool) -> Outcome:
-        def order() -> None:
-            self.set_secure_boot(target, state)
-
-        outcome = self._change(target, order, lambda: self.get_secure_boot(target) == state)
-        if isinstance(outcome, Done):
-            target.report(secure_boot=state)
-        return outcome
-
-    def _change(
-        self, target: Target, order: Callable[[], None], settled: Callable[[], bool]
-    ) -> Outcome:
-        """
-        Send a change that some BMCs apply at once, and others at the next start.
-
-        Restarts a machine that is on, unless the change is applied at once. With
-        `[redfish]boot_mode_config_timeout` 0 the step does not wait for the result.
-        """
-        if not target.progress:
-            if settled():
-                return Done()
-            order()
-            if settled() or target.driver.power.get_power_state(target) != POWER_ON:
-                return Done()
-        limit = float(target.options["redfish"]["boot_mode_config_timeout"])
-        outcome = through_restart(target, lambda: None, settled if limit else lambda: True)
-        if isinstance(outcome, Wait) and limit:
-            return replace(outcome, timeout=outcome.timeout or limit)
-        return outcome
+            boot_device.order_mode(target, bmc, _MODES[mode])
 
     def get_secure_boot(self, target: Target) -> bool | None:
         with client.turn(target, self.bmcs) as bmc:
@@ -144,9 +108,20 @@ class RedfishManagement(Redfish, Management):
 
     def set_secure_boot(self, target: Target, state: bool) -> None:
         with client.turn(target, self.bmcs) as bmc:
+            mode = boot_device.reported(bmc).mode
+            if state and mode == "Legacy":
+                raise Refused(
+                    f"BMC {bmc.access.address}: secure boot needs boot mode UEFI, and the machine"
+                    f" is in {mode}"
+                )
             resource = bmc.secure_boot()
             target.before_order()
-            resource.set_enabled(state)
+            try:
+                with bmc.refusals():
+                    resource.set_enabled(state)
+            except Unconfirmed:
+                if bmc.secure_boot().enabled is not state:
+                    raise
 
     def inject_nmi(self, target: Target) -> None:
         with client.turn(target, self.bmcs) as bmc:
@@ -186,34 +161,20 @@ class RedfishManagement(Redfish, Management):
 
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
         with client.turn(target, self.bmcs) as bmc:
-            return [
-                {
-                    "media_types": [word(each) for each in drive.media_types],
-                    "inserted": bool(drive.inserted),
-                    "image": text(drive.image, longest=2048) or "",
-                }
-                for drive in bmc.drives({each for kinds in MEDIA.values() for each in kinds})
+            drives = [
+                (virtual_drives.media_types(drive), virtual_drives.Report.of(drive.json))
+                for drive in virtual_drives.listed(bmc)
             ]
+        return [
+            {"media_types": types, "inserted": bool(report.inserted), "image": report.image or ""}
+            for types, report in drives
+        ]
 
-    def attach_virtual_media(self, target: Target, device_type: str, image_url: str) -> None:
-        """Insert an image; send nothing if it is inserted already."""
-        with client.turn(target, self.bmcs) as bmc:
-            drive = next(bmc.drives(MEDIA[device_type]), None)
-            if drive is None:
-                raise NotSupported(f"the BMC of node {target.uuid} has no virtual {device_type}")
-            if drive.inserted and drive.image == image_url:
-                return
-            target.before_order()
-            if drive.inserted:
-                drive.eject_media()
-            drive.insert_media(image_url, inserted=True, write_protected=True)
+    def attach_virtual_media(self, target: Target, device_type: str, image_url: str) -> Outcome:
+        return virtual_media.insert(target, self.bmcs, device_type, image_url)
 
-    def detach_virtual_media(self, target: Target, device_types: list[str]) -> None:
-        with client.turn(target, self.bmcs) as bmc:
-            for drive in bmc.drives({each for kind in device_types for each in MEDIA[kind]}):
-                if drive.inserted:
-                    target.before_order()
-                    drive.eject_media()
+    def detach_virtual_media(self, target: Target, device_types: list[str]) -> Outcome:
+        return virtual_media.eject(target, self.bmcs, device_types)
 
 
 def _indicator(bmc: client.Connection, component: str, name: str) -> Any:

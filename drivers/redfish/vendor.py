@@ -7,9 +7,9 @@ from drivers.core.errors import InvalidDriverInfo, NotFound, Unexpected
 from drivers.core.kinds import Vendor
 from drivers.core.passthru import passthru
 from drivers.core.target import Target
-from drivers.redfish import client
+from drivers.redfish import client, virtual_media
 from drivers.redfish.interface import Redfish
-from drivers.redfish.management import MEDIA
+from drivers.redfish.virtual_drives import MEDIA
 
 #: Keys of a subscription in answers; others may hold secrets, such as headers with passwords.
 _SUBSCRIPTION_FIELDS = ("Id", "Context", "Protocol", "Destination", "EventTypes")
@@ -32,7 +32,7 @@ class RedfishVendor(Redfish, Vendor):
                 f"boot_device: {boot_device!r} is not one of {', '.join(kinds)}"
             )
         wanted = list(MEDIA) if boot_device is None else [kinds[boot_device]]
-        target.driver.management.detach_virtual_media(target, wanted)
+        virtual_media.eject_now(target, self.bmcs, wanted)
 
     @passthru(
         "POST",

@@ -10,9 +10,10 @@ from app.engine import rpc
 from app.errors import Conflict, GatewayTimeout
 from app.kit import conductors
 from app.models import Node, Operation
-from drivers.core.errors import AgentBusy, LeaseLost, Refused, Unreachable
+from drivers.core.errors import AgentBusy, Busy, LeaseLost, Refused, Unreachable
 from tests.support.fleet import until
 from tests.support.inside import AlwaysGiven
+from workers.conductor import rpc_server
 from workers.conductor.rpc_server import CallHandler, CallReceiver
 
 SET = {"what": "set_boot_device", "arguments": {"device": "pxe", "persistent": True}}
@@ -96,6 +97,27 @@ def test_an_error_is_reported_to_the_caller(inside, node, monkeypatch, error, st
     reply = answer(inside, node)
     assert (status, transient) == (reply["status"], reply["transient"])
     assert str(error) in reply["message"]
+
+
+@pytest.mark.parametrize(("refusals", "seconds", "status"), [(2, 5.0, None), (2, 0.15, 502)])
+def test_an_order_to_a_busy_machine_is_tried_again_within_the_time_of_the_call(
+    inside, node, monkeypatch, refusals, seconds, status
+):
+    management = inside.runtime.drivers.types["fake-hardware"]["management"]["fake"]
+    tries = []
+
+    def be_busy_first(_management, _target, **_arguments):
+        tries.append(1)
+        if len(tries) <= refusals:
+            raise Busy("the machine is in POST")
+
+    monkeypatch.setattr(rpc_server, "BUSY_PAUSE", 0.1)
+    monkeypatch.setattr(type(management), "set_boot_device", be_busy_first)
+    reply = answer(inside, node, seconds=seconds)
+    if status is None:
+        assert ({"answer": None}, refusals + 1) == (reply, len(tries))
+    else:
+        assert (status, "POST" in reply["message"]) == (reply["status"], True)
 
 
 def test_a_call_that_may_have_had_effects_is_not_repeated(inside, node, monkeypatch):

@@ -8,6 +8,7 @@ from app.db.clock import after
 from app.engine import operations, resume, why
 from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation
 from app.states import Kind, State, of_kind
+from drivers.core.errors import Busy
 from tests.integration.harness import Acme, Harness, requested
 from tests.unit.drivers.machines import image_server, scripted_agent
 from workers.conductor import claims
@@ -177,6 +178,36 @@ def test_a_step_may_have_its_own_deadline_in_each_flow(make, state, ends, fault)
     row = harness.look(node)
     assert (ends, fault, fault is not None) == (row.provision_state, row.fault, row.maintenance)
     assert "management.stroll: the machine did not get there in time" in row.last_error
+
+
+def test_a_step_of_a_busy_machine_is_tried_again_until_its_deadline(make, monkeypatch):
+    """A refusal in POST ends by itself, and takes longer than all tries after errors."""
+    harness, tries = make(STEP_ATTEMPTS="1"), []
+
+    def be_busy(_interface, _target):
+        tries.append(1)
+        raise Busy("the machine is in POST")
+
+    monkeypatch.setattr(Acme.interfaces["management"][0], "stroll", be_busy)
+    node = harness.arrive("clean wait", STEPS["clean wait"](STROLL))
+    assert "clean wait" == harness.poll(node)
+    explained = harness.why(node)
+    assert ("machine", 2) == (explained.waiting_for, len(tries))
+    assert "it is busy (the machine is in POST)" in explained.summary
+    step = next(row for row in harness.steps(node) if row.label == "management.stroll")
+    harness.inside.change_step(harness.last(node).uuid, step.position, remaining=0.0)
+    assert "clean failed" == harness.poll(node)
+    late = "Timeout reached in step management.stroll: the machine is in POST"
+    assert late == harness.inside.read(node).last_error
+
+
+def test_why_says_what_a_driver_waits_for(make, monkeypatch):
+    harness = make()
+    node = harness.arrive("clean wait", STEPS["clean wait"](STROLL))
+    step = next(row for row in harness.steps(node) if row.label == "management.stroll")
+    progress = {"boot": {"medium": {"waits_for": "virtual medium Cd"}}}
+    harness.inside.change_step(harness.last(node).uuid, step.position, progress=progress)
+    assert "it waits for virtual medium Cd" in harness.why(node).summary
 
 
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.HOLD)))

@@ -32,6 +32,7 @@ from app.models import Node, Operation, OperationState
 from app.runtime import Runtime
 from drivers.core.errors import (
     AgentBusy,
+    Busy,
     HardwareError,
     InvalidDriverInfo,
     LeaseLost,
@@ -47,6 +48,8 @@ from workers.conductor.redispatch import send_again
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
 
+#: Seconds between two tries of an order to a busy machine.
+BUSY_PAUSE = 3.0
 #: Driver error -> HTTP status; all others are 502 Bad Gateway.
 STATUS: Mapping[type[HardwareError], int] = {
     NotSupported: Invalid.status,
@@ -125,7 +128,7 @@ class CallHandler:
             with self._lease(node, end) as before_order:
                 target = replace(target, before_order=before_order)
                 before_order()
-                answer = method(target, **document["arguments"])
+                answer = _patiently(lambda: method(target, **document["arguments"]), end)
         if target.reports:
             self._record(node, target.reports, locked=call.locked)
         return answer
@@ -186,6 +189,23 @@ class CallHandler:
                 logger.warning("call.refused", fence=node.fence)
                 return
             driver_reports.apply(session, row, reports)
+
+
+def _patiently(order: Callable[[], Any], end: float) -> Any:
+    """
+    Send an order again while the machine or its BMC is busy for now; return its result.
+
+    end: of the call, on the monotonic clock.
+
+    Raises Busy: it was busy until the end of the call.
+    """
+    while True:
+        try:
+            return order()
+        except Busy:
+            if time.monotonic() + BUSY_PAUSE >= end:
+                raise
+        time.sleep(BUSY_PAUSE)
 
 
 @dataclass(slots=True)

@@ -99,22 +99,14 @@ def test_an_image_holds_kernel_ramdisk_arguments_and_token_for_both_kinds_of_fir
     assert token not in url
 
 
-def test_an_image_is_built_and_inserted_once_for_a_token_and_removed_after_use(node, fleet):
-    orders = []
+def test_an_image_is_built_once_for_a_token_and_removed_after_use(node, fleet):
     boot = node.driver.boot
     boot.prepare_ramdisk(node)
     token = node.reports["agent_token"]
-    again = replace(
-        node,
-        agent=Agent(token=token, pregenerated=True),
-        before_order=lambda: orders.append(1),
-        reports={},
-    )
+    again = replace(node, agent=Agent(token=token, pregenerated=True), reports={})
     made = medium(node).stat().st_mtime_ns
     boot.prepare_ramdisk(again)
-    assert (token, made, []) == (
-        again.reports["agent_token"], medium(node).stat().st_mtime_ns, orders,
-    )  # fmt: skip
+    assert (token, made) == (again.reports["agent_token"], medium(node).stat().st_mtime_ns)
     boot.prepare_ramdisk(replace(node, reports={}))  # the token is no longer recorded
     assert medium(node).parent.name
     boot.clean_up_ramdisk(node)
@@ -185,7 +177,11 @@ def test_a_missing_loader_is_named_when_the_machine_needs_it(node, setting, mode
     default = node.options["DEFAULT"]
     default[setting] = {"x86_64": "/none"} if setting.startswith("efi") else "/none"
     other = "uefi" if mode == "bios" else "bios"
-    booting = lambda mode: replace(node, properties={"capabilities": f"boot_mode:{mode}"})  # noqa: E731
+
+    def booting(mode):
+        properties = {"capabilities": f"boot_mode:{mode}"}
+        return replace(node, properties=properties, reports={})
+
     node.driver.boot.prepare_ramdisk(booting(other))
     assert 1 == len(boots(medium(node)))
     with pytest.raises(BadImage, match=complaint):

@@ -1,0 +1,232 @@
+"""
+Redfish: drives for virtual media: their reports, and orders to one of them.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import chain
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from drivers.core.errors import (
+    Busy,
+    LoginRefused,
+    NotSupported,
+    Refused,
+    Unconfirmed,
+    Unexpected,
+)
+from drivers.core.target import Target
+from drivers.redfish import parts, quirks
+from drivers.redfish.client import Connection
+from drivers.redfish.quirks import Difference
+from drivers.redfish.values import entry, text
+
+#: Ironic's name of a virtual medium -> MediaTypes, the preferred first
+MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
+#: Equal reports that confirm an insertion if the report before it was the same.
+STALE_LOOKS = 4
+#: Properties that some BMCs demand in an insertion -> their value for a URL. They are sent only if
+#: a refusal names them: others refuse them (Supermicro X11).
+_DEMANDED: Mapping[str, Mapping[str, Any]] = {
+    "TransferProtocolType": {},  # filled from the URL
+    "TransferMethod": {"TransferMethod": "Stream"},
+    "UserName": {"UserName": "none", "Password": "none"},
+    "WriteProtected": {"WriteProtected": True},
+    "Inserted": {"Inserted": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """State of a drive, as the BMC reports it."""
+
+    inserted: bool | None = None
+    image: str | None = None
+    connected: str | None = None  # ConnectedVia
+
+    @classmethod
+    def of(cls, document: object) -> "Report":
+        inserted = entry(document, "Inserted")
+        return cls(
+            inserted if isinstance(inserted, bool) else None,
+            text(entry(document, "Image"), longest=2048),
+            text(entry(document, "ConnectedVia")),
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the BMC reports no medium."""
+        if self.inserted is None:
+            return self.image is None
+        return not self.inserted or self.connected == "NotConnected"
+
+    def presents(self, url: str) -> bool:
+        """Whether the BMC reports the image of a URL; some report the end of the URL only."""
+        if self.inserted is False or (self.inserted is None and self.image is None):
+            return False
+        return self.image is None or _is_end(self.image, url)
+
+    def confirms(self, url: str, before: "Report", looks: int) -> bool:
+        """
+        Whether an insertion has taken place. before: the report before it. looks: reads since then.
+        """
+        if not self.presents(url):
+            return False
+        if before.inserted and before.connected == self.connected == "NotConnected":
+            return False  # the ejected medium
+        return self != before or (self.image is not None and looks >= STALE_LOOKS)
+
+
+def listed(bmc: Connection) -> list[Any]:
+    """
+    Read all virtual drives, as resources of sushy: the system's, else its managers'.
+
+    Raises NotSupported: the BMC has no virtual media.
+    """
+    system, is_there = bmc.system(fresh=False), False
+    drives: list[Any] = []
+    for owner in chain([system], parts.managers(bmc, system)):
+        if parts.link(owner, "virtual_media") is None:
+            continue
+        is_there = True
+        drives += parts.members(bmc, owner, "virtual_media")
+        if owner is system and drives:
+            break
+    if not is_there:
+        raise NotSupported(f"BMC {bmc.access.address} has no virtual media")
+    return drives
+
+
+def media_types(drive: Any) -> list[str]:
+    """Return the MediaTypes of a drive; empty if the BMC reports none."""
+    types = entry(drive.json, "MediaTypes")
+    return [name for name in map(text, types) if name] if isinstance(types, list) else []
+
+
+def of_types(bmc: Connection, device_types: Collection[str]) -> list[Any]:
+    """Read the drives of these types; a drive without MediaTypes counts as a CD."""
+    types = {name for kind in device_types for name in MEDIA[kind]}
+    return [
+        drive for drive in listed(bmc) if types.intersection(media_types(drive) or MEDIA["cdrom"])
+    ]
+
+
+def candidates(bmc: Connection, device_type: str) -> list[Any]:
+    """Read the drives to try for a device type, the most promising first."""
+    first = Difference.MEDIUM_1 in quirks.of(bmc, {Difference.MEDIUM_1})
+    preferred = MEDIA[device_type][0]
+
+    def rank(drive: Any) -> tuple[bool, ...]:
+        types = media_types(drive)
+        return (
+            first and entry(drive.json, "Id") != "1",
+            _action(drive, "InsertMedia") is None,
+            not types,
+            preferred not in types,
+        )
+
+    return sorted(of_types(bmc, {device_type}), key=rank)
+
+
+def order_insertion(bmc: Connection, drive: Any, url: str) -> str | None:
+    """
+    Order a drive to insert an image; return the path of the BMC's task, if it has made one.
+
+    Raises HardwareError.
+    """
+    from sushy import exceptions as theirs
+    from sushy.taskmonitor import TaskMonitor
+
+    connector, action = bmc.open()._conn, _action(drive, "InsertMedia")
+    if action is None and Difference.NO_INSERTION in quirks.of(bmc, {Difference.NO_INSERTION}):
+        raise NotSupported(
+            "the firmware of this BMC cannot insert images by Redfish; update it, or use"
+            " boot_interface ipxe, pxe or http-ipxe"
+        )
+    body: dict[str, Any] = {"Image": url}
+    if action is None:
+        body |= {"Inserted": True, "WriteProtected": True}
+    with bmc.refusals():
+        for _ in range(len(_DEMANDED) + 1):
+            try:
+                if action is None:
+                    answer = connector.patch(drive.path, data=body, etag=drive._get_etag())
+                else:
+                    answer = connector.post(action, data=body)
+                break
+            except theirs.HTTPError as error:
+                more = _demanded(error, body, url)
+                if not more or error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise
+                body |= more
+        if answer.status_code != HTTPStatus.ACCEPTED:
+            return None
+        with suppress(theirs.MissingHeaderError, ValueError, AttributeError):
+            return str(TaskMonitor.from_response(connector, answer, drive.path).task_monitor_uri)
+    return None
+
+
+def _demanded(error: Any, body: Mapping[str, Any], url: str) -> dict[str, Any]:
+    """Return the first property that a refusal names, and that was not sent; empty: none."""
+    words = json.dumps([error.body, error.detail], default=str)
+    for name, values in _DEMANDED.items():
+        if name in words and name not in body:
+            return dict(values) or {name: urlsplit(url).scheme.upper()}
+    return {}
+
+
+def order_ejection(target: Target, bmc: Connection, drive: Any) -> str:
+    """
+    Order a drive to eject its medium; return the BMC's refusal, or "".
+
+    BMCs refuse it for an empty drive, too, so the effect decides.
+
+    Raises Unreachable, LoginRefused, Busy.
+    """
+    action = _action(drive, "EjectMedia")
+    connector = bmc.open()._conn
+    target.before_order()
+    try:
+        with bmc.refusals():
+            if action is not None:
+                connector.post(action, data={})
+            else:
+                body = {"Image": None, "Inserted": False}
+                connector.patch(drive.path, data=body, etag=drive._get_etag())
+    except (Busy, LoginRefused):
+        raise
+    except (Refused, NotSupported, Unexpected, Unconfirmed) as error:
+        return str(error)
+    return ""
+
+
+def _action(drive: Any, name: str) -> str | None:
+    """Return the path of an action of a drive; None: it does not have it."""
+    action = entry(entry(drive.json, "Actions"), f"#VirtualMedia.{name}")
+    return text(entry(action, "target"), longest=2048)
+
+
+def read_again(drive: Any) -> Any:
+    drive.refresh(force=True)
+    return drive
+
+
+def _is_end(image: str, url: str) -> bool:
+    """Whether an image that the BMC reports is a URL, or its last parts; some leave the query."""
+    reported, ordered = (_plain(value, query="?" in image) for value in (image, url))
+    return ordered == reported or ordered.endswith("/" + reported.lstrip("/"))
+
+
+def _plain(url: str, *, query: bool) -> str:
+    """Return a URL without user and escapes."""
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return url
+    place = split.netloc.rpartition("@")[2].lower()
+    asked = f"?{split.query}" if query else ""
+    return unquote(f"{split.scheme}://{place}{split.path}{asked}").removeprefix("://")

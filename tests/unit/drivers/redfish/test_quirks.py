@@ -1,0 +1,179 @@
+"""Machines that differ: a BMC of each row of the table, and the table itself."""
+
+import json
+
+import pytest
+
+from drivers.core.errors import Busy, StepFailed, Unexpected
+from drivers.core.steps import Done
+from drivers.redfish import boot_device
+from drivers.redfish.quirks import QUIRKS, Difference, Identity
+from drivers.simulator.documents import MANAGER, ROOT, SYSTEM
+from tests.unit.drivers.documents import having
+from tests.unit.drivers.machines import with_option
+from tests.unit.drivers.redfish.boot_bmc import TASK, BootBmc, Drive, run
+
+ISO = "http://images/agent.iso"
+
+
+@pytest.fixture
+def bmc(monkeypatch):
+    monkeypatch.setattr(boot_device, "LOOK_INTERVAL", 0.0)
+    return BootBmc().install(monkeypatch)
+
+
+@pytest.fixture
+def node(bmc):
+    brief = with_option("redfish", vmedia_insert_timeout=10.0, vmedia_insert_poll_interval=2.0)
+    return bmc.node(options=brief)
+
+
+def is_made_by(bmc, vendor, model="", firmware=""):
+    bmc.changes[ROOT] = having(Vendor=vendor)
+    bmc.changes[SYSTEM] = having(Manufacturer=vendor)
+    bmc.changes[MANAGER] = having(Model=model, FirmwareVersion=firmware)
+
+
+def boots(bmc):
+    return [body["Boot"] for _, _, body in bmc.orders if body and "Boot" in body]
+
+
+FULL = {
+    "BootSourceOverrideTarget": "Pxe",
+    "BootSourceOverrideEnabled": "Once",
+    "BootSourceOverrideMode": "UEFI",
+}
+
+
+@pytest.mark.parametrize(
+    "vendor", ["AMI", "American Megatrends International LLC.", "ASRockRack", "Supermicro"]
+)
+def test_target_enabled_and_mode_are_sent_together(bmc, node, vendor):
+    is_made_by(bmc, vendor)
+    bmc.on_boot = lambda boot: boot if set(FULL) <= set(boot) else 400
+    node.driver.management.set_boot_device(node, "pxe")
+    assert [FULL] == boots(bmc)
+    bmc.orders.clear()
+    node.driver.management.set_boot_mode(node, "bios")
+    assert [FULL | {"BootSourceOverrideMode": "Legacy"}] == boots(bmc)
+
+
+def test_the_virtual_cd_of_a_supermicro_boots_as_usb_cd(bmc, node):
+    is_made_by(bmc, "Supermicro")
+    node.driver.management.set_boot_device(node, "cdrom")
+    assert "UsbCd" == bmc.machine.boot_target
+    assert "cdrom" == node.driver.management.get_boot_device(node)["boot_device"]
+
+
+@pytest.mark.parametrize(
+    ("model", "firmware"), [("13G Monolithic", "2.86"), ("14G Modular", "3.21.26.22")]
+)
+def test_a_dell_without_insertion_is_refused_with_the_interfaces_that_work(
+    bmc, node, model, firmware
+):
+    is_made_by(bmc, "Dell Inc.", model, firmware)
+    bmc.drives = {"CD": Drive(has_actions=False)}
+    with pytest.raises(Unexpected, match="boot_interface ipxe, pxe or http-ipxe"):
+        run(node, "boot", "prepare_ramdisk")
+
+
+IMPORT = "/redfish/v1/Managers/BMC/Actions/Oem/EID_674_Manager.ImportSystemConfiguration"
+
+
+class OldIdrac(BootBmc):
+    """Takes the OEM action, with a task."""
+
+    answers: tuple = ()
+    looks: int = 0
+
+    def answer(self, method, path, headers, body=b""):
+        if path == IMPORT:
+            self.orders.append((method, "import", json.loads(body)))
+            status, words = self.answers.pop(0) if self.answers else (202, "")
+            content = json.dumps({"error": {"message": words}}).encode() if words else b""
+            return status, content, {"Location": TASK}
+        return super().answer(method, path, headers, body)
+
+
+@pytest.fixture
+def idrac(monkeypatch):
+    bmc = OldIdrac().install(monkeypatch)
+    bmc.answers = []
+    is_made_by(bmc, "Dell Inc.", "14G Monolithic", "5.10.50.00")
+    actions = {"OemManager.v1_0_0#OemManager.ImportSystemConfiguration": {"target": IMPORT}}
+    change = bmc.changes[MANAGER]
+    bmc.changes[MANAGER] = lambda document: {
+        **change(document), "Id": "iDRAC.Embedded.1", "Actions": {"Oem": actions},
+    }  # fmt: skip
+    return bmc
+
+
+def test_the_virtual_cd_of_an_old_idrac_is_ordered_by_its_oem_action(idrac):
+    outcome, _ = run(idrac.node(), "boot", "prepare_ramdisk")
+    (order,) = [body for _, name, body in idrac.orders if name == "import"]
+    assert Done() == outcome
+    assert 'FQDD="iDRAC.Embedded.1"' in order["ImportBuffer"]
+    assert '#BootOnce">Enabled<' in order["ImportBuffer"]
+    assert '#FirstBootDevice">VCD-DVD<' in order["ImportBuffer"]
+    assert ([], ISO) == (boots(idrac), idrac.drives["Cd"].medium)
+
+
+def test_a_failed_oem_task_fails_the_boot(idrac):
+    idrac.task = ("Exception", "Critical")
+    with pytest.raises(StepFailed, match=r"VCD-DVD.*no such image"):
+        run(idrac.node(), "boot", "prepare_ramdisk")
+
+
+def test_an_idrac_with_another_job_is_asked_again_later(idrac):
+    idrac.answers = [(400, "IDRAC.2.8.LC068: a job is running")]
+    with pytest.raises(Busy, match="another job"):
+        run(idrac.node(), "boot", "prepare_ramdisk")
+
+
+def test_an_idrac_10_gets_its_image_in_medium_1(bmc, node):
+    is_made_by(bmc, "Dell Inc.", "17G Monolithic", "1.20.25.00")
+    bmc.drives = {"2": Drive(insertion="ignored"), "1": Drive()}
+    run(node, "boot", "prepare_ramdisk")
+    assert ["1"] == [name for name, drive in bmc.drives.items() if drive.medium]
+    assert 1 == len(bmc.named("InsertMedia"))
+
+
+def test_each_row_has_a_source_and_a_test_that_exists():
+    assert len(QUIRKS) == len({row.name for row in QUIRKS})
+    for row in QUIRKS:
+        assert row.source.startswith("https://"), row.name
+        assert callable(globals().get(row.test)), row.name
+        assert row.test.startswith("test_"), row.name
+
+
+def test_each_difference_has_a_row():
+    assert set(Difference) == {row.difference for row in QUIRKS}
+
+
+@pytest.mark.parametrize(
+    ("identity", "differences"),
+    [
+        (Identity("Dell Inc.", "14G Monolithic", "6.10.30.00"), set()),
+        (Identity("Dell Inc.", "14G Monolithic", "7.00.00.171"), set()),
+        (Identity("Dell Inc.", "16G Monolithic", "5.10.50.00"), {Difference.OEM_VIRTUAL_CD}),
+        (Identity("Dell Inc.", "14G Monolithic", ""), set()),
+        (Identity("Dell Inc.", "14G Monolithic", "3.29"), {Difference.NO_INSERTION}),
+        (Identity("Dell Inc.", "17G Monolithic", "1.20.25.00"), {Difference.MEDIUM_1}),
+        (Identity("Dell Inc.", "13G Modular", "2.86.86.86"), {Difference.NO_INSERTION}),
+        (Identity("Odell"), set()),
+        (Identity("HPE"), set()),
+        (Identity("Lenovo"), set()),
+        (Identity("Miami"), set()),
+        (Identity("GIGABYTE AMI"), {Difference.FULL_BOOT_REQUEST}),
+        (Identity("Super Micro Computer"), {Difference.FULL_BOOT_REQUEST, Difference.USB_CD}),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Identity) else "",
+)
+def test_a_machine_matches_by_vendor_model_and_firmware(identity, differences):
+    assert differences == {row.difference for row in QUIRKS if row.matches(identity)}
+
+
+def test_the_manager_is_read_only_for_vendors_whose_rows_need_it(bmc, node):
+    is_made_by(bmc, "HPE")
+    node.driver.management.set_boot_device(node, "cdrom")
+    assert ("GET", MANAGER) not in bmc.asked
