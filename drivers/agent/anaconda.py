@@ -49,6 +49,7 @@ class AnacondaDeploy(AgentFlows):
     }
 
     def validate(self, target: Target) -> None:
+        super().validate(target)
         info, boot = target.instance_info, target.driver.boot
         if "kickstart" not in boot.options:
             raise InvalidDriverInfo(

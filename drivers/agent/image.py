@@ -5,13 +5,13 @@ The agent fetches the image itself, over HTTP, and verifies its checksum, so a c
 `examine` asks the image server first, so that errors are found before the machine is booted.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from drivers import urls
 from drivers.agent import configdrive
+from drivers.core import capabilities
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
 from drivers.images import checksums, image_server, published
@@ -22,6 +22,8 @@ _MEBIBYTE = 1 << 20
 _PARTITION_SIZES = ("root_gb", "swap_mb", "ephemeral_gb")
 #: (stated format, detected format); an ISO image may be written to a disk as it is.
 _COMPATIBLE = (("raw", "gpt"), ("gpt", "raw"), ("raw", "iso"))
+#: For the boot interfaces, which read the mode together with the image.
+boot_mode = capabilities.boot_mode
 _PROXIES = {"image_http_proxy": "http", "image_https_proxy": "https"}
 
 
@@ -31,22 +33,6 @@ def is_whole_disk(target: Target) -> bool:
     if info.get("image_type"):
         return bool(info["image_type"] != "partition")
     return not (info.get("kernel") and info.get("ramdisk"))
-
-
-def boot_mode(target: Target) -> str:
-    """
-    Return `uefi` or `bios`: from the capabilities of the instance or the node, else the default.
-    """
-    for info in (target.instance_info, target.properties):
-        wanted = requested_boot_mode(info)
-        if wanted:
-            return wanted
-    return str(target.options["deploy"]["default_boot_mode"])
-
-
-def requested_boot_mode(info: Mapping[str, Any]) -> str | None:
-    """Return the boot mode in the capabilities of an instance or a node, if there is one."""
-    return _capabilities(info.get("capabilities")).get("boot_mode")
 
 
 def validate(target: Target) -> None:
@@ -78,10 +64,6 @@ def validate(target: Target) -> None:
         raise InvalidDriverInfo("instance_info/root_gb is required for a partition image")
     for name in _PARTITION_SIZES:
         _size(info, name)
-    if boot_mode(target) not in ("uefi", "bios"):
-        raise InvalidDriverInfo(
-            f"capabilities/boot_mode: {boot_mode(target)!r} is neither uefi nor bios"
-        )
 
 
 def write_step(target: Target) -> dict[str, Any]:
@@ -240,10 +222,10 @@ def _partitions(target: Target) -> dict[str, Any]:
         "ephemeral_format": info.get("ephemeral_format")
         or target.options["pxe"]["default_ephemeral_format"],
         "preserve_ephemeral": bool(info.get("preserve_ephemeral")),
-        "deploy_boot_mode": boot_mode(target),
+        "deploy_boot_mode": capabilities.boot_mode(target),
         "boot_option": "local",
     }
-    label = _capabilities(info.get("capabilities")).get("disk_label")
+    label = capabilities.of_instance(target).get("disk_label")
     return image | ({"disk_label": label} if label else {})
 
 
@@ -257,16 +239,3 @@ def _size(info: Mapping[str, Any], name: str) -> int:
             f"instance_info/{name}: {info[name]!r} is not a whole number from 0 up"
         )
     return size
-
-
-def _capabilities(value: Any) -> dict[str, str]:
-    """Return capabilities as a mapping. Accepts JSON, a mapping, or `a:b,c:d`."""
-    if isinstance(value, str) and value.startswith("{"):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return {}
-    if isinstance(value, Mapping):
-        return {str(name): str(setting) for name, setting in value.items()}
-    pairs = (pair.partition(":") for pair in str(value or "").split(","))
-    return {name.strip(): setting.strip() for name, _, setting in pairs if setting}

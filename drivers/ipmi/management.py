@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drivers.core import capabilities
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.kinds import Management
 from drivers.core.target import Target
@@ -30,7 +31,8 @@ class IpmiManagement(Management):
         Client.of(target, self.bmcs).set_boot_device(
             device,
             persistent=persistent,
-            uefi=_boots_uefi(target),
+            # IPMI sets the boot mode together with the boot device; without it, BIOS applies
+            uefi=capabilities.boot_mode(target) == "uefi",
             keep_on_timeout=_keep_on_timeout(target),
         )
 
@@ -53,19 +55,3 @@ def _keep_on_timeout(target: Target) -> bool:
             f"driver_info/ipmi_disable_boot_timeout: must be true or false, not {value!r}"
         )
     return text == "true"
-
-
-def _boots_uefi(target: Target) -> bool:
-    """
-    Whether the machine boots in UEFI mode: by capabilities of instance or node, else by settings.
-
-    IPMI sets the boot mode together with the boot device; without it, BIOS applies.
-    """
-    for fields in (target.instance_info, target.properties):
-        capabilities = fields.get("capabilities") or {}
-        if isinstance(capabilities, str):
-            pairs = (pair.partition(":") for pair in capabilities.split(","))
-            capabilities = {key.strip(): value.strip() for key, _, value in pairs}
-        if capabilities.get("boot_mode"):
-            return bool(capabilities["boot_mode"] == "uefi")
-    return bool(target.options["deploy"]["default_boot_mode"] == "uefi")

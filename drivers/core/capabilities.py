@@ -1,0 +1,114 @@
+"""
+Capabilities: what an instance asks of its machine (`instance_info/capabilities`), and what a
+machine offers (`properties/capabilities`).
+
+Both fields have one of three forms: an object, the JSON text of an object, or the text
+`name:value,name:value`. A malformed field is refused, and never taken for an empty one.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Target
+
+#: Capability that the service reads -> its values. Others have any value; schedulers read them.
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "boot_mode": ("uefi", "bios"),
+    "boot_option": ("local", "ramdisk", "kickstart"),  # netboot has left Ironic
+    "disk_label": ("gpt", "msdos"),
+    "secure_boot": ("true", "false"),
+}
+_FORMS = "must be an object, its JSON text, or name:value pairs separated by commas"
+
+
+def of_instance(target: Target) -> dict[str, str]:
+    """Return the capabilities that the instance asks for. Raises InvalidDriverInfo."""
+    return parsed(target.instance_info.get("capabilities"), "instance_info/capabilities")
+
+
+def of_node(target: Target) -> dict[str, str]:
+    """Return the capabilities of the machine. Raises InvalidDriverInfo."""
+    return parsed(target.properties.get("capabilities"), "properties/capabilities")
+
+
+def boot_mode(target: Target) -> str:
+    """
+    Return `uefi` or `bios`: asked for by the instance, else of the machine, else the default.
+
+    Raises InvalidDriverInfo: the capabilities of the instance or of the machine are malformed.
+    """
+    default = str(target.options["deploy"]["default_boot_mode"])
+    return ({"boot_mode": default} | of_node(target) | of_instance(target))["boot_mode"]
+
+
+def parsed(value: Any, where: str) -> dict[str, str]:
+    """
+    Return the content of a field with capabilities as {name: value}; empty if it is unset.
+
+    where: the field, for errors.
+
+    Raises InvalidDriverInfo: the field is malformed, names a capability twice with different
+    values, or has a value that `VALUES` does not list.
+    """
+    if value is None or value == "":
+        return {}
+    values: dict[str, str] = {}
+    for name, text in _pairs(value, where):
+        if not name or not text or not (name + text).isprintable():
+            raise InvalidDriverInfo(
+                f"{where}: {(name or text)!r:.80} lacks a name or a value; it {_FORMS}"
+            )
+        usual = name.lower().replace("-", "_")
+        if usual in VALUES and name != usual:
+            raise InvalidDriverInfo(f"{where}: {name!r} is written {usual}")
+        accepted = VALUES.get(name)
+        if accepted and (text := text.lower()) not in accepted:
+            raise InvalidDriverInfo(
+                f"{where}: {name} must be one of {', '.join(accepted)}, not {text!r}"
+            )
+        if values.setdefault(name, text) != text:
+            raise InvalidDriverInfo(f"{where}: {name} is named twice with different values")
+    return values
+
+
+def written(values: Mapping[str, str], where: str) -> str:
+    """
+    Return capabilities in the form `name:value,name:value`.
+
+    Raises InvalidDriverInfo: `parsed` would refuse them, or read others.
+    """
+    checked = parsed(values, where)
+    text = ",".join(f"{name}:{value}" for name, value in checked.items())
+    if parsed(text, where) != checked:
+        raise InvalidDriverInfo(f"{where}: a comma or colon in {text!r:.200} would be a separator")
+    return text
+
+
+def _pairs(value: Any, where: str) -> Iterable[tuple[str, str]]:
+    if isinstance(value, str) and not value.lstrip().startswith(("{", "[", '"')):
+        parts = (part.partition(":") for part in value.split(",") if part.strip())
+        return [(name.strip(), text.strip()) for name, _, text in parts]
+    if isinstance(value, str):
+        try:
+            value = json.loads(value, object_pairs_hook=_Members)
+        except (ValueError, RecursionError) as error:
+            raise InvalidDriverInfo(f"{where}: is no JSON ({error}); it {_FORMS}") from None
+    elif isinstance(value, Mapping):
+        value = _Members(value.items())
+    if not isinstance(value, _Members):
+        raise InvalidDriverInfo(f"{where}: {_FORMS}, not {type(value).__name__}")
+    return [(str(name).strip(), _text(text, f"{where}: {name}")) for name, text in value]
+
+
+class _Members(list[tuple[str, Any]]):
+    """Members of a JSON object, names that occur twice included."""
+
+
+def _text(value: Any, where: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise InvalidDriverInfo(f"{where} must be a text, number or boolean, not {value!r:.80}")
+    return str(value).strip()
