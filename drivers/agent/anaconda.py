@@ -10,7 +10,7 @@ from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
 from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.images import instance
+from drivers.images import config_drive, instance
 
 _FIELDS = ("kernel", "ramdisk", "stage2")
 
@@ -64,6 +64,7 @@ class AnacondaDeploy(AgentFlows):
         instance.installer_stage2(target)
         instance.kernel_and_ramdisk(target)
         instance.kickstart_template(target)
+        config_drive.files(target)
 
     def prepare(self, target: Target) -> Outcome:
         """Frame step: validate the fields of the installation."""

@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from drivers import urls
-from drivers.agent import configdrive
 from drivers.core import capabilities
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
-from drivers.images import checksums, image_server, published
+from drivers.images import checksums, config_drive, image_server, published
 
 #: Key of driver_internal_info with the result of `examine`.
 EXAMINED = "image"
@@ -58,6 +57,7 @@ def validate(target: Target) -> None:
         )
     if not isinstance(root := info.get("image_rootfs_uuid"), str | None):
         raise InvalidDriverInfo(f"instance_info/image_rootfs_uuid: {root!r} is not a string")
+    config_drive.validate(target)
     _authentication(info)
     _proxies(target.driver_info)
     if not is_whole_disk(target) and not _size(info, "root_gb"):
@@ -70,7 +70,7 @@ def write_step(target: Target) -> dict[str, Any]:
     """Return the agent's step that writes the image, and the config drive if there is one."""
     image = image_info(target)
     args: dict[str, Any] = {"image_info": image}
-    drive = configdrive.encoded(target.instance_info.get("configdrive"))
+    drive = config_drive.encoded(target)
     if drive is not None:
         image["configdrive"] = args["configdrive"] = drive
     return {"interface": "deploy", "step": "write_image", "args": args}

@@ -1,13 +1,10 @@
-import base64
-import gzip
 from dataclasses import replace
 
 import pytest
 
-from drivers.agent import client, configdrive, hooks, in_band
+from drivers.agent import client, hooks, in_band
 from drivers.core.errors import (
     AgentBusy,
-    InvalidDriverInfo,
     LeaseLost,
     Refused,
     Unexpected,
@@ -17,7 +14,6 @@ from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.core.target import Agent
 from tests.unit.drivers.machines import (
     TOKEN,
-    on,
     target,
     with_option,
 )
@@ -514,17 +510,3 @@ def test_bios_whole_disk_images_on_software_raid_need_a_bootloader(
     assert isinstance(outcome, Wait if root else Done)
     orders = [params for name, params in agent.received if name == "image.install_bootloader"]
     assert ([root] if root else []) == [params["root_uuid"] for params in orders]
-
-
-def test_a_config_drive_is_passed_on_or_built():
-    assert configdrive.encoded(None) is None
-    assert "http://drive" == configdrive.encoded("http://drive")
-    made = configdrive.encoded({"meta_data": {"uuid": "u"}, "user_data": "#cloud-config"})
-    iso = gzip.decompress(base64.b64decode(made))
-    assert b"CD001" == iso[16 * 2048 + 1 :][:5]
-    assert b"config-2" == iso[16 * 2048 + 40 :][:8]
-    assert 0 == len(iso) % 2048
-    names = [f"/openstack/latest/{name}" for name in ("meta_data.json", "user_data")]
-    assert [b'{"uuid": "u"}', b"#cloud-config"] == on(iso, *names)
-    with pytest.raises(InvalidDriverInfo, match="motd"):
-        configdrive.encoded({"motd": "hello"})
