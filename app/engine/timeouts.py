@@ -22,8 +22,9 @@ def retry_transient(step: OperationStep, outcome: Outcome) -> Outcome:
     """Replace a retryable failure by a wait with exponential backoff while tries are left."""
     if not isinstance(outcome, Failed) or not outcome.retryable or step.faults + 1 >= step.tries:
         return outcome
-    step.faults, step.error = step.faults + 1, outcome.reason
-    return Wait(step.progress, poll_after=step.backoff * 2 ** (step.faults - 1))
+    step.faults += 1
+    pause = step.backoff * 2 ** (step.faults - 1)
+    return Wait(step.progress, poll_after=pause, reason=outcome.reason)
 
 
 def charge_budget(
@@ -46,12 +47,19 @@ def charge_budget(
         late = "the machine did not get there in time"
         if agent_waits.is_polled(step):
             late = "its agent was busy, or did not answer"
-        return Failed(f"Timeout reached in step {step.label}: {late}", FailureCode.TIMEOUT)
+        facts = "; ".join((late, *last_error(step, outcome)))
+        return Failed(f"Timeout reached in step {step.label}: {facts}", FailureCode.TIMEOUT)
     else:
         step.remaining -= seconds
     pause = min(outcome.poll_after, step.remaining)
     step.remaining -= pause
     return replace(outcome, poll_after=pause)
+
+
+def last_error(step: OperationStep, outcome: Wait | None = None) -> list[str]:
+    """List the last error that made a step wait, that of its newest outcome first, if any did."""
+    error = (outcome and outcome.reason) or step.error
+    return [f"the last error: {error}"] if error else []
 
 
 def budget_of(session: Session, node: Node, step: OperationStep, outcome: Wait) -> float:

@@ -20,11 +20,16 @@ from drivers import networks
 from drivers.core.errors import AgentBusy, NotSupported, Refused, Unexpected, Unreachable
 from drivers.core.target import Target
 from drivers.tls import bundle, of_node, valid_pem
-from drivers.web import answers
+from drivers.web import answers, fetch
 
 CONNECT_TIMEOUT = 10.0  # seconds
 #: Most characters of an error text of an agent.
 _LONGEST_REASON = 4000
+_TLS_REMEDY = (
+    "its certificate is verified by that of its heartbeats (agent_verify_ca), else by"
+    " driver_info/agent_verify_ca, else by [agent]verify_ca: check them, the addresses in the"
+    " certificate, and the clock of the machine"
+)
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
 
 
@@ -153,9 +158,15 @@ def _call(
                 # `from None`: the library's message contains the URL, and with it the token
                 raise Unreachable(
                     f"the agent of node {target.uuid} at {target.agent.url} did not answer"
-                    f" ({type(error).__name__})"
+                    f" ({_cause(target, error)})"
                 ) from None
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _cause(target: Target, error: Exception) -> str:
+    """Return the system's text of a connection's error, and its remedy if it is one of TLS."""
+    text = scrub(target, fetch.cause(error))
+    return f"{text}; {_TLS_REMEDY}" if isinstance(error, requests.exceptions.SSLError) else text
 
 
 @contextmanager

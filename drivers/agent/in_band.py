@@ -135,10 +135,10 @@ def run_once(target: Target, order: Order) -> Outcome:
         command = client.run(target, order.name, order.params(), wait=False)
         status, _ = command_status([command], order, command.get("id"))
         return _outcome(target, order, status, command, progress)
-    except AgentBusy:
-        return Wait(progress, poll_after=RETRY)
-    except Unreachable:  # the command may have arrived: the next call reads the list first
-        return Wait({**progress, "sent": True}, poll_after=RETRY)
+    except AgentBusy as error:
+        return Wait(progress, poll_after=RETRY, reason=str(error))
+    except Unreachable as error:  # the command may have arrived: the next call reads the list first
+        return Wait({**progress, "sent": True}, poll_after=RETRY, reason=str(error))
 
 
 def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
@@ -190,8 +190,8 @@ def collect(target: Target, flow: Flow) -> Outcome:
             raise
         target.report(agent_steps={flow.value: []}, hardware_manager_version={})
         return Done({"lacks": flow.value})
-    except (AgentBusy, Unreachable):
-        return Wait(target.progress, poll_after=RETRY)
+    except (AgentBusy, Unreachable) as error:
+        return Wait(target.progress, poll_after=RETRY, reason=str(error))
     by_manager = answer.get(f"{flow}_steps")
     version = answer.get("hardware_manager_version")
     if not isinstance(by_manager, dict) or not isinstance(version, dict):

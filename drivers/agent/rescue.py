@@ -38,10 +38,12 @@ class AgentRescue(Rescue):
                 return Done()
             secret = {"rescue_password": password, "hashed": True}
             ordered = client.run(target, ORDER, secret, wait=False)
-        except AgentBusy:
-            return Wait(target.progress)
-        except Unreachable:
-            return Done() if was_ordered else Wait({"sent": True}, poll_after=10)
+        except AgentBusy as error:
+            return Wait(target.progress, poll_after=in_band.RETRY, reason=str(error))
+        except Unreachable as error:
+            if was_ordered:
+                return Done()
+            return Wait({"sent": True}, poll_after=10, reason=str(error))
         client.result(target, ordered)
         return Done()
 

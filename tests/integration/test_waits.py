@@ -3,10 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from app.db.clock import after
 from app.engine import operations, resume, why
-from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation
+from app.models import AgentRecord, Conductor, Node, NodeHistory, NodeTrait, Operation
 from app.states import Kind, State, of_kind
 from tests.integration.harness import Acme, Harness, requested
 from tests.unit.drivers.machines import image_server, scripted_agent
@@ -445,4 +446,13 @@ def test_why_reports_the_retry_of_a_command_to_a_busy_agent(make):
     harness.inside.change_step(operation, step.position, progress={}, remaining=0.0)
     assert "clean failed" == harness.poll(node)
     late = "in step deploy.await_clean_agent: its agent was busy, or did not answer"
-    assert f"Timeout reached {late}" == harness.inside.read(node).last_error
+    busy = "; the last error: the agent of node {} answered 409: Agent is busy"
+    failed = harness.inside.read(node)
+    assert f"Timeout reached {late}{busy.format(failed.uuid)}" == failed.last_error
+    assert "Agent is busy" in explained.summary
+    with harness.inside.runtime.reading() as session:
+        entries = session.scalars(
+            select(NodeHistory.event).where(NodeHistory.node_id == node)
+        ).all()
+    waits = [event for event in entries if event.startswith("Step deploy.await_clean_agent waits")]
+    assert [True] == ["Agent is busy" in event for event in waits]

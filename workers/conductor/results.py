@@ -20,6 +20,8 @@ from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
 LONGEST = 366 * 86400.0
 #: Most bytes of JSON in a result or progress; most characters of a failure's reason.
 MOST_JSON, MOST_TEXT = 4 << 20, 8192
+#: Most characters of the reason of a wait, which is shown among other facts.
+MOST_REASON = 1000
 
 
 class Unusable(Exception):
@@ -43,6 +45,7 @@ def checked(returned: Any) -> Outcome:
                 progress=_json(returned, "progress"),
                 poll_after=_seconds(returned, "poll_after"),
                 timeout=_seconds(returned, "timeout"),
+                reason=_reason(returned),
             )
         case Hold():
             return replace(returned, progress=_json(returned, "progress"))
@@ -101,6 +104,12 @@ def _seconds(outcome: Wait, field: str) -> float | None:
     if not math.isfinite(value) or not 0 <= value <= LONGEST:
         raise _wrong(outcome, field, f"must be between 0 and {LONGEST:.0f} seconds")
     return float(value)
+
+
+def _reason(outcome: Wait) -> str | None:
+    if not isinstance(outcome.reason, str | None):
+        raise _wrong(outcome, "reason", "must be a str")
+    return outcome.reason and _text(outcome.reason)[:MOST_REASON]
 
 
 def _wrong(outcome: Outcome, field: str, why: str) -> Unusable:

@@ -94,7 +94,8 @@ def test_after_a_crash_the_result_of_the_previous_step_is_not_used(agent, node):
 def test_a_command_to_a_busy_agent_is_retried(agent, node):
     agent.refusal = (409, "Agent is busy")
     waiting = clean(node)
-    assert Wait(poll_after=in_band.RETRY) == waiting
+    assert in_band.RETRY == waiting.poll_after
+    assert waiting.reason.endswith("answered 409: Agent is busy")
     agent.refusal = None
     clean(again(node, waiting))
     assert ["clean.execute_clean_step"] == agent.names()
@@ -103,7 +104,8 @@ def test_a_command_to_a_busy_agent_is_retried(agent, node):
 def test_a_command_whose_answer_was_lost_is_looked_up_before_it_is_sent_again(agent, node):
     gone = replace(node, agent=replace(node.agent, url="http://127.0.0.1:1"))
     lost = clean(gone)
-    assert Wait({"sent": True}, poll_after=in_band.RETRY) == lost
+    assert ({"sent": True}, in_band.RETRY) == (lost.progress, lost.poll_after)
+    assert lost.reason.endswith("at http://127.0.0.1:1 did not answer (Connection refused)")
     waiting = clean(again(node, lost))
     assert ["clean.execute_clean_step"] == agent.names()
     assert "id-1" == waiting.progress["command"]
