@@ -5,15 +5,16 @@ The agent fetches the image itself, over HTTP, and verifies its checksum, so a c
 `examine` asks the image server first, so that errors are found before the machine is booted.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from drivers import urls
 from drivers.core import capabilities
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
-from drivers.images import checksums, config_drive, image_server, published
+from drivers.images import checksum_files, checksums, config_drive, image_server, published
 
 #: Key of driver_internal_info with the result of `examine`.
 EXAMINED = "image"
@@ -169,17 +170,19 @@ def _check_sizes(
 
 
 def _checksum(target: Target, source: str) -> checksums.Checksum:
-    """Return the image's checksum, fetched if it is given as a URL."""
+    """Return the image's checksum: as stated, from a file of checksums, or of a local image."""
     stated = checksums.from_instance_info(target)
     if isinstance(stated, checksums.Checksum):
         return stated
-    name = image_server.name(source)
+    if stated is None:
+        with urls.opened(target.options, source) as (file, _place):
+            return checksums.Checksum("sha256", hashlib.file_digest(file, "sha256").hexdigest())
+    text, path = image_server.text(target, stated.url), unquote(urlsplit(source).path)
     try:
-        found = checksums.in_file(image_server.text(target, stated), name)
+        found = checksum_files.checksum_of(text, path, stated.algorithm)
     except ValueError as error:
-        raise BadImage(f"{urls.redacted(stated)} {error}") from None
-    algorithm = target.instance_info.get("image_os_hash_algo")
-    return checksums.read(target, "image_checksum", found, algorithm)
+        raise BadImage(f"{urls.redacted(stated.url)} {error}") from None
+    return checksums.read(target, stated.field, found.value, found.algorithm)
 
 
 def _authentication(info: Mapping[str, Any]) -> dict[str, Any]:

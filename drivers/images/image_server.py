@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from drivers import urls
 from drivers.core.errors import BadImage, Unreachable
@@ -70,11 +69,6 @@ def copy(
     except BaseException:
         place.unlink(missing_ok=True)
         raise
-
-
-def name(url: str) -> str:
-    """Return the file name in a URL."""
-    return unquote(urlsplit(url).path).rpartition("/")[2]
 
 
 def _write(target: Target, source: fetch.Source, place: Path, digest: Any) -> None:
