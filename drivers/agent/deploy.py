@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from drivers import urls
-from drivers.agent import client, fast_track, image, in_band, logs, raid, standby
+from drivers.agent import client, fast_track, image, in_band, logs, raid, root_device, standby
 from drivers.agent.flows import AgentFlows
 from drivers.core import capabilities
 from drivers.core.errors import HardwareError, LeaseLost, Unreachable
@@ -48,6 +48,10 @@ class AgentDeploy(AgentFlows):
             ),
         ),
     }
+
+    def validate(self, target: Target) -> None:
+        super().validate(target)
+        root_device.validate(target)
 
     def prepare(self, target: Target) -> Outcome:
         """Frame step: validate the instance's fields and record its boot mode and kind of image."""
