@@ -105,7 +105,7 @@ def _of_text(expression: Any) -> str | None:
 
 def _split(expression: str, kind: type) -> tuple[str | None, list[str], str | None]:
     """Return the operator and the values of an expression, and what is wrong with it."""
-    found = _EXPRESSION.fullmatch(expression.strip())
+    found = _EXPRESSION.fullmatch(expression.strip().lower())  # as the agent reads it
     assert found is not None  # it matches every text
     operator, value = found["operator"], found["value"].strip()
     if operator is not None and operator not in OPERATORS[kind]:

@@ -22,6 +22,7 @@ GOOD = [
     {"serial": "== 4711"},
     {"wwn": "0x4000cca77fc4dba1", "hctl": "1:0:0:0", "by_path": "/dev/disk/by-path/x"},
     {"wwn_with_extension": "0x1", "wwn_vendor_extension": "0x2", "tran": "sata"},
+    {"vendor": "<OR> a <OR> b"},
     {"serial": "silver", "model": "s!= a"},
     {"model": "Samsung <Pro>"},
 ]
@@ -57,7 +58,6 @@ BAD = [
     ({"name": "s= /dev/sda"}, "unknown operator"),
     ({"name": "=~ /dev/sd."}, "unknown operator"),
     ({"name": "<not-in> sd"}, "unknown operator"),
-    ({"vendor": "<OR> a <OR> b"}, "unknown operator"),
     ({"serial": "== abc"}, "no number after =="),
 ]
 
