@@ -1,6 +1,14 @@
 """Checks of an image before a machine is booted for it, and its description for the agent."""
 
+import bz2
+import gzip
 import hashlib
+import io
+import lzma
+import shutil
+import subprocess
+import tarfile
+import zipfile
 from pathlib import Path
 from urllib.parse import quote
 
@@ -9,6 +17,8 @@ import pytest
 from drivers.agent import image
 from drivers.core.errors import BadImage, InvalidDriverInfo, Unreachable
 from drivers.images import checksums, published
+from tests.support import debian
+from tests.support.prerequisites import not_run
 from tests.unit.drivers.machines import OPTIONS, target
 
 MBR = bytes(510) + b"\x55\xaa" + bytes(1 << 20)
@@ -159,6 +169,57 @@ def test_an_image_that_cannot_be_deployed_is_refused(images, path, info, propert
     images.files |= {"/disk.vmdk": b"KDMV" + bytes(600), "/disk.big": QCOW2 + bytes(3 << 20)}
     with pytest.raises(BadImage, match=complaint):
         image.examine(node(images, path, properties=properties, **info))
+
+
+def by_program(name):
+    """Return a function that compresses by a program of this name and Debian package."""
+
+    def compress(content):
+        program = debian.provide(lambda: shutil.which(name), name)
+        if program is None:
+            not_run(name)
+        done = subprocess.run([program, "-c"], input=content, check=True, capture_output=True)
+        return done.stdout
+
+    return compress
+
+
+def tarred(content):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        entry = tarfile.TarInfo("disk.raw")
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    return archive.getvalue()
+
+
+def zipped(content):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("disk.raw", content)
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("compress", "name"),
+    [
+        (gzip.compress, "gzip"),
+        (lzma.compress, "xz"),
+        (lambda content: lzma.compress(content, lzma.FORMAT_ALONE), "lzma"),
+        (bz2.compress, "bzip2"),
+        (by_program("zstd"), "zstd"),
+        (lambda content: b"\x50\x2a\x4d\x18\4\0\0\0skip" + by_program("zstd")(content), "zstd"),
+        (by_program("lz4"), "lz4"),
+        (tarred, "tar"),
+        (zipped, "zip"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("stated", [{}, {"image_disk_format": "raw"}], ids=["unstated", "raw"])
+def test_a_compressed_image_or_an_archive_is_no_disk(images, compress, name, stated):
+    images.files["/disk.raw"] = compress(MBR)
+    with pytest.raises(BadImage, match=f"is {name}[,;]"):
+        image.examine(node(images, **stated))
 
 
 def test_an_unreachable_server_is_named_with_the_cause_and_without_secrets():
