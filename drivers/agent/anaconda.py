@@ -10,7 +10,7 @@ from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
 from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.images import config_drive, instance
+from drivers.images import addresses, config_drive, instance
 
 _FIELDS = ("kernel", "ramdisk", "stage2")
 
@@ -65,6 +65,7 @@ class AnacondaDeploy(AgentFlows):
         instance.kernel_and_ramdisk(target)
         instance.kickstart_template(target)
         config_drive.files(target)
+        addresses.of_files(target)  # for the kickstart file, whatever the boot interface uses
 
     def prepare(self, target: Target) -> Outcome:
         """Frame step: validate the fields of the installation."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from drivers.agent import fast_track, in_band, logs
+from drivers.agent import client, fast_track, in_band, logs
 from drivers.core import capabilities
 from drivers.core.interface import Frame, Rows
 from drivers.core.kinds import Deploy
@@ -126,6 +126,7 @@ class AgentFlows(Deploy):
 
     def validate(self, target: Target) -> None:
         capabilities.boot_mode(target)
+        client.authorities_of_node(target)
 
     def frame(self, target: Target, flow: str) -> Frame:
         found = super().frame(target, flow)

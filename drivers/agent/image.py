@@ -58,6 +58,17 @@ def validate(target: Target) -> None:
         )
     if not isinstance(root := info.get("image_rootfs_uuid"), str | None):
         raise InvalidDriverInfo(f"instance_info/image_rootfs_uuid: {root!r} is not a string")
+    stated = info.get("image_disk_format")
+    if stated and stated not in target.options["conductor"]["permitted_image_formats"]:
+        raise InvalidDriverInfo(
+            f"instance_info/image_disk_format: {stated!r:.80} may not be deployed; only"
+            f" {', '.join(target.options['conductor']['permitted_image_formats'])} may"
+            " ([conductor]permitted_image_formats)"
+        )
+    if not isinstance(ephemeral := info.get("ephemeral_format"), str | None):
+        raise InvalidDriverInfo(f"instance_info/ephemeral_format: {ephemeral!r:.80} is not a text")
+    _preserves_ephemeral(info)
+    _memory(target)
     config_drive.validate(target)
     _authentication(info)
     _proxies(target.driver_info)
@@ -154,7 +165,7 @@ def _check_sizes(
     """
     agent = target.options["agent"]
     streamed = agent["stream_raw_images"] and disk_format == "raw"
-    memory = int(target.properties.get("memory_mb") or 0)
+    memory = _memory(target)
     free = memory - int(agent["memory_consumed_by_agent"])
     if memory and probe.size and not streamed and probe.size > free * _MEBIBYTE:
         raise BadImage(
@@ -207,8 +218,12 @@ def _proxies(driver_info: Mapping[str, Any]) -> dict[str, Any]:
     for scheme, url in proxies.items():
         urls.checked(url, f"driver_info/image_{scheme}_proxy")
     found: dict[str, Any] = {"proxies": proxies} if proxies else {}
-    if driver_info.get("image_no_proxy"):
-        found["no_proxy"] = driver_info["image_no_proxy"]
+    if not isinstance(hosts := driver_info.get("image_no_proxy"), str | None):
+        raise InvalidDriverInfo(
+            f"driver_info/image_no_proxy: {hosts!r:.80} is no text with hosts separated by commas"
+        )
+    if hosts:
+        found["no_proxy"] = hosts
     return found
 
 
@@ -224,7 +239,7 @@ def _partitions(target: Target) -> dict[str, Any]:
         "ephemeral_mb": _size(info, "ephemeral_gb") * 1024,
         "ephemeral_format": info.get("ephemeral_format")
         or target.options["pxe"]["default_ephemeral_format"],
-        "preserve_ephemeral": bool(info.get("preserve_ephemeral")),
+        "preserve_ephemeral": _preserves_ephemeral(info),
         "deploy_boot_mode": capabilities.boot_mode(target),
         "boot_option": "local",
     }
@@ -232,13 +247,31 @@ def _partitions(target: Target) -> dict[str, Any]:
     return image | ({"disk_label": label} if label else {})
 
 
-def _size(info: Mapping[str, Any], name: str) -> int:
-    try:
-        size = int(info.get(name) or 0)
-    except (TypeError, ValueError):
-        size = -1
-    if size < 0:
+def _memory(target: Target) -> int:
+    """Return the machine's memory in MiB; 0: unknown."""
+    return _whole(target.properties, "memory_mb", "properties")
+
+
+def _preserves_ephemeral(info: Mapping[str, Any]) -> bool:
+    value = str(info.get("preserve_ephemeral") or False).lower()
+    if value not in ("true", "false"):
         raise InvalidDriverInfo(
-            f"instance_info/{name}: {info[name]!r} is not a whole number from 0 up"
+            f"instance_info/preserve_ephemeral: {value!r:.80} is neither true nor false"
         )
-    return size
+    return value == "true"
+
+
+def _size(info: Mapping[str, Any], name: str) -> int:
+    return _whole(info, name, "instance_info")
+
+
+def _whole(fields: Mapping[str, Any], name: str, where: str) -> int:
+    try:
+        number = int(fields.get(name) or 0)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if number < 0:
+        raise InvalidDriverInfo(
+            f"{where}/{name}: {fields[name]!r:.80} is not a whole number from 0 up"
+        )
+    return number

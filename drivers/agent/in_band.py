@@ -11,6 +11,7 @@ of a conductor, that list shows which commands arrived.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import orjson
@@ -54,6 +55,8 @@ class Order:
     name: str  # "extension.command"
     params: Callable[[], dict[str, Any]] = dict  # called only when the command is sent
     step: Mapping[str, Any] | None = None  # the step that the command executes, if any
+    #: called with the result of a command that has succeeded: a long one is not kept
+    hook: Callable[[Any], None] = lambda _result: None
 
     @property
     def command(self) -> str:
@@ -161,11 +164,11 @@ def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
             f"{flow}_version": dict(target.agent.hardware_manager_version),
         },
         sent,
+        partial(run_hook, target, flow, step["interface"], step["step"]),
     )
     outcome = run_once(target, order)
     if not isinstance(outcome, Done):
         return outcome
-    run_hook(target, flow, step["interface"], step["step"], outcome.result.get("result"))
     if step.get("reboot_requested"):
         version = dict(target.agent.hardware_manager_version)
         return Wait({"rebooting": True, "result": outcome.result, "version": version}, poll_after=0)
@@ -274,6 +277,7 @@ def _outcome(
         return Wait({**progress, "sent": True, "command": command.get("id")})
     if status is CommandStatus.SUCCEEDED:
         result = _result_field(command, "_result")
+        order.hook(result)
         size = len(orjson.dumps(result))
         return Done({"result": result if size <= LONGEST_RESULT else f"{size} bytes, not kept"})
     if status is CommandStatus.MISMATCH:

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -512,3 +513,35 @@ def test_bios_whole_disk_images_on_software_raid_need_a_bootloader(
     assert isinstance(outcome, Wait if root else Done)
     orders = [params for name, params in agent.received if name == "image.install_bootloader"]
     assert ([root] if root else []) == [params["root_uuid"] for params in orders]
+
+
+LONG = {"logs": "x" * (5 << 20)}
+
+
+def test_a_long_result_of_another_command_does_not_fail_a_step(agent, node):
+    waiting = clean(node)
+    agent.finish_step()
+    done = dict(agent.commands[-1])
+    agent.commands[-1:] = [{**done, "id": "id-0", "command_result": LONG}, done]
+    assert isinstance(clean(again(node, waiting)), Done)
+
+
+def test_a_long_result_of_a_step_is_left_out_and_its_hook_gets_it(agent, node, monkeypatch):
+    heard = []
+    hook = lambda _target, result: heard.append(result)  # noqa: E731
+    monkeypatch.setitem(hooks._HOOKS, (Flow.CLEAN, "deploy", "erase_devices"), hook)
+    waiting = clean(node)
+    agent.finish_step(result=LONG)
+    outcome = clean(again(node, waiting))
+    assert re.fullmatch("[0-9]+ bytes, not kept", outcome.result["result"])
+    assert [LONG] == heard
+
+
+def test_a_raid_configuration_of_many_disks_is_recorded(agent, node):
+    disks = [{"size_gb": 1, "raid_level": "1", "note": "x" * 99} for _ in range(1000)]
+    step = {"interface": "raid", "step": "create_configuration", "args": {}}
+    waiting = in_band.execute(node, Flow.CLEAN, step)
+    agent.finish_step(result={"logical_disks": disks})
+    after = again(node, waiting)
+    assert isinstance(in_band.execute(after, Flow.CLEAN, step), Done)
+    assert disks == after.reports["raid_config"]["logical_disks"]

@@ -118,7 +118,7 @@ def test_an_instance_without_a_drive_gets_none():
 
 
 def packed(content):
-    return base64.b64encode(gzip.compress(content)).decode()
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 
 
 @pytest.mark.parametrize(
