@@ -11,7 +11,6 @@ from typing import Any, BinaryIO
 
 from drivers.core.errors import BadImage
 
-
 #: Platform of EFI in a boot catalog.
 _EFI = 0xEF
 

@@ -2,11 +2,15 @@
 """Agents that are refused are seen: in the log, a metric, the node's history, and why it waits."""
 
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
 
 from app import log
+from app.agents import heartbeats
+from app.agents.heartbeats import AgentHeartbeat
 from app.db.clock import utcnow
 from app.engine import agent_refusals
 from app.metrics.table import AGENT_REFUSALS
@@ -146,6 +150,29 @@ def test_no_entry_is_written_for_a_node_that_waits_for_no_agent(api, node, token
     assert 400 == beat(api, node, agent_token="x").status_code
     assert [] == entries(api)
     assert 1 == counted["heartbeat", "token"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        ({"agent_version": None}, {}),
+        ({"agent_token": None}, {}),
+        ({}, {"denied_networks": ("192.0.2.0/24",)}),
+        ({}, {"allowed_networks": ("10.0.0.0/8",)}),
+    ],
+)
+def test_repeated_heartbeats_are_accepted_by_the_rule_of_the_first(
+    api, node, token, fields, settings
+):
+    assert 202 == beat(api, node, agent_token=token).status_code
+    body = {**GOOD, "agent_token": token}
+    sent = [AgentHeartbeat(node["uuid"], body), AgentHeartbeat(node["uuid"], {**body, **fields})]
+    recorded, _ = heartbeats.record_batch(api.runtime, sent)
+    assert recorded is not None
+    agent = replace(api.runtime.settings.agent, **settings)
+    changed = replace(api.runtime.settings, agent=agent)
+    runtime = SimpleNamespace(settings=changed, write_connection=api.runtime.write_connection)
+    assert heartbeats.record_batch(runtime, sent[1:]) == [None]
 
 
 def test_an_accepted_heartbeat_and_a_locked_node_are_no_refusals(api, node, token, waits):
