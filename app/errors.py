@@ -5,6 +5,7 @@ A class has its HTTP status, and as its docstring the default message.
 
 ServiceError            500
 ├─ Invalid              400   body, parameter, patch, driver_info
+│  ├─ AgentRefused      400   heartbeat with a wrong token, address or certificate
 │  ├─ IllegalMove       400   not possible in this provision state
 │  └─ InMaintenance     400
 ├─ Unauthorized         401
@@ -43,6 +44,14 @@ class Invalid(ServiceError):
     """The request is not valid."""
 
     status = 400
+
+
+class AgentRefused(Invalid):
+    """A request of an agent is refused."""
+
+    def __init__(self, cause: str, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause  # key of `app.engine.agent_refusals.REMEDIES`
 
 
 class IllegalMove(Invalid):

@@ -11,6 +11,9 @@ from typing import Any, BinaryIO
 
 from drivers.core.errors import BadImage
 
+#: Platform of EFI in a boot catalog.
+_EFI = 0xEF
+
 
 class Tree:
     """Directory tree of a new image; the short names of ISO 9660 are derived from the full ones."""
@@ -36,7 +39,7 @@ class Tree:
         """Make a file bootable (El Torito), for EFI or for BIOS."""
         first = not self._has_catalog
         self._has_catalog = True
-        about: dict[str, object] = {"efi": True} if efi else {
+        about: dict[str, object] = {"efi": True, "platform_id": _EFI} if efi else {
             "boot_info_table": True, "boot_load_size": 4,
         }  # fmt: skip
         if first:

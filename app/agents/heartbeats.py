@@ -7,7 +7,7 @@ once, and run without the ORM.
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Text, bindparam, func, literal, select, type_coerce, update
@@ -21,7 +21,7 @@ from app.db.prepared import Prepared
 from app.db.sealing import keyring_of
 from app.db.transactions import retrying
 from app.engine import resume
-from app.errors import Invalid, NodeLocked, NotFound
+from app.errors import AgentRefused, NodeLocked, NotFound
 from app.flows import FLOWS
 from app.kit.identifiers import key_of
 from app.models import AgentRecord, Node, Operation, OperationState
@@ -36,6 +36,7 @@ logger = log.get(__name__)
 HEARTBEAT_STATES = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
 #: Accepted values of `agent_status`: progress of a command, as the agent reports it.
 STATUSES = ("start", "end", "error")
+_WRONG_TOKEN = "Invalid or missing agent token received."
 
 
 class AgentHeartbeat(NamedTuple):
@@ -60,7 +61,7 @@ def heartbeat(runtime: Runtime, ident: str, body: Mapping[str, Any]) -> None:
     `body` has callback_url and agent_token; agent_version, agent_verify_ca, agent_status and
     agent_status_message are optional.
 
-    Raises Invalid: the token or another field is wrong.
+    Raises AgentRefused: the token or another field is wrong.
     Raises NotFound: there is no such node.
     Raises NodeLocked: an operation holds the node, and the agent's address is not known yet.
     """
@@ -86,7 +87,9 @@ def record_batch(
     settings = runtime.settings
 
     def one(connection: Connection, each: AgentHeartbeat) -> RecordedHeartbeat | None:
-        if not _is_complete(each.body, settings.agent.require_tls):
+        try:
+            check(settings.agent, each.body)
+        except AgentRefused:
             return None
         values = {**_fields(connection, each.body), "uuid": each.node}
         row = _RECORD_REPEATED.first(connection, values)
@@ -200,11 +203,10 @@ def _record(
     row = connection.execute(_KNOWN.where(_NODES[column] == value)).one_or_none()
     if row is None:
         raise NotFound("node", ident)
-    if not token:
-        raise Invalid("Agent token is required for heartbeat processing.")
-    if not row.token or not secrets.compare_digest(row.token.encode(), token.encode()):
-        raise Invalid("Invalid or missing agent token received.")
-    _check(settings.agent, body, row.url, row.verify_ca)
+    matches = row.token and secrets.compare_digest(row.token.encode(), (token or "").encode())
+    if token and not matches:
+        raise AgentRefused("token", _WRONG_TOKEN)
+    check(settings.agent, body, row.url, row.verify_ca)
     if row.url is None and row.reservation is not None:
         raise NodeLocked(row.uuid, row.reservation)
     state = row.provision_state
@@ -215,37 +217,46 @@ def _record(
     values = {**_fields(connection, body), "node": row.id, "stored_token": row.stored_token}
     if not _RECORD_BY_ID.first(connection, values):
         # the agent's token was changed since `_KNOWN` was read
-        raise Invalid("Invalid or missing agent token received.")
+        raise AgentRefused("token", _WRONG_TOKEN)
     return int(row.id)
 
 
-def _is_complete(body: Mapping[str, Any], require_tls: bool) -> bool:
-    """Whether `_check` would accept the heartbeat, given an unchanged callback_url."""
-    schemes = ("https://",) if require_tls else ("https://", "http://")
-    sent = body.get("agent_token") and (body.get("agent_version") or body.get("agent_status"))
-    return bool(sent) and (body["callback_url"] or "").startswith(schemes)
-
-
-def _check(
-    settings: AgentSettings, body: Mapping[str, Any], known_url: str | None, known_ca: str | None
+def check(
+    settings: AgentSettings,
+    body: Mapping[str, Any],
+    known_url: str | None = None,
+    known_ca: str | None = None,
 ) -> None:
     """
     Check a heartbeat against the settings and the recorded address and certificate.
 
-    Raises Invalid.
+    The one rule for all heartbeats; only the token is compared elsewhere, with the node's.
+
+    Raises AgentRefused.
     """
-    url, ca = body["callback_url"], body.get("agent_verify_ca")
+    url, ca = body["callback_url"] or "", body.get("agent_verify_ca")
+    if not body.get("agent_token"):
+        raise AgentRefused("token", "Agent token is required for heartbeat processing.")
     if not body.get("agent_version") and not body.get("agent_status"):
-        raise Invalid("Agent did not transmit a version, and a version is required.")
+        raise AgentRefused(
+            "version", "Agent did not transmit a version, and a version is required."
+        )
     if url and not url.startswith(("http://", "https://")):
-        raise Invalid('An issue with the supplied "callback_url" has been detected.')
+        raise AgentRefused(
+            "address", 'An issue with the supplied "callback_url" has been detected.'
+        )
     if known_url is not None and url != known_url:
-        raise Invalid('Detected change in ramdisk provided "callback_url"')
+        raise AgentRefused("address", 'Detected change in ramdisk provided "callback_url"')
     if settings.require_tls and url and not url.startswith("https://"):
-        raise Invalid("TLS is required by configuration")
+        raise AgentRefused("tls", "TLS is required by configuration")
     try:
-        networks.of_agents({"agent": asdict(settings)}).check_url(url or "")
+        _reach(settings.allowed_networks, settings.denied_networks).check_url(url)
     except InvalidDriverInfo as error:
-        raise Invalid(str(error)) from None
+        raise AgentRefused("address", str(error)) from None
     if known_ca is not None and ca is not None and ca != known_ca:
-        raise Invalid("Detected change in ramdisk provided certificate")
+        raise AgentRefused("certificate", "Detected change in ramdisk provided certificate")
+
+
+@lru_cache(maxsize=4)
+def _reach(allowed: tuple[str, ...], denied: tuple[str, ...]) -> networks.Reach:
+    return networks.of_agents({"agent": {"allowed_networks": allowed, "denied_networks": denied}})

@@ -1,13 +1,14 @@
 """Routes of the ramdisk agents: lookup, heartbeat, inspection data. They need no authentication."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
 import orjson
 from flask import Response, request
 from marshmallow import INCLUDE
+from werkzeug.exceptions import HTTPException
 
 from app import log
 from app.agents import heartbeats, inspection_report
@@ -24,7 +25,8 @@ from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
 from app.config.settings import Settings
 from app.db.transactions import retrying
-from app.errors import Invalid, NotFound
+from app.engine import agent_refusals
+from app.errors import AgentRefused, Invalid, NodeLocked, NotFound, ServiceError
 from app.kit.refused_lookups import MOST_MACS
 
 seldom = log.RateLimited(log.get(__name__))
@@ -47,7 +49,45 @@ SHOWN = ("uuid", "properties", "instance_info", "driver_internal_info")
 AGENT_SETTINGS = Component("AgentSettings", exactly({"node": NODE, "config": DOCUMENT}))
 
 
+def _noted(kind: str) -> Callable[[View], View]:
+    """Note requests of a kind that are refused, whatever refuses them after routing."""
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def noting(*args: Any, **kwargs: Any) -> Response:
+            try:
+                answer: Response = view(*args, **kwargs)
+            except NodeLocked:  # the agent tries again
+                raise
+            except (ServiceError, HTTPException) as error:
+                named = getattr(error, "node", None) or kwargs.get("ident")
+                facts = (kind, _cause_of(error), _words_of(error), _addresses(), named)
+                agent_refusals.note(runtime(), agent_refusals.Refusal(*facts))
+                raise
+            return answer
+
+        return noting
+
+    return decorate
+
+
+def _cause_of(error: Exception) -> str:
+    if isinstance(error, AgentRefused):
+        return error.cause
+    if isinstance(error, service.LookupRefused) and error.node:
+        return "state"
+    return "node" if isinstance(error, NotFound) else "malformed"
+
+
+def _words_of(error: Exception) -> str:
+    """Return the words for operators; those for callers do not tell why a lookup is refused."""
+    if isinstance(error, HTTPException):  # of the parser of arguments
+        return str(getattr(error, "data", {}).get("messages") or error.description)
+    return error.why if isinstance(error, service.LookupRefused) else str(error)
+
+
 @agents.declare("GET", "/lookup", since=22, returns=AGENT_SETTINGS)
+@_noted(agent_refusals.LOOKUP)
 @agents.arguments(LookupQuery, location="query")
 def look_up(query: Mapping[str, Any]) -> Response:
     """
@@ -150,6 +190,7 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
 
 
 @agents.declare("POST", "/heartbeat/<ident>", since=HEARTBEAT_SINCE, returns=ACCEPTED)
+@_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(Heartbeat, location="json_or_query")
 def heartbeat(fields: dict[str, Any], ident: str) -> Response:
     """Record the heartbeat of a node's agent, and resume the operation that waits for it"""
@@ -157,6 +198,7 @@ def heartbeat(fields: dict[str, Any], ident: str) -> Response:
 
 
 @agents.declare("POST", "/heartbeat", since=HEARTBEAT_SINCE, returns=ACCEPTED)
+@_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(NamedHeartbeat, location="json_or_query")
 def heartbeat_of_named_node(fields: dict[str, Any]) -> Response:
     """Record the heartbeat of the node that the body names; only with authentication"""
@@ -206,6 +248,7 @@ def _expected_if_large(view: View) -> View:
     "/continue_inspection",
     returns=Returns({202: {"anyOf": [exactly({"uuid": UUID}), AGENT_SETTINGS]}}),
 )
+@_noted(agent_refusals.REPORT)
 @_expected_if_large
 @agents.arguments(Report, unknown=INCLUDE)
 @agents.arguments(ReportQuery, location="query")

@@ -19,8 +19,8 @@ from app.kit import conductors
 from app.models import Fault, Node
 from app.runtime import runtime_of
 from app.states import Event, State
-from drivers.agent.image import boot_mode
-from drivers.core.errors import HardwareError
+from drivers.core.capabilities import boot_mode
+from drivers.core.errors import HardwareError, InvalidDriverInfo
 from drivers.core.target import Target
 
 
@@ -137,12 +137,12 @@ def interfaces_valid(*kinds: str) -> Guard:
 
 
 def boot_mode_allowed(candidate: Candidate) -> None:
-    """Refuse to deploy in a boot mode that settings forbid."""
+    """Refuse to deploy with malformed capabilities, or in a boot mode that settings forbid."""
     target = candidate.target
     try:
         mode = boot_mode(target)
-    except HardwareError as error:
-        raise Invalid(f"Boot mode of node {target.uuid}: {error}") from error
+    except InvalidDriverInfo as error:
+        raise Invalid(f"Failed to validate node {target.uuid}: {error}") from error
     if mode in target.options["conductor"]["disallowed_deployment_boot_modes"]:
         raise Invalid(
             f"Boot mode {mode} of node {target.uuid} is not deployed"

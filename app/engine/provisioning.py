@@ -196,6 +196,9 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
     if how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE:
         return Intent(event, leaves)  # no work, only the transition
     holds.check(session, node, how.held_by)
+    if "configdrive" in arguments:  # checked before it is stored
+        info = {**candidate.target.instance_info, "configdrive": arguments["configdrive"]}
+        candidate.target = replace(candidate.target, instance_info=info)
     for guard in how.before_work:
         guard(candidate)
     request, wrong = _checked_request(candidate, how, arguments, caller)

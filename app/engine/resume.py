@@ -21,6 +21,7 @@ from app.models import (
     Node,
     Operation,
     OperationState,
+    OperationStep,
 )
 from app.operation_states import OperationEvent
 from app.runtime import Runtime
@@ -94,16 +95,24 @@ def extend_polling(runtime: Runtime, watched: Sequence[tuple[int, int]]) -> None
             )
 
 
-def leave_to_agent(runtime: Runtime, operation_id: int, fence: int) -> None:
+def leave_to_agent(
+    runtime: Runtime, operation_id: int, fence: int, reason: str | None = None
+) -> None:
     """
-    End the polling of an agent that does not answer: its next heartbeat resumes the operation.
+    End the polling of an agent: its next heartbeat resumes the operation.
+
+    reason: the last error of the polls, which its step keeps.
     """
+    held = (Operation.id == operation_id, Operation.fence == fence)
     with runtime.transaction() as session:
-        session.execute(
-            update(Operation)
-            .where(Operation.id == operation_id, Operation.fence == fence)
-            .values(watched_until=None)
-        )
+        session.execute(update(Operation).where(*held).values(watched_until=None))
+        if reason:
+            cursor = select(Operation.cursor).where(*held).scalar_subquery()
+            session.execute(
+                update(OperationStep)
+                .where(OperationStep.operation_id == operation_id, OperationStep.position == cursor)
+                .values(error=reason)
+            )
 
 
 def resume_if_heartbeat(session: Session, node: Node, operation: Operation) -> None:

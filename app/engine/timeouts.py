@@ -25,17 +25,15 @@ def retry_transient(step: OperationStep, outcome: Outcome) -> Outcome:
     A machine or BMC that is busy for now (`FailureCode.BUSY`) ends that by itself: the step is
     tried again until its deadline.
     """
-    if not isinstance(outcome, Failed):
-        if not step.faults:
-            step.error = None  # of a busy machine
+    if not isinstance(outcome, Failed) or not outcome.retryable:
         return outcome
-    if outcome.retryable and outcome.code == FailureCode.BUSY:
-        step.error = outcome.reason
-        return Wait(step.progress, poll_after=step.backoff)
-    if not outcome.retryable or step.faults + 1 >= step.tries:
+    if outcome.code == FailureCode.BUSY:
+        return Wait(step.progress, poll_after=step.backoff, reason=outcome.reason)
+    if step.faults + 1 >= step.tries:
         return outcome
-    step.faults, step.error = step.faults + 1, outcome.reason
-    return Wait(step.progress, poll_after=step.backoff * 2 ** (step.faults - 1))
+    step.faults += 1
+    pause = step.backoff * 2 ** (step.faults - 1)
+    return Wait(step.progress, poll_after=pause, reason=outcome.reason)
 
 
 def charge_budget(
@@ -55,15 +53,22 @@ def charge_budget(
             return outcome
         step.remaining = limit
     elif step.remaining <= seconds:
-        late = step.error or "the machine did not get there in time"
+        late = "the machine did not get there in time"
         if agent_waits.is_polled(step):
             late = "its agent was busy, or did not answer"
-        return Failed(f"Timeout reached in step {step.label}: {late}", FailureCode.TIMEOUT)
+        facts = "; ".join((late, *last_error(step, outcome)))
+        return Failed(f"Timeout reached in step {step.label}: {facts}", FailureCode.TIMEOUT)
     else:
         step.remaining -= seconds
     pause = min(outcome.poll_after, step.remaining)
     step.remaining -= pause
     return replace(outcome, poll_after=pause)
+
+
+def last_error(step: OperationStep, outcome: Wait | None = None) -> list[str]:
+    """List the last error that made a step wait, that of its newest outcome first, if any did."""
+    error = (outcome and outcome.reason) or step.error
+    return [f"the last error: {error}"] if error else []
 
 
 def budget_of(session: Session, node: Node, step: OperationStep, outcome: Wait) -> float:

@@ -45,6 +45,7 @@ from drivers.core.errors import FailureCode
 from drivers.core.steps import Failed, Flow, Hold, Wait
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
 #: Most restarts of an automated clean after changes of the agent.
 RESTARTS = 3
@@ -88,6 +89,8 @@ def wait(
     step_transition(step, StepEvent.WAIT)
     transition(session, operation, OperationEvent.WAIT)
     step.progress = dict(outcome.progress)
+    if outcome.reason:
+        _record_reason(session, node, operation, step, outcome.reason)
     operation.wake_at = operation.deadline_at = None
     limit = timeouts.budget_of(session, node, step, outcome)
     if outcome.poll_after is not None:
@@ -104,6 +107,25 @@ def wait(
         provision_state.move(node, Event.WAIT)
         endings.release(node)
     resume.resume_if_heartbeat(session, node, operation)
+
+
+def _record_reason(
+    session: Session, node: Node, operation: Operation, step: OperationStep, reason: str
+) -> None:
+    """
+    Record the error for which a step waits.
+
+    The step has the last one. The log has each new one, at a limited rate, and the node's history
+    the first one of the step: a machine may answer with another error each time.
+    """
+    if step.error is None:
+        event = f"Step {step.label} waits after an error: {reason}"
+        kind = flows.event_type(operation.kind)
+        history.add(session, node, kind, event, "WARNING", user=operation.requested_by)
+    if step.error != reason:
+        facts = {"node": node.uuid, "operation": operation.uuid, "step": step.label}
+        seldom.warning("step.waits_after_error", **facts, reason=reason)
+    step.error = reason
 
 
 def hold(
@@ -299,7 +321,8 @@ def expire(session: Session, node: Node, operation: Operation) -> None:
             operation.deadline_at = after(limit - silence)
             return
     waited = f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
-    reason = "; ".join([waited, *agent_waits.facts(session, node, operation)])
+    facts = (*agent_waits.facts(session, node, operation), *timeouts.last_error(step))
+    reason = "; ".join((waited, *facts))
     fail_waiting(session, node, operation, step, Failed(reason, FailureCode.TIMEOUT))
 
 

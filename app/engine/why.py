@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.engine import admission, agent_waits, operations
+from app.engine import admission, agent_waits, operations, timeouts
 from app.engine.guards import refused_by_retirement
 from app.hold_kinds import EFFECTS, HoldKind
 from app.inventory import holds
@@ -210,6 +210,7 @@ def _active_answer(
     about_agent: list[str] = []
     if party == "agent":
         about_agent = [
+            *timeouts.last_error(step),
             *agent_waits.facts(session, node, operation),
             *(each.summary() for each in refused[:MOST_REFUSED]),
         ]
@@ -307,11 +308,9 @@ def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) 
         return "timer", "it waits for the requested time"
     if agent_waits.is_polled(step):
         return "agent", "its agent is busy or unreachable; it is polled again soon"
-    if step.error:
-        return "machine", f"it is busy ({step.error}); the step is tried again until its deadline"
     awaited = _awaited(step.progress)
     about = f"it waits for {awaited}" if awaited else "the machine works"
-    return "machine", f"{about}; it is polled again soon"
+    return "machine", "; ".join((f"{about}; it is polled again soon", *timeouts.last_error(step)))
 
 
 def _awaited(progress: Mapping[str, Any]) -> str | None:

@@ -18,7 +18,8 @@ from app.kit.json_patch import Change
 from app.models import Chassis, Node
 from app.runtime import runtime_of
 from app.states import WITHOUT_INSTANCE, Kind, State, of_kind
-from drivers.agent.image import requested_boot_mode
+from drivers.core import capabilities
+from drivers.core.errors import InvalidDriverInfo
 from drivers.core.kinds import KINDS
 
 INTERFACES = {f"{kind}_interface": kind for kind in KINDS}
@@ -91,8 +92,14 @@ def _invalid_value(field: str, value: str, why: str) -> Invalid:
 
 
 def check_boot_mode(session: Session, properties: Mapping[str, Any]) -> None:
-    mode = requested_boot_mode(properties)
-    if mode in runtime_of(session).settings.api.disallowed_enrollment_boot_modes:
+    disallowed = runtime_of(session).settings.api.disallowed_enrollment_boot_modes
+    if not disallowed:
+        return
+    try:
+        named = capabilities.parsed(properties.get("capabilities"), "properties/capabilities")
+    except InvalidDriverInfo as error:
+        raise Invalid(str(error)) from error
+    if (mode := named.get("boot_mode")) in disallowed:
         raise Invalid(
             f"properties/capabilities: no node may have boot mode {mode}"
             " ([api]disallowed_enrollment_boot_modes)"

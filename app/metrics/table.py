@@ -73,6 +73,18 @@ RECONCILED = Counter(
     {"action": "`taken_over`, `expired`, `woken`, `called`, `resent`, `admitted`"},
 )
 
+# agents
+
+AGENT_REFUSALS = Counter(
+    "agent_refusals",
+    "Requests of agents that were refused",
+    {
+        "request": "`heartbeat`, `lookup`, `report`",
+        "cause": "`token`, `version`, `tls`, `address`, `certificate`, `node`: there is none that"
+        " matches, `state`: it expects no agent, `malformed`",
+    },
+)
+
 # messages and periodic tasks
 
 MESSAGES = Counter("messages", "Messages to conductors", {"result": "`sent`, `not_sent`"})

@@ -11,7 +11,7 @@ from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
 from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.images import instance
+from drivers.images import addresses, config_drive, instance
 
 _FIELDS = ("kernel", "ramdisk", "stage2")
 
@@ -50,6 +50,7 @@ class AnacondaDeploy(AgentFlows):
     }
 
     def validate(self, target: Target) -> None:
+        super().validate(target)
         info, boot = target.instance_info, target.driver.boot
         if "kickstart" not in boot.options:
             raise InvalidDriverInfo(
@@ -64,6 +65,8 @@ class AnacondaDeploy(AgentFlows):
         instance.installer_stage2(target)
         instance.kernel_and_ramdisk(target)
         instance.kickstart_template(target)
+        config_drive.files(target)
+        addresses.of_files(target)  # for the kickstart file, whatever the boot interface uses
 
     def prepare(self, target: Target) -> Outcome:
         """Frame step: validate the fields of the installation."""

@@ -20,18 +20,27 @@ from drivers import networks
 from drivers.core.errors import AgentBusy, NotSupported, Refused, Unexpected, Unreachable
 from drivers.core.target import Target
 from drivers.tls import bundle, of_node, valid_pem
-from drivers.web import answers
+from drivers.web import answers, fetch
 
 CONNECT_TIMEOUT = 10.0  # seconds
+#: Most bytes of the list of commands. Until the agent restarts, it has the results of all commands,
+#: logs and inventories included: no step that has succeeded may fail by them.
+LONGEST_LIST = 64 << 20
 #: Most characters of an error text of an agent.
 _LONGEST_REASON = 4000
+_TLS_REMEDY = (
+    "its certificate is verified by that of its heartbeats (agent_verify_ca), else by"
+    " driver_info/agent_verify_ca, else by [agent]verify_ca: check them, the addresses in the"
+    " certificate, and the clock of the machine"
+)
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
 
 
 def commands(target: Target) -> list[dict[str, Any]]:
     """Return the agent's commands since its start, oldest first."""
     with _observed(target, "get_commands"):
-        return command_list(_call(target, "GET", {}, None, may_retry=_never_answered))
+        answer = _call(target, "GET", {}, None, may_retry=_never_answered, longest=LONGEST_LIST)
+        return command_list(answer)
 
 
 def run(
@@ -124,7 +133,7 @@ def _call(
     options = target.options["agent"]
     read_timeout = float(options["command_timeout"])
     authorities = (
-        valid_pem(target.agent.verify_ca) or _authorities_of_node(target) or options["verify_ca"]
+        valid_pem(target.agent.verify_ca) or authorities_of_node(target) or options["verify_ca"]
     )
     if not target.agent.url:
         raise Unreachable(f"the agent of node {target.uuid} has sent no heartbeat")
@@ -153,9 +162,15 @@ def _call(
                 # `from None`: the library's message contains the URL, and with it the token
                 raise Unreachable(
                     f"the agent of node {target.uuid} at {target.agent.url} did not answer"
-                    f" ({type(error).__name__})"
+                    f" ({_cause(target, error)})"
                 ) from None
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _cause(target: Target, error: Exception) -> str:
+    """Return the system's text of a connection's error, and its remedy if it is one of TLS."""
+    text = scrub(target, fetch.cause(error))
+    return f"{text}; {_TLS_REMEDY}" if isinstance(error, requests.exceptions.SSLError) else text
 
 
 @contextmanager
@@ -173,7 +188,7 @@ def _observed(target: Target, command: str) -> Iterator[None]:
         target.observe_agent(command, target.agent.url or "", result, seconds)
 
 
-def _authorities_of_node(target: Target) -> Any:
+def authorities_of_node(target: Target) -> Any:
     """Return driver_info/agent_verify_ca; None if it is unset. Raises InvalidDriverInfo."""
     value = target.driver_info.get("agent_verify_ca")
     if value in (None, ""):

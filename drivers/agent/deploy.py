@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from drivers import urls
-from drivers.agent import client, fast_track, image, in_band, logs, raid, standby
+from drivers.agent import client, fast_track, image, in_band, logs, raid, root_device, standby
 from drivers.agent.flows import AgentFlows
+from drivers.core import capabilities
 from drivers.core.errors import HardwareError, LeaseLost, Unreachable
 from drivers.core.interface import Frame, Rows
 from drivers.core.kinds import POWER_OFF
@@ -48,12 +49,16 @@ class AgentDeploy(AgentFlows):
         ),
     }
 
+    def validate(self, target: Target) -> None:
+        super().validate(target)
+        root_device.validate(target)
+
     def prepare(self, target: Target) -> Outcome:
         """Frame step: validate the instance's fields and record its boot mode and kind of image."""
         self.validate(target)
         target.report(
             driver_internal_info={
-                "deploy_boot_mode": image.boot_mode(target),
+                "deploy_boot_mode": capabilities.boot_mode(target),
                 "is_whole_disk_image": image.is_whole_disk(target),
                 target.driver.boot.INSTANCE_NEXT: None,
             }
@@ -143,13 +148,15 @@ class AgentDeploy(AgentFlows):
             return False
         return (
             not image.is_whole_disk(target)
-            or image.boot_mode(target) == "uefi"
+            or capabilities.boot_mode(target) == "uefi"
             or raid.is_software(target)
         )
 
     def _install_bootloader(self, target: Target) -> Outcome:
         mode = (
-            {} if target.progress.get("no_mode") else {"target_boot_mode": image.boot_mode(target)}
+            {}
+            if target.progress.get("no_mode")
+            else {"target_boot_mode": capabilities.boot_mode(target)}
         )
 
         def params() -> dict[str, Any]:
@@ -239,6 +246,7 @@ class Direct(AgentDeploy):
     }
 
     def validate(self, target: Target) -> None:
+        super().validate(target)
         if not _boots_from_volume(target):
             image.validate(target)
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from drivers.agent import fast_track, in_band, logs
+from drivers.agent import client, fast_track, in_band, logs
+from drivers.core import capabilities
 from drivers.core.interface import Frame, Rows
 from drivers.core.kinds import Deploy
 from drivers.core.steps import Done, Flow, Outcome
@@ -122,6 +123,10 @@ class AgentFlows(Deploy):
         "agent_verify_ca": "CA certificates for the agent's certificate, unless the agent sends its"
         " certificate: PEM text, or the path of a PEM file; or true, false",
     }
+
+    def validate(self, target: Target) -> None:
+        capabilities.boot_mode(target)
+        client.authorities_of_node(target)
 
     def frame(self, target: Target, flow: str) -> Frame:
         found = super().frame(target, flow)

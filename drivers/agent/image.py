@@ -5,16 +5,16 @@ The agent fetches the image itself, over HTTP, and verifies its checksum, so a c
 `examine` asks the image server first, so that errors are found before the machine is booted.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from drivers import urls
-from drivers.agent import configdrive
 from drivers.core import capabilities
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
-from drivers.images import checksums, image_server, published
+from drivers.images import checksum_files, checksums, config_drive, image_server, published
 
 #: Key of driver_internal_info with the result of `examine`.
 EXAMINED = "image"
@@ -22,6 +22,8 @@ _MEBIBYTE = 1 << 20
 _PARTITION_SIZES = ("root_gb", "swap_mb", "ephemeral_gb")
 #: (stated format, detected format); an ISO image may be written to a disk as it is.
 _COMPATIBLE = (("raw", "gpt"), ("gpt", "raw"), ("raw", "iso"))
+#: For the boot interfaces, which read the mode together with the image.
+boot_mode = capabilities.boot_mode
 _PROXIES = {"image_http_proxy": "http", "image_https_proxy": "https"}
 
 
@@ -31,23 +33,6 @@ def is_whole_disk(target: Target) -> bool:
     if info.get("image_type"):
         return bool(info["image_type"] != "partition")
     return not (info.get("kernel") and info.get("ramdisk"))
-
-
-def boot_mode(target: Target) -> str:
-    """
-    Return the boot mode of the node's next start: `uefi` or `bios`.
-
-    Raises InvalidDriverInfo: the capabilities are malformed.
-    """
-    return capabilities.boot_mode(target)
-
-
-def requested_boot_mode(info: Mapping[str, Any]) -> str | None:
-    """Return the boot mode in the capabilities of an instance or a node, if there is one."""
-    try:
-        return capabilities.parse(info.get("capabilities"), "capabilities").get("boot_mode")
-    except InvalidDriverInfo:  # refused when the node is validated
-        return None
 
 
 def validate(target: Target) -> None:
@@ -73,20 +58,31 @@ def validate(target: Target) -> None:
         )
     if not isinstance(root := info.get("image_rootfs_uuid"), str | None):
         raise InvalidDriverInfo(f"instance_info/image_rootfs_uuid: {root!r} is not a string")
+    stated = info.get("image_disk_format")
+    if stated and stated not in target.options["conductor"]["permitted_image_formats"]:
+        raise InvalidDriverInfo(
+            f"instance_info/image_disk_format: {stated!r:.80} may not be deployed; only"
+            f" {', '.join(target.options['conductor']['permitted_image_formats'])} may"
+            " ([conductor]permitted_image_formats)"
+        )
+    if not isinstance(ephemeral := info.get("ephemeral_format"), str | None):
+        raise InvalidDriverInfo(f"instance_info/ephemeral_format: {ephemeral!r:.80} is not a text")
+    _preserves_ephemeral(info)
+    _memory(target)
+    config_drive.validate(target)
     _authentication(info)
     _proxies(target.driver_info)
     if not is_whole_disk(target) and not _size(info, "root_gb"):
         raise InvalidDriverInfo("instance_info/root_gb is required for a partition image")
     for name in _PARTITION_SIZES:
         _size(info, name)
-    capabilities.validate(target)
 
 
 def write_step(target: Target) -> dict[str, Any]:
     """Return the agent's step that writes the image, and the config drive if there is one."""
     image = image_info(target)
     args: dict[str, Any] = {"image_info": image}
-    drive = configdrive.encoded(target.instance_info.get("configdrive"))
+    drive = config_drive.encoded(target)
     if drive is not None:
         image["configdrive"] = args["configdrive"] = drive
     return {"interface": "deploy", "step": "write_image", "args": args}
@@ -169,7 +165,7 @@ def _check_sizes(
     """
     agent = target.options["agent"]
     streamed = agent["stream_raw_images"] and disk_format == "raw"
-    memory = int(target.properties.get("memory_mb") or 0)
+    memory = _memory(target)
     free = memory - int(agent["memory_consumed_by_agent"])
     if memory and probe.size and not streamed and probe.size > free * _MEBIBYTE:
         raise BadImage(
@@ -185,17 +181,19 @@ def _check_sizes(
 
 
 def _checksum(target: Target, source: str) -> checksums.Checksum:
-    """Return the image's checksum, fetched if it is given as a URL."""
+    """Return the image's checksum: as stated, from a file of checksums, or of a local image."""
     stated = checksums.from_instance_info(target)
     if isinstance(stated, checksums.Checksum):
         return stated
-    name = image_server.name(source)
+    if stated is None:
+        with urls.opened(target.options, source) as (file, _place):
+            return checksums.Checksum("sha256", hashlib.file_digest(file, "sha256").hexdigest())
+    text, path = image_server.text(target, stated.url), unquote(urlsplit(source).path)
     try:
-        found = checksums.in_file(image_server.text(target, stated), name)
+        found = checksum_files.checksum_of(text, path, stated.algorithm)
     except ValueError as error:
-        raise BadImage(f"{urls.redacted(stated)} {error}") from None
-    algorithm = target.instance_info.get("image_os_hash_algo")
-    return checksums.read(target, "image_checksum", found, algorithm)
+        raise BadImage(f"{urls.redacted(stated.url)} {error}") from None
+    return checksums.read(target, stated.field, found.value, found.algorithm)
 
 
 def _authentication(info: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,8 +218,12 @@ def _proxies(driver_info: Mapping[str, Any]) -> dict[str, Any]:
     for scheme, url in proxies.items():
         urls.checked(url, f"driver_info/image_{scheme}_proxy")
     found: dict[str, Any] = {"proxies": proxies} if proxies else {}
-    if driver_info.get("image_no_proxy"):
-        found["no_proxy"] = driver_info["image_no_proxy"]
+    if not isinstance(hosts := driver_info.get("image_no_proxy"), str | None):
+        raise InvalidDriverInfo(
+            f"driver_info/image_no_proxy: {hosts!r:.80} is no text with hosts separated by commas"
+        )
+    if hosts:
+        found["no_proxy"] = hosts
     return found
 
 
@@ -237,21 +239,39 @@ def _partitions(target: Target) -> dict[str, Any]:
         "ephemeral_mb": _size(info, "ephemeral_gb") * 1024,
         "ephemeral_format": info.get("ephemeral_format")
         or target.options["pxe"]["default_ephemeral_format"],
-        "preserve_ephemeral": bool(info.get("preserve_ephemeral")),
-        "deploy_boot_mode": boot_mode(target),
+        "preserve_ephemeral": _preserves_ephemeral(info),
+        "deploy_boot_mode": capabilities.boot_mode(target),
         "boot_option": "local",
     }
     label = capabilities.of_instance(target).get("disk_label")
     return image | ({"disk_label": label} if label else {})
 
 
-def _size(info: Mapping[str, Any], name: str) -> int:
-    try:
-        size = int(info.get(name) or 0)
-    except (TypeError, ValueError):
-        size = -1
-    if size < 0:
+def _memory(target: Target) -> int:
+    """Return the machine's memory in MiB; 0: unknown."""
+    return _whole(target.properties, "memory_mb", "properties")
+
+
+def _preserves_ephemeral(info: Mapping[str, Any]) -> bool:
+    value = str(info.get("preserve_ephemeral") or False).lower()
+    if value not in ("true", "false"):
         raise InvalidDriverInfo(
-            f"instance_info/{name}: {info[name]!r} is not a whole number from 0 up"
+            f"instance_info/preserve_ephemeral: {value!r:.80} is neither true nor false"
         )
-    return size
+    return value == "true"
+
+
+def _size(info: Mapping[str, Any], name: str) -> int:
+    return _whole(info, name, "instance_info")
+
+
+def _whole(fields: Mapping[str, Any], name: str, where: str) -> int:
+    try:
+        number = int(fields.get(name) or 0)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if number < 0:
+        raise InvalidDriverInfo(
+            f"{where}/{name}: {fields[name]!r:.80} is not a whole number from 0 up"
+        )
+    return number

@@ -11,6 +11,7 @@ of a conductor, that list shows which commands arrived.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import orjson
@@ -54,6 +55,8 @@ class Order:
     name: str  # "extension.command"
     params: Callable[[], dict[str, Any]] = dict  # called only when the command is sent
     step: Mapping[str, Any] | None = None  # the step that the command executes, if any
+    #: called with the result of a command that has succeeded: a long one is not kept
+    hook: Callable[[Any], None] = lambda _result: None
 
     @property
     def command(self) -> str:
@@ -135,10 +138,10 @@ def run_once(target: Target, order: Order) -> Outcome:
         command = client.run(target, order.name, order.params(), wait=False)
         status, _ = command_status([command], order, command.get("id"))
         return _outcome(target, order, status, command, progress)
-    except AgentBusy:
-        return Wait(progress, poll_after=RETRY)
-    except Unreachable:  # the command may have arrived: the next call reads the list first
-        return Wait({**progress, "sent": True}, poll_after=RETRY)
+    except AgentBusy as error:
+        return Wait(progress, poll_after=RETRY, reason=str(error))
+    except Unreachable as error:  # the command may have arrived: the next call reads the list first
+        return Wait({**progress, "sent": True}, poll_after=RETRY, reason=str(error))
 
 
 def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
@@ -161,11 +164,11 @@ def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
             f"{flow}_version": dict(target.agent.hardware_manager_version),
         },
         sent,
+        partial(run_hook, target, flow, step["interface"], step["step"]),
     )
     outcome = run_once(target, order)
     if not isinstance(outcome, Done):
         return outcome
-    run_hook(target, flow, step["interface"], step["step"], outcome.result.get("result"))
     if step.get("reboot_requested"):
         version = dict(target.agent.hardware_manager_version)
         return Wait({"rebooting": True, "result": outcome.result, "version": version}, poll_after=0)
@@ -190,8 +193,8 @@ def collect(target: Target, flow: Flow) -> Outcome:
             raise
         target.report(agent_steps={flow.value: []}, hardware_manager_version={})
         return Done({"lacks": flow.value})
-    except (AgentBusy, Unreachable):
-        return Wait(target.progress, poll_after=RETRY)
+    except (AgentBusy, Unreachable) as error:
+        return Wait(target.progress, poll_after=RETRY, reason=str(error))
     by_manager = answer.get(f"{flow}_steps")
     version = answer.get("hardware_manager_version")
     if not isinstance(by_manager, dict) or not isinstance(version, dict):
@@ -274,6 +277,7 @@ def _outcome(
         return Wait({**progress, "sent": True, "command": command.get("id")})
     if status is CommandStatus.SUCCEEDED:
         result = _result_field(command, "_result")
+        order.hook(result)
         size = len(orjson.dumps(result))
         return Done({"result": result if size <= LONGEST_RESULT else f"{size} bytes, not kept"})
     if status is CommandStatus.MISMATCH:

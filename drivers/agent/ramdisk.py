@@ -33,6 +33,7 @@ class RamdiskDeploy(AgentFlows):
     }
 
     def validate(self, target: Target) -> None:
+        super().validate(target)
         info, boot = target.instance_info, target.driver.boot
         iso, kernel, ramdisk = (info.get(name) for name in ("boot_iso", "kernel", "ramdisk"))
         if iso and (kernel or ramdisk):

@@ -2,6 +2,8 @@
 Rescue through the agent: interface `agent`. The tenant gets a password for the rescue ramdisk.
 """
 
+from dataclasses import replace
+
 from drivers.agent import client, in_band
 from drivers.core.errors import AgentBusy, InvalidDriverInfo, Unreachable
 from drivers.core.kinds import Rescue
@@ -19,6 +21,9 @@ class AgentRescue(Rescue):
     def validate(self, target: Target) -> None:
         if target.instance_info.get("rescue_password") == "":
             raise InvalidDriverInfo("instance_info/rescue_password is empty")
+        if target.options["agent"]["manage_agent_boot"]:
+            # of the images for a rescue: the tenant's machine is powered off before they are read
+            target.driver.boot.validate(replace(target, provision_state="rescuing"))
 
     def rescue(self, target: Target) -> Outcome:
         """
@@ -38,10 +43,12 @@ class AgentRescue(Rescue):
                 return Done()
             secret = {"rescue_password": password, "hashed": True}
             ordered = client.run(target, ORDER, secret, wait=False)
-        except AgentBusy:
-            return Wait(target.progress)
-        except Unreachable:
-            return Done() if was_ordered else Wait({"sent": True}, poll_after=10)
+        except AgentBusy as error:
+            return Wait(target.progress, poll_after=in_band.RETRY, reason=str(error))
+        except Unreachable as error:
+            if was_ordered:
+                return Done()
+            return Wait({"sent": True}, poll_after=10, reason=str(error))
         client.result(target, ordered)
         return Done()
 

@@ -8,12 +8,13 @@ Ramdisks older than the extension `deploy` have `standby.prepare_image`. The old
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from drivers.agent import client, in_band
 from drivers.agent.hooks import run_hook
 from drivers.core.errors import NotSupported
-from drivers.core.steps import Done, Flow, Outcome, Wait
+from drivers.core.steps import Flow, Outcome, Wait
 from drivers.core.target import Target
 
 _PREPARE = "prepare_image"
@@ -32,14 +33,11 @@ def write_image(target: Target, step: Mapping[str, Any]) -> Outcome:
             return in_band.execute(target, Flow.DEPLOY, step)
         except NotSupported:
             target = replace(target, progress={**target.progress, _PREPARE: True})
-    outcome = in_band.run_once(
-        target, in_band.Order(f"standby.{_PREPARE}", lambda: dict(step["args"]))
-    )
+    hook = partial(run_hook, target, Flow.DEPLOY, step["interface"], step["step"])
+    order = in_band.Order(f"standby.{_PREPARE}", lambda: dict(step["args"]), hook=hook)
+    outcome = in_band.run_once(target, order)
     if isinstance(outcome, Wait):  # the next call continues with the same command
         return replace(outcome, progress={**outcome.progress, _PREPARE: True})
-    if isinstance(outcome, Done):
-        result = outcome.result.get("result")
-        run_hook(target, Flow.DEPLOY, step["interface"], step["step"], result)
     return outcome
 
 

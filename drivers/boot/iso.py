@@ -112,7 +112,7 @@ def build(place: Path, content: Content, found: Loaders) -> None:
             tree.add("/initrd", content.ramdisk)
             with part.open("wb") as file:
                 tree.write(file)
-        part.replace(place)
+        cache.complete(part, place)
     except OSError as error:
         raise BadImage(f"{place}: the image could not be made: {error}") from error
     finally:

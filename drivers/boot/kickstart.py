@@ -7,25 +7,16 @@ in a sandbox with limits (`templates`).
 """
 
 import base64
-import json
 import secrets
-from collections.abc import Mapping
 from typing import Any
 
 from drivers.boot import templates
-from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
-from drivers.images import addresses, files, image_server, instance
+from drivers.images import addresses, config_drive, files, image_server, instance
 
 NAME = "ks.cfg"
 #: Folder in which cloud-init expects the files of a config drive, without a drive.
-_SEED = "/var/lib/cloud/seed/config_drive/openstack/latest"
-_PARTS = {
-    "meta_data": "meta_data.json",
-    "network_data": "network_data.json",
-    "vendor_data": "vendor_data2.json",
-    "user_data": "user_data",
-}
+_SEED = f"/var/lib/cloud/seed/config_drive/{config_drive.FOLDER}"
 _HEARTBEAT = """\
 curl {% if 'insecure_heartbeat' in ks_options %}--insecure {% endif %}--request POST \
 --header 'Content-Type: application/json' --header 'X-OpenStack-Ironic-API-Version: 1.72' --data '\
@@ -96,7 +87,7 @@ def _values(target: Target, token: str) -> dict[str, Any]:
         "liveimg_url": liveimg,
         "heartbeat_url": f"{addresses.of_api(target.options)}/v1/heartbeat/{target.uuid}",
         "agent_token": token,
-        "config_drive": _config_drive(target.instance_info.get("configdrive")),
+        "config_drive": _config_drive(target),
     }
     if liveimg.endswith("/"):
         values["is_source_a_path"] = "true"
@@ -105,19 +96,12 @@ def _values(target: Target, token: str) -> dict[str, Any]:
     return values
 
 
-def _config_drive(drive: Any) -> str:
+def _config_drive(target: Target) -> str:
     """Return a section that writes the files of a config drive for cloud-init."""
-    if not drive:
+    contents = config_drive.files(target)
+    if not contents:
         return ""
-    if not isinstance(drive, Mapping):
-        raise InvalidDriverInfo(
-            "instance_info/configdrive: an installer takes it as an object of meta_data, user_data,"
-            " network_data and vendor_data only"
-        )
     lines = ["%post", f"mkdir -p {_SEED}"]
-    for part, name in _PARTS.items():
-        if drive.get(part) is not None:
-            content = drive[part] if isinstance(drive[part], str) else json.dumps(drive[part])
-            encoded = base64.b64encode(content.encode()).decode()
-            lines.append(f"echo {encoded} | base64 -d > {_SEED}/{name}")
+    for name, content in contents.items():
+        lines.append(f"echo {base64.b64encode(content).decode()} | base64 -d > {_SEED}/{name}")
     return "\n".join([*lines, "%end", ""])

@@ -266,9 +266,8 @@ def _publish_loaders(target: Target) -> None:
     """Copy `[pxe]loader_file_paths` to the roots of both servers. Raises OSError."""
     for root in (files.http_root(target.options), files.tftp_root(target.options)):
         for name, path in target.options["pxe"]["loader_file_paths"].items():
-            if not (root / name).exists():
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                cache.put(Path(path), root / name)
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            cache.put(Path(path), root / name)
 
 
 def _boots_from_iscsi(target: Target) -> bool:

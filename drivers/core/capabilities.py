@@ -1,60 +1,40 @@
 """
-Capabilities of nodes and instances: `properties/capabilities`, `instance_info/capabilities`.
+Capabilities: what an instance asks of its machine (`instance_info/capabilities`), and what a
+machine offers (`properties/capabilities`).
 
-A mapping, JSON text of one, or text of the form `boot_mode:uefi,secure_boot:true`.
+Both fields have one of three forms: an object, the JSON text of an object, or the text
+`name:value,name:value`. A malformed field is refused, and never taken for an empty one.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
 
+#: Capability that the service reads -> its values. Others have any value; schedulers read them.
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "boot_mode": ("uefi", "bios"),
+    "boot_option": ("local", "ramdisk", "kickstart"),  # netboot has left Ironic
+    "disk_label": ("gpt", "msdos"),
+    "secure_boot": ("true", "false"),
+}
 UEFI, BIOS = "uefi", "bios"
 #: Key of driver_internal_info, Ironic's name: boot mode of the machine at its last preparation.
 DEPLOY_BOOT_MODE = "deploy_boot_mode"
-_INSTANCE, _NODE = "instance_info", "properties"
-
-
-def parse(value: Any, field: str) -> dict[str, str]:
-    """
-    Return capabilities as a mapping. field: the name of `value` for the error message.
-
-    Raises InvalidDriverInfo: the value is malformed.
-    """
-    document = value
-    if isinstance(value, str) and value.strip().startswith("{"):
-        try:
-            document = json.loads(value)
-        except (ValueError, RecursionError):
-            raise InvalidDriverInfo(f"{field}: malformed JSON") from None
-    if document in (None, ""):
-        return {}
-    if isinstance(document, Mapping):
-        for name, setting in document.items():
-            if not isinstance(setting, str | int | float | bool):
-                raise InvalidDriverInfo(f"{field}: the value of {name!r:.100} must be a text")
-        return {str(name).strip(): str(setting).strip() for name, setting in document.items()}
-    if not isinstance(document, str):
-        raise InvalidDriverInfo(f"{field}: must be an object or a text such as boot_mode:uefi")
-    settings = {}
-    for pair in document.split(","):
-        name, colon, setting = (part.strip() for part in pair.partition(":"))
-        if not (name and colon and setting):
-            raise InvalidDriverInfo(f"{field}: {pair.strip()!r:.100} is not of the form name:value")
-        settings[name] = setting
-    return settings
+_INSTANCE, _NODE = "instance_info/capabilities", "properties/capabilities"
+_FORMS = "must be an object, its JSON text, or name:value pairs separated by commas"
 
 
 def of_instance(target: Target) -> dict[str, str]:
-    """Return the capabilities that the instance requests. Raises InvalidDriverInfo."""
-    return parse(target.instance_info.get("capabilities"), f"{_INSTANCE}/capabilities")
+    """Return the capabilities that the instance asks for. Raises InvalidDriverInfo."""
+    return parsed(target.instance_info.get("capabilities"), _INSTANCE)
 
 
 def of_node(target: Target) -> dict[str, str]:
-    """Return the capabilities of the node. Raises InvalidDriverInfo."""
-    return parse(target.properties.get("capabilities"), f"{_NODE}/capabilities")
+    """Return the capabilities of the machine. Raises InvalidDriverInfo."""
+    return parsed(target.properties.get("capabilities"), _NODE)
 
 
 def requested_boot_mode(target: Target) -> str | None:
@@ -65,15 +45,14 @@ def requested_boot_mode(target: Target) -> str | None:
 
     Raises InvalidDriverInfo: a value is malformed, or secure boot is requested with `bios`.
     """
-    of_fields = ((_INSTANCE, of_instance(target)), (_NODE, of_node(target)))
-    modes = [(mode, field) for field, values in of_fields if (mode := _boot_mode(values, field))]
-    mode, field = modes[0] if modes else (None, "")
+    fields = {_INSTANCE: of_instance(target), _NODE: of_node(target)}
+    modes = {name: values["boot_mode"] for name, values in fields.items() if "boot_mode" in values}
+    field, mode = next(iter(modes.items()), (None, None))
     if not requests_secure_boot(target):
         return mode
     if mode == BIOS:
         raise InvalidDriverInfo(
-            f"{_INSTANCE}/capabilities: secure_boot needs boot_mode uefi, and {field}/capabilities"
-            f" requests {mode}"
+            f"{_INSTANCE}: secure_boot needs boot_mode uefi, and {field} requests {mode}"
         )
     return UEFI
 
@@ -101,7 +80,7 @@ def requests_secure_boot(target: Target) -> bool:
 
     Raises InvalidDriverInfo: the value is neither true nor false.
     """
-    return _flag(of_instance(target), _INSTANCE)
+    return of_instance(target).get("secure_boot") == "true"
 
 
 def validate(target: Target) -> None:
@@ -111,28 +90,80 @@ def validate(target: Target) -> None:
     Raises InvalidDriverInfo: names the field.
     """
     requested_boot_mode(target)
-    _flag(of_node(target), _NODE)
     management = target.driver.management
     if requests_secure_boot(target) and not management.has("set_secure_boot"):
         raise InvalidDriverInfo(
-            f"{_INSTANCE}/capabilities: secure_boot is requested, and management_interface"
+            f"{_INSTANCE}: secure_boot is requested, and management_interface"
             f" {management.name} cannot change it"
         )
 
 
-def _boot_mode(capabilities: Mapping[str, str], field: str) -> str | None:
-    mode = capabilities.get("boot_mode", "").lower() or None
-    if mode not in (UEFI, BIOS, None):
-        raise InvalidDriverInfo(
-            f"{field}/capabilities: boot_mode {mode!r:.100} is neither uefi nor bios"
-        )
-    return mode
+def parsed(value: Any, where: str) -> dict[str, str]:
+    """
+    Return the content of a field with capabilities as {name: value}; empty if it is unset.
+
+    where: the field, for errors.
+
+    Raises InvalidDriverInfo: the field is malformed, names a capability twice with different
+    values, or has a value that `VALUES` does not list.
+    """
+    if value is None or value == "":
+        return {}
+    values: dict[str, str] = {}
+    for name, text in _pairs(value, where):
+        if not name or not text or not (name + text).isprintable():
+            raise InvalidDriverInfo(
+                f"{where}: {(name or text)!r:.80} lacks a name or a value; it {_FORMS}"
+            )
+        usual = name.lower().replace("-", "_")
+        if usual in VALUES and name != usual:
+            raise InvalidDriverInfo(f"{where}: {name!r} is written {usual}")
+        accepted = VALUES.get(name)
+        if accepted and (text := text.lower()) not in accepted:
+            raise InvalidDriverInfo(
+                f"{where}: {name} must be one of {', '.join(accepted)}, not {text!r}"
+            )
+        if values.setdefault(name, text) != text:
+            raise InvalidDriverInfo(f"{where}: {name} is named twice with different values")
+    return values
 
 
-def _flag(capabilities: Mapping[str, str], field: str) -> bool:
-    flag = capabilities.get("secure_boot", "false").lower()
-    if flag not in ("true", "false"):
-        raise InvalidDriverInfo(
-            f"{field}/capabilities: secure_boot {flag!r:.100} is neither true nor false"
-        )
-    return flag == "true"
+def written(values: Mapping[str, str], where: str) -> str:
+    """
+    Return capabilities in the form `name:value,name:value`.
+
+    Raises InvalidDriverInfo: `parsed` would refuse them, or read others.
+    """
+    checked = parsed(values, where)
+    text = ",".join(f"{name}:{value}" for name, value in checked.items())
+    if parsed(text, where) != checked:
+        raise InvalidDriverInfo(f"{where}: a comma or colon in {text!r:.200} would be a separator")
+    return text
+
+
+def _pairs(value: Any, where: str) -> Iterable[tuple[str, str]]:
+    if isinstance(value, str) and not value.lstrip().startswith(("{", "[", '"')):
+        parts = (part.partition(":") for part in value.split(",") if part.strip())
+        return [(name.strip(), text.strip()) for name, _, text in parts]
+    if isinstance(value, str):
+        try:
+            value = json.loads(value, object_pairs_hook=_Members)
+        except (ValueError, RecursionError) as error:
+            raise InvalidDriverInfo(f"{where}: is no JSON ({error}); it {_FORMS}") from None
+    elif isinstance(value, Mapping):
+        value = _Members(value.items())
+    if not isinstance(value, _Members):
+        raise InvalidDriverInfo(f"{where}: {_FORMS}, not {type(value).__name__}")
+    return [(str(name).strip(), _text(text, f"{where}: {name}")) for name, text in value]
+
+
+class _Members(list[tuple[str, Any]]):
+    """Members of a JSON object, names that occur twice included."""
+
+
+def _text(value: Any, where: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise InvalidDriverInfo(f"{where} must be a text, number or boolean, not {value!r:.80}")
+    return str(value).strip()

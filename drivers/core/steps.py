@@ -68,6 +68,9 @@ class Wait:
     poll_after: float | None = None
     #: seconds since the first wait until the step fails; None: the flow's callback timeout
     timeout: float | None = None
+    #: the error that makes the step wait and try again: one sentence, without secrets; None: there
+    #: is none. Operators see the last one while the step waits, and when its time is over
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

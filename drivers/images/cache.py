@@ -2,28 +2,33 @@
 Cache of kernels, ramdisks and boot loaders, for the next machines that boot them.
 
 The files lie in `[pxe]instance_master_path`: KEY is the content of a URL, KEY.json its checksum and
-validators. Each use asks the server whether the file has changed; a server without validators sends
-the file again. A copy with further hard links is in use, and is not evicted.
+validators, and its time is that of the last use. Each use asks the server whether the file has
+changed; a server without validators sends the file again, and so does a server whose copy here is
+damaged: the answer "not changed" is about the server's file, not about the copy. A copy with
+further hard links is in use, and is not evicted.
 """
 
 import fcntl
+import filecmp
 import hashlib
 import json
+import logging
 import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
 from drivers import urls
-from drivers.core.errors import BadImage
+from drivers.core.errors import BadImage, Unexpected
 from drivers.core.target import Target
 from drivers.images import image_server
 
+logger = logging.getLogger(__name__)
 _MEBIBYTE = 1 << 20
 
 
@@ -57,13 +62,29 @@ def get(target: Target, url: str) -> CachedFile:
 
 
 def put(source: Path, place: Path) -> None:
-    """Put a copy of a file at another path: a hard link if possible. Raises OSError."""
+    """
+    Put a copy of a file at another path: a hard link if possible. An equal file stays.
+
+    Raises OSError.
+    """
+    if place.is_file() and filecmp.cmp(source, place, shallow=False):
+        return
     part = unfinished(place)
     part.unlink(missing_ok=True)  # left by a killed process with the same number
     try:
         os.link(source, part)
     except OSError:  # another file system, or no support for hard links
         shutil.copyfile(source, part)
+    complete(part, place)
+
+
+def complete(part: Path, place: Path) -> None:
+    """
+    Give a finished file its name. Its content is on the disk first, so that a loss of power cannot
+    leave a part of it under this name. Raises OSError.
+    """
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
     part.replace(place)
 
 
@@ -80,9 +101,7 @@ def evict(folder: Path, size: int, ttl: int) -> int:
     the number of removed copies.
     """
     kept = sorted(
-        (path.stat().st_mtime, path)
-        for path in folder.glob("*")
-        if path.suffix == "" and _is_copy(path)
+        (_used_at(path), path) for path in folder.glob("*") if path.suffix == "" and _is_copy(path)
     )
     left = sum(path.stat().st_size for _, path in kept)
     gone = 0
@@ -99,28 +118,86 @@ def evict(folder: Path, size: int, ttl: int) -> int:
     return gone
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Record of a copy: KEY.json."""
+
+    sha256: str
+    validators: Mapping[str, str]
+
+
 def _fetched(target: Target, url: str, place: Path) -> CachedFile:
-    facts = place.with_suffix(".json")
-    known: dict[str, str] = {}
-    if place.exists():
-        with suppress(OSError, ValueError):
-            known = json.loads(facts.read_text())
+    record = place.with_suffix(".json")
+    facts = _read_facts(record)
+    if facts is not None and not _is_whole(place, facts):
+        logger.warning("cache.damaged", extra={"url": urls.redacted(url), "copy": str(place)})
+        facts = None
     part = place.with_suffix(".part")
-    validators = image_server.copy(target, url, part, known.get("validators") or {})  # type: ignore[arg-type]
+    validators = image_server.copy(target, url, part, facts.validators if facts else {})
+    if validators is None and facts is not None:
+        os.utime(record)
+        return CachedFile(place, facts.sha256)
     if validators is None:
-        os.utime(place)
-        return CachedFile(place, known["sha256"])
+        raise Unexpected(f"{urls.redacted(url)}: the server sent no content for a new copy")
     with part.open("rb") as file:
         checksum = _sha256(file)
-    facts.unlink(missing_ok=True)  # before the content changes: it must never describe another one
-    part.replace(place)
+    record.unlink(missing_ok=True)  # before the content changes: it must never describe another one
+    complete(part, place)
     described = {"url": urls.redacted(url), "sha256": checksum, "validators": validators}
-    facts.write_text(json.dumps(described))
+    record.write_text(json.dumps(described))
+    _WHOLE[place] = _state(place)
     return CachedFile(place, checksum)
+
+
+def _read_facts(record: Path) -> _Facts | None:
+    """Return the record of a copy; None if there is none, or it is damaged."""
+    try:
+        facts = json.loads(record.read_text())
+        validators = dict(facts["validators"])
+        if all(isinstance(text, str) for text in (facts["sha256"], *validators.values())):
+            return _Facts(facts["sha256"], validators)
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    return None
+
+
+#: Copy -> the state of the file in which this process has compared it with its record.
+_WHOLE: dict[Path, tuple[int, ...]] = {}
+
+
+def _is_whole(place: Path, facts: _Facts) -> bool:
+    """
+    Return whether a copy has the content of its record: a loss of power, a full disk or a person
+    may have changed it.
+
+    It is read once per process, and again after each change of its size or time.
+    """
+    try:
+        state = _state(place)
+        if _WHOLE.get(place) == state:
+            return True
+        with place.open("rb") as file:
+            whole = _sha256(file) == facts.sha256
+    except OSError:
+        return False
+    if whole:
+        _WHOLE[place] = state
+    return whole
+
+
+def _state(place: Path) -> tuple[int, ...]:
+    found = place.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _sha256(file: BufferedReader) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _used_at(path: Path) -> float:
+    """Return the time of a copy's last use."""
+    record = path.with_suffix(".json")
+    return (record if record.exists() else path).stat().st_mtime
 
 
 def _is_copy(path: Path) -> bool:

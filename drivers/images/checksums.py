@@ -1,17 +1,18 @@
-"""Checksums of images: from `instance_info`, or from a file of checksums."""
+"""Checksums of images in `instance_info`."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from drivers import urls
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
 
 #: Algorithm -> hexadecimal digits of its checksums.
 DIGITS: Mapping[str, int] = {"md5": 32, "sha256": 64, "sha384": 96, "sha512": 128}
 TRUSTED = tuple(name for name in DIGITS if name != "md5")
-_HEX = re.compile(r"(?<![0-9a-z])[0-9a-f]+(?![0-9a-z])", re.IGNORECASE)
+_HEX = re.compile(r"[0-9a-f]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,20 @@ class Checksum:
     value: str  # hexadecimal
 
 
-def from_instance_info(target: Target) -> Checksum | str:
+@dataclass(frozen=True, slots=True)
+class ChecksumFile:
+    """A file with the checksum of an image."""
+
+    field: str  # of instance_info
+    url: str
+    algorithm: str | None  # key of DIGITS; None: the strongest in the file
+
+
+def from_instance_info(target: Target) -> Checksum | ChecksumFile | None:
     """
-    Return the image's checksum in instance_info, or the URL of one.
+    Return the image's checksum in instance_info, or the file that has it.
+
+    None for a file URL without a checksum: the conductor, which reads the image, computes it.
 
     Raises InvalidDriverInfo: names the wrong field.
     """
@@ -34,15 +46,26 @@ def from_instance_info(target: Target) -> Checksum | str:
         raise InvalidDriverInfo(
             "instance_info/image_os_hash_algo and image_os_hash_value belong together"
         )
-    if value and not is_url(value):
-        return read(target, "image_os_hash_value", value, str(algorithm).lower())
-    checksum = value or info.get("image_checksum")
-    if not checksum:
-        raise InvalidDriverInfo(
-            "instance_info/image_checksum, or image_os_hash_algo and image_os_hash_value, are"
-            " required and missing"
-        )
-    return str(checksum) if is_url(checksum) else read(target, "image_checksum", checksum)
+    if value:
+        return _stated(target, "image_os_hash_value", value, str(algorithm).lower())
+    if info.get("image_checksum"):
+        return _stated(target, "image_checksum", info["image_checksum"])
+    if urls.is_file(str(info.get("image_source"))):
+        return None
+    raise InvalidDriverInfo(
+        "instance_info/image_checksum, or image_os_hash_algo and image_os_hash_value, are"
+        " required and missing"
+    )
+
+
+def _stated(
+    target: Target, field: str, value: Any, algorithm: str | None = None
+) -> Checksum | ChecksumFile:
+    if not is_url(value):
+        return read(target, field, value, algorithm)
+    if algorithm is not None:
+        _check_algorithm(target, field, algorithm)
+    return ChecksumFile(field, urls.checked(value, f"instance_info/{field}"), algorithm)
 
 
 def read(target: Target, field: str, value: Any, algorithm: str | None = None) -> Checksum:
@@ -60,53 +83,26 @@ def read(target: Target, field: str, value: Any, algorithm: str | None = None) -
         raise InvalidDriverInfo(
             f"instance_info/{field}: neither {', '.join(TRUSTED)} nor the URL of a checksum"
         )
-    if algorithm not in DIGITS:
-        raise InvalidDriverInfo(
-            f"instance_info/image_os_hash_algo: {algorithm!r} is none of {', '.join(TRUSTED)}"
-        )
+    _check_algorithm(target, field, algorithm)
     if len(text) != DIGITS[algorithm] or not _HEX.fullmatch(text):
         raise InvalidDriverInfo(
             f"instance_info/{field}: {text!r} is not a {algorithm} checksum, which has"
             f" {DIGITS[algorithm]} hexadecimal digits"
+        )
+    return Checksum(algorithm, text.lower())
+
+
+def _check_algorithm(target: Target, field: str, algorithm: str) -> None:
+    if algorithm not in DIGITS:
+        raise InvalidDriverInfo(
+            f"instance_info/image_os_hash_algo: {algorithm!r} is none of {', '.join(TRUSTED)}"
         )
     if algorithm == "md5" and not target.options["agent"]["allow_md5_checksum"]:
         raise InvalidDriverInfo(
             f"instance_info/{field}: md5 is refused, as it can be forged; give a sha256, or set"
             " [agent]allow_md5_checksum"
         )
-    return Checksum(algorithm, text.lower())
-
-
-def in_file(text: str, image: str) -> str:
-    """
-    Return the checksum of the file `image` in the text of a file of checksums.
-
-    Accepts a checksum alone, `CHECKSUM  NAME`, `CHECKSUM *NAME` and `SHA256 (NAME) = CHECKSUM`. The
-    longest of several checksums of one file is returned.
-
-    Raises ValueError: there is none.
-    """
-    lines = [line.strip() for line in text.splitlines()]
-    lines = [line for line in lines if line and not line.startswith("#")]
-    if len(lines) == 1 and len(lines[0].split()) == 1:
-        found = _values(lines[0])
-        if not found:
-            raise ValueError("holds no checksum")
-        return found[0]
-    about = [line for line in lines if image in {_base(word) for word in line.split()}]
-    found = [value for line in about for value in _values(line)]
-    if not found:
-        raise ValueError(f"holds no checksum of {image!r}")
-    return max(found, key=len)
 
 
 def is_url(value: Any) -> bool:
     return str(value).startswith(("http://", "https://"))
-
-
-def _values(line: str) -> list[str]:
-    return [found for found in _HEX.findall(line) if len(found) in DIGITS.values()]
-
-
-def _base(word: str) -> str:
-    return word.strip("()*").rpartition("/")[2]

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from drivers import urls
 from drivers.core.errors import BadImage, Unreachable
@@ -72,11 +71,6 @@ def copy(
         raise
 
 
-def name(url: str) -> str:
-    """Return the file name in a URL."""
-    return unquote(urlsplit(url).path).rpartition("/")[2]
-
-
 def _write(target: Target, source: fetch.Source, place: Path, digest: Any) -> None:
     spare = int(target.options["conductor"]["fetch_min_free_space"]) * _MEBIBYTE
     with place.open("wb") as file:
@@ -115,7 +109,21 @@ _MAGIC = (
     (b"vhdxfile", 0, "vhdx"),
     (b"conectix", 0, "vpc"),
     (b"<<< Oracle VM VirtualBox Disk Image >>>", 0, "vdi"),
+    (b"# Disk DescriptorFile", 0, "vmdk"),
+    (b"QED\0", 0, "qed"),
+    # archives and compressed files: written as they are, they would be no disk
     (b"\x1f\x8b", 0, "gzip"),
+    (b"\x1f\x9d", 0, "compress"),
     (b"\xfd7zXZ\0", 0, "xz"),
+    (b"\x5d\0\0", 0, "lzma"),
+    (b"LZIP", 0, "lzip"),
+    (b"BZh", 0, "bzip2"),
+    (b"\x28\xb5\x2f\xfd", 0, "zstd"),
+    (b"\x04\x22\x4d\x18", 0, "lz4"),
+    (b"\x02\x21\x4c\x18", 0, "lz4"),  # of its older format
+    *((bytes((number,)) + b"\x2a\x4d\x18", 0, "zstd") for number in range(0x50, 0x60)),
+    (b"PK\3\4", 0, "zip"),
+    (b"7z\xbc\xaf\x27\x1c", 0, "7z"),
+    (b"ustar", 257, "tar"),
     (b"\x55\xaa", 510, "raw"),
 )

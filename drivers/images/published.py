@@ -13,7 +13,7 @@ from urllib.parse import quote
 from drivers import urls
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
-from drivers.images import addresses, files, image_server
+from drivers.images import addresses, cache, files, image_server
 from drivers.images.checksums import Checksum
 
 
@@ -67,7 +67,7 @@ def publish(target: Target, source: str, checksum: Checksum) -> str:
     name = source.partition("?")[0].rpartition("/")[2] or "image"
     root = files.http_root(target.options)
     current = files.folder_of(target, root, files.IMAGE)
-    if current is None or not (current / name).exists():
+    if current is None or not _is_published(current / name, source, checksum):
         place = files.folder(target, root, files.IMAGE, secrets.token_urlsafe(16)) / name
         with files.naming_errors():
             if urls.is_file(source):
@@ -84,6 +84,14 @@ def withdraw(target: Target) -> None:
     files.withdraw(target, files.IMAGE)
 
 
+def _is_published(place: Path, source: str, checksum: Checksum) -> bool:
+    """Return whether an earlier call has published the image, and whole: it may have been cut."""
+    if urls.is_file(source) or not place.is_file():
+        return False
+    with place.open("rb") as file:
+        return hashlib.file_digest(file, checksum.algorithm).hexdigest() == checksum.value
+
+
 def _fetch(target: Target, source: str, checksum: Checksum, place: Path) -> None:
     digest = hashlib.new(checksum.algorithm)
     part = place.with_name(f".{place.name}.part")
@@ -94,4 +102,4 @@ def _fetch(target: Target, source: str, checksum: Checksum, place: Path) -> None
         raise BadImage(
             f"{urls.redacted(source)} does not have the {checksum.algorithm} {checksum.value}"
         )
-    part.rename(place)
+    cache.complete(part, place)

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, cast
 
+from drivers.core import capabilities
 from drivers.core.errors import InspectionFailed
 from drivers.core.target import Options
 from drivers.inspection import lldp, pci
@@ -180,10 +181,10 @@ def root_device(subject: Subject, options: Options) -> None:
 
 @hook("boot-mode")
 def boot_mode(subject: Subject, options: Options) -> None:
-    """Set the capability `boot_mode`."""
-    found = _part(subject, "boot").get("current_boot_mode")
-    if found:
-        subject.set_capabilities(boot_mode=found)
+    """Set the capability `boot_mode`, unless the machine reports an unknown mode."""
+    mode = str(_part(subject, "boot").get("current_boot_mode")).lower()
+    if mode in capabilities.VALUES["boot_mode"]:
+        subject.set_capabilities(boot_mode=mode)
 
 
 @hook("cpu-capabilities")

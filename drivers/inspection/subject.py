@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from drivers.core import capabilities
 from drivers.core.errors import InspectionFailed
 from drivers.core.target import Material, Options
 
@@ -96,14 +97,15 @@ class Subject:
         self.node["properties"] = {**self.node.get("properties", {}), name: value}
 
     def set_capabilities(self, **changes: str | None) -> None:
-        """Change `properties/capabilities` ("name:value,..."). None removes a capability."""
-        text = str(self.node.get("properties", {}).get("capabilities") or "")
-        known: dict[str, str | None] = {}
-        for part in filter(None, text.split(",")):
-            name, _, value = part.partition(":")
-            known[name.strip()] = value.strip()
-        kept = {name: value for name, value in (known | changes).items() if value is not None}
-        self.set_property("capabilities", ",".join(f"{name}:{kept[name]}" for name in kept))
+        """
+        Change `properties/capabilities`. None removes a capability.
+
+        Raises InvalidDriverInfo: the field is malformed, before or after the change.
+        """
+        field = "properties/capabilities"
+        before = capabilities.parsed(self.node.get("properties", {}).get("capabilities"), field)
+        after = {name: value for name, value in (before | changes).items() if value is not None}
+        self.set_property("capabilities", capabilities.written(after, field))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urljoin
 
@@ -134,11 +135,19 @@ def call(options: Options, where: str, url: str, **wanted: Any) -> None:
         answer.raise_for_status()
 
 
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """Answer to a POST."""
+
+    status: int
+    retry_after: float | None  # seconds until the server wants another request; None: not stated
+
+
 def post(
     options: Options, url: str, body: bytes, headers: Mapping[str, str], timeout: float
-) -> int:
+) -> Posted:
     """
-    POST to a URL, and return the status of the answer; its body is not read, no redirect followed.
+    POST to a URL; the body of the answer is not read, no redirect followed.
 
     timeout: seconds for the whole exchange.
 
@@ -159,7 +168,19 @@ def post(
         except (requests.RequestException, OSError, ValueError) as error:
             raise Unreachable(f"{urls.redacted(url)} cannot be reached: {cause(error)}") from None
         with answer:
-            return answer.status_code
+            return Posted(answer.status_code, _retry_after(answer.headers))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of Retry-After; a date there is compared with the answer's own date."""
+    text = headers.get("Retry-After", "").strip()
+    if text.isdecimal() and text.isascii():
+        return float(text[:9])
+    try:
+        until, sent = (parsedate_to_datetime(each) for each in (text, headers.get("Date", "")))
+        return max((until - sent).total_seconds(), 0.0)
+    except (TypeError, ValueError):  # malformed, or with and without a time zone
+        return None
 
 
 def field_of(target: Target, url: str) -> str:

@@ -6,9 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from app.errors import Invalid
 from app.models import VolumeTarget
 from drivers.noop import NoopNetwork
 from tests.integration.harness import Acme, Harness
+from tests.support import cloud_init
 from tests.unit.drivers.machines import image_server, scripted_agent
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -119,6 +121,48 @@ def test_an_image_with_a_wrong_checksum_is_not_served(begin, tmp_path):
     assert "deploy failed" == harness.do(node, "active")
     assert "bad_image" == harness.last(node).error["code"]
     assert [] == served(tmp_path)
+
+
+def drives(harness):
+    """Config drives that the agent was commanded to write."""
+    steps = [params["step"] for name, params in harness.agent.received if name.endswith("_step")]
+    return [step["args"].get("configdrive") for step in steps if step["step"] == "write_image"]
+
+
+def test_a_rebuild_writes_the_config_drive_of_its_own_request(begin, tmp_path):
+    harness = begin()
+    node = harness.with_agent("available", name="web", instance_info=harness.image)
+    seen = []
+    for verb, drive in (
+        ("active", {"configdrive": {"user_data": "first"}}),
+        ("rebuild", {"configdrive": {"user_data": "second", "meta_data": {"uuid": "i-2"}}}),
+        ("rebuild", {}),  # that of the last request is kept
+        ("rebuild", {"configdrive": None}),
+    ):
+        harness.do(node, verb, **drive)
+        harness.call(node)
+        seen.append(drives(harness)[-1])
+        finish_deployment(harness, node)
+    assert seen.pop() is None
+    folders = [tmp_path / str(number) for number in range(3)]
+    for folder in folders:
+        folder.mkdir()
+    read = [cloud_init.read_drive(*pair) for pair in zip(seen, folders, strict=True)]
+    uuid = harness.inside.read(node).uuid
+    assert [(uuid, "first"), ("i-2", "second"), ("i-2", "second")] == [
+        (each["instance"], each["user_data"]) for each in read
+    ]
+
+
+@pytest.mark.parametrize("drive", ["H4sI", {"meta_data": {"files": [{"path": "/a"}]}}, "ftp://a/b"])
+@pytest.mark.parametrize(("verb", "state"), [("active", "available"), ("rebuild", "active")])
+def test_a_config_drive_that_cannot_be_read_is_refused_and_not_stored(begin, verb, state, drive):
+    harness = begin()
+    node = harness.with_agent(state, instance_info=harness.image)
+    with pytest.raises(Invalid, match="instance_info/configdrive"):
+        harness.ask(node, verb, configdrive=drive)
+    kept = harness.inside.read(node)
+    assert (state, harness.image) == (kept.provision_state, kept.instance_info)
 
 
 def test_a_machine_with_a_boot_volume_is_deployed_without_image_and_agent(begin):

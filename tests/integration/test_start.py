@@ -1,5 +1,6 @@
 """Settings that stop a role at its start: one line on standard error, exit status 1."""
 
+import base64
 import datetime as dt
 import os
 
@@ -34,6 +35,26 @@ def refused(folder, *command, **settings):
     assert 1 == len(lines), done.err
     assert "Traceback" not in done.err
     return lines[0].removeprefix("ingot: ")
+
+
+@pytest.mark.parametrize("left", [None, base64.b64encode(bytes(32))], ids=["none", "another"])
+@pytest.mark.parametrize("command", [("up", "--port", "0"), ("db", "upgrade")], ids=["up", "db"])
+def test_a_start_without_the_key_of_its_database_writes_no_new_one(tmp_path, command, left):
+    own = {"INGOT_DATABASE_CONNECTION": "", "INGOT_BROKER_URL": ""}
+    environ, key = environment(tmp_path, **own), tmp_path / "data.key"
+    done = programs.run("workers.cli:main", argv=("db", "upgrade"), environ=environ)
+    assert 0 == done.status, done.err
+    first = key.read_bytes()
+    key.unlink()
+    if left is not None:
+        key.write_bytes(left)
+        key.chmod(0o600)
+    line = refused(tmp_path, *command, **own)
+    assert "secrets_key_file is needed" in line or "needs master key" in line
+    assert left == (key.read_bytes() if key.exists() else None)
+    key.write_bytes(first)
+    done = programs.run("workers.cli:main", argv=("db", "upgrade"), environ=environ)
+    assert 0 == done.status, done.err
 
 
 @pytest.fixture

@@ -3,10 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from app.db.clock import after
 from app.engine import operations, resume, why
-from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation
+from app.models import AgentRecord, Conductor, Node, NodeHistory, NodeTrait, Operation
 from app.states import Kind, State, of_kind
 from drivers.core.errors import Busy
 from tests.integration.harness import Acme, Harness, requested
@@ -193,11 +194,14 @@ def test_a_step_of_a_busy_machine_is_tried_again_until_its_deadline(make, monkey
     assert "clean wait" == harness.poll(node)
     explained = harness.why(node)
     assert ("machine", 2) == (explained.waiting_for, len(tries))
-    assert "it is busy (the machine is in POST)" in explained.summary
+    assert "the last error: the machine is in POST" in explained.summary
     step = next(row for row in harness.steps(node) if row.label == "management.stroll")
     harness.inside.change_step(harness.last(node).uuid, step.position, remaining=0.0)
     assert "clean failed" == harness.poll(node)
-    late = "Timeout reached in step management.stroll: the machine is in POST"
+    late = (
+        "Timeout reached in step management.stroll: the machine did not get there in time; the last"
+        " error: the machine is in POST"
+    )
     assert late == harness.inside.read(node).last_error
 
 
@@ -476,4 +480,13 @@ def test_why_reports_the_retry_of_a_command_to_a_busy_agent(make):
     harness.inside.change_step(operation, step.position, progress={}, remaining=0.0)
     assert "clean failed" == harness.poll(node)
     late = "in step deploy.await_clean_agent: its agent was busy, or did not answer"
-    assert f"Timeout reached {late}" == harness.inside.read(node).last_error
+    busy = "; the last error: the agent of node {} answered 409: Agent is busy"
+    failed = harness.inside.read(node)
+    assert f"Timeout reached {late}{busy.format(failed.uuid)}" == failed.last_error
+    assert "Agent is busy" in explained.summary
+    with harness.inside.runtime.reading() as session:
+        entries = session.scalars(
+            select(NodeHistory.event).where(NodeHistory.node_id == node)
+        ).all()
+    waits = [event for event in entries if event.startswith("Step deploy.await_clean_agent waits")]
+    assert [True] == ["Agent is busy" in event for event in waits]

@@ -12,13 +12,15 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.db.clock import after
-from app.engine import operations, resume
+from app.engine import operations, resume, why
 from app.inventory import nodes
 from app.models import AgentRecord, Conductor, Node, Operation
 from app.runtime import Runtime
+from drivers.core.errors import Unexpected
 from tests.integration.test_manual_cleaning import BURN, band  # noqa: F401 - a fixture
 from tests.integration.test_reconciler import TRUSTED
 from tests.support.fleet import until
+from tests.unit.drivers.machines import TOKEN
 from workers.conductor import poller
 from workers.periodic import reconciler
 
@@ -109,6 +111,42 @@ def test_a_command_that_ends_during_an_outage_of_the_database_is_continued_later
     until(lambda: before.fence < harness.inside.operation(name).fence)
     harness.run()
     assert "manageable" == harness.state(node)
+
+
+@pytest.mark.parametrize("answer", ["refuses connections", "sends no JSON", "answers 401"])
+def test_an_agent_that_does_not_answer_its_polls_leaves_the_reason(polled, answer, monkeypatch):
+    harness, node, name = polled
+    row = harness.inside.operation(name)
+
+    async def broken(_self, url, token, _trusted):
+        if answer == "refuses connections":
+            raise aiohttp.ClientConnectionError from ConnectionRefusedError(
+                111, "Connection refused"
+            )
+        if answer == "sends no JSON":
+            raise Unexpected("the answer of the agent is no JSON")
+        request = SimpleNamespace(real_url=f"{url}?agent_token={token}")
+        raise aiohttp.ClientResponseError(request, (), status=401, message=f"no {token}")
+
+    monkeypatch.setattr(poller.WaitMonitor, "_commands", broken)
+    words = {
+        "refuses connections": "(Connection refused)",
+        "sends no JSON": "(the answer of the agent is no JSON)",
+        "answers 401": "(status 401)",
+    }[answer]
+    step = lambda: harness.steps(node)[row.cursor]  # noqa: E731
+    until(lambda: step().error)
+    assert step().error.endswith(f"did not answer {poller.ERRORS} polls {words}")
+    with harness.inside.runtime.reading() as session:
+        explained = why.explain(session, session.get_one(Node, node)).summary
+    assert words in explained
+    assert TOKEN not in explained
+    harness.inside.change(Operation, name, deadline_at=after(-1))
+    with harness.inside.runtime.transaction() as session:
+        session.get_one(AgentRecord, node).last_heartbeat_at = after(-9999)
+    reconciler.reconcile(harness.inside.runtime, TRUSTED)
+    harness.run()
+    assert words in harness.inside.read(node).last_error
 
 
 def test_each_poll_prolongs_the_watch(watched):
@@ -223,4 +261,4 @@ def test_a_loop_that_polls_agents_does_not_wait_for_a_file_of_certificates(band,
     os.mkfifo(tmp_path / "fifo")
     watching = poller.WaitMonitor(band.inside.runtime)
     polling = watching._until_ended(1, 1, "https://127.0.0.1:1", None, str(tmp_path / "fifo"))
-    assert False is asyncio.run(asyncio.wait_for(polling, 10))
+    assert "agent_verify_ca" in asyncio.run(asyncio.wait_for(polling, 10))

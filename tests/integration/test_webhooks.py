@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,40 @@ def test_a_failed_attempt_is_repeated_after_a_pause_that_doubles(
     assert (0, None, None) == (row.failed_attempts, row.failing_since, row.last_error)
     assert sequences(inside)[-1:] == receiver.numbers
     assert row.last_delivery_at is not None
+
+
+@pytest.mark.parametrize(
+    ("headers", "least", "most"),
+    [
+        ({"Retry-After": "40"}, 40, 40),
+        ({"Retry-After": "0"}, 0.5, 1),
+        ({"Retry-After": "86400"}, 300, 300),  # [webhooks]max_retry_interval
+        ({"Retry-After": "9" * 400}, 300, 300),
+        ({"Retry-After": "-5"}, 0.5, 1),
+        ({"Retry-After": "soon"}, 0.5, 1),
+        ({"Retry-After": "١٢"}, 0.5, 1),
+        # a date is compared with that of the answer
+        ({"Retry-After": formatdate(time.time() + 90, usegmt=True)}, 30, 90),
+        ({"Retry-After": formatdate(time.time() - 90, usegmt=True)}, 0.5, 1),
+    ],
+    ids=["seconds", "none", "a day", "long", "negative", "a word", "other digits", "soon", "past"],
+)
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_receiver_says_when_to_repeat_an_attempt(
+    inside, deliverer, receiver, monkeypatch, status, headers, least, most
+):
+    seconds = []
+    monkeypatch.setattr(
+        "workers.periodic.delivery.after", lambda each: (seconds.append(each), after(each))[1]
+    )
+    node = inside.node()
+    hook = create(inside, receiver)
+    changed(inside, node)
+    receiver.status = status
+    receiver.headers = {name: text.encode().decode("latin-1") for name, text in headers.items()}
+    drain(inside, deliverer, hook)
+    assert least <= seconds[-1] <= most
+    assert f"the receiver answered {status}" == read(inside, hook).last_error
 
 
 @pytest.mark.parametrize("status", [301, 307, 404, 503])

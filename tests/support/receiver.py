@@ -15,12 +15,12 @@ class Receiver:
     """
     Deliveries of a webhook, and the events in them.
 
-    status: of the next answers. gate: cleared, requests wait for it before they are answered.
+    status, headers: of the next answers. gate: cleared, requests wait for it before they are answered.
     """
 
     def __init__(self, url="", secret=SECRET):
         self.url, self.secret = url, secret
-        self.status = 200
+        self.status, self.headers = 200, {}
         self.gate = threading.Event()
         self.gate.set()
         self.deliveries = []  # accepted ones, as (header of the signature, document)
@@ -72,7 +72,7 @@ class _Posted(Handler):
         status = self.server.receiver.take(self.headers["Ingot-Signature"], body)
         redirected = {"Location": self.server.url} if 300 <= status < 400 else {}
         with suppress(ConnectionError):  # the sender has given up, or was killed
-            self.answer(status, b"", redirected)
+            self.answer(status, b"", redirected | self.server.receiver.headers)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from drivers.core.errors import HardwareError, InvalidDriverInfo
 from drivers.tls import context, of_node
 from drivers.web import answers
 from drivers.web.connections import AsyncResponse, async_connector
+from drivers.web.fetch import cause
 
 logger = log.get(__name__)
 
@@ -122,8 +123,10 @@ class WaitMonitor:
         self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
     ) -> None:
         try:
-            if not await self._until_ended(operation_id, fence, url, token, ca):
-                await self._leave_to_agent(operation_id, fence)
+            error = await self._until_ended(operation_id, fence, url, token, ca)
+            if error is not None:
+                logger.warning("watch.ended", operation_id=operation_id, reason=error)
+                await self._leave_to_agent(operation_id, fence, error)
         except Exception:  # after a defect here, heartbeats must still resume the operation
             logger.exception("watch.crashed", operation_id=operation_id)
             await self._leave_to_agent(operation_id, fence)
@@ -134,8 +137,12 @@ class WaitMonitor:
 
     async def _until_ended(
         self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
-    ) -> bool:
-        """Poll until the command has ended or the operation was resumed; False: polling failed."""
+    ) -> str | None:
+        """
+        Poll until the command has ended or the operation was resumed.
+
+        Returns None, or the error for which polling was given up.
+        """
         settings = self._runtime.settings.agent
         try:
             # created once: aiohttp reuses connections only for the same SSL context
@@ -146,29 +153,32 @@ class WaitMonitor:
                 trusted = context(settings.verify_ca)
         except InvalidDriverInfo as error:
             logger.warning("watch.no_certificates", operation_id=operation_id, detail=str(error))
-            return False
+            return str(error)
         started = self._loop.time()
-        errors = 0
+        errors, last = 0, ""
         while errors < ERRORS:
             ran = self._loop.time() - started
             pause = min(max(settings.poll_interval / 2, ran * SHARE), settings.max_poll_interval)
             self._rates[operation_id] = 1 / pause
             await asyncio.sleep(pause * max(1, sum(self._rates.values()) / POLLS))
             if self._watched.get(operation_id) != fence:
-                return True  # it was resumed, and has a new watch
+                return None  # it was resumed, and has a new watch
             try:
                 document = await self._commands(url, token, trusted)
                 errors = 0
                 if command_ended(document) and await self._do(
                     resume_or_unwatch, operation_id, fence
                 ):
-                    return True  # else the database is away: poll again, as no heartbeat resumes it
-            except (HardwareError, aiohttp.ClientError, TimeoutError, ValueError):
+                    return None  # else the database is away: poll again, as no heartbeat resumes it
+            except (HardwareError, aiohttp.ClientError, TimeoutError, ValueError) as error:
                 errors += 1  # the agent restarts or is gone: a heartbeat or the deadline decides
-        return False
+                last = _text(error)
+        return f"the agent at {url} did not answer {ERRORS} polls ({last})"
 
-    async def _leave_to_agent(self, operation_id: int, fence: int) -> None:
-        while not await self._do(resume.leave_to_agent, operation_id, fence):  # noqa: ASYNC110
+    async def _leave_to_agent(
+        self, operation_id: int, fence: int, reason: str | None = None
+    ) -> None:
+        while not await self._do(resume.leave_to_agent, operation_id, fence, reason):  # noqa: ASYNC110
             await asyncio.sleep(self._runtime.settings.agent.poll_interval)
 
     async def _commands(
@@ -200,3 +210,10 @@ class WaitMonitor:
             logger.warning("wake.failed", work=work.__name__, detail=reason(error))
             return False
         return True
+
+
+def _text(error: Exception) -> str:
+    """Return the text of a poll's error; that of aiohttp may contain the URL with the token."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"status {error.status}"
+    return str(error) if isinstance(error, HardwareError) else cause(error)

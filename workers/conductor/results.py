@@ -20,6 +20,8 @@ from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
 LONGEST = 366 * 86400.0
 #: Most bytes of JSON in a result or progress; most characters of a failure's reason.
 MOST_JSON, MOST_TEXT = 4 << 20, 8192
+#: Most characters of the reason of a wait, which is shown among other facts.
+MOST_REASON = 1000
 
 
 class Unusable(Exception):
@@ -36,16 +38,19 @@ def checked(returned: Any) -> Outcome:
         case None:
             return Done()
         case Done():
-            return replace(returned, result=_json(returned, "result"))
+            result, size = _json(returned, "result")
+            # the step has succeeded: only its report is too long
+            return Done(result if size <= MOST_JSON else {"not_kept": f"{size} bytes"})
         case Wait():
             return replace(
                 returned,
-                progress=_json(returned, "progress"),
+                progress=_progress(returned),
                 poll_after=_seconds(returned, "poll_after"),
                 timeout=_seconds(returned, "timeout"),
+                reason=_reason(returned),
             )
         case Hold():
-            return replace(returned, progress=_json(returned, "progress"))
+            return replace(returned, progress=_progress(returned))
         case Failed():
             for field, kind in (("reason", str), ("code", str), ("retryable", bool)):
                 if not isinstance(getattr(returned, field), kind):
@@ -74,7 +79,18 @@ def failure(label: str, error: BaseException) -> Failed:
     )
 
 
-def _json(outcome: Outcome, field: str) -> Mapping[str, Any]:
+def _progress(outcome: Outcome) -> Mapping[str, Any]:
+    progress, size = _json(outcome, "progress")
+    if size > MOST_JSON:
+        raise Unusable(
+            f"it returned {type(outcome).__name__} with {size} bytes of progress; at most"
+            f" {MOST_JSON} are kept"
+        )
+    return progress
+
+
+def _json(outcome: Outcome, field: str) -> tuple[Mapping[str, Any], int]:
+    """Return a field, and its size in bytes of JSON."""
     value = getattr(outcome, field)
     if not isinstance(value, Mapping):
         raise _wrong(outcome, field, "must be a mapping")
@@ -84,12 +100,7 @@ def _json(outcome: Outcome, field: str) -> Mapping[str, Any]:
         size = len(orjson.dumps(value))  # rejects values that the database does not store
     except (TypeError, ValueError, RecursionError) as error:
         raise _wrong(outcome, field, f"is not JSON: {_message(error)}") from error
-    if size > MOST_JSON:
-        raise Unusable(
-            f"it returned {type(outcome).__name__} with {size} bytes of {field}; at most"
-            f" {MOST_JSON} are kept"
-        )
-    return value
+    return value, size
 
 
 def _seconds(outcome: Wait, field: str) -> float | None:
@@ -101,6 +112,12 @@ def _seconds(outcome: Wait, field: str) -> float | None:
     if not math.isfinite(value) or not 0 <= value <= LONGEST:
         raise _wrong(outcome, field, f"must be between 0 and {LONGEST:.0f} seconds")
     return float(value)
+
+
+def _reason(outcome: Wait) -> str | None:
+    if not isinstance(outcome.reason, str | None):
+        raise _wrong(outcome, "reason", "must be a str")
+    return outcome.reason and _text(outcome.reason)[:MOST_REASON]
 
 
 def _wrong(outcome: Outcome, field: str, why: str) -> Unusable:

@@ -54,6 +54,8 @@ class Sent:
 
     last: int  # all events up to this number are accepted
     error: str | None = None  # None: all events are accepted
+    #: seconds until the subscriber wants another attempt, as it said; None: it did not say
+    retry_after: float | None = None
 
 
 class Deliverer(ABC):
@@ -167,7 +169,7 @@ class Deliverer(ABC):
             self.lag.observe(waited + time.monotonic() - begun)
             return sent.error is None
         if sent.error is not None:
-            self._record_failure(row, token, sent.error, newest)
+            self._record_failure(row, token, sent, newest)
         return False
 
     def _read(self, ident: int) -> Select[Any]:
@@ -193,10 +195,12 @@ class Deliverer(ABC):
         }  # fmt: skip
         return self._update(self._held(row, token), values)
 
-    def _record_failure(self, row: Row[Any], token: str, error: str, newest: int) -> None:
-        """Record a failed attempt, and when to repeat it."""
+    def _record_failure(self, row: Row[Any], token: str, sent: Sent, newest: int) -> None:
+        """Record a failed attempt, and when to repeat it: not before the subscriber wants it."""
+        error = sent.error or ""
         pause = min(self._longest_pause, FIRST_RETRY * 2 ** min(row.failed_attempts, 30))
         pause *= random.uniform(0.5, 1)  # noqa: S311 - jitter
+        pause = max(pause, min(self._longest_pause, sent.retry_after or 0.0))
         values = {
             "holder": None, "due_at": after(pause), "last_error": error[:255],
             "failed_attempts": row.failed_attempts + 1,

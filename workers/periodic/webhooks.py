@@ -73,16 +73,11 @@ class Webhooks(Deliverer):
 
     def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
         """Post events to the receiver, in one request."""
-        error = self._post(row, since, found)
-        return Sent(found.last) if error is None else Sent(row.position, error)
-
-    def _post(self, hook: Row[Any], since: int, found: change_events.Found) -> str | None:
-        """Post events to the receiver; return the error, None if it has accepted them."""
-        secrets = [hook.secret, *([hook.previous_secret] if hook.overlaps else ())]
-        if any(map(has_sealed, (hook.url, *secrets))):
-            return "no key of this conductor opens the secrets of the webhook"
-        shown = [change_events.document(row) for row in found.rows]
-        document = {"webhook": hook.uuid, "after": since, "last": found.last, "events": shown}
+        secrets = [row.secret, *([row.previous_secret] if row.overlaps else ())]
+        if any(map(has_sealed, (row.url, *secrets))):
+            return Sent(row.position, "no key of this conductor opens the secrets of the webhook")
+        shown = [change_events.document(event) for event in found.rows]
+        document = {"webhook": row.uuid, "after": since, "last": found.last, "events": shown}
         body = orjson.dumps(document, option=orjson.OPT_NAIVE_UTC)
         headers = {
             "Content-Type": "application/json",
@@ -90,10 +85,12 @@ class Webhooks(Deliverer):
             SIGNATURE: signature(secrets, int(time.time()), body),
         }
         try:
-            status = fetch.post(self._options, hook.url, body, headers, self._timeout)
+            answer = fetch.post(self._options, row.url, body, headers, self._timeout)
         except HardwareError as error:
-            return str(error)
-        return None if 200 <= status < 300 else f"the receiver answered {status}"
+            return Sent(row.position, str(error))
+        if 200 <= answer.status < 300:
+            return Sent(found.last)
+        return Sent(row.position, f"the receiver answered {answer.status}", answer.retry_after)
 
     def give_up(
         self, connection: Connection, row: Row[Any], error: str, newest: int

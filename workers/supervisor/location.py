@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import socket
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from workers.supervisor import redis_server
 
 logger = log.get(__name__)
 
+DATABASE = "ingot.db"  # in the data directory
 #: Seconds to wait for the lock of a data directory whose processes are just ending.
 LOCK_TIMEOUT = 2.0
 
@@ -50,9 +52,14 @@ def key_file(settings: Settings) -> Path | None:
 
 
 def make_key(settings: Settings) -> None:
-    """Create the master key of the service's own database, beside the data directory."""
+    """
+    Create the master key of the service's own database, beside the data directory.
+
+    None is created for a database with sealed values: its key is missing, and a new one opens
+    nothing. The start then names the key that it needs.
+    """
     path = key_file(settings)
-    if path is None or path.exists():
+    if path is None or path.exists() or _has_data_keys(data_dir(settings) / DATABASE):
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,11 +71,24 @@ def make_key(settings: Settings) -> None:
         logger.warning("secrets.no_key", path=str(path), detail=error.strerror)
 
 
+def _has_data_keys(database: Path) -> bool:
+    """Return whether a database has keys that a master key has encrypted."""
+    if not database.is_file():
+        return False
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)
+        ) as connection:
+            return connection.execute("SELECT 1 FROM data_keys LIMIT 1").fetchone() is not None
+    except sqlite3.Error:  # without this table, or unreadable: the start fails with the reason
+        return False
+
+
 def complete(settings: Settings) -> Settings:
     """Return the settings with paths and URLs that depend on the data directory filled in."""
     folder, key = data_dir(settings), key_file(settings)
     own_key = str(key) if key is not None and key.exists() else settings.database.secrets_key_file
-    url = settings.database.connection or f"sqlite:///{folder / 'ingot.db'}"
+    url = settings.database.connection or f"sqlite:///{folder / DATABASE}"
     deploy, pxe = settings.deploy, settings.pxe
     files_url = deploy.http_url or (deploy.http_port and _files_url(settings, deploy.http_port))
     return dataclasses.replace(

@@ -52,7 +52,7 @@ READ = {
     },
     "instance_info": {
         "boot_iso": "drivers/images/instance.py",
-        "capabilities": "drivers/agent/image.py",
+        "capabilities": "drivers/core/capabilities.py",
         "configdrive": "drivers/agent/image.py",
         "display_name": "app/inventory/nodes.py",
         "ephemeral_format": "drivers/agent/image.py",
@@ -80,16 +80,16 @@ READ = {
         "traits": "app/inventory/templates.py",
     },
     "properties": {
-        "capabilities": "drivers/agent/image.py",
+        "capabilities": "drivers/core/capabilities.py",
         "cpu_arch": "drivers/boot/ramdisks.py",
         "memory_mb": "drivers/agent/image.py",
         "vendor": "drivers/redfish/management.py",
     },
     "capabilities": {
-        "boot_mode": "drivers/agent/image.py",
-        "boot_option": "drivers/agent/image.py",
-        "disk_label": "drivers/agent/image.py",
-        "secure_boot": "drivers/core/target.py",
+        "boot_mode": "drivers/core/capabilities.py",
+        "boot_option": "drivers/core/capabilities.py",
+        "disk_label": "drivers/core/capabilities.py",
+        "secure_boot": "drivers/core/capabilities.py",
     },
 }  # fmt: skip
 

@@ -1,13 +1,11 @@
-import base64
-import gzip
+import re
 from dataclasses import replace
 
 import pytest
 
-from drivers.agent import client, configdrive, hooks, in_band
+from drivers.agent import client, hooks, in_band
 from drivers.core.errors import (
     AgentBusy,
-    InvalidDriverInfo,
     LeaseLost,
     Refused,
     Unexpected,
@@ -17,7 +15,6 @@ from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.core.target import Agent
 from tests.unit.drivers.machines import (
     TOKEN,
-    on,
     target,
     with_option,
 )
@@ -98,7 +95,8 @@ def test_after_a_crash_the_result_of_the_previous_step_is_not_used(agent, node):
 def test_a_command_to_a_busy_agent_is_retried(agent, node):
     agent.refusal = (409, "Agent is busy")
     waiting = clean(node)
-    assert Wait(poll_after=in_band.RETRY) == waiting
+    assert in_band.RETRY == waiting.poll_after
+    assert waiting.reason.endswith("answered 409: Agent is busy")
     agent.refusal = None
     clean(again(node, waiting))
     assert ["clean.execute_clean_step"] == agent.names()
@@ -107,7 +105,8 @@ def test_a_command_to_a_busy_agent_is_retried(agent, node):
 def test_a_command_whose_answer_was_lost_is_looked_up_before_it_is_sent_again(agent, node):
     gone = replace(node, agent=replace(node.agent, url="http://127.0.0.1:1"))
     lost = clean(gone)
-    assert Wait({"sent": True}, poll_after=in_band.RETRY) == lost
+    assert ({"sent": True}, in_band.RETRY) == (lost.progress, lost.poll_after)
+    assert lost.reason.endswith("at http://127.0.0.1:1 did not answer (Connection refused)")
     waiting = clean(again(node, lost))
     assert ["clean.execute_clean_step"] == agent.names()
     assert "id-1" == waiting.progress["command"]
@@ -516,15 +515,33 @@ def test_bios_whole_disk_images_on_software_raid_need_a_bootloader(
     assert ([root] if root else []) == [params["root_uuid"] for params in orders]
 
 
-def test_a_config_drive_is_passed_on_or_built():
-    assert configdrive.encoded(None) is None
-    assert "http://drive" == configdrive.encoded("http://drive")
-    made = configdrive.encoded({"meta_data": {"uuid": "u"}, "user_data": "#cloud-config"})
-    iso = gzip.decompress(base64.b64decode(made))
-    assert b"CD001" == iso[16 * 2048 + 1 :][:5]
-    assert b"config-2" == iso[16 * 2048 + 40 :][:8]
-    assert 0 == len(iso) % 2048
-    names = [f"/openstack/latest/{name}" for name in ("meta_data.json", "user_data")]
-    assert [b'{"uuid": "u"}', b"#cloud-config"] == on(iso, *names)
-    with pytest.raises(InvalidDriverInfo, match="motd"):
-        configdrive.encoded({"motd": "hello"})
+LONG = {"logs": "x" * (5 << 20)}
+
+
+def test_a_long_result_of_another_command_does_not_fail_a_step(agent, node):
+    waiting = clean(node)
+    agent.finish_step()
+    done = dict(agent.commands[-1])
+    agent.commands[-1:] = [{**done, "id": "id-0", "command_result": LONG}, done]
+    assert isinstance(clean(again(node, waiting)), Done)
+
+
+def test_a_long_result_of_a_step_is_left_out_and_its_hook_gets_it(agent, node, monkeypatch):
+    heard = []
+    hook = lambda _target, result: heard.append(result)  # noqa: E731
+    monkeypatch.setitem(hooks._HOOKS, (Flow.CLEAN, "deploy", "erase_devices"), hook)
+    waiting = clean(node)
+    agent.finish_step(result=LONG)
+    outcome = clean(again(node, waiting))
+    assert re.fullmatch("[0-9]+ bytes, not kept", outcome.result["result"])
+    assert [LONG] == heard
+
+
+def test_a_raid_configuration_of_many_disks_is_recorded(agent, node):
+    disks = [{"size_gb": 1, "raid_level": "1", "note": "x" * 99} for _ in range(1000)]
+    step = {"interface": "raid", "step": "create_configuration", "args": {}}
+    waiting = in_band.execute(node, Flow.CLEAN, step)
+    agent.finish_step(result={"logical_disks": disks})
+    after = again(node, waiting)
+    assert isinstance(in_band.execute(after, Flow.CLEAN, step), Done)
+    assert disks == after.reports["raid_config"]["logical_disks"]

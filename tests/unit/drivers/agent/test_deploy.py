@@ -157,7 +157,8 @@ def installing(monkeypatch):
     monkeypatch.setattr(Ipxe, "options", Installers.options)
     urls = {name: f"http://mirror/{name}" for name in ("kernel", "ramdisk", "stage2")}
     info = {"image_source": "http://mirror/tree", **urls}
-    return node("anaconda", "ipxe", instance_info=info, power_state="power off")
+    options = with_option("deploy", http_url="http://conductor")
+    return node("anaconda", "ipxe", instance_info=info, power_state="power off", options=options)
 
 
 def test_an_installer_is_started_and_its_end_awaited(installing, monkeypatch):

@@ -1,13 +1,24 @@
 """Checks of an image before a machine is booted for it, and its description for the agent."""
 
+import bz2
+import gzip
 import hashlib
+import io
+import lzma
+import shutil
+import subprocess
+import tarfile
+import zipfile
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from drivers.agent import image
 from drivers.core.errors import BadImage, InvalidDriverInfo, Unreachable
 from drivers.images import checksums, published
+from tests.support import debian
+from tests.support.prerequisites import not_run
 from tests.unit.drivers.machines import OPTIONS, target
 
 MBR = bytes(510) + b"\x55\xaa" + bytes(1 << 20)
@@ -160,6 +171,57 @@ def test_an_image_that_cannot_be_deployed_is_refused(images, path, info, propert
         image.examine(node(images, path, properties=properties, **info))
 
 
+def by_program(name):
+    """Return a function that compresses by a program of this name and Debian package."""
+
+    def compress(content):
+        program = debian.provide(lambda: shutil.which(name), name)
+        if program is None:
+            not_run(name)
+        done = subprocess.run([program, "-c"], input=content, check=True, capture_output=True)
+        return done.stdout
+
+    return compress
+
+
+def tarred(content):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        entry = tarfile.TarInfo("disk.raw")
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    return archive.getvalue()
+
+
+def zipped(content):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("disk.raw", content)
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("compress", "name"),
+    [
+        (gzip.compress, "gzip"),
+        (lzma.compress, "xz"),
+        (lambda content: lzma.compress(content, lzma.FORMAT_ALONE), "lzma"),
+        (bz2.compress, "bzip2"),
+        (by_program("zstd"), "zstd"),
+        (lambda content: b"\x50\x2a\x4d\x18\4\0\0\0skip" + by_program("zstd")(content), "zstd"),
+        (by_program("lz4"), "lz4"),
+        (tarred, "tar"),
+        (zipped, "zip"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("stated", [{}, {"image_disk_format": "raw"}], ids=["unstated", "raw"])
+def test_a_compressed_image_or_an_archive_is_no_disk(images, compress, name, stated):
+    images.files["/disk.raw"] = compress(MBR)
+    with pytest.raises(BadImage, match=f"is {name}[,;]"):
+        image.examine(node(images, **stated))
+
+
 def test_an_unreachable_server_is_named_with_the_cause_and_without_secrets():
     source = "http://me:secret@127.0.0.1:1/disk.raw?signature=abc"
     with pytest.raises(Unreachable) as raised:
@@ -246,5 +308,68 @@ def test_proxies_of_the_node_are_passed_to_the_agent(images):
     assert ({"http": "http://proxy:3128"}, "localhost") == (info["proxies"], info["no_proxy"])
 
 
-def test_the_longest_of_several_checksums_is_used():
-    assert SHA512 == checksums.in_file(f"{MD5} disk\n{SHA512} disk\n{SHA256} disk", "disk")
+@pytest.mark.parametrize(
+    ("algorithm", "chosen"), [("md5", 0), ("sha256", 1), ("SHA512", 2), (None, 2)]
+)
+def test_the_checksum_of_the_requested_algorithm_is_read_from_a_file_of_several(
+    images, algorithm, chosen
+):
+    sums = [hashlib.new(name, MBR).hexdigest() for name in ("md5", "sha256", "sha512")]
+    images.files["/SUMS"] = "".join(f"{value}  disk.raw\n" for value in sums).encode()
+    stated = {"image_checksum": f"{images.url}/SUMS"}
+    if algorithm:
+        stated = {"image_checksum": None, "image_os_hash_algo": algorithm}
+        stated["image_os_hash_value"] = f"{images.url}/SUMS"
+    it = node(images, changed={"agent__allow_md5_checksum": True}, **stated)
+    image.validate(it)
+    found = image.examine(it)
+    assert (sums[chosen], len(sums[chosen])) == (
+        found["os_hash_value"],
+        checksums.DIGITS[found["os_hash_algo"]],
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "crc32", ["sha256"]])
+def test_an_algorithm_that_no_image_may_have_is_refused_before_its_file_is_read(algorithm):
+    info = {"image_os_hash_algo": algorithm, "image_os_hash_value": "http://images/SUMS"}
+    it = target(instance_info=STATED | info, options=options())
+    with pytest.raises(InvalidDriverInfo, match=r"md5 is refused|is none of"):
+        image.validate(it)
+
+
+def test_a_file_without_the_requested_algorithm_is_refused(images):
+    images.files["/SUMS"] = f"{SHA512}  disk.raw\n".encode()
+    info = {"image_os_hash_algo": "sha256", "image_os_hash_value": f"{images.url}/SUMS"}
+    with pytest.raises(BadImage, match=r"/SUMS holds no sha256 checksum of 'disk\.raw'"):
+        image.examine(node(images, **info))
+
+
+@pytest.mark.parametrize("name", ["disk.raw", "a disk%.raw"])
+def test_the_checksum_of_a_local_file_is_computed(tmp_path, web_root, name):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / name).write_bytes(MBR)
+    url = f"file://{tmp_path}/images/{quote(name)}"
+    it = target(instance_info={"image_source": url}, options=options(**web_root))
+    image.validate(it)
+    found = image.examine(it)
+    assert ("sha256", hashlib.sha256(MBR).hexdigest()) == (
+        found["os_hash_algo"],
+        found["os_hash_value"],
+    )
+
+
+def test_a_local_file_with_a_checksum_keeps_it(tmp_path, web_root):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/disk.raw").write_bytes(MBR)
+    info = {"image_source": f"file://{tmp_path}/images/disk.raw", "image_checksum": SHA512}
+    found = image.examine(target(instance_info=info, options=options(**web_root)))
+    assert ("sha512", SHA512) == (found["os_hash_algo"], found["os_hash_value"])
+
+
+def test_no_checksum_is_computed_of_a_file_outside_the_allowed_directories(tmp_path, web_root):
+    (tmp_path / "secret").write_bytes(MBR)
+    it = target(
+        instance_info={"image_source": f"file://{tmp_path}/secret"}, options=options(**web_root)
+    )
+    with pytest.raises(InvalidDriverInfo, match="files may only lie in"):
+        image.validate(it)

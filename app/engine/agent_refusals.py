@@ -1,0 +1,121 @@
+"""
+Refused requests of agents: counted, logged, and recorded in the history of the node that waits.
+
+An operator sees a refused agent nowhere else: to the service it looks like a machine that does not
+boot. The requests need no credentials, so a flood of them has to cost little: a process records one
+refusal of a kind per node in a while, and a node gets one history entry for them in an hour, or in
+its operation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from app import log
+from app.db.clock import age
+from app.db.diagnosis import reason
+from app.flows import FLOWS
+from app.inventory import history
+from app.kit.identifiers import key_of
+from app.kit.rates import RateLimit
+from app.metrics.table import AGENT_REFUSALS
+from app.models import Node, NodeHistory, Operation
+from app.runtime import Runtime
+from app.sentences import harmless
+
+logger = log.get(__name__)
+seldom = log.RateLimited(logger)
+
+HEARTBEAT, LOOKUP, REPORT = "heartbeat", "lookup", "report"
+#: Request -> its words in a sentence.
+_NAMES = {HEARTBEAT: "a heartbeat", LOOKUP: "a lookup", REPORT: "an inspection report"}
+#: Cause of a refusal -> its remedy.
+REMEDIES: Mapping[str, str] = {
+    "token": "boot the machine again: its agent has another token than the one of its lookup, since"
+    " it was started twice, or another machine sends in its name",
+    "version": "boot an ironic-python-agent that sends its version",
+    "tls": "build a ramdisk whose agent serves TLS, or set [agent]require_tls to false",
+    "address": "boot the machine again if its address has changed; [agent]allowed_networks and"
+    " denied_networks have the addresses that may be used",
+    "certificate": "boot the machine again: its agent has made another certificate",
+    "node": "add the machine's MAC addresses as ports of its node",
+    "state": "request the verb again, or stop the machine",
+    "malformed": "boot an ironic-python-agent that is as new as this service expects",
+}
+EVENTS = tuple(f"{request}_refused_{cause}" for request in _NAMES for cause in REMEDIES)
+#: Provision states of nodes that wait for an agent.
+_AWAITED = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
+#: Refusals of one kind that a process records in a minute, for each node.
+_RECORDS = RateLimit(6)
+#: Seconds without another history entry of one kind for a node, unless a new operation begins.
+_PAUSE = 3600.0
+#: Most characters of a refusal's words, and of the address of its sender.
+_LONGEST, _LONGEST_ADDRESS = 300, 64
+#: Most refusals in the explanation of a wait.
+MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refused request."""
+
+    request: str  # HEARTBEAT, LOOKUP or REPORT
+    cause: str  # key of REMEDIES
+    words: str  # the error, for operators
+    address: str  # of the sender, as the request has it
+    node: str | None  # UUID or name of the node; None: unknown
+
+
+def note(runtime: Runtime, refusal: Refusal) -> None:
+    """Count and log a refused request, and record it for the node that waits for its agent."""
+    AGENT_REFUSALS.add(refusal.request, refusal.cause)
+    words, remedy = harmless(refusal.words)[:_LONGEST].rstrip("."), REMEDIES[refusal.cause]
+    sender = harmless(refusal.address)[-_LONGEST_ADDRESS:] or "an unknown address"
+    if refusal.request == HEARTBEAT:  # the routes of the others log what they looked for, too
+        facts = {"node": refusal.node, "address": sender, "why": words, "remedy": remedy}
+        seldom.warning("heartbeat.refused", **facts)
+    event_type = f"{refusal.request}_refused_{refusal.cause}"
+    if refusal.node is None or _RECORDS.take(f"{refusal.node} {event_type}"):
+        return
+    request = _NAMES[refusal.request]
+    text = f"{request} of its agent from {sender} was refused: {words}; {remedy}"
+    try:
+        with runtime.transaction() as session:
+            _record(session, refusal.node, event_type, text)
+    except SQLAlchemyError as error:
+        logger.warning("refusal.not_recorded", node=refusal.node, detail=reason(error))
+
+
+def since(session: Session, node: Node, moment: datetime) -> Sequence[str]:
+    """Describe the refused requests of a node's agents since a moment, the latest first."""
+    entries = session.scalars(
+        select(NodeHistory)
+        .where(
+            NodeHistory.node_id == node.id,
+            NodeHistory.event_type.in_(EVENTS),
+            NodeHistory.created_at >= moment,
+        )
+        .order_by(NodeHistory.id.desc())
+        .limit(MOST)
+    )
+    return [f"{entry.event} (at {entry.created_at:%Y-%m-%d %H:%M:%S} UTC)" for entry in entries]
+
+
+def _record(session: Session, ident: str, event_type: str, text: str) -> None:
+    column, value = key_of(ident)
+    node = session.scalar(select(Node).where(getattr(Node, column) == value))
+    if node is None or node.provision_state not in _AWAITED:
+        return
+    newest = select(func.max(Operation.created_at)).where(Operation.node_id == node.id)
+    recorded = select(NodeHistory.id).where(
+        NodeHistory.node_id == node.id,
+        NodeHistory.event_type == event_type,
+        age(NodeHistory.created_at) < _PAUSE,
+        NodeHistory.created_at >= func.coalesce(newest.scalar_subquery(), NodeHistory.created_at),
+    )
+    if session.scalar(recorded.limit(1)) is None:
+        history.add(session, node, event_type, text, "ERROR")

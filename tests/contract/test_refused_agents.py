@@ -1,0 +1,227 @@
+# ruff: noqa: F811 - the fixtures of another module
+"""Agents that are refused are seen: in the log, a metric, the node's history, and why it waits."""
+
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from structlog.testing import capture_logs
+
+from app import log
+from app.agents import heartbeats
+from app.agents.heartbeats import AgentHeartbeat
+from app.db.clock import utcnow
+from app.engine import agent_refusals
+from app.metrics.table import AGENT_REFUSALS
+from app.models import Node, NodeHistory, Operation, OperationState, OperationStep, StepState
+from tests.support.certificates import OTHER_PEM, PEM
+
+from .conftest import fault
+from .test_agents import MAC, beat, look_up, node, token  # noqa: F401
+
+GOOD = {"callback_url": "https://192.0.2.1:9999", "agent_version": "13.0.0"}
+CASES = [
+    ("token", {"agent_token": "wrong"}, "Invalid or missing agent token"),
+    ("token", {"agent_token": None}, "Agent token is required"),
+    ("version", {"agent_version": None}, "a version is required"),
+    ("tls", {"callback_url": "http://192.0.2.1:9999"}, "TLS is required"),
+    ("address", {"callback_url": "ftp://192.0.2.1"}, "callback_url"),
+    ("address", {"callback_url": "https://169.254.169.254"}, "[agent]denied_networks"),
+    ("malformed", {"agent_status": "bored"}, "agent_status"),
+    ("malformed", {"agent_verify_ca": "/etc/hostname"}, "agent_verify_ca"),
+    ("malformed", {"colour": "red"}, "colour"),
+    ("malformed", {"version": "1.35"}, "agent_version"),
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Limits that nothing has used yet."""
+    monkeypatch.setattr(agent_refusals, "_RECORDS", agent_refusals.RateLimit(6))
+    monkeypatch.setattr(agent_refusals, "seldom", log.RateLimited(agent_refusals.logger))
+
+
+@pytest.fixture
+def waits(api, node):
+    """The node's operation, which waits for the agent."""
+    with api.runtime.transaction() as session:
+        row = session.query(Node).filter_by(uuid=node["uuid"]).one()
+        operation = Operation(
+            uuid="6f1a2f2e-0f4b-4a40-8b9d-0a7f5b0f2a01", node_id=row.id, kind="provide",
+            state=OperationState.WAITING, cursor=0, fence=1, created_at=utcnow(),
+        )  # fmt: skip
+        session.add(operation)
+        session.flush()
+        session.add(OperationStep(
+            operation_id=operation.id, position=0, interface="deploy", name="await_clean_agent",
+            source="driver", state=StepState.WAITING, collects=True,
+        ))  # fmt: skip
+    return operation
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Refusals that were counted, by request and cause."""
+    counts = Counter()
+    add = lambda _self, *labels: counts.update([labels])  # noqa: E731
+    monkeypatch.setattr(type(AGENT_REFUSALS), "add", add)
+    return counts
+
+
+def entries(api):
+    with api.runtime.reading() as session:
+        rows = session.query(NodeHistory).filter(NodeHistory.event_type.in_(agent_refusals.EVENTS))
+        return [(row.event_type, row.event) for row in rows.order_by(NodeHistory.id)]
+
+
+def why(api):
+    return api("GET", "/v1/nodes/n1/why").json["summary"]
+
+
+@pytest.mark.parametrize(("cause", "fields", "words"), CASES)
+def test_a_refused_heartbeat_is_explained_with_its_remedy(
+    api, node, token, waits, cause, fields, words, counted
+):
+    with capture_logs() as lines:
+        answer = beat(api, node, **{"agent_token": token, **fields})
+    assert 400 == answer.status_code
+    assert words in fault(answer)["faultstring"]
+    remedy = agent_refusals.REMEDIES[cause]
+    [line] = [line for line in lines if line["event"] == "heartbeat.refused"]
+    assert (node["uuid"], remedy) == (line["node"], line["remedy"])
+    assert words in line["why"]
+    [(event_type, event)] = entries(api)
+    assert f"heartbeat_refused_{cause}" == event_type
+    assert words in event
+    assert event.endswith(remedy)
+    explained = why(api)
+    assert words in explained
+    assert remedy in explained
+    assert "No heartbeat of an agent of this node has been accepted." in explained
+    assert 1 == counted["heartbeat", cause]
+
+
+def test_a_changed_address_and_certificate_are_explained(api, node, token, waits):
+    assert 202 == beat(api, node, agent_token=token, agent_verify_ca=PEM).status_code
+    beat(api, node, agent_token=token, callback_url="https://192.0.2.2:9999")
+    beat(api, node, agent_token=token, agent_verify_ca=OTHER_PEM)
+    assert ["heartbeat_refused_address", "heartbeat_refused_certificate"] == [
+        event_type for event_type, _ in entries(api)
+    ]
+    assert "Detected change in ramdisk provided certificate" in entries(api)[-1][1]
+
+
+def test_a_flood_of_refused_heartbeats_writes_one_entry(
+    api, node, token, waits, monkeypatch, counted
+):
+    opened = []
+    record = agent_refusals._record
+    monkeypatch.setattr(
+        agent_refusals, "_record", lambda *facts: opened.append(1) or record(*facts)
+    )
+    with capture_logs() as lines:
+        for number in range(200):
+            url = f"https://192.0.2.1:{9000 + number}"
+            assert 400 == beat(api, node, agent_token="x", callback_url=url).status_code
+    assert 200 == counted["heartbeat", "token"]
+    assert 1 == len(entries(api))
+    assert len(opened) <= 6
+    assert 1 == len([line for line in lines if line["event"] == "heartbeat.refused"])
+
+
+def test_each_operation_gets_an_entry_of_its_own(api, node, token, waits, monkeypatch):
+    beat(api, node, agent_token="x")
+    with api.runtime.transaction() as session:
+        row = session.query(Operation).one()
+        row.created_at = utcnow()
+        session.query(NodeHistory).update(
+            {NodeHistory.created_at: row.created_at.replace(year=2020)}
+        )
+    assert "Invalid or missing agent token" not in why(api)
+    beat(api, node, agent_token="x")
+    assert 2 == len(entries(api))
+    assert "Invalid or missing agent token" in why(api)
+
+
+@pytest.mark.parametrize("state", ["active", "available", "enroll", "clean failed"])
+def test_no_entry_is_written_for_a_node_that_waits_for_no_agent(api, node, token, state, counted):
+    api.set(node["uuid"], provision_state=state, target_provision_state=None)
+    assert 400 == beat(api, node, agent_token="x").status_code
+    assert [] == entries(api)
+    assert 1 == counted["heartbeat", "token"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        ({"agent_version": None}, {}),
+        ({"agent_token": None}, {}),
+        ({}, {"denied_networks": ("192.0.2.0/24",)}),
+        ({}, {"allowed_networks": ("10.0.0.0/8",)}),
+    ],
+)
+def test_repeated_heartbeats_are_accepted_by_the_rule_of_the_first(
+    api, node, token, fields, settings
+):
+    assert 202 == beat(api, node, agent_token=token).status_code
+    body = {**GOOD, "agent_token": token}
+    sent = [AgentHeartbeat(node["uuid"], body), AgentHeartbeat(node["uuid"], {**body, **fields})]
+    recorded, _ = heartbeats.record_batch(api.runtime, sent)
+    assert recorded is not None
+    agent = replace(api.runtime.settings.agent, **settings)
+    changed = replace(api.runtime.settings, agent=agent)
+    runtime = SimpleNamespace(settings=changed, write_connection=api.runtime.write_connection)
+    assert heartbeats.record_batch(runtime, sent[1:]) == [None]
+
+
+def test_an_accepted_heartbeat_and_a_locked_node_are_no_refusals(api, node, token, waits):
+    api.set(node["uuid"], reservation="rack-1")
+    assert 409 == beat(api, node, agent_token=token).status_code
+    api.set(node["uuid"], reservation=None)
+    assert 202 == beat(api, node, agent_token=token).status_code
+    assert [] == entries(api)
+
+
+@pytest.mark.parametrize(
+    ("query", "cause"),
+    [
+        ("addresses=52:54:00:00:00:99", "node"),
+        ("node_uuid=6f1a2f2e-0f4b-4a40-8b9d-0a7f5b0f2a09", "node"),
+        ("addresses=junk", "malformed"),
+    ],
+)
+def test_refused_lookups_are_counted(api, node, query, cause, counted):
+    assert look_up(api, query).status_code in (400, 404)
+    assert 1 == counted["lookup", cause]
+
+
+def test_a_lookup_of_a_node_that_waits_for_no_agent_is_counted(api, node, counted):
+    api.set(node["uuid"], provision_state="active")
+    assert 404 == look_up(api).status_code
+    assert 1 == counted["lookup", "state"]
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "cause"),
+    [([{"mac_address": MAC, "name": "eth0"}], "node"), ("many", "malformed")],
+)
+def test_refused_reports_are_counted(api, node, interfaces, cause, counted):
+    inventory = {"interfaces": interfaces, "bmc_address": "192.0.2.8"}
+    answer = api("POST", "/v1/continue_inspection", {"inventory": inventory})
+    assert answer.status_code in (400, 404)
+    assert 1 == counted["report", cause]
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a" * 5000])
+def test_the_text_of_an_agent_is_limited_and_has_no_control_characters(
+    api,
+    node,
+    token,
+    waits,
+    name,
+):
+    beat(api, node, agent_token=token, **{name: "x"})
+    [(_, event)] = entries(api)
+    assert event.isprintable()
+    assert len(event) < 800
