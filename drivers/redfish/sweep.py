@@ -6,7 +6,9 @@ machine. Requests hold the BMC's turn, and use the token of a kept session while
 """
 
 import asyncio
+import math
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
@@ -14,14 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from drivers import tls
 from drivers.core.bmc import Urgency
-from drivers.core.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
+from drivers.core.errors import (
+    Busy,
+    HardwareError,
+    InvalidDriverInfo,
+    Refused,
+    Unexpected,
+    Unreachable,
+)
 from drivers.core.target import Target
 from drivers.networks import Reach
-from drivers.redfish import access, client
-from drivers.redfish.errors import errors_of
+from drivers.redfish import access, bodies, client
+from drivers.redfish.errors import errors_of, is_busy
+from drivers.redfish.http_rules import Answer, Failure, Peer, Request, conversation, received
 from drivers.redfish.inventory import BOOT_MODES
 from drivers.redfish.power import ironic_power_state
 from drivers.redfish.values import entry
@@ -105,7 +116,7 @@ async def _report_secure_boot(
 
 
 async def _only_system(http: aiohttp.ClientSession, kept: client.Connection) -> str:
-    document = await _get(http, kept, "/redfish/v1/Systems")
+    document = await _get(http, kept, f"{kept.access.root}Systems")
     try:
         (member,) = document["Members"]
         return str(member["@odata.id"])
@@ -118,38 +129,87 @@ async def _only_system(http: aiohttp.ClientSession, kept: client.Connection) -> 
 
 async def _get(http: aiohttp.ClientSession, kept: client.Connection, path: str) -> dict[str, Any]:
     """Read a resource; log in again once if the BMC has ended the session."""
+    peer = Peer(kept.access.address)
+    if not path.startswith("/") and "://" not in path:
+        raise Unexpected(f"{peer.name} sent a link that is no path: {path[:200]!r}")
     for again in (True, False):
         headers = await _credentials(kept)
-        status, document = await _ask(http, kept, path, headers)
-        if status == 401 and again and "X-Auth-Token" in headers:
+        answer, document = await _read(http, kept, Request("GET", peer.url(path)), headers)
+        if answer.status == 401 and again and "X-Auth-Token" in headers:
             kept.close()
             continue
-        if status in (401, 403):
-            raise kept.access.login_refused(status)
-        if 400 <= status < 500:
-            raise Refused(f"BMC {kept.access.address} refused GET {path}: {status}")
-        if status != 200 or not isinstance(document, dict):
-            raise Unexpected(f"BMC {kept.access.address} answered GET {path} with {status}")
-        return document
+        if answer.status in (401, 403):
+            raise kept.access.login_refused(answer.status)
+        if answer.status >= 400:
+            raise _refusal(kept.access, path, answer)
+        return bodies.document(peer.name, answer.body) if document is None else document
     raise AssertionError("unreachable: the second round returns or raises")
 
 
-async def _ask(
-    http: aiohttp.ClientSession, kept: client.Connection, path: str, headers: dict[str, str]
-) -> tuple[int, Any]:
-    name = f"BMC {kept.access.address}"
-    url = answers.joined(kept.access.address, path, name)
+def _refusal(bmc: access.Access, path: str, answer: Answer) -> HardwareError:
+    """Return the error of an answer with an error status."""
+    name = f"BMC {bmc.address}"
+    error = bodies.error_of(name, answer.status, answer.reason, answer.body)
+    words = bmc.mask(f"refused GET {path}: {answer.status}: {error['message']}")
+    if is_busy(answer.status, error["@Message.ExtendedInfo"]):
+        return Busy(f"{name} {words}")
+    return (Refused if answer.status < 500 else Unexpected)(f"{name} {words}")
+
+
+async def _read(
+    http: aiohttp.ClientSession, kept: client.Connection, request: Request, headers: dict[str, str]
+) -> tuple[Answer, Any]:
+    """Carry out a read by the rules, within the timeout of a request."""
+    peer = Peer(kept.access.address)
+    seconds = http.timeout.total or math.inf
+    talk = conversation(peer, request, time.monotonic() + seconds)
     try:
-        async with http.get(
-            url, headers=headers, ssl=_tls(kept.access.verify), allow_redirects=False
+        async with asyncio.timeout(seconds):
+            step = next(talk)
+            while True:
+                try:
+                    answer = await _delivered(http, kept, step, headers)
+                except Failure as failure:
+                    step = talk.throw(failure)
+                else:
+                    step = talk.send(answer)
+    except StopIteration as end:
+        result: tuple[Answer, Any] = end.value
+        return result
+    except TimeoutError:
+        raise Unreachable(f"{peer.name} did not answer (TimeoutError)") from None
+
+
+async def _delivered(
+    http: aiohttp.ClientSession, kept: client.Connection, step: Request, headers: dict[str, str]
+) -> Answer:
+    """
+    Send a request of the conversation.
+
+    Raises Failure.
+    """
+    if step.pause:
+        await asyncio.sleep(step.pause)
+    sent = {**headers, **{name: value for name, value in step.headers.items() if value is not None}}
+    try:
+        async with http.request(
+            step.method,
+            URL(step.url, encoded=True),
+            headers=sent,
+            ssl=_tls(kept.access.verify),
+            allow_redirects=False,
         ) as answer:
-            if answer.status != 200:
-                return answer.status, None
-            return 200, await answers.document(answer, name)
+            body = await answers.async_body_of(answer, answers.LONGEST)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Unreachable(
-            f"BMC {kept.access.address} did not answer ({type(error).__name__})"
+        absent = isinstance(error, aiohttp.ClientConnectorError)
+        late = isinstance(error, TimeoutError)
+        raise Failure(
+            f"did not answer ({type(error).__name__})",
+            sent=True,
+            repeats=0 if absent or late else 2,
         ) from None
+    raw = Answer(answer.status, answer.reason or "", answer.headers, body)
+    return received(Peer(kept.access.address), step, raw)
 
 
 async def _credentials(kept: client.Connection) -> dict[str, str]:
@@ -161,7 +221,8 @@ async def _credentials(kept: client.Connection) -> dict[str, str]:
         await asyncio.to_thread(kept.open)
     if kept.token is not None:
         return {"X-Auth-Token": kept.token}
-    return {"Authorization": aiohttp.encode_basic_auth(wanted.username, wanted.password or "")}
+    login = aiohttp.encode_basic_auth(wanted.username, wanted.password or "", encoding="utf-8")
+    return {"Authorization": login}
 
 
 def _tls(verify: bool | str) -> bool | ssl.SSLContext:
