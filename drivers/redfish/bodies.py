@@ -173,7 +173,7 @@ def document(name: str, body: bytes) -> dict[str, Any]:
 
 def error_of(name: str, status: int, reason: str, body: bytes) -> dict[str, Any]:
     """
-    Return an error's body in the form of DSP0266, whatever its form is.
+    Return the body of an error in the form of DSP0266, also of a page, a list or a text.
 
     The keys are those of DSP0266: code, message, @Message.ExtendedInfo (a list of objects). The
     message is the BMC's own words: those of all extended messages, else of the body, else the

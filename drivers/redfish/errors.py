@@ -69,7 +69,7 @@ def _rules() -> tuple[_Rule, ...]:
         _Rule((MalformedDocument,), MalformedDocument, "{error}", skippable=True),
         _Rule((theirs.AccessError,), LoginRefused, LOGIN_REFUSED),
         _Rule((theirs.ServerSideError,), Unexpected, "{bmc} failed: {words}"),
-        _Rule((theirs.ResourceNotFoundError,), Refused, "{bmc}: {error}", skippable=True),
+        _Rule((theirs.ResourceNotFoundError,), Refused, "{bmc}: {error}: {words}", skippable=True),
         _Rule((theirs.HTTPError,), Refused, "{bmc} refused: {words}", skippable=True),
         _Rule(lacking, NotSupported, "{bmc}: {error}", skippable=True),
         _Rule((theirs.InvalidParameterValueError,), NotSupported, "{bmc}: {error}", skippable=True),

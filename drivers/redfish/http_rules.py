@@ -39,7 +39,7 @@ _LEAST_WAIT = 0.2
 BUSY = frozenset({429, 503})
 #: Statuses of a failed read that is repeated once.
 _FAILED = frozenset({500, 502, 503, 504})
-#: Statuses of a gateway before the BMC, which does not know what became of an order.
+#: Statuses of a gateway before the BMC: the order may have been carried out.
 _OF_GATEWAYS = frozenset({502, 504})
 _PRECONDITION = frozenset({412, 428})
 _NEXT = "@odata.nextLink"
@@ -276,13 +276,14 @@ def _redirected(peer: Peer, request: Request, status: int, location: str) -> Req
             f"{peer.name} redirects {request} from {request.url} to another address,"
             f" {printable(location)[:200]}",
         )
-    request = replace(request, url=url, pause=0.0)
-    if status == 303 and request.method not in READS:
-        return replace(request, method="GET", has_body=False)
+    if request.method in READS:
+        return replace(request, url=url, pause=0.0)
+    if status == 303:
+        return replace(request, url=url, pause=0.0, method="GET", has_body=False)
     moved = _raw_target(url).rstrip("/") != _raw_target(request.url).rstrip("/")
-    if status == 302 and moved and request.order and request.method not in READS:
+    if status == 302 and moved and request.order:
         raise _unconfirmed(request.order, f"{peer.name} answered 302 with the address {url}")
-    return request
+    return replace(request, url=url, pause=0.0)
 
 
 def _matched(peer: Peer, request: Request, deadline: float) -> _Exchange:

@@ -116,15 +116,15 @@ async def _report_secure_boot(
 
 
 async def _only_system(http: aiohttp.ClientSession, kept: client.Connection) -> str:
+    """Return the path of the only system, as orders have it."""
     document = await _get(http, kept, f"{kept.access.root}Systems")
-    try:
-        (member,) = document["Members"]
-        return str(member["@odata.id"])
-    except (KeyError, TypeError, ValueError):
-        raise Unexpected(
-            f"BMC {kept.access.address} does not serve exactly one system: set"
-            " driver_info/redfish_system_id"
-        ) from None
+    paths = [entry(member, "@odata.id") for member in entry(document, "Members") or ()]
+    match paths:
+        case [str(path)]:
+            return path
+    # sushy leaves out systems that cannot be read
+    system = await asyncio.to_thread(kept.system, fresh=False)
+    return str(system.path)
 
 
 async def _get(http: aiohttp.ClientSession, kept: client.Connection, path: str) -> dict[str, Any]:
