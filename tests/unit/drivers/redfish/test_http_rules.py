@@ -7,12 +7,14 @@ The BMC is a server on a socket. `docs/redfish.md` has the rules as a table.
 import base64
 import gzip
 import json
+import re
 import ssl
 import time
 import zlib
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
 import sushy
@@ -746,6 +748,46 @@ def test_a_collection_without_one_of_its_pages_is_no_collection(bmc, read, page)
     with pytest.raises(Unexpected):
         read(node(bmc, redfish_system_id=None))
     assert 20 > len(bmc.asked)
+
+
+#: What makes a connection to a BMC, or reads pages -> the modules that may.
+DOORS = {
+    r"\bSushy\(|Connector\)?:|\.Session\(": {"connector.py"},
+    r"ClientSession\(": {"sweep.py"},
+    r"nextLink|\$skip|\$top": {"http_rules.py"},
+}
+
+
+@pytest.mark.parametrize("pattern", DOORS)
+def test_no_code_reads_a_collection_beside_the_rules(pattern):
+    """Collections are completed before sushy or the sweep see them: a page is never alone."""
+    folder = Path(http_rules.__file__).parent
+    modules = {path.name for path in folder.glob("*.py") if re.search(pattern, path.read_text())}
+    assert modules <= DOORS[pattern]
+    assert modules
+
+
+# Addresses
+
+
+@both
+@pytest.mark.parametrize("path", ["/redfish/v1", "/redfish/", "/"])
+def test_an_address_may_have_the_path_of_the_service_root(bmc, read, path):
+    assert "power on" == read(node(bmc, redfish_address=bmc.url + path, redfish_system_id=None))
+
+
+@both
+@pytest.mark.parametrize("auth", ["basic", "session"])
+def test_a_bmc_may_be_behind_a_prefix(bmc, read, auth):
+    text = json.dumps(bmc.documents).replace("/redfish/v1", "/rack7/bmc3/redfish/v1")
+    bmc.documents = json.loads(text)
+    sessions = f"/rack7/bmc3{SESSIONS}"
+    bmc.rule = only(sessions, (201, {"X-Auth-Token": "t", "Location": f"{sessions}/1"}, {}), "POST")
+    address = f"{bmc.url}/rack7/bmc3/redfish/v1"
+    assert "power on" == read(
+        node(bmc, redfish_address=address, redfish_system_id=None, redfish_auth_type=auth)
+    )
+    assert all(path.startswith("/rack7/bmc3/redfish/v1") for _, path in bmc.requests())
 
 
 # Any answer
