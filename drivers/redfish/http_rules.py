@@ -123,6 +123,8 @@ class Peer:
 
         Raises MalformedDocument: the link leads to another address, or is no URL.
         """
+        if link.startswith("/") and not link.startswith("//"):
+            return self.address + _target(link)
         url = _joined(base or f"{self.address}/", link)
         if url is None or not self._is_of_machine(url):
             raise MalformedDocument(

@@ -874,3 +874,56 @@ def test_a_late_command_repeats_nothing():
     next(talk)
     with pytest.raises(Unreachable):
         talk.throw(Failure("broke off", sent=False, repeats=2))
+
+
+# Subscriptions
+
+EVENTS = f"{ROOT}/EventService"
+SUBSCRIPTIONS = f"{EVENTS}/Subscriptions"
+HERE = "https://192.0.2.1/events"
+
+
+def with_events(bmc, *, headers=(), content=b"", status=201, creates=1):
+    """Give a BMC an event service that answers a new subscription in this way."""
+    old = {"Id": "0", "Name": "s", "Destination": HERE, "Context": "", "Protocol": "Redfish"}
+    bmc.documents[ROOT]["EventService"] = link(EVENTS)
+    bmc.documents[EVENTS] = {
+        "Id": "E", "Name": "E", "ServiceEnabled": True, "Actions": {"#EventService.SubmitTestEvent": {"target": "/x"}}, "EventTypesForSubscription": ["Alert"],
+        "Subscriptions": link(SUBSCRIPTIONS),
+    }  # fmt: skip
+    bmc.documents[SUBSCRIPTIONS] = {"Name": "c", "Members": [link(f"{SUBSCRIPTIONS}/0")]}
+    bmc.documents[f"{SUBSCRIPTIONS}/0"] = old
+
+    def create(_handler):
+        for number in range(1, creates + 1):
+            path = f"{SUBSCRIPTIONS}/{number}"
+            bmc.documents[SUBSCRIPTIONS]["Members"].append(link(path))
+            bmc.documents[path] = {**old, "Id": str(number)}
+        return status, dict(headers), content
+
+    bmc.rule = only(SUBSCRIPTIONS, create, "POST")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"headers": {"Location": f"{SUBSCRIPTIONS}/1"}},
+        {"headers": {"Location": f"{SUBSCRIPTIONS}/1"}, "status": 204},
+        {"content": {"@odata.id": f"{SUBSCRIPTIONS}/1"}},
+        {}, {"status": 204}, {"status": 200, "content": {"Message": "Success"}},
+    ],
+)  # fmt: skip
+def test_a_new_subscription_is_found_without_the_word_of_its_bmc(bmc, answer):
+    with_events(bmc, **answer)
+    it = node(bmc)
+    created = it.driver.vendor.call(it, "create_subscription", {"Destination": HERE})
+    assert "1" == created["Id"]
+    assert 1 == len(bmc.orders())
+
+
+@pytest.mark.parametrize("creates", [0, 2])
+def test_a_subscription_that_cannot_be_told_is_unconfirmed(bmc, creates):
+    with_events(bmc, creates=creates)
+    it = node(bmc)
+    with pytest.raises(Unconfirmed, match=f"lists {creates} new ones to {HERE}"):
+        it.driver.vendor.call(it, "create_subscription", {"Destination": HERE})
