@@ -26,7 +26,6 @@ from drivers.core.errors import (
     InvalidDriverInfo,
     Refused,
     Unexpected,
-    Unreachable,
 )
 from drivers.core.target import Target
 from drivers.networks import Reach
@@ -161,27 +160,29 @@ async def _read(
 ) -> tuple[Answer, Any]:
     """Carry out a read by the rules, within the timeout of a request."""
     peer = Peer(kept.access.address)
-    seconds = http.timeout.total or math.inf
-    talk = conversation(peer, request, time.monotonic() + seconds)
+    deadline = time.monotonic() + (http.timeout.total or math.inf)
+    talk = conversation(peer, request, deadline)
+    step, timeout = next(talk), http.timeout
     try:
-        async with asyncio.timeout(seconds):
-            step = next(talk)
-            while True:
-                try:
-                    answer = await _delivered(http, kept, step, headers)
-                except Failure as failure:
-                    step = talk.throw(failure)
-                else:
-                    step = talk.send(answer)
+        while True:
+            try:
+                answer = await _delivered(http, kept, step, headers, timeout)
+            except Failure as failure:
+                step = talk.throw(failure)
+            else:
+                step = talk.send(answer)
+            timeout = aiohttp.ClientTimeout(total=max(deadline - time.monotonic(), 0.001))
     except StopIteration as end:
         result: tuple[Answer, Any] = end.value
         return result
-    except TimeoutError:
-        raise Unreachable(f"{peer.name} did not answer (TimeoutError)") from None
 
 
 async def _delivered(
-    http: aiohttp.ClientSession, kept: client.Connection, step: Request, headers: dict[str, str]
+    http: aiohttp.ClientSession,
+    kept: client.Connection,
+    step: Request,
+    headers: dict[str, str],
+    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - of aiohttp
 ) -> Answer:
     """
     Send a request of the conversation.
@@ -190,23 +191,21 @@ async def _delivered(
     """
     if step.pause:
         await asyncio.sleep(step.pause)
-    sent = {**headers, **{name: value for name, value in step.headers.items() if value is not None}}
+    changes = {name: value for name, value in step.headers.items() if value is not None}
     try:
         async with http.request(
             step.method,
             URL(step.url, encoded=True),
-            headers=sent,
+            headers=headers | changes,
             ssl=_tls(kept.access.verify),
             allow_redirects=False,
+            timeout=timeout,
         ) as answer:
             body = await answers.async_body_of(answer, answers.LONGEST)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        absent = isinstance(error, aiohttp.ClientConnectorError)
-        late = isinstance(error, TimeoutError)
+        absent = isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
         raise Failure(
-            f"did not answer ({type(error).__name__})",
-            sent=True,
-            repeats=0 if absent or late else 2,
+            f"did not answer ({type(error).__name__})", sent=True, repeats=0 if absent else 2
         ) from None
     raw = Answer(answer.status, answer.reason or "", answer.headers, body)
     return received(Peer(kept.access.address), step, raw)

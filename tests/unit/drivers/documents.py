@@ -85,7 +85,7 @@ class LocalBmc:
             response.request, response.url = request, request.url
             return response
 
-        async def deliver(_http, kept, step, headers):
+        async def deliver(_http, kept, step, headers, _timeout):
             status, body, headers = self.answer(step.method, urlsplit(step.url).path, headers)
             answer = Answer(status, "", CaseInsensitiveDict(headers), body)
             return received(Peer(kept.access.address), step, answer)

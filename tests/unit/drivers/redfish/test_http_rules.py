@@ -750,7 +750,7 @@ def test_a_collection_without_one_of_its_pages_is_no_collection(bmc, read, page)
     assert 20 > len(bmc.asked)
 
 
-#: What makes a connection to a BMC, or reads pages -> the modules that may.
+#: Code that makes a connection to a BMC, or reads pages -> the modules that may have it.
 DOORS = {
     r"\bSushy\(|Connector\)?:|\.Session\(": {"connector.py"},
     r"ClientSession\(": {"sweep.py"},
