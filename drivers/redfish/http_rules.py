@@ -171,7 +171,7 @@ def received(peer: Peer, request: Request, answer: Answer) -> Answer:
     """
     Return an answer with its body unpacked.
 
-    The status of an error counts also with an unreadable body.
+    The status of an error or a redirect counts also with an unreadable body.
 
     Raises MalformedDocument: the body of a read cannot be unpacked.
     Raises Unconfirmed: that of an accepted order.
@@ -179,7 +179,7 @@ def received(peer: Peer, request: Request, answer: Answer) -> Answer:
     try:
         body = bodies.unpacked(peer.name, answer.headers, answer.body)
     except MalformedDocument as error:
-        if answer.status < 400:
+        if answer.status < 300:
             if request.order:
                 raise _unconfirmed(request.order, str(error)) from None
             raise

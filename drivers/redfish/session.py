@@ -40,6 +40,22 @@ class Session:
         """Drop the session; the next command logs in again."""
         self._root = self._system = None
 
+    def log_out(self, seconds: float) -> None:
+        """
+        End the session at the BMC, without another login.
+
+        seconds: for the answer.
+
+        Raises HardwareError.
+        """
+        auth = getattr(self._root, "_auth", None)
+        path = getattr(auth, "get_session_resource_id", lambda: None)()
+        root, self._root = self._root, None
+        if path:
+            self.command.begin()
+            with errors_of(self.access):
+                root._conn._op("DELETE", path, timeout=max(seconds, 0.1), allow_reauth=False)
+
     def skip_unreadable(self, path: str) -> AbstractContextManager[None]:
         """Ignore errors inside if the BMC lacks `path`, or serves it malformed; see `errors`."""
         return skip_unreadable(self.access, path)

@@ -66,6 +66,8 @@ class RudeBmc:
     user: str = "admin"
     password: str = "secret"
     asked: list = field(default_factory=list)
+    clients: list = field(default_factory=list)  # address of the client's end, of each request
+    keeps: bool = False  # does not close connections, though it is asked to
     tokens: set = field(default_factory=set)
 
     def requests(self, method=None):
@@ -113,6 +115,7 @@ def rude_bmc(tls=None, **fields):
 
         def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            bmc.clients.append(self.client_address)
             bmc.asked.append((self.command, self.path, dict(self.headers), body))
             answer = bmc.answer(self, body)
             if answer is SILENCE:
@@ -121,7 +124,7 @@ def rude_bmc(tls=None, **fields):
             status, headers, content = answer
             self.answer(status, content, headers)
             # without a word about it, as some BMCs do
-            self.close_connection = "close" in self.headers.get("Connection", "")
+            self.close_connection = not bmc.keeps and "close" in self.headers["Connection"]
 
         do_POST = do_PATCH = do_PUT = do_DELETE = do_GET
 
