@@ -49,7 +49,7 @@ from tests.support.tls import certificate
 from tests.unit.drivers.documents import sweep_of
 from tests.unit.drivers.machines import OPTIONS, new_registry, target
 
-#: The same bytes in each process: tests are named after them.
+#: Without the time, as tests are named after the bytes.
 packed = partial(gzip.compress, mtime=0)
 
 
