@@ -11,12 +11,15 @@ import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 from drivers.core.errors import HardwareError, Unreachable
+
+#: Most BMCs at a time from which the end of a process logs out.
+LOGOUT_THREADS = 16
 
 
 class Urgency(IntEnum):
@@ -119,6 +122,35 @@ class Bmcs:
         with self._held(bmc, urgency, pause):
             await asyncio.sleep(pause)
             yield bmc
+
+    def log_out(self, seconds: float) -> None:
+        """
+        End the sessions with all idle BMCs that have answered last, for at most some seconds.
+
+        The other BMCs end their idle sessions themselves. Call it at the end of the process.
+        """
+        with self._lock:
+            idle = [bmc for bmc in self._known.values() if bmc.connection and not bmc.failures]
+        ended = time.monotonic() + seconds
+        threads = [
+            threading.Thread(target=self._log_out, args=(idle, ended), daemon=True)
+            for _ in range(min(len(idle), LOGOUT_THREADS))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, ended - time.monotonic()))
+
+    def _log_out(self, idle: list[Bmc], ended: float) -> None:
+        """Take BMCs from a list, and end their sessions; `ended` is on time.monotonic."""
+        while time.monotonic() < ended:
+            try:
+                bmc = idle.pop()
+            except IndexError:
+                return
+            with suppress(HardwareError), self.turn(bmc.address, max_wait=0, gap=0) as held:
+                if log_out := getattr(held.connection, "log_out", None):
+                    log_out(ended - time.monotonic())
 
     def _refuse_if_open(self, bmc: Bmc, urgency: Urgency) -> None:
         wait = bmc.open_until - self.clock()

@@ -36,6 +36,7 @@ class Registry:
     #: name -> kind -> interface name -> interface, in order of preference
     types: dict[str, dict[str, dict[str, Interface]]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)  # name -> reason
+    bmcs: Bmcs = field(default_factory=Bmcs)  # of all its interfaces
     _drivers: dict[tuple[str, ...], Driver] = field(default_factory=dict)
 
     def supported(self, hardware_type: str, kind: str) -> list[str]:
@@ -118,7 +119,7 @@ def load(  # noqa: PLR0917 - one argument per group of settings
                 f"[DEFAULT]enabled_hardware_types: there is no hardware type {name!r};"
                 f" installed are {', '.join(sorted(candidates))}"
             )
-    registry = Registry()
+    registry = Registry(bmcs=bmcs or Bmcs())
     known: dict[str, set[str]] = {kind: set() for kind in KINDS}
     wanted = candidates if enabled_types is None else enabled_types
     classes = _classes(candidates, wanted, known, registry.refused)
@@ -127,12 +128,11 @@ def load(  # noqa: PLR0917 - one argument per group of settings
     if wrong := _unknown(enabled, defaults, known):
         why = (f"; hardware type {name}: {why}" for name, why in registry.refused.items())
         raise UnknownName("".join((wrong, *why)))
-    connections = bmcs or Bmcs()
     checked: set[type[Interface]] = set()
     for name, hardware_type in classes.items():
         try:
             interfaces = _instantiate(
-                hardware_type, enabled, defaults, connections, options, checked
+                hardware_type, enabled, defaults, registry.bmcs, options, checked
             )
             _check_frames(name, interfaces)
             registry.types[name] = interfaces

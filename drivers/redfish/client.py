@@ -179,7 +179,7 @@ def connection(bmc: Bmc, wanted: Access) -> Connection:
     """
     if not isinstance(bmc.connection, Connection) or bmc.connection.access != wanted:
         bmc.connection = Connection(wanted)
-    bmc.connection.budget.renew()
+    bmc.connection.command.begin()
     return bmc.connection
 
 
@@ -188,8 +188,11 @@ def turn(target: Target, bmcs: Bmcs, urgency: Urgency = Urgency.ORDER) -> Iterat
     """
     Hold the turn of a node's BMC for one command.
 
-    Raises HardwareError, and no other error.
+    Raises HardwareError, and no other error. Raises Unreachable, other than Unconfirmed: no order
+    was sent, or the last one was not.
     """
     wanted = access(target)
-    with bmcs.turn(wanted.key, urgency) as bmc, errors_of(wanted):
-        yield connection(bmc, wanted)
+    with bmcs.turn(wanted.key, urgency) as bmc:
+        session = connection(bmc, wanted)
+        with session.command.judged(), errors_of(wanted):
+            yield session

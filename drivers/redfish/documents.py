@@ -17,8 +17,6 @@ from drivers.web.answers import origin
 Document = Mapping[str, Any]
 
 _SYSTEMS = "/redfish/v1/Systems"
-#: Most pages of a collection.
-_MOST_PAGES = 1_000
 
 
 class Documents:
@@ -75,20 +73,14 @@ class Documents:
 
     def members(self, owner: object, name: str) -> Iterator[Document]:
         """
-        Read the parts that `owner` has under a name: a collection, page by page, or a list of
-        links. Omits parts with the state Absent.
+        Read the parts that `owner` has under a name: a collection, or a list of links.
+
+        Omits parts with the state Absent.
         """
         listed = entry(owner, name)
-        if isinstance(listed, list):
-            yield from self._present(listed)
-            return
-        page = self.part(owner, name)
-        for _ in range(_MOST_PAGES):
-            yield from self._present(entry(page, "Members"))
-            following = entry(page, "Members@odata.nextLink")
-            if following is None:
-                return
-            page = self.at(following)
+        if not isinstance(listed, list):
+            listed = entry(self.part(owner, name), "Members")
+        return self._present(listed)
 
     def _present(self, links: object) -> Iterator[Document]:
         for link in links if isinstance(links, list) else ():

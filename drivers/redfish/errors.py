@@ -12,6 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from drivers.core.errors import (
+    Busy,
     HardwareError,
     InvalidDriverInfo,
     LoginRefused,
@@ -21,13 +22,22 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.redfish.access import LOGIN_REFUSED, Access
-from drivers.redfish.values import text
+from drivers.redfish.bodies import MalformedDocument
+from drivers.redfish.http_rules import BUSY
+from drivers.redfish.values import entry, text
 from drivers.web import answers
 
 logger = logging.getLogger(__name__)
 
 #: Most characters of an error message.
 _LONGEST = 1000
+#: Last parts of the ids of messages that refuse a request only for now.
+_BUSY_MESSAGES = frozenset({
+    "UnableToModifyDuringSystemPOST",  # HPE: the machine is in POST
+    "SYS518",  # Dell: the BMC is not ready after the last operation
+    "ResourceInUse", "ServiceShuttingDown", "ServiceTemporarilyUnavailable",  # of DSP8011
+    "SessionLimitExceeded",
+})  # fmt: skip
 
 
 class _Rule(NamedTuple):
@@ -55,9 +65,11 @@ def _rules() -> tuple[_Rule, ...]:
     lacking = (theirs.MissingActionError, theirs.MissingAttributeError)
     return (
         _Rule((theirs.ConnectionError,), Unreachable, "{bmc} did not answer ({cause})"),
+        # one of several documents is unreadable; other errors of this module stay as they are
+        _Rule((MalformedDocument,), MalformedDocument, "{error}", skippable=True),
         _Rule((theirs.AccessError,), LoginRefused, LOGIN_REFUSED),
         _Rule((theirs.ServerSideError,), Unexpected, "{bmc} failed: {words}"),
-        _Rule((theirs.ResourceNotFoundError,), Refused, "{bmc}: {error}", skippable=True),
+        _Rule((theirs.ResourceNotFoundError,), Refused, "{bmc}: {error}: {words}", skippable=True),
         _Rule((theirs.HTTPError,), Refused, "{bmc} refused: {words}", skippable=True),
         _Rule(lacking, NotSupported, "{bmc}: {error}", skippable=True),
         _Rule((theirs.InvalidParameterValueError,), NotSupported, "{bmc}: {error}", skippable=True),
@@ -118,20 +130,31 @@ def skip_unreadable(bmc: Access, path: str) -> Iterator[None]:
 def _translated(error: Exception, bmc: Access) -> tuple[HardwareError | None, bool]:
     """Translate an exception; return the error (None: no rule matches) and `skippable`."""
     from sushy.exceptions import ConnectionError as Silence
+    from sushy.exceptions import HTTPError
 
     cause = error.__context__ or error
     if isinstance(error, Silence) and isinstance(cause, ValueError):
         error = cause  # a link in a document is not a URL
-    rule = next((each for each in _rules() if isinstance(error, each.exceptions)), None)
+    rule = next((rule for rule in _rules() if isinstance(error, rule.exceptions)), None)
     if rule is None:
         return None, False
     status = getattr(error, "status_code", None)
+    words = entry(getattr(error, "body", None), "message")
     message = rule.message.format(
         bmc=f"BMC {bmc.address}",
         error=bmc.mask(str(error)),
         kind=type(error).__name__,
         cause=type(cause).__name__,
         status=status,
-        words=bmc.mask(f"{status}: {getattr(error, 'detail', None) or getattr(error, 'code', '')}"),
+        words=bmc.mask(f"{status}: {words or getattr(error, 'code', '')}"),
     )
+    if isinstance(error, HTTPError) and is_busy(error.status_code, error.extended_info):
+        return Busy(text(message, _LONGEST) or "busy"), False
     return rule.error(text(message, _LONGEST) or "unknown error"), rule.skippable
+
+
+def is_busy(status: int, messages: object) -> bool:
+    """Whether an error is temporary, by its status and its @Message.ExtendedInfo."""
+    ids = [entry(item, "MessageId") for item in messages] if isinstance(messages, list) else []
+    parts = {name.rpartition(".")[2] for name in ids if isinstance(name, str)}
+    return status in BUSY or not parts.isdisjoint(_BUSY_MESSAGES)

@@ -6,7 +6,9 @@ machine. Requests hold the BMC's turn, and use the token of a kept session while
 """
 
 import asyncio
+import math
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
@@ -14,14 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from drivers import tls
 from drivers.core.bmc import Urgency
-from drivers.core.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
+from drivers.core.errors import (
+    Busy,
+    HardwareError,
+    InvalidDriverInfo,
+    Refused,
+    Unexpected,
+)
 from drivers.core.target import Target
 from drivers.networks import Reach
-from drivers.redfish import access, client
-from drivers.redfish.errors import errors_of
+from drivers.redfish import access, bodies, client
+from drivers.redfish.errors import errors_of, is_busy
+from drivers.redfish.http_rules import Answer, Failure, Peer, Request, conversation, received
 from drivers.redfish.inventory import BOOT_MODES
 from drivers.redfish.power import ironic_power_state
 from drivers.redfish.values import entry
@@ -105,51 +115,100 @@ async def _report_secure_boot(
 
 
 async def _only_system(http: aiohttp.ClientSession, kept: client.Connection) -> str:
-    document = await _get(http, kept, "/redfish/v1/Systems")
-    try:
-        (member,) = document["Members"]
-        return str(member["@odata.id"])
-    except (KeyError, TypeError, ValueError):
-        raise Unexpected(
-            f"BMC {kept.access.address} does not serve exactly one system: set"
-            " driver_info/redfish_system_id"
-        ) from None
+    """Return the path of the only system, as orders have it."""
+    document = await _get(http, kept, f"{kept.access.root}Systems")
+    paths = [entry(member, "@odata.id") for member in entry(document, "Members") or ()]
+    match paths:
+        case [str(path)]:
+            return path
+    # sushy leaves out systems that cannot be read
+    system = await asyncio.to_thread(kept.system, fresh=False)
+    return str(system.path)
 
 
 async def _get(http: aiohttp.ClientSession, kept: client.Connection, path: str) -> dict[str, Any]:
     """Read a resource; log in again once if the BMC has ended the session."""
+    peer = Peer(kept.access.address)
+    if not path.startswith("/") and "://" not in path:
+        raise Unexpected(f"{peer.name} sent a link that is no path: {path[:200]!r}")
     for again in (True, False):
         headers = await _credentials(kept)
-        status, document = await _ask(http, kept, path, headers)
-        if status == 401 and again and "X-Auth-Token" in headers:
+        answer, document = await _read(http, kept, Request("GET", peer.url(path)), headers)
+        if answer.status == 401 and again and "X-Auth-Token" in headers:
             kept.close()
             continue
-        if status in (401, 403):
-            raise kept.access.login_refused(status)
-        if 400 <= status < 500:
-            raise Refused(f"BMC {kept.access.address} refused GET {path}: {status}")
-        if status != 200 or not isinstance(document, dict):
-            raise Unexpected(f"BMC {kept.access.address} answered GET {path} with {status}")
-        return document
+        if answer.status in (401, 403):
+            raise kept.access.login_refused(answer.status)
+        if answer.status >= 400:
+            raise _refusal(kept.access, path, answer)
+        return bodies.document(peer.name, answer.body) if document is None else document
     raise AssertionError("unreachable: the second round returns or raises")
 
 
-async def _ask(
-    http: aiohttp.ClientSession, kept: client.Connection, path: str, headers: dict[str, str]
-) -> tuple[int, Any]:
-    name = f"BMC {kept.access.address}"
-    url = answers.joined(kept.access.address, path, name)
+def _refusal(bmc: access.Access, path: str, answer: Answer) -> HardwareError:
+    """Return the error of an answer with an error status."""
+    name = f"BMC {bmc.address}"
+    error = bodies.error_of(name, answer.status, answer.reason, answer.body)
+    words = bmc.mask(f"refused GET {path}: {answer.status}: {error['message']}")
+    if is_busy(answer.status, error["@Message.ExtendedInfo"]):
+        return Busy(f"{name} {words}")
+    return (Refused if answer.status < 500 else Unexpected)(f"{name} {words}")
+
+
+async def _read(
+    http: aiohttp.ClientSession, kept: client.Connection, request: Request, headers: dict[str, str]
+) -> tuple[Answer, Any]:
+    """Carry out a read by the rules, within the timeout of a request."""
+    peer = Peer(kept.access.address)
+    deadline = time.monotonic() + (http.timeout.total or math.inf)
+    talk = conversation(peer, request, deadline)
+    step, timeout = next(talk), http.timeout
     try:
-        async with http.get(
-            url, headers=headers, ssl=_tls(kept.access.verify), allow_redirects=False
+        while True:
+            try:
+                answer = await _delivered(http, kept, step, headers, timeout)
+            except Failure as failure:
+                step = talk.throw(failure)
+            else:
+                step = talk.send(answer)
+            timeout = aiohttp.ClientTimeout(total=max(deadline - time.monotonic(), 0.001))
+    except StopIteration as end:
+        result: tuple[Answer, Any] = end.value
+        return result
+
+
+async def _delivered(
+    http: aiohttp.ClientSession,
+    kept: client.Connection,
+    step: Request,
+    headers: dict[str, str],
+    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - of aiohttp
+) -> Answer:
+    """
+    Send a request of the conversation.
+
+    Raises Failure.
+    """
+    if step.pause:
+        await asyncio.sleep(step.pause)
+    changes = {name: value for name, value in step.headers.items() if value is not None}
+    try:
+        async with http.request(
+            step.method,
+            URL(step.url, encoded=True),
+            headers=headers | changes,
+            ssl=_tls(kept.access.verify),
+            allow_redirects=False,
+            timeout=timeout,
         ) as answer:
-            if answer.status != 200:
-                return answer.status, None
-            return 200, await answers.document(answer, name)
+            body = await answers.async_body_of(answer, answers.LONGEST)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Unreachable(
-            f"BMC {kept.access.address} did not answer ({type(error).__name__})"
+        absent = isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
+        raise Failure(
+            f"did not answer ({type(error).__name__})", sent=True, repeats=0 if absent else 2
         ) from None
+    raw = Answer(answer.status, answer.reason or "", answer.headers, body)
+    return received(Peer(kept.access.address), step, raw)
 
 
 async def _credentials(kept: client.Connection) -> dict[str, str]:
@@ -161,7 +220,8 @@ async def _credentials(kept: client.Connection) -> dict[str, str]:
         await asyncio.to_thread(kept.open)
     if kept.token is not None:
         return {"X-Auth-Token": kept.token}
-    return {"Authorization": aiohttp.encode_basic_auth(wanted.username, wanted.password or "")}
+    login = aiohttp.encode_basic_auth(wanted.username, wanted.password or "", encoding="utf-8")
+    return {"Authorization": login}
 
 
 def _tls(verify: bool | str) -> bool | ssl.SSLContext:

@@ -3,12 +3,13 @@
 from typing import Any
 from urllib.parse import urlsplit
 
-from drivers.core.errors import InvalidDriverInfo, NotFound, Unexpected
+from drivers.core.errors import InvalidDriverInfo, NotFound, Unconfirmed
 from drivers.core.kinds import Vendor
 from drivers.core.passthru import passthru
 from drivers.core.target import Target
 from drivers.redfish import client, virtual_media
 from drivers.redfish.interface import Redfish
+from drivers.redfish.values import entry
 from drivers.redfish.virtual_drives import MEDIA
 
 #: Keys of a subscription in answers; others may hold secrets, such as headers with passwords.
@@ -66,11 +67,17 @@ class RedfishVendor(Redfish, Vendor):
                 raise InvalidDriverInfo(
                     f"EventTypes: {EventTypes!r} are not all among {', '.join(sorted(known))}"
                 )
+            subscriptions = service.subscriptions
+            before = frozenset(subscriptions.members_identities)
             target.before_order()
-            created = service.subscriptions.create(wanted)
-        if created is None:
-            raise Unexpected(f"the BMC of node {target.uuid} does not say what it has created")
-        return _public(created)
+            answer = bmc.open()._conn.post(subscriptions.path, data=wanted)
+            path = answer.headers.get("Location")
+            if not path and answer.content:
+                path = entry(answer.json(), "@odata.id")
+            subscriptions.refresh()
+            if not isinstance(path, str):
+                path = _new_subscription(subscriptions, before, wanted)
+            return _public(subscriptions.get_member(path))
 
     @passthru("DELETE", asynchronous=False, description=f"Delete a subscription. {_ID}")
     def delete_subscription(self, target: Target, id: str) -> None:  # noqa: A002
@@ -99,6 +106,31 @@ class RedfishVendor(Redfish, Vendor):
         """
         with client.turn(target, self.bmcs) as bmc:
             return _public(_subscription(bmc, id))
+
+
+def _new_subscription(subscriptions: Any, before: frozenset[str], wanted: dict[str, Any]) -> str:
+    """
+    Return the path of a subscription whose BMC does not name what it has created.
+
+    before: paths of those that existed.
+
+    Raises Unconfirmed: no new subscription, or several, are as `wanted`.
+    """
+    paths = [
+        path
+        for path in subscriptions.members_identities
+        if path not in before
+        and all(
+            entry(subscriptions.get_member(path).json, key) == wanted[key]
+            for key in ("Destination", "Context")
+        )
+    ]
+    if len(paths) != 1:
+        raise Unconfirmed(
+            f"POST {subscriptions.path} was ordered, not confirmed: the BMC names no subscription,"
+            f" and lists {len(paths)} new ones to {wanted['Destination']}"
+        )
+    return str(paths[0])
 
 
 def _subscription(bmc: client.Connection, name: object) -> Any:

@@ -2,13 +2,14 @@
 Bounded reading of the answers of agents and BMCs, which may be hostile.
 
 An answer is at most `LONGEST` bytes long, not compressed, complete before a deadline, and from the
-address that was asked. Anything else raises a HardwareError. A `Budget` limits all answers to one
-command, as a machine chooses to how many documents its links lead.
+address that was asked. Anything else raises a HardwareError. `drivers.redfish.http_rules` has what
+is different for BMCs. A `Budget` limits all answers to one command, as a BMC chooses to how many
+documents its links lead.
 """
 
 import time
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
@@ -55,12 +56,21 @@ class Budget:
         if self._bytes > self.BYTES:
             raise Unexpected(f"{name} sent more than {self.BYTES >> 20} MiB for one command")
 
+    @property
+    def end(self) -> float:
+        """End of the command, on time.monotonic."""
+        return self._end
+
     def seconds_left(self, name: str) -> float:
         """Return the seconds that are left for answers. Raises Unreachable: none."""
         left = self._end - time.monotonic()
         if left <= 0:
-            raise Unreachable(f"{name} did not answer a command within {self.SECONDS:g} s")
+            raise self.passed(name)
         return left
+
+    def passed(self, name: str) -> Unreachable:
+        """Return the error of a command that has used up its seconds."""
+        return Unreachable(f"{name} did not answer a command within {self.SECONDS:g} s")
 
     def count(self, body: bytes) -> None:
         self._bytes += len(body)
@@ -68,24 +78,15 @@ class Budget:
 
 class MachineAdapter(Adapter):
     """
-    Adapter of `requests` for one agent or BMC. Reads each answer completely.
+    Adapter of `requests` for one agent or server. Reads each answer completely.
 
     address: URL of the machine; requests and redirects to another one are refused. name: of the
-    machine, for errors. reach: networks that it may be in. longest: bytes of an answer. budget:
-    None: each request is a command of its own.
+    machine, for errors. reach: networks that it may be in. longest: bytes of an answer.
     """
 
-    def __init__(
-        self,
-        address: str,
-        name: str,
-        reach: Reach,
-        longest: int = LONGEST,
-        budget: Budget | None = None,
-    ) -> None:
+    def __init__(self, address: str, name: str, reach: Reach, longest: int = LONGEST) -> None:
         super().__init__()
         self._address, self._name, self._reach, self._longest = address, name, reach, longest
-        self._budget = budget
 
     def send(  # type: ignore[override]
         self,
@@ -102,41 +103,40 @@ class MachineAdapter(Adapter):
         if origin(request.url or "") != origin(self._address):
             raise Unexpected(f"{self._name} sent a link to another address")
         request.headers.update(UNCOMPRESSED)
-        connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
-        budget = self._budget or Budget()
-        budget.count_request(self._name)
-        seconds = min(connect + read * _PATIENCE, budget.seconds_left(self._name))
-        try:
-            with Exchange(self._name, seconds, self._reach.check) as exchange:
-                answer = self.exchange(exchange, request, stream=True, timeout=timeout, **options)
-                body = self._body(answer)
-        except Unreachable:
-            budget.seconds_left(self._name)  # names the limit of the command, if it has passed
-            raise
-        budget.count(body)
+        seconds = longest_exchange(timeout)
+        with Exchange(self._name, seconds, self._reach.check) as exchange:
+            answer = self.exchange(exchange, request, stream=True, timeout=timeout, **options)
+            with answer:
+                check_encoding(self._name, answer.headers)
+                body = body_of(answer, self._longest)
         check_body(self._name, body, self._longest)
         answer._content = body
         answer._content_consumed = True  # type: ignore[attr-defined]
         return answer
 
-    def _body(self, answer: requests.Response) -> bytes:
-        """Read an answer's body, at most one part beyond the limit. Raises Unexpected: encoded."""
-        body = b""
-        with answer:
-            check_encoding(self._name, answer.headers)
-            while len(body) <= self._longest and (more := _more(answer)):
-                body += more
-        return body
+
+def longest_exchange(timeout: Any) -> float:
+    """Return the seconds for a whole exchange, from a timeout of `requests`."""
+    connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
+    return float(connect + read * _PATIENCE)
 
 
-def session(adapter: MachineAdapter) -> requests.Session:
+def body_of(answer: requests.Response, longest: int) -> bytes:
+    """Read the body of an answer, as it was sent, at most one part beyond `longest` bytes."""
+    body = b""
+    while len(body) <= longest and (more := _more(answer)):
+        body += more
+    return body
+
+
+def session(adapter: Adapter) -> requests.Session:
     """Return a session with the adapter's agent or BMC."""
     made = requests.Session()
     bind(made, adapter)
     return made
 
 
-def bind(made: requests.Session, adapter: MachineAdapter) -> None:
+def bind(made: requests.Session, adapter: Adapter) -> None:
     """Make a session of another library one with the adapter's agent or BMC only."""
     made.trust_env = False  # machines are not behind this host's proxy
     for scheme in ("http://", "https://"):
@@ -150,13 +150,19 @@ async def document(answer: aiohttp.ClientResponse, name: str) -> Any:
     Raises Unexpected: too long, compressed, or not JSON.
     """
     check_encoding(name, answer.headers)
+    body = await async_body_of(answer, LONGEST)
+    check_body(name, body, LONGEST)
+    return parsed(name, body)
+
+
+async def async_body_of(answer: aiohttp.ClientResponse, longest: int) -> bytes:
+    """Read the body of an answer, as it was sent, at most one part beyond `longest` bytes."""
     body = b""
     async for more in answer.content.iter_chunked(1 << 16):
         body += more
-        if len(body) > LONGEST:
+        if len(body) > longest:
             break
-    check_body(name, body, LONGEST)
-    return parsed(name, body)
+    return body
 
 
 def parsed(name: str, body: bytes) -> Any:
@@ -173,13 +179,11 @@ def parsed(name: str, body: bytes) -> Any:
 
 def check_encoding(name: str, headers: Any) -> None:
     """
-    Check that an answer is neither compressed nor an archive, which sushy would unpack.
+    Check that an answer is not compressed.
 
     Raises Unexpected.
     """
-    encoding = headers.get("Content-Encoding", "identity")
-    archive = headers.get("Content-Type", "").lower().startswith("application/zip")
-    if encoding.lower() != "identity" or archive:
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
         raise Unexpected(f"{name} sent a compressed answer, which was not requested")
 
 
@@ -203,18 +207,6 @@ def origin(url: str) -> tuple[str, str, int | None] | None:
     except ValueError:
         return None
     return parts.scheme, parts.hostname or "", port
-
-
-def joined(address: str, path: Any, name: str) -> str:
-    """
-    Return the URL of a path that a machine sent.
-
-    Raises Unexpected: the text leads to another address.
-    """
-    url = urljoin(f"{address}/", str(path))
-    if not str(path).startswith("/") or origin(url) != origin(address):
-        raise Unexpected(f"{name} sent a link that is no path: {str(path)[:200]!r}")
-    return url
 
 
 def _more(answer: requests.Response) -> bytes:

@@ -45,6 +45,7 @@ class Exchange:
         self, server: str, seconds: float, check: Callable[[str], None] | None = None
     ) -> None:
         self.check = check
+        self.sent = False  # the server may have received a part of a request
         self._late = f"{server} did not send its answer within {seconds:g} s"
         self._seconds = seconds
         self._ended = threading.Event()
@@ -64,10 +65,15 @@ class Exchange:
     ) -> None:
         self._ended.set()
         with self._lock:
-            while self._sockets:
-                self._sockets.pop().close()
+            for watched in self._sockets:
+                watched.close()
         if self._expired and not (error and not isinstance(error, Exception)):
             raise Unreachable(self._late) from None
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection was made."""
+        return bool(self._sockets)
 
     def watch(self, connected: socket.socket) -> None:
         """Shut a socket down at the deadline."""
@@ -135,7 +141,12 @@ class AsyncResponse(aiohttp.ClientResponse):
 
 
 class Adapter(HTTPAdapter):
-    """Adapter of `requests` whose connections belong to an exchange."""
+    """
+    Adapter of `requests` whose connections belong to an exchange, each for a single request.
+
+    The server of a kept connection may close it while the next request is on its way: whether that
+    request was received would be unknown.
+    """
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
@@ -150,6 +161,7 @@ class Adapter(HTTPAdapter):
         self, exchange: Exchange, request: requests.PreparedRequest, **options: Any
     ) -> requests.Response:
         """Send a request within an exchange; `options` are those of `HTTPAdapter.send`."""
+        request.headers["Connection"] = "close"
         token = _current.set(exchange)
         try:
             return super().send(request, **options)
@@ -159,12 +171,16 @@ class Adapter(HTTPAdapter):
 
 class _Response(HTTPConnection.response_class):  # type: ignore[misc, valid-type]
     """
-    A response after few interim ones (status 1xx).
+    The last response of its connection, after few interim ones (status 1xx).
 
-    `http.client` would skip any number of them, as fast as a server sends them.
+    `http.client` would skip any number of them, as fast as a server sends them. It would also keep
+    a connection whose server does not repeat the `Connection: close` of the request.
     """
 
     _statuses = 0
+
+    def _check_close(self) -> bool:
+        return True
 
     def _read_status(self) -> tuple[str, int, str]:
         self._statuses += 1
@@ -193,11 +209,12 @@ class _InExchange(HTTPConnection):
             raise
         return connected
 
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        exchange = _current.get()
-        if exchange is not None and self.sock is not None:  # a kept connection
-            exchange.watch(self.sock)
-        super().request(*args, **kwargs)
+    def send(self, data: Any) -> None:
+        if self.sock is None:
+            self.connect()
+        if exchange := _current.get():
+            exchange.sent = True
+        super().send(data)
 
 
 class _TlsInExchange(_InExchange, HTTPSConnection):

@@ -1,5 +1,6 @@
 """Attempts: messages run each step of an operation once, despite losses, aborts and drains."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
@@ -103,7 +104,7 @@ def test_the_last_link_of_a_truncated_chain_sends_the_following_steps(
 def test_the_lease_is_held_for_the_limit_of_each_call(inside, cleaning, monkeypatch):
     _, name = cleaning
     kept = []
-    lease = SimpleNamespace(check=lambda: None, keep=kept.append)
+    lease = SimpleNamespace(check=lambda: None, keep=kept.append, calling=nullcontext)
     monkeypatch.setattr(inside.claimant.leases, "take", lambda *_: lease)
     run(inside, name)
     assert {inside.settings.conductor.step_timeout} == set(kept)
@@ -139,7 +140,7 @@ def test_a_step_that_lost_its_lease_is_dispatched_again_at_once(inside, cleaning
     def lost():
         raise LeaseLost("another process has it")
 
-    lease = SimpleNamespace(check=lost, keep=lambda _seconds: None)
+    lease = SimpleNamespace(check=lost, keep=lambda _seconds: None, calling=nullcontext)
     with monkeypatch.context() as patch:
         patch.setattr(inside.claimant.leases, "take", lambda *_: lease)
         patch.setattr(attempts, "call_of", lambda target, _step: target.before_order)

@@ -1,6 +1,7 @@
 """The service in the test's own process: its rows, its services, its workers' functions."""
 
 import uuid
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 from app.config import settings
@@ -19,7 +20,7 @@ class AlwaysGiven:
     """Leases that are always granted: only the rows decide."""
 
     def take(self, node, fence, has_valid_fence):
-        return SimpleNamespace(check=lambda: None, keep=lambda _seconds: None)
+        return SimpleNamespace(check=lambda: None, keep=lambda _seconds: None, calling=nullcontext)
 
     def give_back(self, lease):
         pass

@@ -60,6 +60,8 @@ CONTROL_THREADS = 8
 REDISPATCH_INTERVAL = 0.2
 #: Seconds for the last round.
 REDISPATCH_TIMEOUT = 5.0
+#: Most seconds for the logout from BMCs.
+LOGOUT_TIMEOUT = 2.0
 #: Seconds until a failed heartbeat is retried.
 HEARTBEAT_RETRY = 1.0
 
@@ -109,6 +111,7 @@ def main(settings: Settings, name: str) -> None:
     finally:
         life.end()
         leases.stop()
+        runtime.drivers.bmcs.log_out(LOGOUT_TIMEOUT)
         tracing.stop()
         with contextlib.suppress(ProcessLookupError):
             os.kill(control, signal.SIGTERM)
@@ -326,4 +329,5 @@ def _run_control(settings: Settings, name: str, incarnation: str) -> None:
     try:
         _worker(application, f"now@{name}", queues, CONTROL_THREADS).start()
     finally:
+        runtime.drivers.bmcs.log_out(LOGOUT_TIMEOUT)
         tracing.stop()

@@ -8,10 +8,12 @@ from io import BytesIO
 from urllib.parse import urlsplit
 
 import requests
+from requests.structures import CaseInsensitiveDict
 
 from drivers.core.bmc import Bmcs
 from drivers.networks import of_bmcs
 from drivers.redfish import sweep
+from drivers.redfish.http_rules import Answer, Peer, received
 from drivers.simulator.faults import Faults
 from drivers.simulator.machine import Machine, build
 from drivers.simulator.power import Power
@@ -83,15 +85,13 @@ class LocalBmc:
             response.request, response.url = request, request.url
             return response
 
-        async def ask(_http, _kept, path, headers):
-            status, body, _ = self.answer("GET", path, headers)
-            try:
-                return status, json.loads(body) if status == 200 else None
-            except ValueError:
-                return status, None
+        async def deliver(_http, kept, step, headers, _timeout):
+            status, body, headers = self.answer(step.method, urlsplit(step.url).path, headers)
+            answer = Answer(status, "", CaseInsensitiveDict(headers), body)
+            return received(Peer(kept.access.address), step, answer)
 
         monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", send)
-        monkeypatch.setattr(sweep, "_ask", ask)
+        monkeypatch.setattr(sweep, "_delivered", deliver)
         return self
 
     def documents(self) -> dict[str, dict]:

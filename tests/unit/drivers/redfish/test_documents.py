@@ -7,6 +7,8 @@ Documents of the simulator lose properties, get values of wrong types, or link i
 import json
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
+from itertools import count
 
 import orjson
 import pytest
@@ -195,3 +197,50 @@ def test_malformed_documents_raise_only_hardware_errors(command):
         run(command, changes)
 
     try_()
+
+
+#: Commands of a single order.
+SINGLE = ("power order", "boot mode", "secure boot", "interrupt")
+
+
+def read_documents(command):
+    """Return the paths of the documents that a command reads."""
+    bmc = LocalBmc()
+    asked = {path.rstrip("/") for _, path in run(command, {}).asked}
+    return {path.replace(bmc.machine.uuid, "{id}") for path in asked} & bmc.documents().keys()
+
+
+@cache
+def readers():
+    """Return the commands that read each document, by its path."""
+    found = {}
+    for command in COMMANDS:
+        for path in read_documents(command):
+            found.setdefault(path, []).append(command)
+    return found
+
+
+def retyped(value):
+    """Return a value of another JSON type."""
+    return 7 if isinstance(value, str) else [value] if isinstance(value, dict) else "7"
+
+
+def value_at(document, pointer):
+    for key in pointer:
+        document = document[key]
+    return document
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_each_property_may_be_missing_null_or_of_another_type(number):
+    """Each property of each document once in all ways, by the commands that read it in turn."""
+    documents = LocalBmc().documents()
+    turns = count()
+    for path in sorted(readers())[number::4]:
+        document = json.loads(json.dumps(documents[path]))
+        for pointer in pointers(document):
+            for value in (GONE, None, retyped(value_at(document, pointer))):
+                command = readers()[path][next(turns) % len(readers()[path])]
+                bmc = run(command, {path: changed(pointer, value)})
+                orders = [method for method, _ in bmc.asked if method not in {"GET", "HEAD"}]
+                assert command not in SINGLE or len(orders) <= 1, (path, pointer, value, command)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.core.errors import NotSupported, Refused, Unexpected
+from drivers.core.errors import Busy, NotSupported, Refused, Unexpected
 from drivers.core.steps import Done, Flow
 from drivers.redfish import client, inventory, software
 from drivers.redfish.documents import Documents
@@ -182,7 +182,7 @@ def test_a_server_error_of_a_bmc_is_no_skipped_resource(bmc, node, monkeypatch):
         )
 
     monkeypatch.setattr(bmc, "answer", failing)
-    with pytest.raises(Unexpected, match="503"):
+    with pytest.raises(Busy, match="503"):
         inspected(node)
 
 

@@ -146,7 +146,7 @@ def test_a_missing_medium_is_not_inserted(fleet, bmcs):
     ("wrong", "field"),
     [
         ({"redfish_address": ""}, "redfish_address"),
-        ({"redfish_address": "http://bmc/redfish/v1"}, "redfish_address"),
+        ({"redfish_address": "http://bmc?x"}, "redfish_address"),
         ({"redfish_address": "https://[2001:db8::1"}, "redfish_address"),
         ({"redfish_system_id": "1"}, "redfish_system_id"),
         ({"redfish_auth_type": "magic"}, "redfish_auth_type"),
