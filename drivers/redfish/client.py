@@ -6,13 +6,13 @@ while the BMC's turn is held.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from http import HTTPStatus
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from drivers.core.bmc import Bmc, Bmcs, Urgency
-from drivers.core.errors import Busy, NotSupported
+from drivers.core.errors import Busy, HardwareError, NotSupported, Unexpected
 from drivers.core.target import Target
 from drivers.redfish import parts
 from drivers.redfish.access import Access, access
@@ -20,14 +20,39 @@ from drivers.redfish.errors import errors_of
 from drivers.redfish.parts import part
 from drivers.redfish.session import Session
 from drivers.redfish.values import text
+from drivers.web import answers
 
-#: TaskStates of an unfinished task.
-_UNDER_WAY = frozenset(
-    {"New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service",
-     "Cancelling"}
-)  # fmt: skip
+#: Longest pause that a BMC may ask for, in seconds.
+_LONGEST_PAUSE = 600.0
 #: Message id of HPE's BMCs.
 _IN_POST = "UnableToModifyDuringSystemPOST"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer of a BMC."""
+
+    status: int  # of HTTP
+    document: Any  # JSON; None if there is none, or it is malformed
+    location: str | None = None
+    is_empty: bool = False
+    retry_after: float = 0.0  # seconds; 0: not given
+
+
+def reply(response: Any) -> Reply:
+    """Convert a response of `requests`."""
+    body = response.content or b""
+    document = None
+    with suppress(Unexpected):
+        document = answers.parsed("BMC", body) if body else None
+    pause = response.headers.get("Retry-After", "")
+    return Reply(
+        response.status_code,
+        document,
+        response.headers.get("Location"),
+        not body.strip(),
+        min(float(pause), _LONGEST_PAUSE) if pause.isdecimal() else 0.0,
+    )
 
 
 class Connection(Session):
@@ -124,58 +149,70 @@ class Connection(Session):
             if text(name) and each.indicator_led is not None
         }
 
-    def change_volumes(
-        self, method: str, path: str, body: Mapping[str, Any], apply: str | None
-    ) -> str | None:
+    def get(self, path: str) -> Reply:
         """
-        Create (POST) or delete a volume; return the path of the BMC's task, or None without a task.
+        Read a document; an error of the BMC is a reply with its status.
 
-        apply: OperationApplyTime; None: the BMC supports none. sushy's own methods would wait for
-        the end of the task.
+        Raises HardwareError: no answer, or the login is refused.
         """
-        from sushy.taskmonitor import TaskMonitor
+        return self._exchange("get", path)
+
+    def find(self, path: str) -> Any:
+        """Read a document; None if the BMC lacks it, or serves it malformed."""
+        documents = []
+        with self.skip_unreadable(path):
+            documents.append(self.document(path))
+        return documents[0] if documents else None
+
+    def document(self, path: str) -> Mapping[str, Any]:
+        """
+        Read a JSON object.
+
+        Raises HardwareError: it is missing or malformed.
+        """
+        with errors_of(self.access):
+            document = self.open()._conn.get(path).json()
+        if not isinstance(document, Mapping):
+            raise Unexpected(f"BMC {self.access.address} sent a malformed document: {path}")
+        return document
+
+    def order(
+        self, method: str, path: str, body: Mapping[str, Any] | None, etag: str | None = None
+    ) -> Reply:
+        """
+        Send an order once; an error of the BMC is a reply with its status.
+
+        method: POST, PATCH or DELETE. sushy's own methods would wait for the end of the task.
+
+        Raises Unconfirmed: it was sent, and its answer was lost.
+        Raises HardwareError: it was not sent.
+        """
+        more = {"etag": etag} if method == "PATCH" else {}
+        return self._exchange(method.lower(), path, data=body, **more)
+
+    def _exchange(self, method: str, path: str, **options: Any) -> Reply:
+        from sushy import exceptions as theirs
 
         connector = self.open()._conn
-        document = {**body, **({"@Redfish.OperationApplyTime": apply} if apply else {})}
-        send = connector.post if method == "POST" else connector.delete
-        answer = send(path, data=document or None)
-        if answer.status_code != HTTPStatus.ACCEPTED:
-            return None
-        return str(TaskMonitor.from_response(connector, answer, path).task_monitor_uri)
+        responses: list[Any] = []
 
-    def tasks(self) -> list[str]:
-        """Return the paths of the BMC's tasks; empty without a task service."""
-        from sushy import exceptions as theirs
+        def keep(response: Any, **_options: Any) -> None:
+            responses.append(response)
 
+        hooks = connector._session.hooks["response"]
+        hooks.append(keep)
         try:
-            found = self.open().get_task_service().tasks
-            found.refresh(force=True)
-        except (theirs.MissingAttributeError, theirs.ResourceNotFoundError):
-            return []
-        return list(found.members_identities)
-
-    def task_failure(self, path: str) -> str | None:
-        """
-        Return "" while a task of the BMC runs, None if it has succeeded, else the error.
-
-        A task that the BMC has deleted counts as succeeded.
-        """
-        from sushy import exceptions as theirs
-
-        try:
-            monitor = self.open().get_task_monitor(path)
-            if monitor.check_is_processing:
-                return ""
-            task = monitor.get_task()
-        except theirs.ResourceNotFoundError:
-            return None
-        state = getattr(task.task_state, "value", task.task_state)
-        if state in _UNDER_WAY:
-            return ""
-        if state == "Completed":
-            return None
-        said = "; ".join(str(each.message) for each in task.messages or ())
-        return f"task {state}: {said}" if said else f"task {state}"
+            with errors_of(self.access):
+                try:
+                    getattr(connector, method)(path, **options)
+                except (theirs.ConnectionError, theirs.AccessError, HardwareError):
+                    raise
+                except Exception:  # of a status above 399; its body may have any form
+                    if not responses:
+                        raise
+        finally:
+            hooks.remove(keep)
+        return reply(responses[-1])
 
 
 def connection(bmc: Bmc, wanted: Access) -> Connection:
