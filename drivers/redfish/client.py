@@ -159,10 +159,10 @@ class Connection(Session):
 
     def find(self, path: str) -> Any:
         """Read a document; None if the BMC lacks it, or serves it malformed."""
-        documents = []
+        document = None
         with self.skip_unreadable(path):
-            documents.append(self.document(path))
-        return documents[0] if documents else None
+            document = self.open()._conn.get(path).json()
+        return document if isinstance(document, Mapping) else None
 
     def document(self, path: str) -> Mapping[str, Any]:
         """
@@ -204,7 +204,8 @@ class Connection(Session):
         try:
             with errors_of(self.access):
                 try:
-                    getattr(connector, method)(path, **options)
+                    # sushy itself would repeat a read, and orders that some errors refuse
+                    getattr(connector, method)(path, server_side_retries_left=0, **options)
                 except (theirs.ConnectionError, theirs.AccessError, HardwareError):
                     raise
                 except Exception:  # of a status above 399; its body may have any form

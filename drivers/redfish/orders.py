@@ -37,6 +37,8 @@ _BUSY_STATUSES = frozenset({409, 423, 429, 503})
 _BUSY_MESSAGES = frozenset(
     {"UnableToModifyDuringSystemPOST", "ServiceTemporarilyUnavailable", "ServiceInUnknownState"}
 )
+#: Statuses above 499 that prove that nothing was done.
+_REFUSALS = (501, 503, 505)
 #: Parts of paths of tasks and jobs, which an answer without 202 may name, too.
 _TASK_FOLDERS = ("/TaskService/", "/JobService/", "/Jobs/")
 _LONGEST_PATH = 2000  # characters
@@ -71,6 +73,7 @@ class Answer:
     result: Result
     paths: tuple[str, ...] = ()  # of the task, then of its monitor
     words: str = ""  # the BMC's
+    status: int | None = None  # of HTTP; None: no answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,27 +181,24 @@ def send(target: Target, bmcs: Bmcs, request: Request) -> Answer:
 
 def answer_of(reply: Reply, path: str) -> Answer:
     """Return the meaning of a reply; path: of the request."""
-    said = messages(reply.document)
-    text_said = words(said) or f"HTTP {reply.status}"
-    if reply.status >= 400:
-        passes = reply.status in _BUSY_STATUSES or any(
-            message.name in _BUSY_MESSAGES or name in message.text
-            for message in said
-            for name in _BUSY_MESSAGES
-        )
-        refused = reply.status < 500 or reply.status in (501, 503, 505)
-        if not refused and not passes and not _names_a_parameter(text_said):
-            return Answer(Result.UNKNOWN, words=f"{reply.status}: {text_said}")
-        result = Result.BUSY if passes else Result.REFUSED
-        return Answer(result, words=f"{reply.status}: {text_said}")
+    status, said = reply.status, messages(reply.document)
+    refusal = f"{status}: {words(said) or 'no message'}"
+    if status >= 400:
+        is_passing = status in _BUSY_STATUSES or any(name in refusal for name in _BUSY_MESSAGES)
+        is_passing = is_passing or any(message.name in _BUSY_MESSAGES for message in said)
+        # another error of the server may have come after the order's effect
+        is_refusal = status < 500 or status in _REFUSALS
+        result = Result.REFUSED if is_refusal else Result.UNKNOWN
+        return Answer(Result.BUSY if is_passing else result, words=refusal, status=status)
     paths = _task_paths(reply, path)
-    if reply.status == 202 or (paths and reply.status in (200, 201)):
-        return Answer(Result.TASK if paths else Result.UNKNOWN, paths, "the BMC named no task")
-    if not 200 <= reply.status < 300:
-        return Answer(Result.UNKNOWN, words=f"HTTP {reply.status}")
-    if reply.status == 200 and any(message.is_error for message in said):
-        return Answer(Result.REFUSED, words=f"{reply.status}: {text_said}")
-    return Answer(Result.DONE)
+    if status == 202 or (paths and status in (200, 201)):
+        result = Result.TASK if paths else Result.UNKNOWN
+        return Answer(result, paths, "" if paths else "the BMC named no task", status)
+    if not 200 <= status < 300:
+        return Answer(Result.UNKNOWN, words=refusal, status=status)
+    if status == 200 and any(message.is_error for message in said):
+        return Answer(Result.REFUSED, words=refusal, status=status)
+    return Answer(Result.DONE, status=status)
 
 
 def follow(
@@ -224,13 +224,15 @@ def follow(
     except HardwareError as error:
         return _await_answer(order, pace, record, str(error))
     if look.end is End.UNREADABLE:
-        return _await_answer(order, pace, {**record, "seen": look.seen}, look.words)
+        return _await_answer(
+            order, pace, {**record, "seen": look.seen, "said": look.words}, look.words
+        )
     record = {**record, "seen": look.seen, "silent": 0}
     if look.end is End.RUNNING:
         record = {**record, "paths": [path, *(each for each in record["paths"] if each != path)]}
         return pace.wait({**record, "missing": 0}, max(look.pause, pace.interval))
     if look.end is End.FAILED:
-        return Failed(f"{order.what} failed: {look.words}")
+        return Failed(f"{order.what} failed: {look.words or record.get('said')}")
     if is_missing and difference:
         missing = int(record.get("missing", 0)) + 1
         if not pace.is_over(missing, pace.patience):
@@ -257,11 +259,12 @@ def _plan(target: Target, bmcs: Bmcs, order: Order) -> dict[str, Any]:
 def _decide(target: Target, order: Order, pace: Pace, request: Request, answer: Answer) -> Outcome:
     """Return the outcome of an answer."""
     record = {**target.progress, "crashes": target.crashes}
-    if answer.result is Result.REFUSED:
+    if answer.result in (Result.REFUSED, Result.UNKNOWN) and answer.status is not None:
         other = order.instead(request, record["facts"], answer.words)
-        if other is None:
-            return Failed(f"{order.what} was not ordered: {answer.words}", FailureCode.REFUSED)
-        return Wait({**record, "request": asdict(other)}, poll_after=0)
+        if other is not None:
+            return Wait({**record, "request": asdict(other)}, poll_after=0)
+    if answer.result is Result.REFUSED:
+        return Failed(f"{order.what} was not ordered: {answer.words}", FailureCode.REFUSED)
     if answer.result is Result.BUSY:
         tries = int(record.get("refusals", 0)) + 1
         if pace.is_over(tries, pace.patience):
@@ -361,8 +364,3 @@ def _path(link: str | None, base: str) -> str | None:
         return None
     path = f"{url.path}?{url.query}" if url.query else url.path
     return path if path.startswith("/") else None
-
-
-def _names_a_parameter(said: str) -> bool:
-    """Whether a server error is the refusal of a parameter, as iDRAC's SYS029."""
-    return "Unsupported parameter" in said

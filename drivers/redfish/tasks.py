@@ -40,7 +40,7 @@ class Content(StrEnum):
 
 
 class Seen(StrEnum):
-    """What earlier looks have read."""
+    """Results of earlier looks."""
 
     NOTHING = ""
     RUNNING = "running"  # a monitor: 202
@@ -154,6 +154,8 @@ def look(bmc: Connection, path: str, seen: Seen) -> Look:
     state = text(entry(answer.document, "TaskState")) or text(entry(answer.document, "JobState"))
     if content in _DOCUMENT and result is End.FAILED:
         said = f"{state or 'ended'}: {said}" if said else f"{state or 'ended'}"
+    elif result is End.FAILED and answer.status in _GONE:
+        said = ""  # the error was read before
     elif result is End.FAILED and not said:
         said = f"HTTP {answer.status}"
     if result is End.RUNNING:
@@ -231,7 +233,10 @@ def in_queue(bmc: Connection, task: str) -> str | None:
     usual = [f"{path}/{queue}" for path in managers for queue in ("Oem/Dell/Jobs", "Jobs")]
     for queue in dict.fromkeys((*_queues(bmc), *usual)):
         path = f"{queue.rstrip('/')}/{name}"
-        if path != task and isinstance(bmc.find(path), Mapping):
+        if path == task:
+            continue
+        answer = bmc.get(path)
+        if answer.status == 200 and isinstance(answer.document, Mapping):
             return path
     return None
 
