@@ -9,6 +9,7 @@ from drivers.core.errors import (
     FailureCode,
     HardwareError,
     InvalidDriverInfo,
+    LeaseLost,
     NotSupported,
     Refused,
     Unexpected,
@@ -122,8 +123,13 @@ class RedfishFirmware(Redfish, Firmware):
 
     def _compare(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """Compare the versions with the orders, for some time; then report them."""
-        options, progress = target.options["redfish"], target.progress
-        components = self._read(target, {each["component"] for each in settings})
+        progress = target.progress
+        try:
+            components = self._read(target, {each["component"] for each in settings})
+        except LeaseLost:
+            raise
+        except HardwareError as error:
+            return self._wait_for_versions(target, f"the versions cannot be read: {error}")
         versions = {each["component"]: each["current_version"] for each in components}
         last = {
             setting["component"]: (setting, end)
@@ -136,10 +142,17 @@ class RedfishFirmware(Redfish, Firmware):
         ]
         if not differences:
             return Done({"versions": {component: versions.get(component) for component in last}})
+        return self._wait_for_versions(target, "; ".join(differences))
+
+    def _wait_for_versions(self, target: Target, difference: str) -> Outcome:
+        """Compare the versions again later, for some time."""
+        options, progress = target.options["redfish"], target.progress
         polls = int(progress.get("polls", 0)) + 1
         interval = float(options["firmware_update_validation_interval"])
         if polls * interval > options["firmware_update_resource_validation_timeout"]:
-            return Failed("; ".join(differences), FailureCode.UNCONFIRMED)
+            return Failed(
+                f"firmware was ordered, not confirmed: {difference}", FailureCode.UNCONFIRMED
+            )
         return Wait({**progress, "polls": polls}, interval)
 
     def _read(self, target: Target, flashed: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -168,8 +181,8 @@ def _difference(setting: dict[str, Any], end: dict[str, Any], version: str | Non
         return f"{component} was updated to {expected}, and its version is {version}"
     if expected is None and end["end"] == End.UNCLEAR and version == end["version"]:
         return (
-            f"the update of {component} was ordered, not confirmed: the BMC does not tell how it"
-            f" ended, and the version is still {version}"
+            f"the BMC does not tell how the update of {component} ended, and the version is still"
+            f" {version}"
         )
     return ""
 

@@ -211,10 +211,14 @@ def follow(
     only a comparison of the state can. record: the result of `place`.
     """
     record = {**(record or {}), **target.progress}
-    if not record["paths"]:
-        return Done({**record, "end": record.get("end", End.SUCCEEDED)})
     try:
         with client.turn(target, bmcs) as bmc:
+            if not record["paths"]:
+                # some BMCs start a task, and do not name it
+                unnamed = _new_task(bmc, record, is_sure=True)
+                if unnamed is None:
+                    return Done({**record, "end": End.SUCCEEDED})
+                record = {**record, "paths": [unnamed]}
             path, look = _look(bmc, record)
             # the job appears late, or is deleted early: the state may tell
             is_missing = look.end is End.MISSING

@@ -104,9 +104,9 @@ def read(bmc: Connection) -> Storage:
         raise NotSupported(f"BMC {bmc.access.address} reports no storage")
     controllers, unreadable = [], dict[str, str]()
     for member in _members(bmc, path):
-        document = _document(bmc, member, unreadable)
+        document = _resource(bmc, member, unreadable)
         volumes_path = entry(entry(document, "Volumes"), "@odata.id")
-        if document is not None and entry(document, "Volumes") is not None:
+        if document is not None and "Volumes" in document:
             if not isinstance(volumes_path, str):
                 unreadable[member] = "Volumes is no link"
                 continue
@@ -137,7 +137,7 @@ def _controller(
     drives = {each: facts for each, facts in documents.items() if facts is not None}
     volumes, others = [], set()
     for member in members:
-        volume = _document(bmc, member, unreadable)
+        volume = _resource(bmc, member, unreadable)
         if volume is None:
             continue
         own = _drives_of(member, volume, drives)
@@ -241,11 +241,21 @@ def _members(bmc: Connection, path: str) -> list[str]:
     """
     Read the paths of a collection's members.
 
-    Raises Unexpected: it has no list of links.
+    Raises Unexpected: it has no list of links, or not as many as it counts.
     """
-    members = entry(bmc.document(path), "Members")
+    document = bmc.document(path)
+    members = entry(document, "Members")
     paths = _links(members)
-    if not isinstance(members, list) or len(paths) != len(members):
+    counted = number(entry(document, "Members@odata.count"), 0)
+    if (
+        not isinstance(members, list)
+        or len(paths) != len(members)
+        or counted
+        not in (
+            None,
+            len(paths),
+        )
+    ):
         raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {path} Members")
     return paths
 
@@ -257,6 +267,15 @@ def _document(bmc: Connection, path: str, unreadable: dict[str, str]) -> Mapping
     except (NotSupported, Refused, Unexpected) as error:
         unreadable[path] = str(error)
         return None
+
+
+def _resource(bmc: Connection, path: str, unreadable: dict[str, str]) -> Mapping[str, Any] | None:
+    """Read a resource, as `_document`. An object without an identity is malformed."""
+    document = _document(bmc, path, unreadable)
+    if document is None or {"@odata.id", "Id"}.intersection(document):
+        return document
+    unreadable[path] = "it has neither @odata.id nor Id"
+    return None
 
 
 def _links(items: Any) -> list[str]:

@@ -286,7 +286,7 @@ def test_a_failed_or_unconfirmed_update_resets_no_machine(bmc, node, answers, re
 def test_an_end_without_a_result_and_without_a_new_version_is_no_success(bmc, node):
     bmc.scripts = {("POST", UPDATE): [ACCEPTED], ("GET", TASK): [task("Completed", None)]}
     outcome, _ = update(node)
-    assert "the update of bios was ordered, not confirmed" in outcome.reason
+    assert "ordered, not confirmed: the BMC does not tell how the update of bios" in outcome.reason
     assert "still 1.0.0" in outcome.reason
 
 
@@ -298,7 +298,8 @@ def test_the_version_of_the_image_decides_where_it_is_given(bmc, node, version, 
     if is_right:
         assert Done({"versions": {"bios": "1.0.0"}}) == outcome
     else:
-        assert "bios was updated to 1.1.0, and its version is 1.0.0" == outcome.reason
+        reason = "bios was updated to 1.1.0, and its version is 1.0.0"
+        assert f"firmware was ordered, not confirmed: {reason}" == outcome.reason
 
 
 @pytest.mark.parametrize("version", ["1.0.0", None])
@@ -442,6 +443,17 @@ def test_a_lost_order_is_recognised_by_its_task(bmc, node):
     bmc.scripts = {("POST", UPDATE): [then(lambda: (others(), new_task(bmc)()), LOST)]}
     assert isinstance(update(node)[0], Done)
     assert 1 == len(bmc.sent("SimpleUpdate"))
+
+
+@pytest.mark.parametrize(
+    ("state", "is_good"), [("Running", False), ("Completed", True), ("Exception", False)]
+)
+def test_a_task_that_the_answer_does_not_name_is_followed(bmc, node, state, is_good):
+    bmc.more[f"{ROOT}/TaskService/Tasks"] = {"Members": []}
+    bmc.scripts = {("POST", UPDATE): [then(new_task(bmc, state), (204, {}, None))]}
+    outcome, _ = run(node, "firmware", "update", polls=100, settings=BIOS)
+    assert is_good == isinstance(outcome, Done)
+    assert is_good == bool(resets(bmc))
 
 
 def test_two_new_tasks_that_may_be_the_orders_confirm_nothing(bmc, node):
