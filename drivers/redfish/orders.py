@@ -213,12 +213,11 @@ def follow(
     record = {**(record or {}), **target.progress}
     try:
         with client.turn(target, bmcs) as bmc:
-            if not record["paths"]:
-                # some BMCs start a task, and do not name it
-                unnamed = _new_task(bmc, record, is_sure=True)
-                if unnamed is None:
-                    return Done({**record, "end": End.SUCCEEDED})
-                record = {**record, "paths": [unnamed]}
+            # some BMCs start a task, and do not name it
+            unnamed = None if record["paths"] else _new_task(bmc, record, is_sure=True)
+            record = {**record, "paths": record["paths"] or [unnamed]}
+            if not record["paths"][0]:
+                return Done({**record, "paths": [], "end": End.SUCCEEDED})
             path, look = _look(bmc, record)
             # the job appears late, or is deleted early: the state may tell
             is_missing = look.end is End.MISSING
@@ -228,24 +227,28 @@ def follow(
     except HardwareError as error:
         return _await_answer(order, pace, record, str(error))
     if look.end is End.UNREADABLE:
-        return _await_answer(
-            order, pace, {**record, "seen": look.seen, "said": look.words}, look.words
-        )
+        said = {"seen": look.seen, "said": look.words}
+        return _await_answer(order, pace, {**record, **said}, look.words)
     record = {**record, "seen": look.seen, "silent": 0}
     if look.end is End.RUNNING:
         record = {**record, "paths": [path, *(each for each in record["paths"] if each != path)]}
         return pace.wait({**record, "missing": 0}, max(look.pause, pace.interval))
     if look.end is End.FAILED:
         return Failed(f"{order.what} failed: {look.words or record.get('said')}")
-    if is_missing and difference:
-        missing = int(record.get("missing", 0)) + 1
-        if not pace.is_over(missing, pace.patience):
-            return pace.wait({**record, "missing": missing})
-        if not order.is_compared:
-            reason = f"the BMC does not have its task {record['paths'][0]}, and {difference}"
-            return _unconfirmed(order, reason)
-    end = End.SUCCEEDED if is_missing and not difference else look.end
-    return Done({**record, "end": End.UNCLEAR if is_missing and difference else end})
+    if difference:
+        return _await_task(order, pace, record, difference)
+    return Done({**record, "end": End.SUCCEEDED if is_missing else look.end})
+
+
+def _await_task(order: Order, pace: Pace, record: Record, difference: str) -> Outcome:
+    """Wait for a missing task; then the state alone decides."""
+    missing = int(record.get("missing", 0)) + 1
+    if not pace.is_over(missing, pace.patience):
+        return pace.wait({**record, "missing": missing})
+    if order.is_compared:
+        return Done({**record, "end": End.UNCLEAR})
+    task = record["paths"][0]
+    return _unconfirmed(order, f"the BMC does not have its task {task}, and {difference}")
 
 
 def _plan(target: Target, bmcs: Bmcs, order: Order) -> dict[str, Any]:
