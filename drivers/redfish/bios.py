@@ -168,16 +168,17 @@ class Reset(Order):
     def facts(self, bmc: Connection) -> dict[str, Any]:
         """Read the defaults of settings that have other values; they are known with a registry."""
         document = _bios(bmc)
-        present = _attributes(document)
+        present, entries = _attributes(document), registry(bmc, document)
         changed = {
             name: facts["DefaultValue"]
-            for name, facts in sorted(registry(bmc, document).items())
+            for name, facts in sorted(entries.items())
             if name in present
             and entry(facts, "ReadOnly") is not True
             and isinstance(facts.get("DefaultValue"), bool | int | float | str)
             and not same(facts["DefaultValue"], present[name])
         }
-        return {"defaults": dict(list(changed.items())[:MOST_NAMED])}
+        defaults = dict(list(changed.items())[:MOST_NAMED])
+        return {"defaults": defaults, "has_registry": bool(entries)}
 
     def request(self, bmc: Connection) -> Request:
         action = entry(entry(_bios(bmc), "Actions"), "#Bios.ResetBios")
@@ -197,6 +198,9 @@ class Reset(Order):
         if not defaults or any(same(defaults[name], present.get(name)) for name in defaults):
             return ""
         return f"no setting was reset, {next(iter(defaults))} among them"
+
+    def shows_at_restart(self, facts: Mapping[str, Any]) -> bool:
+        return bool(facts["has_registry"])
 
     def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
         pending = entry(_bios(bmc), "ResetBiosToDefaultsPending")

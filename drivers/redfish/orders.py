@@ -122,6 +122,10 @@ class Order:
         """
         return None
 
+    def shows_at_restart(self, facts: Record) -> bool:
+        """Whether only the restart that follows shows if the BMC has the order."""
+        return False
+
     def difference(self, bmc: Connection, facts: Record) -> str:
         """
         Compare the state with the order, in words; "" if the order has had its effect.
@@ -221,6 +225,7 @@ def follow(
             path, look = _look(bmc, record)
             # the job appears late, or is deleted early: the state may tell
             is_missing = look.end is End.MISSING
+            is_taken = is_missing and order.was_taken(bmc, record["facts"])
             difference = order.difference(bmc, record["facts"]) if is_missing else ""
     except LeaseLost:
         raise
@@ -235,7 +240,7 @@ def follow(
         return pace.wait({**record, "missing": 0}, max(look.pause, pace.interval))
     if look.end is End.FAILED:
         return Failed(f"{order.what} failed: {look.words or record.get('said')}")
-    if difference:
+    if is_missing and not is_taken:
         return _await_task(order, pace, record, difference)
     return Done({**record, "end": End.SUCCEEDED if is_missing else look.end})
 
@@ -245,10 +250,11 @@ def _await_task(order: Order, pace: Pace, record: Record, difference: str) -> Ou
     missing = int(record.get("missing", 0)) + 1
     if not pace.is_over(missing, pace.patience):
         return pace.wait({**record, "missing": missing})
-    if order.is_compared:
-        return Done({**record, "end": End.UNCLEAR})
-    task = record["paths"][0]
-    return _unconfirmed(order, f"the BMC does not have its task {task}, and {difference}")
+    # a task that was read has ended; one that was never seen may still run
+    if order.is_compared or (record["seen"] and not difference):
+        return Done({**record, "end": End.UNCLEAR if difference else End.SUCCEEDED})
+    reason = f"the BMC does not have its task {record['paths'][0]}"
+    return _unconfirmed(order, f"{reason}, and {difference}" if difference else reason)
 
 
 def _plan(target: Target, bmcs: Bmcs, order: Order) -> dict[str, Any]:
@@ -297,10 +303,11 @@ def _settle(target: Target, bmcs: Bmcs, order: Order, pace: Pace) -> Outcome:
         raise
     except HardwareError as error:
         return _await_answer(order, pace, {**record, "lost": lost}, str(error))
-    if path is not None or taken:
+    is_late = pace.is_over(looks, pace.patience)
+    if path is not None or taken or (is_late and order.shows_at_restart(record["facts"])):
         return Done({**record, "paths": [path] if path else []})
     record = {**record, "lost": lost, "looks": looks, "silent": 0}
-    if not pace.is_over(looks, pace.patience):
+    if not is_late:
         return pace.wait(record)
     if not order.is_repeatable or record.get("repeated"):
         return _unconfirmed(order, lost)
@@ -324,7 +331,9 @@ def _look(bmc: Connection, record: Record) -> tuple[str, Look]:
         look = tasks.look(bmc, path, seen)
         if look.end is not End.MISSING:
             return path, look
-    job = tasks.in_queue(bmc, record["paths"][0]) or _new_task(bmc, record, is_sure=True)
+    job = tasks.in_queue(bmc, record["paths"][0])
+    if job is None or job in record["tasks"]:
+        job = _new_task(bmc, record, is_sure=True)
     return (job, tasks.look(bmc, job, seen)) if job else (path, look)
 
 

@@ -115,6 +115,11 @@ class Update(Order):
             return f"the version is still {version}" if version == facts["version"] else ""
         return "" if version == self.version else f"the version is {version}, not {self.version}"
 
+    def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
+        """Whether the version has changed: the same one is no sign that an update has ended."""
+        version = current_version(bmc, self.component)
+        return version not in (None, facts["version"]) and not self.difference(bmc, facts)
+
 
 def current_version(bmc: Connection, component: str) -> str | None:
     """Read the version of a component; None if the BMC does not report it."""

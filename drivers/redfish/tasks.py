@@ -231,7 +231,7 @@ def in_queue(bmc: Connection, task: str) -> str | None:
     name = task.rstrip("/").rsplit("/", 1)[-1]
     managers = [each.path.rstrip("/") for each in parts.managers(bmc, bmc.system(fresh=False))]
     usual = [f"{path}/{queue}" for path in managers for queue in ("Oem/Dell/Jobs", "Jobs")]
-    for queue in dict.fromkeys((*_queues(bmc), *usual)):
+    for queue in dict.fromkeys((*_queues(bmc), *(usual if name.startswith("JID_") else ()))):
         path = f"{queue.rstrip('/')}/{name}"
         if path == task:
             continue

@@ -307,9 +307,28 @@ def test_a_reset_gets_a_body_where_the_bmc_needs_it(bmc, node, status, bodies):
     assert bodies == bmc.sent("ResetBios")
 
 
-def test_a_lost_reset_is_never_repeated(bmc, node):
-    bmc.scripts["POST", RESET] = [LOST]
-    assert "the reset of the BIOS settings was ordered, not confirmed" in reset(node).reason
+@pytest.mark.parametrize(
+    ("is_taken", "has_registry", "reason"),
+    [
+        (True, True, None),
+        (False, True, "was ordered, and has had no effect: no setting was reset, NumLock among"),
+        (True, False, "was ordered, not confirmed"),
+    ],
+)
+def test_a_lost_reset_is_never_repeated(bmc, node, is_taken, has_registry, reason):
+    """The restart shows whether the BMC has it, if the defaults are known."""
+
+    def take():
+        if is_taken:
+            bmc.machine.bios_pending["NumLock"] = "On"
+        return LOST
+
+    bmc.machine.bios["NumLock"] = "Off"
+    bmc.scripts["POST", RESET] = [take]
+    if not has_registry:
+        bmc.changes[f"{REGISTRY}/en"] = None
+    outcome = reset(node)
+    assert Done() == outcome if reason is None else reason in outcome.reason
     assert 1 == len(bmc.sent("ResetBios"))
 
 

@@ -302,11 +302,41 @@ def test_the_version_of_the_image_decides_where_it_is_given(bmc, node, version, 
         assert f"firmware was ordered, not confirmed: {reason}" == outcome.reason
 
 
-@pytest.mark.parametrize("version", ["1.0.0", None])
-def test_the_same_version_confirms_a_missing_task_only_if_it_is_expected(bmc, node, version):
-    bmc.scripts = {("POST", UPDATE): [ACCEPTED], ("GET", TASK): [MISSING]}
+@pytest.mark.parametrize(
+    ("version", "answers", "is_good"),
+    [
+        ("1.0.0", [task(), MISSING], True),
+        ("1.0.0", [MISSING], False),
+        (None, [task(), MISSING], False),
+    ],
+)
+def test_the_same_version_confirms_a_task_that_has_run_only_if_it_is_expected(
+    bmc, node, version, answers, is_good
+):
+    bmc.scripts = {("POST", UPDATE): [ACCEPTED], ("GET", TASK): answers}
     outcome, _ = update(node, **({"version": version} if version else {}))
-    assert (version is not None) == isinstance(outcome, Done)
+    assert is_good == isinstance(outcome, Done)
+    assert is_good == bool(resets(bmc))
+
+
+def test_a_lost_update_to_the_present_version_is_not_confirmed_by_it(bmc, node):
+    bmc.scripts = {("POST", UPDATE): [LOST]}
+    outcome, _ = update(node, version="1.0.0")
+    assert "ordered, not confirmed" in outcome.reason
+    assert [] == resets(bmc)
+
+
+def test_a_job_of_the_same_number_that_is_older_is_another_one(bmc, node):
+    queue = f"{ROOT}/JobService/Jobs"
+    bmc.changes[ROOT] = lambda root: root | {"JobService": {"@odata.id": f"{ROOT}/JobService"}}
+    bmc.more |= {
+        f"{ROOT}/JobService": {"Jobs": {"@odata.id": queue}},
+        queue: {"Members": [{"@odata.id": f"{queue}/1"}]},
+        f"{queue}/1": {"@odata.id": f"{queue}/1", "JobState": "Completed"},
+    }
+    path = f"{ROOT}/TaskService/Tasks/1"
+    bmc.scripts = {("POST", UPDATE): [(202, {"Location": path}, None)], ("GET", path): [MISSING]}
+    assert "ordered, not confirmed" in update(node)[0].reason
 
 
 def test_a_version_that_shows_after_the_restart_is_waited_for(bmc, node):

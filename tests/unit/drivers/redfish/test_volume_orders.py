@@ -1,4 +1,4 @@
-"""Orders of volumes: what counts as a RAID volume, unreadable parts, and effects."""
+"""Orders of volumes: RAID volumes among others, unreadable parts, and effects."""
 
 import json
 
