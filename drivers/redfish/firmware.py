@@ -67,10 +67,13 @@ class RedfishFirmware(Redfish, Firmware):
             outcome = self._await_bmc(target)
         elif number < len(settings):
             outcome = self._update(target, settings[number])
-        else:
+        elif "restarted" not in target.progress:
             outcome = run_parts(target, {"end": _restart})
             if isinstance(outcome, Done):
-                outcome = self._compare(target, settings)
+                so_far = {"number": number, "ends": target.progress["ends"]}
+                outcome = Wait({**so_far, "restarted": True}, 0.1)
+        else:
+            outcome = self._follow_staged(target, settings) or self._compare(target, settings)
         if isinstance(outcome, Wait):
             limit = float(target.options["redfish"]["firmware_update_overall_timeout"])
             return replace(outcome, timeout=limit or None)
@@ -78,17 +81,10 @@ class RedfishFirmware(Redfish, Firmware):
 
     def _update(self, target: Target, setting: dict[str, Any]) -> Outcome:
         """Order an update, and wait for its end."""
-        options, progress = target.options["redfish"], target.progress
+        progress = target.progress
         number, ends = int(progress.get("number", 0)), list(progress.get("ends", ()))
-        component, so_far = setting["component"], {"number": number, "ends": ends}
-        pace = Pace(
-            float(options["firmware_update_status_interval"]),
-            PATIENCE,
-            float(options["firmware_update_bmc_timeout"]),
-        )
-        order = software.Update(
-            component, setting["url"], setting.get("target"), setting.get("version")
-        )
+        so_far = {"number": number, "ends": ends}
+        pace, order = _pace(target), _order(setting)
         accepted = progress.get("record")
         if accepted is None:
             place = partial(orders.place, bmcs=self.bmcs, order=order, pace=pace)
@@ -100,10 +96,30 @@ class RedfishFirmware(Redfish, Firmware):
         outcome = run_parts(target, {"follow": follow})
         if not isinstance(outcome, Done):
             return outcome
-        end = {"end": outcome.result["end"], "version": outcome.result["facts"]["version"]}
-        good = {"good": 0, "polls": 0} if component == "bmc" else {}
+        good = {"good": 0, "polls": 0} if setting["component"] == "bmc" else {}
+        end = _end(outcome)
         pause = max(0.1, float(setting.get("wait", 0)))
         return Wait({"number": number + 1, "ends": [*ends, end], **good}, pause)
+
+    def _follow_staged(self, target: Target, settings: list[dict[str, Any]]) -> Outcome | None:
+        """Wait for the end of the first update that the restart has begun; None: all have ended."""
+        progress, ends = target.progress, list(target.progress["ends"])
+        number = next((at for at, each in enumerate(ends) if each["end"] == End.STAGED), None)
+        if number is None:
+            return None
+        follow = partial(
+            orders.follow,
+            bmcs=self.bmcs,
+            order=_order(settings[number]),
+            pace=_pace(target),
+            record=ends[number]["record"],
+            is_restarted=True,
+        )
+        outcome = run_parts(target, {"follow": follow})
+        if not isinstance(outcome, Done):
+            return outcome
+        ends[number] = _end(outcome)
+        return Wait({"number": progress["number"], "ends": ends, "restarted": True}, 0.1)
 
     def _await_bmc(self, target: Target) -> Outcome:
         """Wait until an updated BMC has reported its versions several times in a row."""
@@ -172,6 +188,25 @@ class RedfishFirmware(Redfish, Firmware):
 
 def _restart(target: Target) -> Outcome:
     return through_restart(target, lambda: None, lambda: True)
+
+
+def _pace(target: Target) -> Pace:
+    options = target.options["redfish"]
+    silence = float(options["firmware_update_bmc_timeout"])
+    return Pace(float(options["firmware_update_status_interval"]), PATIENCE, silence)
+
+
+def _order(setting: dict[str, Any]) -> software.Update:
+    names = ("component", "url", "target", "version")
+    return software.Update(**{name: setting[name] for name in names if name in setting})
+
+
+def _end(outcome: Done) -> dict[str, Any]:
+    """Return the end of an update for the progress, with the record of one that is staged."""
+    record = outcome.result
+    staged = {name: value for name, value in record.items() if name != "end"}
+    more = {"record": staged} if record["end"] == End.STAGED else {}
+    return {"end": record["end"], "version": record["facts"]["version"], **more}
 
 
 def _difference(setting: dict[str, Any], end: dict[str, Any], version: str | None) -> str:

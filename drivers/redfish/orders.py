@@ -206,15 +206,22 @@ def answer_of(reply: Reply, path: str) -> Answer:
 
 
 def follow(
-    target: Target, bmcs: Bmcs, order: Order, pace: Pace, record: Record | None = None
+    target: Target,
+    bmcs: Bmcs,
+    order: Order,
+    pace: Pace,
+    record: Record,
+    *,
+    is_restarted: bool = False,
 ) -> Outcome:
     """
     Wait for the end of an order's task.
 
     `Done` at the end; its result has `end`: succeeded, or unclear if the BMC does not tell it, and
-    only a comparison of the state can. record: the result of `place`.
+    only a comparison of the state can; or staged, unless the machine was restarted since: then the
+    task begins. record: the result of `place`, or of an earlier call.
     """
-    record = {**(record or {}), **target.progress}
+    record = {**record, **target.progress}
     try:
         with client.turn(target, bmcs) as bmc:
             # some BMCs start a task, and do not name it
@@ -235,7 +242,7 @@ def follow(
         said = {"seen": look.seen, "said": look.words}
         return _await_answer(order, pace, {**record, **said}, look.words)
     record = {**record, "seen": look.seen, "silent": 0}
-    if look.end is End.RUNNING:
+    if look.end is End.RUNNING or (look.end is End.STAGED and is_restarted):
         record = {**record, "paths": [path, *(each for each in record["paths"] if each != path)]}
         return pace.wait({**record, "missing": 0}, max(look.pause, pace.interval))
     if look.end is End.FAILED:

@@ -16,6 +16,7 @@ from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts
 from drivers.core.target import Target
 from drivers.redfish import client, orders
 from drivers.redfish.orders import Order, Pace
+from drivers.redfish.tasks import End
 
 #: Seconds between polls.
 POLL_INTERVAL = 5.0
@@ -72,7 +73,7 @@ def carry_out(
         has_agent = target.agent.url is not None
         return Wait({"record": dict(outcome.result), "agent": has_agent}, poll_after=0)
     record = progress["record"]
-    restarts = needs_restart(record)
+    restarts = needs_restart(record) or "staged" in progress
     if restarts and not progress.get("restarted"):
         return _after(
             restart(target, with_agent=progress["agent"]), {**progress, "restarted": True}
@@ -80,11 +81,15 @@ def carry_out(
     if restarts and progress["agent"] and target.agent.url is None:
         return Wait(progress, poll_after=POLL_INTERVAL)
     if "end" not in record:
-        follow = partial(orders.follow, bmcs=bmcs, order=order, pace=pace, record=record)
+        follow = partial(
+            orders.follow, bmcs=bmcs, order=order, pace=pace, record=record, is_restarted=restarts
+        )
         outcome = run_parts(target, {"follow": follow})
         if not isinstance(outcome, Done):
             return outcome
         own = {name: value for name, value in progress.items() if name != "follow"}
+        if outcome.result["end"] == End.STAGED:
+            return Wait({**own, "staged": True}, poll_after=0)
         target = replace(target, progress={**own, "record": dict(outcome.result)})
     return _compare(target, bmcs, order, pace, RESTART_PATIENCE if restarts else PATIENCE)
 

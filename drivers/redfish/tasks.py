@@ -23,6 +23,7 @@ class End(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    STAGED = "staged"  # it begins at the next restart of the machine
     UNCLEAR = "unclear"  # it has ended; the BMC does not say how
     MISSING = "missing"  # the BMC does not have it: not yet, or no longer
     UNREADABLE = "unreadable"  # this look failed; the next one may not
@@ -51,6 +52,7 @@ class Seen(StrEnum):
 #: TaskStatus, and JobStatus; "": missing, null, or another word
 STATUSES = ("OK", "Warning", "Critical", "")
 _R, _S, _F, _U = End.RUNNING, End.SUCCEEDED, End.FAILED, End.UNCLEAR
+_T = End.STAGED
 #: Words for a state that is missing or that Redfish lacks.
 OTHER, OTHER_COMPLETE = "(other)", "(other, with EndTime or 100 percent)"
 #: TaskState -> the end by each of `STATUSES`
@@ -76,6 +78,7 @@ JOBS: Mapping[str, tuple[End, End, End, End]] = {
     "Completed": (_S, _S, _F, _S),
     "CompletedWithErrors": (_F, _F, _F, _F),
     "Failed": (_F, _F, _F, _F),
+    "Scheduled": (_T, _T, _T, _T),
     "RebootFailed": (_F, _F, _F, _F),
     "Exception": (_F, _F, _F, _F),
     "Cancelled": (_F, _F, _F, _F),
@@ -83,6 +86,11 @@ JOBS: Mapping[str, tuple[End, End, End, End]] = {
     OTHER: (_R, _R, _R, _R),
     OTHER_COMPLETE: (_U, _U, _F, _U),
 }
+
+
+#: TaskStates in which a message says that the task is staged; iDRAC's "Task successfully scheduled"
+WAITING = ("New", "Starting", "Suspended", "Pending")
+STAGED_MESSAGES = ("JCP001",)
 
 
 class Row(NamedTuple):
@@ -158,7 +166,7 @@ def look(bmc: Connection, path: str, seen: Seen) -> Look:
         said = ""  # the error was read before
     elif result is End.FAILED and not said:
         said = f"HTTP {answer.status}"
-    if result is End.RUNNING:
+    if result in (End.RUNNING, End.STAGED):
         seen = Seen.TASK if answer.status == 200 else Seen.RUNNING
     elif result is End.UNREADABLE and answer.status not in _PASSING and seen is not Seen.TASK:
         seen = Seen.ERROR if content is Content.MESSAGES else seen
@@ -195,10 +203,13 @@ def end_of(document: object, content: Content) -> End:
     state = text(entry(document, f"{kind}State")) or ""
     status = text(entry(document, f"{kind}Status")) or ""
     if state not in table:
-        complete = text(entry(document, "EndTime")) and content is Content.TASK
-        whole = number(entry(document, "PercentComplete")) == 100
-        state = OTHER_COMPLETE if complete or whole else OTHER
+        # iDRAC's EndTime of a running task is TIME_NA
+        has_ended = (text(entry(document, "EndTime")) or "")[:1].isdecimal()
+        is_whole = number(entry(document, "PercentComplete")) == 100
+        state = OTHER_COMPLETE if has_ended or is_whole else OTHER
     result = table[state][STATUSES.index(status if status in STATUSES else "")]
+    if state in WAITING and any(message.name in STAGED_MESSAGES for message in said):
+        return End.STAGED
     # a task that is complete, without a TaskStatus, and with an error among its messages
     if result is End.UNCLEAR and any(message.is_error for message in said):
         return End.FAILED

@@ -111,6 +111,13 @@ def test_an_answer_about_a_task_has_one_meaning(status, content, seen, expected)
     assert expected == tasks.end(status, content, seen, lambda: "document")
 
 
+def test_the_end_time_of_a_running_task_of_an_idrac_is_no_end():
+    document = {"TaskState": "Odd", "EndTime": "TIME_NA"}
+    assert End.RUNNING is tasks.end_of(document, Content.TASK)
+    ended = {"TaskState": "Odd", "EndTime": "2026-01-01T00:00:00Z"}
+    assert End.UNCLEAR is tasks.end_of(ended, Content.TASK)
+
+
 def test_each_row_of_the_table_of_answers_is_reached():
     cells = [
         (status, content, seen)
@@ -373,6 +380,30 @@ def test_a_missing_task_is_looked_for_in_the_job_queue(bmc, node, queue, job, is
     assert is_good == isinstance(outcome, Done)
     assert is_good or "bad" in outcome.reason
     assert is_good == bool(resets(bmc))
+
+
+STAGED = [
+    task("Starting", "OK", EndTime="TIME_NA", Messages=[{"MessageId": "IDRAC.2.8.JCP001"}]),
+    (200, {}, {"@odata.id": TASK, "Id": "JID_1", "JobState": "Scheduled"}),
+]
+
+
+@pytest.mark.parametrize("staged", STAGED, ids=["task", "job"])
+@pytest.mark.parametrize("end", [task("Completed"), task("Completed", "Critical", "bad")])
+def test_an_update_that_waits_for_a_restart_gets_it_and_is_followed(bmc, node, staged, end):
+    def look():
+        started = bmc.machine.power == "On"
+        if started and end[2]["TaskStatus"] == "OK":
+            updated(bmc)()
+        return end if started else staged
+
+    bmc.scripts = {("POST", UPDATE): [ACCEPTED], ("GET", TASK): [task(), staged, look]}
+    outcome, _ = update(node)
+    assert ["On"] == [body["ResetType"] for body in resets(bmc)]
+    if end[2]["TaskStatus"] == "OK":
+        assert Done({"versions": {"bios": "1.1.0"}}) == outcome
+    else:
+        assert "the update of bios failed: Completed: bad" == outcome.reason
 
 
 def test_the_pause_that_a_monitor_asks_for_is_kept(bmc, node):

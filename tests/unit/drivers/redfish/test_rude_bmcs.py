@@ -209,7 +209,9 @@ def documents(kind):
 #: Properties whose absence is legitimate, or which alone tell the state.
 TELLING = {
     (STORAGE, ("Volumes",)),  # controllers without volumes
-    (VOLUMES, ("Members", 0)),  # the count is optional
+    # counts of members are optional, and often wrong
+    (VOLUMES, ("Members",)),
+    (f"{SYSTEM}/Storage", ("Members",)),
 }
 
 

@@ -328,3 +328,19 @@ def test_a_death_at_any_call_changes_a_volume_once(bmc, node, number, what):
         config = {"logical_disks": [{"raid_level": "1", "size_gb": 10, "is_root_volume": True}]}
         outcome, _ = run(node, "raid", "apply_configuration", crash=crash, raid_config=config)
     assert (Done(), 1) == (outcome, len(bmc.orders))
+
+
+def test_a_volume_whose_job_waits_for_a_restart_gets_it(bmc, node):
+    path = "/redfish/v1/Managers/BMC/Oem/Dell/Jobs/JID_1"
+    job = {"@odata.id": path, "Id": "JID_1", "JobState": "Scheduled"}
+
+    def look():
+        if bmc.machine.power != "On":
+            return 200, {}, job
+        if not bmc.own:
+            bmc.add("new", RAIDType="RAID1")
+        return 200, {}, {**job, "JobState": "Completed"}
+
+    bmc.scripts = {("POST", VOLUMES): [(202, {"Location": path}, None)], ("GET", path): [look]}
+    assert Done() == create(node)[0]
+    assert 1 == len(bmc.sent("ComputerSystem.Reset"))
