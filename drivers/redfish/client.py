@@ -20,7 +20,6 @@ from drivers.redfish.errors import errors_of
 from drivers.redfish.parts import part
 from drivers.redfish.session import Session
 from drivers.redfish.values import text
-from drivers.web import answers
 
 #: Longest pause that a BMC may ask for, in seconds.
 _LONGEST_PAUSE = 600.0
@@ -43,8 +42,9 @@ def reply(response: Any) -> Reply:
     """Convert a response of `requests`."""
     body = response.content or b""
     document = None
-    with suppress(Unexpected):
-        document = answers.parsed("BMC", body) if body else None
+    if body:
+        with suppress(ValueError, RecursionError, HardwareError):  # malformed
+            document = response.json()
     pause = response.headers.get("Retry-After", "")
     return Reply(
         response.status_code,

@@ -35,7 +35,13 @@ Record = Mapping[str, Any]
 #: HTTP statuses and names of messages of a refusal that passes by itself.
 _BUSY_STATUSES = frozenset({409, 423, 429, 503})
 _BUSY_MESSAGES = frozenset(
-    {"UnableToModifyDuringSystemPOST", "ServiceTemporarilyUnavailable", "ServiceInUnknownState"}
+    {
+        "ResourceInUse",
+        "SYS518",  # an iDRAC that is not ready
+        "ServiceShuttingDown",
+        "ServiceTemporarilyUnavailable",
+        "UnableToModifyDuringSystemPOST",  # HPE
+    }
 )
 #: Statuses above 499 that prove that nothing was done.
 _REFUSALS = (501, 503, 505)
