@@ -5,8 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
+import requests
+
 from drivers.core.errors import HardwareError, Unconfirmed
 from drivers.core.steps import Wait
+from drivers.redfish.client import Connection
 from drivers.simulator.documents import ROOT
 from tests.unit.drivers.documents import LocalBmc
 
@@ -29,6 +32,7 @@ class ScriptedBmc(LocalBmc):
     """
 
     scripts: dict = field(default_factory=dict)
+    is_lost: bool = False  # the answer to the last order was lost
     orders: list = field(default_factory=list)  # (method, path, body) of each order
 
     def answer(self, method, path, headers, body=b""):
@@ -45,15 +49,32 @@ class ScriptedBmc(LocalBmc):
         if turn is None:
             return super().answer(method, path, headers, body)
         if turn == LOST:
-            raise Unconfirmed("BMC did not answer (the connection was closed)")
+            self.lose()
         status, more, document = turn
         content = b"" if document is None else json.dumps(document).encode()
         return status, content if not isinstance(document, bytes) else document, more
 
     def install(self, monkeypatch):
+        order = Connection.order
+
+        def confirmed(connection, *request, **options):
+            self.is_lost = False
+            try:
+                return order(connection, *request, **options)
+            except HardwareError:
+                if self.is_lost:
+                    raise Unconfirmed("BMC did not answer (the connection was closed)") from None
+                raise
+
+        monkeypatch.setattr(Connection, "order", confirmed)
         # sushy pauses before it repeats a read
         monkeypatch.setattr("sushy.connector.time", SimpleNamespace(sleep=lambda _seconds: None))
         return super().install(monkeypatch)
+
+    def lose(self):
+        """Lose the answer of the order that has arrived."""
+        self.is_lost = True
+        raise requests.ConnectionError("the connection was closed")
 
     def _reset(self, kind):
         machine = self.machine

@@ -269,7 +269,6 @@ FAILURES = {
     "cancelled": ([task(), task("Cancelled", "OK")], "failed: Cancelled"),
     "monitor 400": ([RUNNING, error(400, "not signed")], "failed: not signed"),
     "monitor 500": ([RUNNING, error(500, "no space")], "failed: no space"),
-    "monitor 500, then gone": ([RUNNING, error(500, "no space"), MISSING], "failed: no space"),
     "monitor 200 with an error": ([RUNNING, (200, {}, error(400, "no fit")[2])], "failed: no fit"),
     "never seen": ([MISSING], "ordered, not confirmed: .*does not have its task.*still 1.0.0"),
     "deleted in mid-run": ([task(), task(), MISSING], "ordered, not confirmed: .*still 1.0.0"),

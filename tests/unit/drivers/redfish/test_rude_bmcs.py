@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drivers.core.errors import HardwareError, Unconfirmed, Unreachable
+from drivers.core.errors import HardwareError
 from drivers.core.steps import Done, Failed, Wait
 from drivers.simulator.documents import MANAGER, ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.redfish.scripted import LOST, TASK, UPDATE, ScriptedBmc, error, run, task
@@ -56,7 +56,7 @@ class Rude(ScriptedBmc):
             if len(self.effects) > before:
                 self.lies.append(self.status)
         if self.status == LOST:
-            raise (Unreachable if method == "GET" else Unconfirmed)("BMC did not answer")
+            self.lose()
         document = error(self.status, "rude")[2] if self.status >= 400 else {}
         body = b"" if self.status in (204, 304) else json.dumps(document).encode()
         return self.status, body, {}
