@@ -102,7 +102,7 @@ class RedfishBios(Redfish, Bios):
         """Read settings and descriptions, and report them."""
         with client.turn(target, self.bmcs) as bmc:
             document = _bios(bmc)
-            entries = registry(bmc, document)
+            entries, attributes = registry(bmc, document), _attributes(document)
         target.report(
             bios_settings=[
                 {
@@ -110,7 +110,7 @@ class RedfishBios(Redfish, Bios):
                     "value": printable(value) if isinstance(value, str) else value,
                     **Setting(name, value, entries.get(name, {})).shown(),
                 }
-                for name, value in sorted(_attributes(document).items())[:MOST]
+                for name, value in sorted(attributes.items())[:MOST]
                 if text(name) == name
             ]
         )
