@@ -30,7 +30,7 @@ from drivers.core.interface import Interface
 from drivers.core.kinds import Deploy
 from drivers.core.registry import Registry, load
 from drivers.core.steps import Flow, Step
-from drivers.redfish import quirks
+from drivers.redfish import quirks, tasks
 from workers.cli import toml
 
 ROOT = Path(__file__).parents[1]
@@ -295,6 +295,41 @@ def deploy_flow() -> Lines:
     yield f"4. After a failure: {_rows(frame.on_failure)}, and the node is `deploy failed`.\n"
 
 
+# hardware-orders.md
+
+
+def task_ends() -> Lines:
+    yield "Meanings of an answer of a task or a monitor; the first row that matches applies.\n"
+    yield from table(
+        ("HTTP", "content", "read before", "the task is", "reason"),
+        (
+            (
+                _statuses(row.statuses),
+                ", ".join(row.contents or ("any",)),
+                ", ".join(str(seen) or "nothing" for seen in row.seen or ("any",)),
+                row.end or "as the document says",
+                row.reason,
+            )
+            for row in tasks.ANSWERS
+        ),
+    )
+    for name, ends in (("Task", tasks.TASKS), ("Job", tasks.JOBS)):
+        yield f"Meanings of the document of a {name.lower()}, by its {name}Status:\n"
+        yield from table(
+            (f"{name}State", *(status or "missing or other" for status in tasks.STATUSES)),
+            (
+                (state if state.startswith("(") else code(state), *row)
+                for state, row in ends.items()
+            ),
+        )
+
+
+def _statuses(statuses: Sequence[int]) -> str:
+    if isinstance(statuses, range):
+        return f"{statuses[0]} to {statuses[-1]}"
+    return ", ".join(str(status) for status in statuses)
+
+
 PAGES: Mapping[str, Callable[[], Lines]] = {
     "docs/states.md": state_pages.states,
     "docs/settings.md": settings,
@@ -331,6 +366,7 @@ def _models(row: quirks.Quirk) -> str:
 #: Pages written by hand, each with one part between `BEGIN` and `END` generated from the code.
 PARTS: Mapping[str, Callable[[], Lines]] = {
     "docs/deploying.md": deploy_flow,
+    "docs/hardware-orders.md": task_ends,
     "docs/metrics.md": metrics,
     "docs/fleet.md": state_pages.rollout_states,
     "docs/hardware-vendors.md": vendors,

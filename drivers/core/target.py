@@ -133,6 +133,7 @@ class Target:
     step_id: str = ""  # id of the step's row, equal for all its attempts; "" when unknown
     progress: Mapping[str, Any] = field(default_factory=dict)  # of the last `Wait`; empty at first
     resumed: bool = False  # the conductor of an earlier attempt of this step crashed
+    crashes: int = 0  # number of attempts of this step that ended with a crash: no outcome recorded
     #: called right before each command to a BMC or agent that changes its state; raises LeaseLost
     before_order: Callable[[], None] = lambda: None
     #: called after each request to the agent with its command, the agent's URL, the result (as in

@@ -1,23 +1,27 @@
 """Redfish: BIOS settings."""
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
 
 from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
 from drivers.core.kinds import Bios
-from drivers.core.steps import Done, Outcome, step
+from drivers.core.steps import Done, Outcome, Resume, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.redfish import client
+from drivers.redfish import client, parts
+from drivers.redfish.bios_values import Setting, registry, same
+from drivers.redfish.client import Connection
 from drivers.redfish.interface import Redfish
-from drivers.redfish.restart import through_restart
-from drivers.redfish.values import entry, number, printable, text
+from drivers.redfish.messages import messages, words
+from drivers.redfish.orders import Order, Request
+from drivers.redfish.restart import carry_out
+from drivers.redfish.values import entry, printable, text
 
-#: Numeric and boolean facts of a setting in the attribute registry.
-_NUMBERS = ("lower_bound", "upper_bound", "min_length", "max_length")
-_FLAGS = ("read_only", "reset_required", "unique")
-#: Largest number of the database columns.
-_BOUND = 2**31 - 1
 #: Most settings that are recorded, each as a row.
 MOST = 5_000
+#: Most settings that are recorded with an order.
+MOST_NAMED = 200
 
 
 class RedfishBios(Redfish, Bios):
@@ -27,96 +31,205 @@ class RedfishBios(Redfish, Bios):
     def cache_bios_settings(self, target: Target) -> Outcome:
         """Read the BIOS settings; skipped if the BMC does not report them."""
         try:
-            self._read(target, described=True)
+            self._read(target)
         except (NotSupported, Refused, Unexpected) as error:
             return Done({"skipped": str(error)})
         return Done()
 
-    @step(clean=0, deploy=0, service=0, args=(Bios.SETTINGS,), needs_ramdisk=False)
+    @step(
+        clean=0,
+        deploy=0,
+        service=0,
+        args=(Bios.SETTINGS,),
+        needs_ramdisk=False,
+        resume=Resume.PROBE,
+    )
     def apply_configuration(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """Change BIOS settings, and restart the machine, unless they have these values already."""
-        wanted = {each["name"]: each["value"] for each in settings}
-        if not target.progress:
-            now = self._read(target)
-            unknown = sorted(set(wanted) - set(now))
-            if unknown:
-                raise InvalidDriverInfo(f"settings: the BIOS has no {', '.join(unknown)}")
-            if all(_same(now[name], value) for name, value in wanted.items()):
-                return Done()
+        if "values" not in target.progress:
+            values, others = self._plan(target, settings)
+            return Wait({"values": values, "applied_too": others}, 0) if values else Done()
+        outcome = self._change(target, Change(target.progress["values"]))
+        others = target.progress["applied_too"]
+        return Done({"applied_too": others}) if isinstance(outcome, Done) and others else outcome
 
-        def order() -> None:
-            with client.turn(target, self.bmcs) as bmc:
-                bmc.system(fresh=False).bios.set_attributes(wanted)
-
-        def settled() -> bool:
-            now = self._read(target)
-            return all(_same(now.get(name), value) for name, value in wanted.items())
-
-        return self._change(target, order, settled)
-
-    @step(clean=0, deploy=0, service=0, needs_ramdisk=False)
+    @step(clean=0, deploy=0, service=0, needs_ramdisk=False, resume=Resume.PROBE)
     def factory_reset(self, target: Target) -> Outcome:
         """Reset all BIOS settings to their defaults, and restart the machine."""
+        return self._change(target, Reset())
 
-        def order() -> None:
-            with client.turn(target, self.bmcs) as bmc:
-                bmc.system(fresh=False).bios.reset_bios()
+    def _plan(
+        self, target: Target, settings: list[dict[str, Any]]
+    ) -> tuple[dict[str, Any], list[str]]:
+        """
+        Return the values to order, {} if they are set, and the names of other pending settings.
 
-        return self._change(target, order, lambda: True)
+        Raises InvalidDriverInfo: names a setting that cannot be changed to its value.
+        """
+        with client.turn(target, self.bmcs) as bmc:
+            document = _bios(bmc)
+            entries = registry(bmc, document)
+            pending = _pending(bmc, document)
+        present, values = _attributes(document), dict[str, Any]()
+        unknown = sorted({each["name"] for each in settings} - set(present))
+        if unknown:
+            raise InvalidDriverInfo(f"settings: the BIOS has no {', '.join(unknown)}")
+        for each in settings:
+            name = each["name"]
+            value = Setting(name, present[name], entries.get(name, {})).converted(each["value"])
+            if name in values and not same(values[name], value):
+                raise InvalidDriverInfo(f"settings: {name} has two values")
+            values[name] = value
+        # a pending change would undo the present value at the restart
+        expected = {**present, **pending}
+        if all(same(value, present[name]) and same(value, expected[name])
+               for name, value in values.items()):  # fmt: skip
+            return {}, []
+        others = {
+            name for name, value in pending.items()
+            if name not in values and not same(value, present.get(name))
+        }  # fmt: skip
+        return values, sorted(others)[:MOST_NAMED]
 
-    def _change(self, target: Target, order: Any, settled: Any) -> Outcome:
-        outcome = through_restart(target, order, settled)
+    def _change(self, target: Target, order: Order) -> Outcome:
+        run = partial(carry_out, bmcs=self.bmcs, order=order, needs_restart=lambda _record: True)
+        outcome = run_parts(target, {"change": run})
         if isinstance(outcome, Done):
-            self._read(target, described=True)
+            self._read(target)
         return outcome
 
-    def _read(self, target: Target, *, described: bool = False) -> dict[str, Any]:
-        """
-        Read the values of all settings, by name.
-
-        described: also read the attribute registry, and report settings and descriptions.
-        """
-        known: dict[str, dict[str, Any]] = {}
+    def _read(self, target: Target) -> None:
+        """Read settings and descriptions, and report them."""
         with client.turn(target, self.bmcs) as bmc:
-            bios = bmc.bios()
-            attributes = dict(bios.attributes or {})
-            if described:
-                with bmc.skip_unreadable(f"{bios.path} AttributeRegistry"):
-                    known = _described(bios.get_attribute_registry())
-        if described:
-            target.report(
-                bios_settings=[
-                    {
-                        "name": name,
-                        "value": printable(value) if isinstance(value, str) else value,
-                        **known.get(name, {}),
-                    }
-                    for name, value in sorted(attributes.items())[:MOST]
-                    if text(name) == name
-                ]
-            )
-        return attributes
+            document = _bios(bmc)
+            entries, attributes = registry(bmc, document), _attributes(document)
+        target.report(
+            bios_settings=[
+                {
+                    "name": name,
+                    "value": printable(value) if isinstance(value, str) else value,
+                    **Setting(name, value, entries.get(name, {})).shown(),
+                }
+                for name, value in sorted(attributes.items())[:MOST]
+                if text(name) == name
+            ]
+        )
 
 
-def _described(registry: Any) -> dict[str, dict[str, Any]]:
-    """Return the facts of each setting in the attribute registry, by name; {} without registry."""
-    entries = registry.registry_entries.attributes if registry is not None else ()
-    return {each.name: _facts(each) for each in entries or ()}
+class Change(Order):
+    """Change of BIOS settings; values: by name, converted."""
+
+    is_repeatable: ClassVar[bool] = True  # the pending settings show whether the BMC has it
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self.what = f"the change of BIOS setting{'s' * (len(values) > 1)} {', '.join(values)}"
+
+    def facts(self, bmc: Connection) -> dict[str, Any]:
+        return {}
+
+    def request(self, bmc: Connection) -> Request:
+        document = _bios(bmc)
+        settings = entry(document, "@Redfish.Settings")
+        body: dict[str, Any] = {"Attributes": dict(self._values)}
+        times = entry(settings, "SupportedApplyTimes")
+        if isinstance(times, list) and "OnReset" in times:
+            # without it, an iDRAC keeps the values as pending and plans no change
+            kind = "#Settings.v1_0_0.PreferredApplyTime"
+            body["@Redfish.SettingsApplyTime"] = {"@odata.type": kind, "ApplyTime": "OnReset"}
+        path = _settings_path(document) or _path(bmc)
+        return Request("PATCH", path, body, text(entry(settings, "ETag")))
+
+    def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
+        document = _bios(bmc)
+        present = _attributes(document)
+        wrong = [
+            f"{name} is {present.get(name)!r:.100}, not {value!r:.100}"
+            for name, value in self._values.items()
+            if not same(value, present.get(name))
+        ]
+        said = messages(entry(document, "@Redfish.Settings"))
+        reasons = words([message for message in said if message.is_error])
+        return ", ".join(wrong) + (f" ({reasons})" if wrong and reasons else "")
+
+    def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
+        document = _bios(bmc)
+        path = _settings_path(document)
+        pending = {} if path is None else _attributes(bmc.document(path))
+        expected = {**_attributes(document), **pending}
+        return all(same(value, expected.get(name)) for name, value in self._values.items())
 
 
-def _facts(each: Any) -> dict[str, Any]:
-    choices = each.allowable_values if isinstance(each.allowable_values, list) else []
-    names = [entry(choice, "ValueName") for choice in choices]
-    numbers = {name: number(getattr(each, name), -_BOUND, _BOUND) for name in _NUMBERS}
-    flags = {name: getattr(each, name) for name in _FLAGS}
-    return {
-        "attribute_type": text(each.attribute_type),
-        "allowable_values": [name for name in names if isinstance(name, str)],
-        **numbers,
-        **flags,
-    }
+class Reset(Order):
+    """Reset of all BIOS settings."""
+
+    what = "the reset of the BIOS settings"
+
+    def facts(self, bmc: Connection) -> dict[str, Any]:
+        """Read the defaults of settings that have other values; they are known with a registry."""
+        document = _bios(bmc)
+        present, entries = _attributes(document), registry(bmc, document)
+        changed = {
+            name: facts["DefaultValue"]
+            for name, facts in sorted(entries.items())
+            if name in present
+            and entry(facts, "ReadOnly") is not True
+            and isinstance(facts.get("DefaultValue"), bool | int | float | str)
+            and not same(facts["DefaultValue"], present[name])
+        }
+        defaults = dict(list(changed.items())[:MOST_NAMED])
+        return {"defaults": defaults, "has_registry": bool(entries)}
+
+    def request(self, bmc: Connection) -> Request:
+        action = entry(entry(_bios(bmc), "Actions"), "#Bios.ResetBios")
+        path = text(entry(action, "target"))
+        if path is None or not path.startswith("/"):
+            raise NotSupported(f"BMC {bmc.access.address} cannot reset its BIOS settings")
+        return Request("POST", path, None)
+
+    def instead(self, request: Request, facts: Mapping[str, Any], refusal: str) -> Request | None:
+        """Send an empty object if the BMC refuses a request without a body."""
+        is_refused = refusal.startswith(("400", "411", "415"))
+        return replace(request, body={}) if is_refused and request.body is None else None
+
+    def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
+        """Compare the settings that had other values; a BIOS may keep some, but not all."""
+        present, defaults = _attributes(_bios(bmc)), facts["defaults"]
+        if not defaults or any(same(defaults[name], present.get(name)) for name in defaults):
+            return ""
+        return f"no setting was reset, {next(iter(defaults))} among them"
+
+    def shows_at_restart(self, facts: Mapping[str, Any]) -> bool:
+        return bool(facts["has_registry"])
+
+    def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
+        pending = entry(_bios(bmc), "ResetBiosToDefaultsPending")
+        return pending is True or bool(facts["defaults"] and not self.difference(bmc, facts))
 
 
-def _same(now: Any, wanted: Any) -> bool:
-    """Compare two values as text, since callers may write a number as text."""
-    return str(now) == str(wanted)
+def _path(bmc: Connection) -> str:
+    """Return the path of the system's Bios resource. Raises NotSupported: there is none."""
+    path = parts.link(bmc.system(fresh=False), "bios")
+    if path is None:
+        raise NotSupported(f"{bmc.path} has no bios")
+    return path
+
+
+def _bios(bmc: Connection) -> Mapping[str, Any]:
+    return bmc.document(_path(bmc))
+
+
+def _attributes(document: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = entry(document, "Attributes")
+    return dict(attributes) if isinstance(attributes, Mapping) else {}
+
+
+def _settings_path(document: Mapping[str, Any]) -> str | None:
+    """Return the path of the settings resource; None: changes go to the BIOS resource itself."""
+    path = entry(entry(entry(document, "@Redfish.Settings"), "SettingsObject"), "@odata.id")
+    return path if isinstance(path, str) and path.startswith("/") else None
+
+
+def _pending(bmc: Connection, document: Mapping[str, Any]) -> dict[str, Any]:
+    path = _settings_path(document)
+    return _attributes(bmc.find(path) or {}) if path else {}

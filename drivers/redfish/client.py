@@ -6,12 +6,12 @@ while the BMC's turn is held.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http import HTTPStatus
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from drivers.core.bmc import Bmc, Bmcs, Urgency
-from drivers.core.errors import Busy, NotSupported
+from drivers.core.errors import HardwareError, NotSupported, Unexpected
 from drivers.core.target import Target
 from drivers.redfish import parts
 from drivers.redfish.access import Access, access
@@ -20,13 +20,36 @@ from drivers.redfish.parts import part
 from drivers.redfish.session import Session
 from drivers.redfish.values import text
 
-#: TaskStates of an unfinished task.
-_UNDER_WAY = frozenset(
-    {"New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service",
-     "Cancelling"}
-)  # fmt: skip
-#: Message id of HPE's BMCs.
-_IN_POST = "UnableToModifyDuringSystemPOST"
+#: Longest pause that a BMC may ask for, in seconds.
+_LONGEST_PAUSE = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer of a BMC."""
+
+    status: int  # of HTTP
+    document: Any  # JSON; None if there is none, or it is malformed
+    location: str | None = None
+    is_empty: bool = False
+    retry_after: float = 0.0  # seconds; 0: not given
+
+
+def reply(response: Any) -> Reply:
+    """Convert a response of `requests`."""
+    body = response.content or b""
+    document = None
+    if body:
+        with suppress(ValueError, RecursionError, HardwareError):  # malformed
+            document = response.json()
+    pause = response.headers.get("Retry-After", "")
+    return Reply(
+        response.status_code,
+        document,
+        response.headers.get("Location"),
+        not body.strip(),
+        min(float(pause), _LONGEST_PAUSE) if pause.isdecimal() else 0.0,
+    )
 
 
 class Connection(Session):
@@ -37,7 +60,6 @@ class Connection(Session):
         Set boot options: `target`, `enabled`, `mode` (values of Redfish), `http_boot_uri`.
 
         Raises HardwareError.
-        Raises Busy: the machine is in POST (HPE).
         """
         import sushy
 
@@ -48,29 +70,9 @@ class Connection(Session):
         }
         options = {name: kinds.get(name, str)(value) for name, value in values.items()}
         system = self.system(fresh=False)
-        with self.refusals():
+        with errors_of(self.access):
             system.set_system_boot_options(**options)
         system.invalidate()
-
-    @contextmanager
-    def refusals(self) -> Iterator[None]:
-        """
-        Translate errors of an order inside.
-
-        Raises HardwareError.
-        Raises Busy: the machine is in POST (HPE), or the BMC is busy (503).
-        """
-        from sushy import exceptions as theirs
-
-        with errors_of(self.access):
-            try:
-                yield
-            except theirs.HTTPError as error:
-                if _IN_POST in f"{error} {error.body}":
-                    raise Busy(f"BMC {self.access.address} refused: {_IN_POST}") from None
-                if error.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-                    raise Busy(f"BMC {self.access.address} is busy: {error.detail}") from None
-                raise
 
     def secure_boot(self) -> Any:
         """
@@ -117,58 +119,71 @@ class Connection(Session):
             if text(name) and each.indicator_led is not None
         }
 
-    def change_volumes(
-        self, method: str, path: str, body: Mapping[str, Any], apply: str | None
-    ) -> str | None:
+    def get(self, path: str) -> Reply:
         """
-        Create (POST) or delete a volume; return the path of the BMC's task, or None without a task.
+        Read a document; an error of the BMC is a reply with its status.
 
-        apply: OperationApplyTime; None: the BMC supports none. sushy's own methods would wait for
-        the end of the task.
+        Raises HardwareError: no answer, or the login is refused.
         """
-        from sushy.taskmonitor import TaskMonitor
+        return self._exchange("get", path)
+
+    def find(self, path: str) -> Any:
+        """Read a document; None if the BMC lacks it, or serves it malformed."""
+        document = None
+        with self.skip_unreadable(path):
+            document = self.open()._conn.get(path).json()
+        return document if isinstance(document, Mapping) else None
+
+    def document(self, path: str) -> Mapping[str, Any]:
+        """
+        Read a JSON object.
+
+        Raises HardwareError: it is missing or malformed.
+        """
+        with errors_of(self.access):
+            document = self.open()._conn.get(path).json()
+        if not isinstance(document, Mapping):
+            raise Unexpected(f"BMC {self.access.address} sent a malformed document: {path}")
+        return document
+
+    def order(
+        self, method: str, path: str, body: Mapping[str, Any] | None, etag: str | None = None
+    ) -> Reply:
+        """
+        Send an order once; an error of the BMC is a reply with its status.
+
+        method: POST, PATCH or DELETE. sushy's own methods would wait for the end of the task.
+
+        Raises Unconfirmed: it was sent, and its answer was lost.
+        Raises HardwareError: it was not sent.
+        """
+        more = {"etag": etag} if method == "PATCH" else {}
+        return self._exchange(method.lower(), path, data=body, **more)
+
+    def _exchange(self, method: str, path: str, **options: Any) -> Reply:
+        from sushy import exceptions as theirs
 
         connector = self.open()._conn
-        document = {**body, **({"@Redfish.OperationApplyTime": apply} if apply else {})}
-        send = connector.post if method == "POST" else connector.delete
-        answer = send(path, data=document or None)
-        if answer.status_code != HTTPStatus.ACCEPTED:
-            return None
-        return str(TaskMonitor.from_response(connector, answer, path).task_monitor_uri)
+        responses: list[Any] = []
 
-    def tasks(self) -> list[str]:
-        """Return the paths of the BMC's tasks; empty without a task service."""
-        from sushy import exceptions as theirs
+        def keep(response: Any, **_options: Any) -> None:
+            responses.append(response)
 
+        hooks = connector._session.hooks["response"]
+        hooks.append(keep)
         try:
-            found = self.open().get_task_service().tasks
-            found.refresh(force=True)
-        except (theirs.MissingAttributeError, theirs.ResourceNotFoundError):
-            return []
-        return list(found.members_identities)
-
-    def task_failure(self, path: str) -> str | None:
-        """
-        Return "" while a task of the BMC runs, None if it has succeeded, else the error.
-
-        A task that the BMC has deleted counts as succeeded.
-        """
-        from sushy import exceptions as theirs
-
-        try:
-            monitor = self.open().get_task_monitor(path)
-            if monitor.check_is_processing:
-                return ""
-            task = monitor.get_task()
-        except theirs.ResourceNotFoundError:
-            return None
-        state = getattr(task.task_state, "value", task.task_state)
-        if state in _UNDER_WAY:
-            return ""
-        if state == "Completed":
-            return None
-        said = "; ".join(str(each.message) for each in task.messages or ())
-        return f"task {state}: {said}" if said else f"task {state}"
+            with errors_of(self.access):
+                try:
+                    # sushy itself would repeat a read, and orders that some errors refuse
+                    getattr(connector, method)(path, server_side_retries_left=0, **options)
+                except (theirs.ConnectionError, theirs.AccessError, HardwareError):
+                    raise
+                except Exception:  # of a status above 399; its body may have any form
+                    if not responses:
+                        raise
+        finally:
+            hooks.remove(keep)
+        return reply(responses[-1])
 
 
 def connection(bmc: Bmc, wanted: Access) -> Connection:

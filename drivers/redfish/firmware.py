@@ -1,34 +1,43 @@
 """Redfish: firmware versions and updates."""
 
-import time
+from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from drivers.core.errors import (
+    FailureCode,
     HardwareError,
     InvalidDriverInfo,
+    LeaseLost,
     NotSupported,
     Refused,
     Unexpected,
-    Unreachable,
 )
 from drivers.core.kinds import Firmware
 from drivers.core.steps import Arg, Done, Failed, Outcome, Resume, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.redfish import client, software
+from drivers.redfish import client, orders, software
 from drivers.redfish.interface import Redfish
-from drivers.redfish.restart import through_restart
+from drivers.redfish.orders import Pace
+from drivers.redfish.restart import PATIENCE, through_restart
+from drivers.redfish.tasks import End
 
 UPDATES = Arg(
     "settings",
     "A list of firmware updates, objects with the keys `component` (bios, bmc, or nic:<name> as"
-    " the firmware of the node is listed) and `url`",
+    " the firmware of the node is listed) and `url`; optional: `version` of the image, which is"
+    " compared afterwards, `target`, path or Id of an entry in the BMC's firmware inventory, and"
+    " `wait`, seconds until the next update or the restart",
     required=True,
     schema={
         "type": "array",
         "items": {"type": "object", "required": ["component", "url"]},
     },
 )
+_LONGEST = 3600  # seconds of `wait`
+#: Keys of an update.
+_KEYS = frozenset({"component", "target", "url", "version", "wait"})
 
 
 class RedfishFirmware(Redfish, Firmware):
@@ -49,101 +58,187 @@ class RedfishFirmware(Redfish, Firmware):
         """
         Update firmware, then restart the machine.
 
-        The ids of the BMC's tasks are recorded before an update is started, so that its new task is
-        recognised, also after a crash of the conductor.
+        Each update is recorded before it is ordered, and its end and the versions afterwards are
+        compared with the order. The machine is not restarted unless all updates have ended.
         """
         _check(settings)
         number = int(target.progress.get("number", 0))
         if "good" in target.progress:
-            outcome = self._await_bmc(target, number)
-        elif number == len(settings):
+            outcome = self._await_bmc(target)
+        elif number < len(settings):
+            outcome = self._update(target, settings[number])
+        elif "restarted" not in target.progress:
             outcome = run_parts(target, {"end": _restart})
-        elif "task" in target.progress:
-            outcome = self._follow(target, number, settings[number]["component"])
+            if isinstance(outcome, Done):
+                so_far = {"number": number, "ends": target.progress["ends"]}
+                outcome = Wait({**so_far, "restarted": True}, 0.1)
         else:
-            outcome = self._order(target, number, settings[number])
-        if isinstance(outcome, Done):
-            self._read(target, {each["component"]: each["url"] for each in settings})
+            outcome = self._follow_staged(target, settings) or self._compare(target, settings)
         if isinstance(outcome, Wait):
             limit = float(target.options["redfish"]["firmware_update_overall_timeout"])
             return replace(outcome, timeout=limit or None)
         return outcome
 
-    def _order(self, target: Target, number: int, setting: dict[str, Any]) -> Outcome:
-        """Record the BMC's tasks; then start the update, unless a new task exists already."""
-        known = target.progress.get("known")
-        with client.turn(target, self.bmcs) as bmc:
-            tasks = bmc.tasks()
-            if known is None:
-                return Wait({"number": number, "known": tasks}, poll_after=0)
-            # a new task is of an attempt that crashed, or whose answer was lost
-            task = next((each for each in tasks if each not in known), None)
-            if task is None:
-                named = setting["component"], setting["url"]
-                task = software.update(bmc, *named, target.before_order)
-        return Wait({"number": number, "task": task}, _interval(target))
+    def _update(self, target: Target, setting: dict[str, Any]) -> Outcome:
+        """Order an update, and wait for its end."""
+        progress = target.progress
+        number, ends = int(progress.get("number", 0)), list(progress.get("ends", ()))
+        so_far = {"number": number, "ends": ends}
+        pace, order = _pace(target), _order(setting)
+        accepted = progress.get("record")
+        if accepted is None:
+            place = partial(orders.place, bmcs=self.bmcs, order=order, pace=pace)
+            outcome = run_parts(target, {"order": place})
+            if not isinstance(outcome, Done):
+                return outcome
+            return Wait({**so_far, "record": dict(outcome.result)}, pace.interval)
+        follow = partial(orders.follow, bmcs=self.bmcs, order=order, pace=pace, record=accepted)
+        outcome = run_parts(target, {"follow": follow})
+        if not isinstance(outcome, Done):
+            return outcome
+        good = {"good": 0, "polls": 0} if setting["component"] == "bmc" else {}
+        end = _end(outcome)
+        pause = max(0.1, float(setting.get("wait", 0)))
+        return Wait({"number": number + 1, "ends": [*ends, end], **good}, pause)
 
-    def _follow(self, target: Target, number: int, component: str) -> Outcome:
-        """Poll the task of an update; tolerate an unreachable BMC, which may be restarting."""
-        task = target.progress["task"]
-        running = {"number": number, "task": task}
-        try:
-            with client.turn(target, self.bmcs) as bmc:
-                failure = bmc.task_failure(task)
-        except Unreachable as error:
-            since = float(target.progress.get("silent_since", time.time()))
-            if time.time() - since > target.options["redfish"]["firmware_update_bmc_timeout"]:
-                return Failed(f"the BMC is unreachable since {component} was updated: {error}")
-            return Wait({**running, "silent_since": since}, _interval(target))
-        if failure is None:
-            good = {"good": 0, "updated_at": time.time()} if component == "bmc" else {}
-            return Wait({"number": number + 1, **good}, 0.1)
-        if failure:
-            return Failed(f"the update of {component} failed: {failure}")
-        return Wait(running, _interval(target))
+    def _follow_staged(self, target: Target, settings: list[dict[str, Any]]) -> Outcome | None:
+        """Wait for the end of the first update that the restart has begun; None: all have ended."""
+        progress, ends = target.progress, list(target.progress["ends"])
+        number = next((at for at, each in enumerate(ends) if each["end"] == End.STAGED), None)
+        if number is None:
+            return None
+        follow = partial(
+            orders.follow,
+            bmcs=self.bmcs,
+            order=_order(settings[number]),
+            pace=_pace(target),
+            record=ends[number]["record"],
+            is_restarted=True,
+        )
+        outcome = run_parts(target, {"follow": follow})
+        if not isinstance(outcome, Done):
+            return outcome
+        ends[number] = _end(outcome)
+        return Wait({"number": progress["number"], "ends": ends, "restarted": True}, 0.1)
 
-    def _await_bmc(self, target: Target, number: int) -> Outcome:
+    def _await_bmc(self, target: Target) -> Outcome:
         """Wait until an updated BMC has reported its versions several times in a row."""
-        options = target.options["redfish"]
-        good, updated_at = int(target.progress["good"]), float(target.progress["updated_at"])
+        options, progress = target.options["redfish"], target.progress
+        good, polls = int(progress["good"]), int(progress["polls"])
+        so_far = {"number": progress["number"], "ends": progress["ends"]}
         if good >= options["firmware_update_required_successes"]:
-            return Wait({"number": number}, 0.1)
+            return Wait(so_far, 0.1)
+        interval = float(options["firmware_update_validation_interval"])
         try:
             self._read(target)
         except HardwareError as error:
-            if time.time() - updated_at > options["firmware_update_resource_validation_timeout"]:
+            if (polls + 1) * interval > options["firmware_update_resource_validation_timeout"]:
                 return Failed(f"the BMC does not answer correctly since it was updated: {error}")
             good = -1
-        progress = {"number": number, "good": good + 1, "updated_at": updated_at}
-        return Wait(progress, float(options["firmware_update_validation_interval"]))
+        return Wait({**so_far, "good": good + 1, "polls": polls + 1}, interval)
 
-    def _read(self, target: Target, flashed: dict[str, str] | None = None) -> None:
+    def _compare(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
+        """Compare the versions with the orders, for some time; then report them."""
+        progress = target.progress
+        try:
+            components = self._read(target, {each["component"] for each in settings})
+        except LeaseLost:
+            raise
+        except HardwareError as error:
+            return self._wait_for_versions(target, f"the versions cannot be read: {error}")
+        versions = {each["component"]: each["current_version"] for each in components}
+        last = {
+            setting["component"]: (setting, end)
+            for setting, end in zip(settings, progress["ends"], strict=True)
+        }
+        differences = [
+            difference
+            for component, (setting, end) in last.items()
+            if (difference := _difference(setting, end, versions.get(component)))
+        ]
+        if not differences:
+            return Done({"versions": {component: versions.get(component) for component in last}})
+        return self._wait_for_versions(target, "; ".join(differences))
+
+    def _wait_for_versions(self, target: Target, difference: str) -> Outcome:
+        """Compare the versions again later, for some time."""
+        options, progress = target.options["redfish"], target.progress
+        polls = int(progress.get("polls", 0)) + 1
+        interval = float(options["firmware_update_validation_interval"])
+        if polls * interval > options["firmware_update_resource_validation_timeout"]:
+            return Failed(
+                f"firmware was ordered, not confirmed: {difference}", FailureCode.UNCONFIRMED
+            )
+        return Wait({**progress, "polls": polls}, interval)
+
+    def _read(self, target: Target, flashed: Collection[str] = ()) -> list[dict[str, Any]]:
+        """Read and report the components; flashed: those that were updated."""
         with client.turn(target, self.bmcs) as bmc:
             components = software.components(bmc)
         target.report(
             firmware=[
                 {**each, "last_version_flashed": each["current_version"]}
-                if flashed and each["component"] in flashed
+                if each["component"] in flashed
                 else each
                 for each in components
             ]
         )
+        return components
 
 
 def _restart(target: Target) -> Outcome:
     return through_restart(target, lambda: None, lambda: True)
 
 
-def _interval(target: Target) -> float:
-    return float(target.options["redfish"]["firmware_update_status_interval"])
+def _pace(target: Target) -> Pace:
+    options = target.options["redfish"]
+    silence = float(options["firmware_update_bmc_timeout"])
+    return Pace(float(options["firmware_update_status_interval"]), PATIENCE, silence)
+
+
+def _order(setting: dict[str, Any]) -> software.Update:
+    names = ("component", "url", "target", "version")
+    return software.Update(**{name: setting[name] for name in names if name in setting})
+
+
+def _end(outcome: Done) -> dict[str, Any]:
+    """Return the end of an update for the progress, with the record of one that is staged."""
+    record = outcome.result
+    staged = {name: value for name, value in record.items() if name != "end"}
+    more = {"record": staged} if record["end"] == End.STAGED else {}
+    return {"end": record["end"], "version": record["facts"]["version"], **more}
+
+
+def _difference(setting: dict[str, Any], end: dict[str, Any], version: str | None) -> str:
+    """Compare a component's version with its update, in words; "" if it is right."""
+    component, expected = setting["component"], setting.get("version")
+    if expected is not None and version != expected:
+        return f"{component} was updated to {expected}, and its version is {version}"
+    if expected is None and end["end"] == End.UNCLEAR and version == end["version"]:
+        return (
+            f"the BMC does not tell how the update of {component} ended, and the version is still"
+            f" {version}"
+        )
+    return ""
 
 
 def _check(settings: list[dict[str, Any]]) -> None:
-    for each in settings:
-        component = str(each.get("component"))
+    for setting in settings:
+        unknown = sorted(set(setting) - _KEYS)
+        if unknown:
+            raise InvalidDriverInfo(
+                f"settings: unknown key {unknown[0]!r}; an update has {', '.join(sorted(_KEYS))}"
+            )
+        component = str(setting.get("component"))
         if component not in ("bios", "bmc") and not component.startswith(software.NIC):
             raise InvalidDriverInfo(
                 f"settings: component {component!r} is neither bios, bmc, nor {software.NIC}<name>"
             )
-        if not str(each.get("url", "")).startswith(("http://", "https://")):
-            raise InvalidDriverInfo(f"settings: {each.get('url')!r} is no http or https URL")
+        if not str(setting.get("url", "")).startswith(("http://", "https://")):
+            raise InvalidDriverInfo(f"settings: {setting.get('url')!r} is no http or https URL")
+        wait = setting.get("wait", 0)
+        if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= _LONGEST:
+            raise InvalidDriverInfo(f"settings: wait {wait!r} is not 0 to {_LONGEST} seconds")
+        for key in ("target", "version"):
+            if key in setting and not (isinstance(setting[key], str) and setting[key]):
+                raise InvalidDriverInfo(f"settings: {key} {setting[key]!r} is no text")

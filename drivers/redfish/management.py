@@ -17,6 +17,7 @@ from drivers.redfish import (
 )
 from drivers.redfish.boot_device import DEVICES, NAMES
 from drivers.redfish.documents import Documents
+from drivers.redfish.errors import errors_of
 from drivers.redfish.interface import Redfish
 from drivers.redfish.values import entry, text, word
 
@@ -117,7 +118,7 @@ class RedfishManagement(Redfish, Management):
             resource = bmc.secure_boot()
             target.before_order()
             try:
-                with bmc.refusals():
+                with errors_of(bmc.access):
                     resource.set_enabled(state)
             except Unconfirmed:
                 if bmc.secure_boot().enabled is not state:

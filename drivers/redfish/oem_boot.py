@@ -9,12 +9,17 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import Busy, NotSupported, StepFailed
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Target
-from drivers.redfish import client, parts
+from drivers.redfish import client, parts, tasks
 from drivers.redfish.client import Connection
+from drivers.redfish.errors import errors_of
+from drivers.redfish.tasks import End
 from drivers.redfish.values import entry, text
 
 #: Seconds between polls of the BMC's task.
 POLL_INTERVAL = 2.0
+#: Polls in a row at which the BMC may not have the task: jobs of iDRAC appear late.
+MOST_MISSING = 15
+_ENDED = (End.SUCCEEDED, End.STAGED, End.UNCLEAR)
 _ACTION = "OemManager.v1_0_0#OemManager.ImportSystemConfiguration"
 #: Message ids of iDRAC: another job runs, or is pending until the next start.
 _BUSY = ("LC068", "SYS011", "RAC0679")
@@ -34,16 +39,21 @@ def choose_virtual_cd(target: Target, bmcs: Bmcs, *, persistent: bool) -> Outcom
     Raises StepFailed: the task failed.
     Raises HardwareError.
     """
+    progress = target.progress
     with client.turn(target, bmcs) as bmc:
-        task = target.progress.get("task")
+        task = progress.get("task") or _order(target, bmc, persistent=persistent)
         if task is None:
-            task = _order(target, bmc, persistent=persistent)
-        failure = None if task is None else bmc.task_failure(task)
-    if failure == "":
-        return Wait({"task": task, "waits_for": "the boot device"}, poll_after=POLL_INTERVAL)
-    if failure:
-        raise StepFailed(f"boot device VCD-DVD of node {target.uuid}: {failure}")
-    return Done()
+            return Done()
+        look = tasks.look(bmc, task, tasks.Seen(progress.get("seen", "")))
+    if look.end is End.FAILED:
+        raise StepFailed(f"boot device VCD-DVD of node {target.uuid}: {look.words}")
+    missing = int(progress.get("missing", 0)) + 1 if look.end is End.MISSING else 0
+    if look.end in _ENDED or missing > MOST_MISSING:
+        if look.end is not End.SUCCEEDED and not look.seen:
+            raise StepFailed(f"boot device VCD-DVD of node {target.uuid}: its task {task} is lost")
+        return Done()
+    following = {"task": task, "seen": look.seen, "missing": missing}
+    return Wait({**following, "waits_for": "the boot device"}, poll_after=POLL_INTERVAL)
 
 
 def _order(target: Target, bmc: Connection, *, persistent: bool) -> str | None:
@@ -62,7 +72,7 @@ def _order(target: Target, bmc: Connection, *, persistent: bool) -> str | None:
     body = {"ShareParameters": {"Target": ["ALL"]}, "ImportBuffer": configuration}
     connector = bmc.open()._conn
     target.before_order()
-    with bmc.refusals():
+    with errors_of(bmc.access):
         try:
             answer = connector.post(path, data=body)
         except theirs.HTTPError as error:

@@ -1,28 +1,31 @@
 """
 Redfish: RAID volumes.
 
-A step runs a list of jobs, deletions and creations of volumes. Before a job is sent, the existing
-volumes and tasks are recorded, so that after a crash its new volume or task is recognised and the
-job is not sent twice. If a controller applies changes only at a restart, each job has a restart.
+A step runs a list of jobs, deletions and creations of volumes: each is an order that is recorded
+before it is sent, and the volumes afterwards are compared with it. If a controller applies changes
+only at a restart, each job has a restart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from drivers.core import raid_schema
-from drivers.core.errors import InvalidDriverInfo, Refused
+from drivers.core.errors import InvalidDriverInfo, Unexpected
 from drivers.core.kinds import Raid
-from drivers.core.steps import Arg, Done, Outcome, Resume, Wait, run_parts, step
+from drivers.core.steps import Arg, Done, Failed, Outcome, Resume, Wait, run_parts, step
 from drivers.core.target import Target
 from drivers.redfish import client, raid_plan
+from drivers.redfish.client import Connection
 from drivers.redfish.interface import Redfish
+from drivers.redfish.orders import Order, Request
 from drivers.redfish.raid_plan import GIB, LEVELS
-from drivers.redfish.restart import POLL_INTERVAL, through_restart
-from drivers.redfish.storage import Controller, Volume, read
+from drivers.redfish.restart import carry_out
+from drivers.redfish.storage import Controller, Storage, read
 
+_APPLY_TIME = "@Redfish.OperationApplyTime"
 _FLAG = {"type": "boolean"}
 _CONFIG = Arg("raid_config", "The RAID configuration", required=True, schema={"type": "object"})
 
@@ -82,9 +85,15 @@ class RedfishRaid(Redfish, Raid):
         """Delete all RAID volumes."""
         if not target.progress:
             with client.turn(target, self.bmcs) as bmc:
-                jobs = _deletions(read(bmc))
+                jobs = _deletions(_readable(read(bmc)))
             return Wait({"jobs": jobs, "number": 0}, poll_after=0)
-        return self._run_jobs(target)
+        outcome = self._run_jobs(target)
+        if isinstance(outcome, Done):
+            with client.turn(target, self.bmcs) as bmc:
+                left = _readable(read(bmc)).volumes
+            if left:
+                return Failed(f"volumes are left: {', '.join(each.path for each in left)}")
+        return outcome
 
     def _create(
         self, target: Target, config: Mapping[str, Any], root: bool, others: bool, delete: bool
@@ -94,13 +103,14 @@ class RedfishRaid(Redfish, Raid):
         if delete and not progress:
             # plan first: a configuration that cannot be built must not delete volumes
             with client.turn(target, self.bmcs) as bmc:
-                _creations(config, disks, [replace(each, volumes=()) for each in read(bmc)])
+                storage = _readable(read(bmc))
+            _creations(config, disks, [replace(each, volumes=()) for each in storage.controllers])
         if delete and not progress.get("deleted"):
             outcome = run_parts(target, {"delete": self.delete_configuration})
             return Wait({"deleted": True}, poll_after=0) if isinstance(outcome, Done) else outcome
         if "jobs" not in progress:
             with client.turn(target, self.bmcs) as bmc:
-                jobs = _creations(config, disks, read(bmc))
+                jobs = _creations(config, disks, read(bmc).controllers)
             return Wait({**progress, "jobs": jobs, "number": 0}, poll_after=0)
         return self._run_jobs(target)
 
@@ -110,55 +120,95 @@ class RedfishRaid(Redfish, Raid):
         jobs, number = progress["jobs"], progress["number"]
         if number == len(jobs):
             with client.turn(target, self.bmcs) as bmc:
-                target.report(raid_config=_raid_config(read(bmc)))
+                target.report(raid_config=_raid_config(read(bmc).controllers))
             return Done()
-        outcome = run_parts(target, {"job": lambda part: self._run_job(part, jobs[number])})
+        order = (
+            Creation(jobs[number]) if jobs[number]["method"] == "POST" else Deletion(jobs[number])
+        )
+        run = partial(carry_out, bmcs=self.bmcs, order=order, needs_restart=order.needs_restart)
+        outcome = run_parts(target, {"job": run})
         if isinstance(outcome, Done):
             return Wait({**progress, "number": number + 1, "job": {}}, poll_after=0)
         return outcome
 
-    def _run_job(self, target: Target, job: Mapping[str, Any]) -> Outcome:
-        """Run a job, sent once. Keys of its progress: before, ordered, restart."""
-        progress = target.progress
-        if "ordered" in progress:
-            return self._await_job(target, job)
-        with client.turn(target, self.bmcs) as bmc:
-            volumes = _volumes(read(bmc))
-            if "before" not in progress:
-                before = {"tasks": bmc.tasks(), "volumes": [each.path for each in volumes]}
-                return Wait({"before": before}, poll_after=0)
-            before = progress["before"]
-            if _is_done(volumes, job, before):  # an earlier attempt crashed, or lost the answer
-                return Done()
-            task = next((each for each in bmc.tasks() if each not in before["tasks"]), None)
-            if task is None:
-                target.before_order()
-                task = bmc.change_volumes(job["method"], job["path"], job["body"], job["apply"])
-        return Wait({**progress, "ordered": {"task": task}}, poll_after=0)
 
-    def _await_job(self, target: Target, job: Mapping[str, Any]) -> Outcome:
-        """Wait for the end of a job that was sent; restart the machine if the BMC needs that."""
-        progress = target.progress
-        task = progress["ordered"]["task"]
+class _Change(Order):
+    """Change of one volume; job: {method, path, body, apply}."""
 
-        def settled() -> bool:
-            with client.turn(target, self.bmcs) as bmc:
-                failure = bmc.task_failure(task) if task else None
-                if failure == "":
-                    return False
-                if failure:
-                    raise Refused(
-                        f"the BMC of node {target.uuid} failed to change a volume: {failure}"
-                    )
-                # some BMCs report no RAIDType of a new volume, which `_is_done` needs
-                if job["method"] == "POST" and (task or job["apply"] != "OnReset"):
-                    return True
-                return _is_done(_volumes(read(bmc)), job, progress["before"])
+    def __init__(self, job: Mapping[str, Any], what: str) -> None:
+        self._job, self.what = job, what
 
-        if job["apply"] == "OnReset" or (task and job["apply"] is None):
-            restart = partial(through_restart, order=lambda: None, settled=settled)
-            return run_parts(target, {"restart": restart})
-        return Done() if settled() else Wait(progress, poll_after=POLL_INTERVAL)
+    def facts(self, bmc: Connection) -> dict[str, Any]:
+        return {"volumes": read(bmc).paths}
+
+    def request(self, bmc: Connection) -> Request:
+        apply = self._job["apply"]
+        timed = {_APPLY_TIME: apply} if apply else {}
+        body = {**self._job["body"], **timed}
+        return Request(self._job["method"], self._job["path"], body or None)
+
+    def instead(self, request: Request, facts: Mapping[str, Any], refusal: str) -> Request | None:
+        """Leave out OperationApplyTime if the BMC lists it and refuses it, as iDRAC 6.00.02."""
+        body = dict(request.body or {})
+        if "OperationApplyTime" not in refusal or body.pop(_APPLY_TIME, None) is None:
+            return None
+        return replace(request, body=body or None)
+
+    def needs_restart(self, record: Mapping[str, Any]) -> bool:
+        """Whether the change is applied at a restart; record: of the accepted order."""
+        apply = (record["request"]["body"] or {}).get(_APPLY_TIME)
+        return apply == "OnReset" or (apply is None and bool(record["paths"]))
+
+
+class Creation(_Change):
+    """Creation of a volume."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        super().__init__(job, f"the creation of a {job['body']['RAIDType']} volume")
+
+    def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
+        """Look for a new volume of the level and the drives, or one without a reported type."""
+        raid = self._job["body"]["RAIDType"]
+        drives = {each["@odata.id"] for each in self._job["body"]["Links"]["Drives"]}
+        storage = read(bmc)
+        new = [each for each in storage.volumes if each.path not in facts["volumes"]]
+        if any(each.is_of(raid) and each.drives in (frozenset(), drives) for each in new):
+            return ""
+        if new:
+            return f"the new volume {new[0].path} is {new[0].raid} of {len(new[0].drives)} drives"
+        # some BMCs report no type of a new volume
+        here = [each for each in storage.controllers if each.volumes_path == self._job["path"]]
+        if any(path not in facts["volumes"] for each in here for path in each.others):
+            return ""
+        return f"there is no new volume in {self._job['path']}"
+
+
+class Deletion(_Change):
+    """Deletion of a volume."""
+
+    is_repeatable: ClassVar[bool] = True  # of the same volume
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        super().__init__(job, f"the deletion of volume {job['path']}")
+
+    def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
+        storage = read(bmc)
+        if self._job["path"] in storage.paths or self._job["path"] in storage.unreadable:
+            return f"volume {self._job['path']} is still there"
+        _readable(storage)
+        return ""
+
+
+def _readable(storage: Storage) -> Storage:
+    """
+    Return the storage if all of it can be read.
+
+    Raises Unexpected: a part may have volumes that are not seen.
+    """
+    if storage.unreadable:
+        parts = "; ".join(f"{path} ({reason})" for path, reason in storage.unreadable.items())
+        raise Unexpected(f"the volumes cannot be listed, unreadable: {parts}"[:1000])
+    return storage
 
 
 def _check_disk(place: str, disk: Mapping[str, Any]) -> None:
@@ -191,7 +241,7 @@ def _check_disk(place: str, disk: Mapping[str, Any]) -> None:
 def _creations(
     config: Mapping[str, Any],
     disks: Mapping[int, raid_plan.LogicalDisk],
-    controllers: list[Controller],
+    controllers: Sequence[Controller],
 ) -> list[dict[str, Any]]:
     """Return a job for each of these logical disks of a configuration, in their order."""
     kept = frozenset(
@@ -217,33 +267,16 @@ def _creations(
     return jobs
 
 
-def _deletions(controllers: list[Controller]) -> list[dict[str, Any]]:
+def _deletions(storage: Storage) -> list[dict[str, Any]]:
     """Return a job for each existing volume."""
     return [
         {"method": "DELETE", "path": volume.path, "body": {}, "apply": controller.apply}
-        for controller in controllers
+        for controller in storage.controllers
         for volume in controller.volumes
     ]
 
 
-def _is_done(volumes: list[Volume], job: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether a job has had its effect: its volume is deleted, or a matching new one exists."""
-    if job["method"] == "DELETE":
-        return all(each.path != job["path"] for each in volumes)
-    drives = {each["@odata.id"] for each in job["body"]["Links"]["Drives"]}
-    return any(
-        each.path not in before["volumes"]
-        and each.raid == job["body"]["RAIDType"]
-        and (not each.drives or each.drives == drives)
-        for each in volumes
-    )
-
-
-def _volumes(controllers: list[Controller]) -> list[Volume]:
-    return [volume for controller in controllers for volume in controller.volumes]
-
-
-def _raid_config(controllers: list[Controller]) -> dict[str, Any]:
+def _raid_config(controllers: Sequence[Controller]) -> dict[str, Any]:
     """Return the existing volumes as `raid_config` of the node."""
     disks = [
         {

@@ -1,17 +1,29 @@
 """
-Redfish: changes that take effect at a restart: send them, restart the machine, poll for the effect.
+Redfish: changes that take effect at a restart, from their order to their effect.
 
 In a flow with an agent, the restart boots the agent, and the step waits for its heartbeat.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import HardwareError, LeaseLost
 from drivers.core.kinds import REBOOT
-from drivers.core.steps import Done, Outcome, Wait, run_parts
+from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts
 from drivers.core.target import Target
+from drivers.redfish import client, orders
+from drivers.redfish.orders import Order, Pace
+from drivers.redfish.tasks import End
 
 #: Seconds between polls.
 POLL_INTERVAL = 5.0
+#: Seconds in which the effect of an order without a restart appears, or a missing task.
+PATIENCE = 60.0
+#: Seconds in which the effect of a restart appears: POST applies settings, and may restart again.
+RESTART_PATIENCE = 1800.0
 
 
 def through_restart(
@@ -22,20 +34,86 @@ def through_restart(
 
     order: sends the change to the BMC, once. settled: whether the change is applied.
     """
-    driver, progress = target.driver, target.progress
+    progress = target.progress
     if not progress.get("ordered"):
         target.before_order()
         order()
         # commit first: after a crash during the restart, the change must not be sent again
         return Wait({"ordered": True, "agent": target.agent.url is not None}, poll_after=0)
     if not progress.get("restarted"):
-        boot = {"boot": driver.boot.boot_agent_next} if progress["agent"] else {}
-        outcome = run_parts(
-            target, {**boot, "restart": lambda part: driver.power.change(part, REBOOT)}
-        )
-        if not isinstance(outcome, Done):
-            return outcome
-        return Wait({**progress, "restarted": True}, poll_after=POLL_INTERVAL)
+        outcome = restart(target, with_agent=progress["agent"])
+        return _after(outcome, {**progress, "restarted": True})
     if (progress["agent"] and target.agent.url is None) or not settled():
         return Wait(progress, poll_after=POLL_INTERVAL)
     return Done()
+
+
+def restart(target: Target, *, with_agent: bool) -> Outcome:
+    """Restart the machine; with_agent: boot the agent."""
+    driver = target.driver
+    boot = {"boot": driver.boot.boot_agent_next} if with_agent else {}
+    return run_parts(target, {**boot, "restart": lambda part: driver.power.change(part, REBOOT)})
+
+
+def carry_out(
+    target: Target, bmcs: Bmcs, order: Order, needs_restart: Callable[[Mapping[str, Any]], bool]
+) -> Outcome:
+    """
+    Order a change, restart the machine if needed, and wait for the effect; `Done` once it shows.
+
+    needs_restart: receives the record of the accepted order.
+    """
+    pace, progress = Pace(POLL_INTERVAL, PATIENCE), target.progress
+    if "record" not in progress:
+        outcome = run_parts(
+            target, {"order": partial(orders.place, bmcs=bmcs, order=order, pace=pace)}
+        )
+        if not isinstance(outcome, Done):
+            return outcome
+        has_agent = target.agent.url is not None
+        return Wait({"record": dict(outcome.result), "agent": has_agent}, poll_after=0)
+    record = progress["record"]
+    restarts = needs_restart(record) or "staged" in progress
+    if restarts and not progress.get("restarted"):
+        return _after(
+            restart(target, with_agent=progress["agent"]), {**progress, "restarted": True}
+        )
+    if restarts and progress["agent"] and target.agent.url is None:
+        return Wait(progress, poll_after=POLL_INTERVAL)
+    if "end" not in record:
+        follow = partial(
+            orders.follow, bmcs=bmcs, order=order, pace=pace, record=record, is_restarted=restarts
+        )
+        outcome = run_parts(target, {"follow": follow})
+        if not isinstance(outcome, Done):
+            return outcome
+        own = {name: value for name, value in progress.items() if name != "follow"}
+        if outcome.result["end"] == End.STAGED:
+            return Wait({**own, "staged": True}, poll_after=0)
+        target = replace(target, progress={**own, "record": dict(outcome.result)})
+    return _compare(target, bmcs, order, pace, RESTART_PATIENCE if restarts else PATIENCE)
+
+
+def _compare(target: Target, bmcs: Bmcs, order: Order, pace: Pace, patience: float) -> Outcome:
+    """Compare the state with the order until it has had its effect, or `patience` seconds pass."""
+    progress = target.progress
+    looks = int(progress.get("looks", 0)) + 1
+    try:
+        with client.turn(target, bmcs) as bmc:
+            difference = order.difference(bmc, progress["record"]["facts"])
+    except LeaseLost:
+        raise
+    except HardwareError as error:
+        difference = str(error)
+    if not difference:
+        return Done()
+    if pace.is_over(looks, patience):
+        return Failed(f"{order.what} was ordered, and has had no effect: {difference}")
+    return Wait({**progress, "looks": looks}, poll_after=pace.interval)
+
+
+def _after(outcome: Outcome, progress: Mapping[str, Any]) -> Outcome:
+    """Return a `Wait` with this progress if the outcome is `Done`, else the outcome."""
+    if not isinstance(outcome, Done):
+        return outcome
+    return Wait(progress, poll_after=POLL_INTERVAL)

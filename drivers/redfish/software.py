@@ -1,13 +1,15 @@
 """Redfish: firmware components of a machine, and the command to update one."""
 
 import re
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from drivers.core.errors import NotSupported
+from drivers.core.errors import BadArgument, NotFound, NotSupported
 from drivers.redfish import parts
 from drivers.redfish.client import Connection
+from drivers.redfish.orders import Order, Request
 from drivers.redfish.values import entry, text
 
 #: Prefix of components that are network adapters.
@@ -52,29 +54,84 @@ def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, Any, dict[str
             yield component, version, {**about, "serial_number": adapter.serial_number}
 
 
-def update(bmc: Connection, component: str, url: str, before_order: Callable[[], None]) -> str:
+class Update(Order):
     """
-    Start an update from a URL; return the path of the BMC's task.
+    Update of a component from a URL, by SimpleUpdate.
 
-    before_order: called right before the order, after all reads: an attempt that was stopped
-    between its check and its order gives it a second time.
+    target: path or Id of the inventory entry to update; None: that of the component. version: that
+    of the image; None: not known.
     """
-    from sushy import exceptions as theirs
 
-    service = bmc.open().get_update_service()
-    if entry(entry(service.json, "Actions"), "#UpdateService.SimpleUpdate") is None:
-        raise NotSupported(f"BMC {bmc.access.address} has no SimpleUpdate: it fetches no firmware")
-    protocol, path = urlsplit(url).scheme.upper(), _target(bmc, service, component)
-    before_order()
-    try:
-        monitor = service.simple_update(url, [path] if path else None, protocol)
-    except theirs.BadRequestError:
-        if path is None:
-            raise
-        # some BMCs refuse Targets, and read the component from the image
-        before_order()
-        monitor = service.simple_update(url, transfer_protocol=protocol)
-    return str(monitor.task_monitor_uri)
+    is_compared: ClassVar[bool] = False  # BIOS versions change at the restart after all updates
+
+    def __init__(
+        self, component: str, url: str, target: str | None = None, version: str | None = None
+    ) -> None:
+        self.component, self.url, self.target, self.version = component, url, target, version
+        self.what = f"the update of {component}"
+
+    def facts(self, bmc: Connection) -> dict[str, Any]:
+        return {"version": current_version(bmc, self.component), "systems": systems(bmc)}
+
+    def request(self, bmc: Connection) -> Request:
+        """
+        Return the request, with the target if it is known.
+
+        Raises NotSupported: the BMC fetches no firmware.
+        Raises BadArgument: several targets match.
+        """
+        service = bmc.open().get_update_service()
+        service.refresh(force=True)
+        action = entry(entry(service.json, "Actions"), "#UpdateService.SimpleUpdate")
+        path = text(entry(action, "target"), 2000)
+        if path is None or not path.startswith("/"):
+            raise NotSupported(
+                f"BMC {bmc.access.address} has no SimpleUpdate: it fetches no firmware"
+            )
+        body = {"ImageURI": self.url, "TransferProtocol": urlsplit(self.url).scheme.upper()}
+        chosen = _target(bmc, service, self.component, self.target)
+        return Request("POST", path, {**body, **({"Targets": [chosen]} if chosen else {})})
+
+    def instead(self, request: Request, facts: Mapping[str, Any], refusal: str) -> Request | None:
+        """
+        Leave out Targets if the BMC does not know the parameter, and has no other system.
+
+        Without Targets, the BMC updates all parts that the image is for. A refusal of the target's
+        value is final: the image may be for another part.
+        """
+        is_unknown = "Targets" in refusal and "value" not in refusal.lower()
+        body = dict(request.body or {})
+        if facts["systems"] != 1 or self.target or not is_unknown or "Targets" not in body:
+            return None
+        del body["Targets"]
+        return replace(request, body=body)
+
+    def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
+        """Compare the version with that of the image; if that is unknown, with the former one."""
+        version = current_version(bmc, self.component)
+        if version is None:
+            return f"the BMC does not report the version of {self.component}"
+        if self.version is None:
+            return f"the version is still {version}" if version == facts["version"] else ""
+        return "" if version == self.version else f"the version is {version}, not {self.version}"
+
+    def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
+        """Whether the version has changed: the same one is no sign that an update has ended."""
+        version = current_version(bmc, self.component)
+        return version not in (None, facts["version"]) and not self.difference(bmc, facts)
+
+
+def current_version(bmc: Connection, component: str) -> str | None:
+    """Read the version of a component; None if the BMC does not report it."""
+    versions = _versions(bmc, bmc.system(fresh=True))
+    return next((text(version) for name, version, _ in versions if name == component), None)
+
+
+def systems(bmc: Connection) -> int | None:
+    """Count the systems of the BMC; None if it does not list them."""
+    path = parts.link(bmc.open(), "systems")
+    members = entry(bmc.find(path), "Members") if path else None
+    return len(members) if isinstance(members, list) and members else None
 
 
 def _adapters(bmc: Connection, system: Any) -> Iterator[tuple[str, Any]]:
@@ -86,35 +143,112 @@ def _adapters(bmc: Connection, system: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{NIC}{name}"[:255], adapter
 
 
-def _target(bmc: Connection, service: Any, component: str) -> str | None:
+def _target(bmc: Connection, service: Any, component: str, choice: str | None) -> str | None:
     """
-    Return the path of a component's entry in the firmware inventory; None if it is ambiguous.
+    Return the path of a component's entry in the firmware inventory.
 
-    It is the only entry that links to the component's resource and has one of the component's
-    names, else the only one that links to it, else the only one that has such a name.
+    The entry links to the component's resource and has one of the component's names, or links to
+    it, or has such a name. At a BMC with several systems, or an unknown number of them, it also
+    belongs to this system; without such an entry, the target is the system's own resource. None:
+    the BMC has one system and no entry, and finds the part by the image.
+
+    choice: path or Id of the entry.
+
+    Raises BadArgument: several entries match, or none is the choice.
     """
     system = bmc.system(fresh=False)
-    resources: set[str | None]
-    if component == "bios":
-        resources = {parts.link(system, "bios")}
-    elif component == "bmc":
-        resources = {each.path for each in parts.managers(bmc, system)}
-    else:
-        resources = {each.path for name, each in _adapters(bmc, system) if name == component}
     entries = [
         each
         for each in parts.members(bmc, service, "firmware_inventory")
         if not _NOT_RUNNING.intersection(_words(each))
     ]
-    related = [each for each in entries if resources.intersection(parts.links(each, "RelatedItem"))]
-    named = [each for each in entries if _is_named(each, _NAMES.get(component, ()))]
+    if choice is not None:
+        return _chosen(choice, system, entries)
+    owner, *further = _owners(bmc, system, component)
+    resources = {owner, *further}
+    names = _NAMES.get(component, ())
+    is_shared = systems(bmc) != 1
+    updateable = [each for each in entries if each.json.get("Updateable") is not False]
+    if is_shared and component != "bmc":
+        updateable = [each for each in updateable if _is_of_system(each, system)]
+    related = [
+        each for each in updateable if resources.intersection(parts.links(each, "RelatedItem"))
+    ]
+    named = [each for each in updateable if _is_named(each, names)]
     both = [each for each in related if each in named]
-    for candidates in (both, related, named):
-        # an iDRAC lists the running firmware twice, as Current-... and as Installed-...
-        different = {f"{each.name} {each.version}": str(each.path) for each in reversed(candidates)}
+    if component == "bios":  # entries of other parts link to the system, too
+        related = [each for each in related if _links_to(each, parts.link(system, "bios"))]
+    matches = [_different(candidates) for candidates in (both, related, named)]
+    for different in matches:
         if len(different) == 1:
-            return different.popitem()[1]
-    return None
+            return different[0]
+    ambiguous = next((different for different in matches if different), None)
+    if ambiguous:
+        raise BadArgument(
+            f"settings: {component} may be any of {', '.join(sorted(ambiguous))}: name one of them"
+            " as `target`"
+        )
+    return str(owner) if is_shared else None
+
+
+def _owners(bmc: Connection, system: Any, component: str) -> list[str]:
+    """
+    Return the paths of the resources that a component is part of, the most general first.
+
+    Raises NotFound: the machine does not have the component.
+    """
+    if component == "bios":
+        return [system.path, *filter(None, [parts.link(system, "bios")])]
+    if component == "bmc":
+        paths = [each.path for each in parts.managers(bmc, system)]
+    else:
+        paths = [each.path for name, each in _adapters(bmc, system) if name == component]
+    if not paths:
+        raise NotFound(f"BMC {bmc.access.address} has no {component}")
+    return paths
+
+
+def _different(entries: Sequence[Any]) -> list[str]:
+    """
+    Return the paths of different entries.
+
+    An iDRAC lists the running firmware twice, as Current-... and as Installed-...
+    """
+    return list(
+        {f"{each.name} {each.version}": str(each.path) for each in reversed(entries)}.values()
+    )
+
+
+def _chosen(choice: str, system: Any, entries: Collection[Any]) -> str:
+    paths = [str(each.path) for each in entries]
+    named = [str(each.path) for each in entries if each.identity == choice]
+    for path in (*paths, str(system.path)):
+        if path.rstrip("/") == choice.rstrip("/"):
+            return path
+    if len(named) == 1:
+        return named[0]
+    raise BadArgument(
+        f"settings: target {choice!r} is none of {', '.join((*paths, str(system.path)))}"
+    )
+
+
+def _links_to(item: Any, path: str | None) -> bool:
+    return path in parts.links(item, "RelatedItem")
+
+
+def _is_of_system(item: Any, system: Any) -> bool:
+    """Whether an entry belongs to a system: it links to it or its parts, or has its Id."""
+    links = parts.links(item, "RelatedItem")
+    own = str(system.path).rstrip("/")
+    folder = own.rpartition("/")[0] + "/"
+    of_systems = [link for link in links if link.startswith(folder)]
+    if of_systems:
+        return any(f"{link}/".startswith(f"{own}/") for link in of_systems)
+    name = str(system.identity).lower()
+    # a number is no name: entries and slots are numbered, too
+    return not name.isdecimal() and name in re.split(
+        r"[^a-z0-9]+", f"{item.identity} {item.name}".lower()
+    )
 
 
 def _words(item: Any) -> list[str]:

@@ -1,18 +1,36 @@
 """
 Redfish: RAID controllers, their drives and volumes.
 
-Volumes without a RAID type are ignored: some controllers list each drive as such a volume.
+A part that cannot be read is left out of the lists, and named in `Storage.unreadable`: its volumes
+may exist.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.core.errors import NotSupported
+from drivers.core.errors import HardwareError, NotSupported, Refused, Unexpected
+from drivers.redfish import parts
 from drivers.redfish.client import Connection
-from drivers.redfish.parts import part
+from drivers.redfish.values import entry, is_present, number, text
 
-Document = dict[str, Any]
+#: VolumeType, which volumes have before schema 1.3.1 in place of RAIDType -> RAIDType, where there
+#: is only one. RawDevice: no RAID.
+TYPES: Mapping[str, str] = {
+    "NonRedundant": "RAID0",
+    "Mirrored": "RAID1",
+    "SpannedMirrors": "RAID10",
+}
+#: RAIDType -> VolumeType, where several share one
+_SHARED_TYPES: Mapping[str, str] = {
+    "RAID5": "StripedWithParity",
+    "RAID6": "StripedWithParity",
+    "RAID50": "SpannedStripesWithParity",
+    "RAID60": "SpannedStripesWithParity",
+}
+_RAW = "RawDevice"
+#: Raid of a volume of several drives whose type the BMC does not report.
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,103 +51,223 @@ class Volume:
     path: str
     id: str
     name: str
-    raid: str  # RAIDType
+    raid: str  # RAIDType; else VolumeType, or UNKNOWN
     capacity: int  # bytes
     drives: frozenset[str]  # paths; empty if the BMC does not report them
+
+    def is_of(self, raid: str) -> bool:
+        """Whether the volume may be of a RAIDType."""
+        return self.raid in (raid, _SHARED_TYPES.get(raid), UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A RAID controller."""
+    """A storage subsystem with volumes."""
 
     name: str
     volumes_path: str  # of its volume collection
-    raids: frozenset[str] | None  # supported RAIDTypes; None: not reported
+    raids: frozenset[str] | None  # supported RAIDTypes; None: not reported; empty: no RAID
     apply: str | None  # OperationApplyTime of changes; None: not supported
     drives: tuple[Drive, ...]
     volumes: tuple[Volume, ...]
+    others: frozenset[str] = frozenset()  # paths of volumes without RAID: drives, namespaces
 
 
-def read(bmc: Connection) -> list[Controller]:
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The storage of a system."""
+
+    controllers: tuple[Controller, ...]
+    #: path of an unreadable subsystem, volume collection or volume -> reason
+    unreadable: Mapping[str, str]
+
+    @property
+    def volumes(self) -> list[Volume]:
+        return [volume for controller in self.controllers for volume in controller.volumes]
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all volumes that can be read, also of those without RAID."""
+        own = [volume.path for volume in self.volumes]
+        return own + [path for controller in self.controllers for path in controller.others]
+
+
+def read(bmc: Connection) -> Storage:
     """
-    Read the RAID controllers. Use inside `client.turn` only.
+    Read the storage of the system. Use inside `client.turn` only.
 
-    Raises HardwareError.
+    Raises NotSupported: the system has none.
+    Raises HardwareError: the list of its subsystems cannot be read.
     """
-    # a new system resource, since sushy caches the parts of the kept one
-    system = bmc.open().get_system(bmc.system(fresh=False).path)
-    found = []
-    for storage in part(system, "storage").get_members():
-        raids = _raids(storage)
-        try:
-            collection = part(storage, "volumes")
-        except NotSupported:
-            continue
-        if raids is None or raids:
-            found.append(_controller(storage, collection, raids))
-    return found
+    path = parts.link(bmc.system(fresh=True), "storage")
+    if path is None:
+        raise NotSupported(f"BMC {bmc.access.address} reports no storage")
+    controllers, unreadable = [], dict[str, str]()
+    for member in _members(bmc, path):
+        document = _resource(bmc, member, unreadable)
+        volumes_path = entry(entry(document, "Volumes"), "@odata.id")
+        if document is not None and "Volumes" in document:
+            if not isinstance(volumes_path, str):
+                unreadable[member] = "Volumes is no link"
+                continue
+            controller = _controller(bmc, member, document, volumes_path, unreadable)
+            if controller is not None:
+                controllers.append(controller)
+    return Storage(tuple(controllers), unreadable)
 
 
-def _controller(storage: Any, collection: Any, raids: frozenset[str] | None) -> Controller:
-    drives = list(storage.drives)
-    support = collection.json.get("@Redfish.OperationApplyTimeSupport") or {}
-    times = support.get("SupportedValues") or ()
-    return Controller(
-        name=storage.identity,
-        volumes_path=collection.path,
-        raids=raids,
-        apply=next((each for each in ("Immediate", "OnReset") if each in times), None),
-        drives=tuple(_drive(each) for each in drives if _is_there(each)),
-        volumes=tuple(
-            _volume(each, drives)
-            for each in collection.get_members()
-            if each.json.get("RAIDType") not in (None, "None")
-        ),
-    )
-
-
-def _raids(storage: Any) -> frozenset[str] | None:
-    """
-    Return the RAIDTypes of a storage's first controller.
-
-    None: it does not report them; empty: it has no RAID.
-    """
+def _controller(
+    bmc: Connection,
+    path: str,
+    document: Mapping[str, Any],
+    volumes_path: str,
+    unreadable: dict[str, str],
+) -> Controller | None:
+    collection = _document(bmc, volumes_path, unreadable)
+    if collection is None:
+        return None
     try:
-        controllers = [each.json for each in part(storage, "controllers").get_members()]
-    except NotSupported:
-        controllers = storage.json.get("StorageControllers") or []
-    types = controllers[0].get("SupportedRAIDTypes") if controllers else None
-    return None if types is None else frozenset(types)
+        members = _members(bmc, volumes_path)
+    except HardwareError as error:
+        unreadable[volumes_path] = str(error)
+        return None
+    links = entry(document, "Drives")
+    lost: dict[str, str] = {}  # a missing drive keeps its path in the volumes
+    documents = {each: _document(bmc, each, lost) for each in _links(links)}
+    drives = {each: facts for each, facts in documents.items() if facts is not None}
+    volumes, others = [], set()
+    for member in members:
+        volume = _resource(bmc, member, unreadable)
+        if volume is None:
+            continue
+        own = _drives_of(member, volume, drives)
+        raid = raid_of(volume, own)
+        if raid is None:
+            others.add(member)
+        else:
+            volumes.append(_volume(member, volume, raid, own))
+    support = entry(collection, "@Redfish.OperationApplyTimeSupport")
+    times = entry(support, "SupportedValues")
+    times = times if isinstance(times, list) else []
+    return Controller(
+        name=text(entry(document, "Id")) or path.rstrip("/").rpartition("/")[2],
+        volumes_path=volumes_path,
+        raids=_raids(bmc, document, drives.values()),
+        apply=next((each for each in ("Immediate", "OnReset") if each in times), None),
+        drives=tuple(
+            drive for each, facts in drives.items() if (drive := _drive(each, facts)) is not None
+        ),
+        volumes=tuple(volumes),
+        others=frozenset(others),
+    )
 
 
-def _is_there(drive: Any) -> bool:
-    state = (drive.json.get("Status") or {}).get("State")
-    return bool(drive.capacity_bytes) and state != "Absent"
+def raid_of(volume: Mapping[str, Any], drives: frozenset[str]) -> str | None:
+    """
+    Return the RAIDType of a volume, else its VolumeType; None: it is a drive or a namespace.
+
+    A volume of several drives is RAID, whether or not the BMC reports a type.
+    """
+    raid, kind = text(entry(volume, "RAIDType")), text(entry(volume, "VolumeType"))
+    if raid is not None:
+        return None if raid == "None" else raid
+    if kind is not None:
+        return None if kind == _RAW else TYPES.get(kind, kind)
+    if entry(volume, "NVMeNamespaceProperties") is not None:
+        return None
+    return UNKNOWN if len(drives) > 1 else None
 
 
-def _drive(drive: Any) -> Drive:
+def _raids(
+    bmc: Connection, document: Mapping[str, Any], drives: Iterable[Mapping[str, Any]]
+) -> frozenset[str] | None:
+    """Return the RAIDTypes of a subsystem's controllers; see `Controller.raids`."""
+    path = entry(entry(document, "Controllers"), "@odata.id")
+    inline = entry(document, "StorageControllers")
+    controllers: list[Any] = inline if isinstance(inline, list) else []
+    if isinstance(path, str):
+        controllers = [bmc.find(each) for each in _links(entry(bmc.find(path), "Members"))]
+    if not controllers:
+        return frozenset()
+    lists = [entry(each, "SupportedRAIDTypes") for each in controllers]
+    reported = [each for each in lists if isinstance(each, list)]
+    if reported:
+        return frozenset(name for each in reported for name in each if isinstance(name, str))
+    protocols = [text(entry(drive, "Protocol")) for drive in drives]
+    # directly attached drives
+    return frozenset() if protocols and set(protocols) == {"NVMe"} else None
+
+
+def _drive(path: str, document: Mapping[str, Any]) -> Drive | None:
+    """Return a drive; None: its bay is empty, or it has no size."""
+    capacity = number(entry(document, "CapacityBytes"))
+    if capacity is None or not is_present(document):
+        return None
     return Drive(
-        path=drive.path,
-        name=drive.identity,
-        capacity=drive.capacity_bytes,
-        kind=str(drive.json.get("MediaType") or "").lower(),
-        interface=str(drive.json.get("Protocol") or "").lower(),
+        path=path,
+        name=text(entry(document, "Id")) or path.rstrip("/").rpartition("/")[2],
+        capacity=capacity,
+        kind=(text(entry(document, "MediaType")) or "").lower(),
+        interface=(text(entry(document, "Protocol")) or "").lower(),
     )
 
 
-def _volume(volume: Any, drives: Iterable[Any]) -> Volume:
-    """Read a volume. Some BMCs link volumes to their drives, others drives to their volumes."""
-    own = _links(volume.json, "Drives")
+def _volume(path: str, document: Mapping[str, Any], raid: str, drives: frozenset[str]) -> Volume:
+    identity = text(entry(document, "Id")) or path.rstrip("/").rpartition("/")[2]
     return Volume(
-        path=volume.path,
-        id=volume.identity,
-        name=volume.name or volume.identity,
-        raid=volume.json["RAIDType"],
-        capacity=volume.capacity_bytes or 0,
-        drives=own or frozenset(e.path for e in drives if volume.path in _links(e.json, "Volumes")),
+        path=path,
+        id=identity,
+        name=text(entry(document, "Name")) or identity,
+        raid=raid,
+        capacity=number(entry(document, "CapacityBytes")) or 0,
+        drives=drives,
     )
 
 
-def _links(document: Document, name: str) -> frozenset[str]:
-    links = (document.get("Links") or {}).get(name) or ()
-    return frozenset(each["@odata.id"] for each in links)
+def _drives_of(
+    path: str, volume: Mapping[str, Any], drives: Mapping[str, Mapping[str, Any]]
+) -> frozenset[str]:
+    """Return a volume's drives. Some BMCs link volumes to them, others drives to their volumes."""
+    own = _links(entry(entry(volume, "Links"), "Drives"))
+    back = (
+        each
+        for each, facts in drives.items()
+        if path in _links(entry(entry(facts, "Links"), "Volumes"))
+    )
+    return frozenset(own or back)
+
+
+def _members(bmc: Connection, path: str) -> list[str]:
+    """
+    Read the paths of a collection's members.
+
+    Raises Unexpected: it has no list of links.
+    """
+    members = entry(bmc.document(path), "Members")
+    paths = _links(members)
+    if not isinstance(members, list) or len(paths) != len(members):
+        raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {path} Members")
+    return paths
+
+
+def _document(bmc: Connection, path: str, unreadable: dict[str, str]) -> Mapping[str, Any] | None:
+    """Read a document; None: it is missing or malformed, and recorded as `unreadable`."""
+    try:
+        return bmc.document(path)
+    except (NotSupported, Refused, Unexpected) as error:
+        unreadable[path] = str(error)
+        return None
+
+
+def _resource(bmc: Connection, path: str, unreadable: dict[str, str]) -> Mapping[str, Any] | None:
+    """Read a resource, as `_document`. An object without an identity is malformed."""
+    document = _document(bmc, path, unreadable)
+    if document is None or {"@odata.id", "Id"}.intersection(document):
+        return document
+    unreadable[path] = "it has neither @odata.id nor Id"
+    return None
+
+
+def _links(items: Any) -> list[str]:
+    paths = [entry(item, "@odata.id") for item in items] if isinstance(items, list) else []
+    return [path for path in paths if isinstance(path, str)]

@@ -22,6 +22,7 @@ from drivers.core.errors import (
 from drivers.core.target import Target
 from drivers.redfish import parts, quirks
 from drivers.redfish.client import Connection
+from drivers.redfish.errors import errors_of
 from drivers.redfish.quirks import Difference
 from drivers.redfish.values import entry, text
 
@@ -150,7 +151,7 @@ def order_insertion(bmc: Connection, drive: Any, url: str) -> str | None:
     body: dict[str, Any] = {"Image": url}
     if action is None:
         body |= {"Inserted": True, "WriteProtected": True}
-    with bmc.refusals():
+    with errors_of(bmc.access):
         for _ in range(len(_DEMANDED) + 1):
             try:
                 if action is None:
@@ -191,7 +192,7 @@ def order_ejection(target: Target, bmc: Connection, drive: Any) -> str:
     connector = bmc.open()._conn
     target.before_order()
     try:
-        with bmc.refusals():
+        with errors_of(bmc.access):
             if action is not None:
                 connector.post(action, data={})
             else:

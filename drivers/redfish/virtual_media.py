@@ -27,8 +27,9 @@ from drivers.core.errors import (
 )
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Target
-from drivers.redfish import client, virtual_drives
+from drivers.redfish import client, tasks, virtual_drives
 from drivers.redfish.client import Connection
+from drivers.redfish.tasks import End
 from drivers.redfish.virtual_drives import Report
 
 #: Key of driver_internal_info: paths of the drives with an image of this service.
@@ -51,6 +52,7 @@ class Insertion:
     tries: int = 0  # insertions into this drive
     before: Mapping[str, Any] = field(default_factory=dict)  # report before the insertion
     task: str | None = None  # path of the BMC's task
+    seen: str = ""  # `tasks.Seen` of the task
     refusal: str = ""  # last error of this drive
     failed: Mapping[str, str] = field(default_factory=dict)  # drive -> reason
     slow: tuple[str, ...] = ()  # those that presented nothing in `IMPATIENCE`
@@ -195,14 +197,14 @@ class _Step:
 
     def _await_task(self, progress: Insertion) -> tuple[Insertion, float]:
         assert progress.task is not None
-        failure = self.bmc.task_failure(progress.task)
-        if failure == "" and progress.looks * self.interval < self.patience:
-            return replace(progress, looks=progress.looks + 1), self.interval
-        if failure == "":
+        look = tasks.look(self.bmc, progress.task, tasks.Seen(progress.seen))
+        if look.end is End.FAILED:
+            return _give_up(replace(progress, refusal=look.words)), 0
+        if look.end not in (End.RUNNING, End.UNREADABLE):  # the drive tells the effect
+            return replace(progress, phase="look", looks=0), 0
+        if progress.looks * self.interval >= self.patience:
             return _give_up(replace(progress, refusal="its task does not end")), 0
-        if failure:
-            return _give_up(replace(progress, refusal=failure)), 0
-        return replace(progress, phase="look", looks=0), 0
+        return replace(progress, seen=look.seen, looks=progress.looks + 1), self.interval
 
     def _look(self, progress: Insertion) -> tuple[Insertion, float] | None:
         report = Report.of(virtual_drives.read_again(self.drive).json)

@@ -233,6 +233,7 @@ def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], N
         step_id=f"{attempt.operation.uuid}:{step.position}",
         progress=step.progress,
         resumed=attempt.resumed,
+        crashes=step.deaths,
         before_order=before_order,
         reports=attempt.reports,
     )

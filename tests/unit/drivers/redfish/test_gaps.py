@@ -1,7 +1,6 @@
 """Missing and malformed resources of a BMC: gaps in lists, and errors that name the resource."""
 
 import logging
-from dataclasses import replace
 
 import pytest
 
@@ -241,7 +240,7 @@ def test_a_bmc_without_simple_update_is_named(bmc, node, change):
         pytest.raises(NotSupported, match=r"SimpleUpdate|Actions"),
         client.turn(node, node.driver.power.bmcs) as connection,
     ):
-        software.update(connection, "bios", "http://images/bios.bin", node.before_order)
+        software.Update("bios", "http://images/bios.bin").request(connection)
 
 
 def test_a_bmc_without_an_update_service_is_named(bmc, node):
@@ -250,7 +249,7 @@ def test_a_bmc_without_an_update_service_is_named(bmc, node):
         pytest.raises(NotSupported, match="UpdateService"),
         client.turn(node, node.driver.power.bmcs) as connection,
     ):
-        software.update(connection, "bios", "http://images/bios.bin", node.before_order)
+        software.Update("bios", "http://images/bios.bin").request(connection)
 
 
 def with_adapters(bmc):
@@ -324,7 +323,6 @@ UNCLEAR = {"a": {"Name": "BIOS of board 1"}, "b": {"Name": "BIOS of board 2"}, "
         (LENOVO, "bios", "UEFI"),
         (LENOVO, "bmc", "BMC-Primary"),
         (LENOVO, "nic:Slot2", "Slot_2.Bundle"),
-        (UNCLEAR, "bios", None),
         (UNCLEAR, "bmc", None),
     ],
 )
@@ -340,44 +338,13 @@ def test_an_update_names_its_target_only_if_it_is_unambiguous(
 
     with_adapters(bmc)
     collection(bmc, INVENTORY, **{name: item(entry) for name, entry in entries.items()})
-    _update(node, component)
-    ordered = bmc.machine.log[-1]["detail"]["targets"]
-    unnamed = [f"{INVENTORY}/BMC"]  # default target of the simulated BMC
-    assert ([f"{INVENTORY}/{target}"] if target else unnamed) == ordered
+    expected = [f"{INVENTORY}/{target}"] if target else None
+    assert expected == request_of(node, component).body.get("Targets")
 
 
-def test_an_update_whose_target_the_bmc_refuses_is_sent_without_one(bmc, node, monkeypatch):
-    answer, tried = bmc.answer, []
-
-    def choosy(method, path, headers, body=b""):
-        if method == "POST" and path.endswith("SimpleUpdate"):
-            tried.append(b"Targets" in body)
-            if b"Targets" in body:
-                return 400, b'{"error": {"message": "unknown parameter Targets"}}', {}
-        return answer(method, path, headers, body)
-
-    monkeypatch.setattr(bmc, "answer", choosy)
-    assert _update(node, "bios").startswith(f"{ROOT}/TaskService")
-    assert [True, False] == tried
-
-
-def test_the_last_check_before_an_update_is_right_before_its_order(bmc, node, monkeypatch):
-    events, answer = [], bmc.answer
-
-    def recorded(method, path, headers, body=b""):
-        events.append(method)
-        return answer(method, path, headers, body)
-
-    monkeypatch.setattr(bmc, "answer", recorded)
-    node = replace(node, before_order=lambda: events.append("check"))
-    _update(node, "bios")
-    assert ["GET", "check", "POST"] == events[-3:]
-
-
-def _update(node, component):
+def request_of(node, component, **more):
     with client.turn(node, node.driver.power.bmcs) as connection:
-        url = "http://images/new.bin"
-        return software.update(connection, component, url, node.before_order)
+        return software.Update(component, "http://images/new.bin", **more).request(connection)
 
 
 @pytest.mark.parametrize(

@@ -396,44 +396,55 @@ def test_firmware_updates_run_one_after_the_other(node, machine):
         {"component": "bios", "url": "http://images/1.1.0.bin"},
     ]
     outcome, reports = finish(node, "firmware", "update", settings=updates)
-    assert Done() == outcome
+    assert Done({"versions": {"bios": "1.1.0", "bmc": "2.20"}}) == outcome
     assert {"bios": "1.1.0", "bmc": "2.20"} == {
         each["component"]: each["last_version_flashed"] for each in reports["firmware"]
     }
     assert 2 == orders(machine).count("update firmware")
 
 
-TIMES = ("silent_since", "updated_at")
 BMC_UPDATE = [{"component": "bmc", "url": "http://images/2.30.bin"}]
 
 
 def test_an_updated_bmc_is_ready_after_three_consecutive_answers(node, monkeypatch):
-    firmware, outcome, looks = node.driver.firmware, None, []
+    firmware, outcome, looks, read = node.driver.firmware, None, [], node.driver.firmware._read
     answers = iter([True, True, False, True, True, True])
 
-    def read(_target, flashed=None):
-        looks.append(next(answers) if flashed is None else "end")
+    def scripted(target, flashed=()):
+        looks.append("end" if flashed else next(answers))
         if not looks[-1]:
             raise Unexpected("it has not got all of its resources yet")
+        return read(target, flashed)
 
-    monkeypatch.setattr(firmware, "_read", read)
+    monkeypatch.setattr(firmware, "_read", scripted)
     outcome, _ = finish(node, "firmware", "update", settings=BMC_UPDATE)
-    assert (Done(), [True, True, False, True, True, True, "end"]) == (outcome, looks)
+    assert isinstance(outcome, Done)
+    assert [True, True, False, True, True, True, "end"] == looks
+
+
+ACCEPTED = {
+    "request": {"method": "POST", "path": "/s", "body": {}, "etag": None},
+    "facts": {"version": "2.10", "systems": 1}, "tasks": [], "paths": ["/t"], "crashes": 0,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("progress", "reason"),
     [
-        ({"number": 0, "task": "/t", "silent_since": -250}, None),
-        ({"number": 0, "task": "/t", "silent_since": -301}, "the BMC is unreachable since bmc was"),
-        ({"number": 1, "good": 2, "updated_at": -430}, None),
-        ({"number": 1, "good": 2, "updated_at": -481}, "the BMC does not answer correctly since"),
+        ({"record": ACCEPTED, "follow": {"silent": 59}}, None),
+        (
+            {"record": ACCEPTED, "follow": {"silent": 60}},
+            "the update of bmc was ordered, not confirmed: the BMC cannot be read since then",
+        ),
+        ({"number": 1, "ends": [{}], "good": 2, "polls": 14}, None),
+        (
+            {"number": 1, "ends": [{}], "good": 2, "polls": 16},
+            "the BMC does not answer correctly since",
+        ),
     ],
 )
 def test_a_bmc_that_does_not_return_from_its_update_fails_the_step(fleet, node, progress, reason):
-    """The times in `progress` are seconds from now."""
-    now = time.time()
-    progress = {name: now + each if name in TIMES else each for name, each in progress.items()}
+    """At 5 seconds a poll for 300 seconds, and 30 seconds for 480 seconds."""
     fleet.set_faults(0, bmc_dead=True)
     try:
         outcome = node.driver.firmware.update(replace(node, progress=progress), BMC_UPDATE)
@@ -442,13 +453,23 @@ def test_a_bmc_that_does_not_return_from_its_update_fails_the_step(fleet, node, 
     if reason:
         assert outcome.reason.startswith(reason)
     elif "good" in progress:
-        assert Wait({**progress, "good": 0}, 30, 60) == outcome
+        assert Wait({**progress, "good": 0, "polls": 15}, 30, 60) == outcome
     else:
-        assert Wait(progress, 5, 60) == outcome
+        assert (5, 60, 60) == (
+            outcome.poll_after, outcome.timeout, outcome.progress["follow"]["silent"],
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "setting", [{"component": "gpu", "url": "http://a/b"}, {"component": "bmc", "url": "b"}]
+    "setting",
+    [
+        {"component": "gpu", "url": "http://a/b"},
+        {"component": "bmc", "url": "b"},
+        {"component": "bmc", "url": "http://a/b", "version": 2},
+        {"component": "bmc", "url": "http://a/b", "target": ""},
+        {"component": "bmc", "url": "http://a/b", "wait": "long"},
+        {"component": "bmc", "url": "http://a/b", "checksum": "x"},
+    ],
 )
 def test_a_wrong_firmware_update_is_refused_at_once(node, setting):
     with pytest.raises(InvalidDriverInfo, match="settings"):
@@ -463,7 +484,7 @@ def test_a_change_in_a_flow_with_an_agent_boots_it_again_and_waits_for_it(node, 
     for _ in range(100):
         outcome = step(node, settings)
         forgotten = forgotten or "agent" in node.reports
-        if outcome.progress.get("restarted") and machine.bios["NumLock"] == "Off":
+        if outcome.progress.get("change", {}).get("restarted") and machine.bios["NumLock"] == "Off":
             break
         time.sleep(0.02)
         known = replace(agent, url=None) if forgotten else agent

@@ -1,0 +1,220 @@
+"""
+Redfish: types of BIOS settings, by the attribute registry or else by the present value.
+
+Callers write values as the API shows them, as text. They are converted before they are sent.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from drivers.core.errors import InvalidDriverInfo
+from drivers.redfish import parts
+from drivers.redfish.client import Connection
+from drivers.redfish.values import entry, number, text
+
+#: Largest number of the database columns.
+_BOUND = 2**31 - 1
+#: Most members of the registry collection that are read in search of the BIOS's.
+_MOST_REGISTRIES = 60
+#: Columns of the API -> names in the attribute registry.
+_NUMBERS = {
+    "lower_bound": "LowerBound", "upper_bound": "UpperBound",
+    "min_length": "MinLength", "max_length": "MaxLength",
+}  # fmt: skip
+_FLAGS = {
+    "read_only": "ReadOnly",
+    "reset_required": "ResetRequired",
+    "unique": "IsSystemUniqueProperty",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A BIOS setting."""
+
+    name: str
+    value: Any  # present value
+    facts: Mapping[str, Any] = field(default_factory=dict)  # entry of the registry; {}: none
+
+    @property
+    def type(self) -> str:
+        """Type by the registry, else by the present value; "": unknown."""
+        named = text(entry(self.facts, "Type"))
+        if named is not None and named in _CONVERTERS:
+            return named
+        return next((name for kind, name in _OF_VALUES if isinstance(self.value, kind)), "")
+
+    @property
+    def choices(self) -> list[str]:
+        """The values of an enumeration; empty if they are not known."""
+        choices = entry(self.facts, "Value")
+        names = [entry(each, "ValueName") for each in choices] if isinstance(choices, list) else []
+        return [name for name in names if isinstance(name, str)]
+
+    def converted(self, value: Any) -> Any:
+        """
+        Convert a desired value to the setting's type.
+
+        Raises InvalidDriverInfo: names the setting, and the accepted values.
+        """
+        if entry(self.facts, "ReadOnly") is True or entry(self.facts, "Immutable") is True:
+            raise InvalidDriverInfo(f"settings: {self.name} is read-only")
+        try:
+            return _CONVERTERS[self.type](self, value)
+        except ValueError as error:
+            raise InvalidDriverInfo(
+                f"settings: {self.name} cannot be {value!r:.100}: {error}"
+            ) from None
+
+    def shown(self) -> dict[str, Any]:
+        """Return the facts of the registry under the names of the API; {} without a registry."""
+        if not self.facts:
+            return {}
+        flags = {name: entry(self.facts, key) for name, key in _FLAGS.items()}
+        return {
+            "attribute_type": text(entry(self.facts, "Type")),
+            "allowable_values": self.choices,
+            **{
+                name: number(entry(self.facts, key), -_BOUND, _BOUND)
+                for name, key in _NUMBERS.items()
+            },
+            **{name: value if isinstance(value, bool) else None for name, value in flags.items()},
+        }
+
+
+def same(desired: Any, present: Any) -> bool:
+    """Compare a desired value, which was converted, with a present one, by the former's type."""
+    if type(desired) is type(present):
+        return bool(desired == present)
+    try:
+        return bool(
+            _CONVERTERS[Setting("", desired).type](Setting("", desired), present) == desired
+        )
+    except ValueError:
+        return False
+
+
+def registry(bmc: Connection, bios: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """
+    Read the entries of the BIOS's attribute registry, by name; {} if the BMC has none.
+
+    It is read at each call, since an update of the BIOS replaces it.
+    """
+    name = text(entry(bios, "AttributeRegistry"))
+    collection = parts.link(bmc.open(), "registries")
+    if name is None or collection is None:
+        return {}
+    members = _links(entry(bmc.find(collection), "Members"))
+    # the usual path ends with the name, with or without its version
+    members.sort(key=lambda path: not name.startswith(path.rstrip("/").rpartition("/")[2]))
+    for path in members[:_MOST_REGISTRIES]:
+        document = bmc.find(path)
+        if name in (entry(document, "Registry"), entry(document, "Id")):
+            for place in _locations(document):
+                attributes = entry(entry(bmc.find(place), "RegistryEntries"), "Attributes")
+                if isinstance(attributes, list):
+                    return {
+                        own: each
+                        for each in attributes
+                        if isinstance(own := entry(each, "AttributeName"), str)
+                    }
+    return {}
+
+
+def _locations(document: Any) -> Iterator[str]:
+    """Yield the paths of a registry's documents, the English one first."""
+    places = entry(document, "Location")
+    places = places if isinstance(places, list) else []
+    order = sorted(places, key=lambda place: not str(entry(place, "Language")).startswith("en"))
+    for place in order:
+        path = entry(place, "Uri")
+        if isinstance(path, dict):
+            path = entry(path, "@odata.id") or entry(path, "extref")
+        if isinstance(path, str) and path.startswith("/"):
+            yield path
+
+
+def _links(items: Any) -> list[str]:
+    paths = [entry(item, "@odata.id") for item in items] if isinstance(items, list) else []
+    return [path for path in paths if isinstance(path, str)]
+
+
+def _integer(setting: Setting, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("a whole number is needed")
+    try:
+        whole = int(value) if isinstance(value, int | str) else value
+    except ValueError:
+        whole = _float(setting, value)
+    if not math.isfinite(whole) or whole != int(whole):
+        raise ValueError("a whole number is needed")
+    least, most = (entry(setting.facts, name) for name in ("LowerBound", "UpperBound"))
+    if isinstance(least, int) and whole < least:
+        raise ValueError(f"at least {least} is needed")
+    if isinstance(most, int) and whole > most:
+        raise ValueError(f"at most {most} is allowed")
+    return int(whole)
+
+
+def _float(_setting: Setting, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("a number is needed")
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        raise ValueError("a number is needed") from None
+
+
+def _boolean(_setting: Setting, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ValueError("true or false is needed")
+
+
+def _text(setting: Setting, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("text is needed")
+    least, most = (entry(setting.facts, name) for name in ("MinLength", "MaxLength"))
+    if isinstance(least, int) and len(str(value)) < least:
+        raise ValueError(f"at least {least} characters are needed")
+    if isinstance(most, int) and len(str(value)) > most:
+        raise ValueError(f"at most {most} characters are allowed")
+    return str(value)
+
+
+def _choice(setting: Setting, value: Any) -> str:
+    if not isinstance(value, str | int | float | bool):
+        raise ValueError("text is needed")
+    named = str(value)
+    if setting.choices and named not in setting.choices:
+        raise ValueError(f"one of {', '.join(setting.choices)} is needed")
+    return named
+
+
+def _password(_setting: Setting, _value: Any) -> str:
+    raise ValueError("passwords are not changed as settings")
+
+
+def _as_given(_setting: Setting, value: Any) -> Any:
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError("text, a number, true or false is needed")
+    return value
+
+
+_CONVERTERS: Mapping[str, Callable[[Setting, Any], Any]] = {
+    "Integer": _integer,
+    "Float": _float,
+    "Boolean": _boolean,
+    "String": _text,
+    "Enumeration": _choice,
+    "Password": _password,
+    "": _as_given,
+}
+#: Type of a present value -> type of its setting; bool first, as it is an int to Python.
+_OF_VALUES: Sequence[tuple[type, str]] = (
+    (bool, "Boolean"), (int, "Integer"), (float, "Float"), (str, "String"),
+)  # fmt: skip
