@@ -46,6 +46,8 @@ def charge_budget(
         late = "the machine did not get there in time"
         if agent_waits.is_polled(step):
             late = "its agent was busy, or did not answer"
+        elif outcome.late:
+            late = f"{late}: {outcome.late}"
         return Failed(f"Timeout reached in step {step.label}: {late}", FailureCode.TIMEOUT)
     else:
         step.remaining -= seconds

@@ -1,19 +1,37 @@
 """
 The power interface: power on, power off, reboot.
 
-A driver implements `get_power_state` and `order`. This module decides when to call them, and polls
-until the machine has the wanted state.
+A driver implements `get_power_state` and `order`. This module sends the order and polls, as
+`drivers.core.power_settlement` decides. While the effect of an order is unknown, the node has the
+key `PENDING` in driver_internal_info: the next power step, and the power sync, then do not believe
+a single reading.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from drivers.core.errors import (
+    Busy,
+    FailureCode,
+    HardwareError,
+    LeaseLost,
+    Unconfirmed,
+    Unexpected,
+    Unreachable,
+)
 from drivers.core.interface import Interface
-from drivers.core.steps import Done, Outcome, Wait
+from drivers.core.power_settlement import Action, Answer, Order, Reading, decide
+from drivers.core.steps import Done, Failed, Outcome, Wait
 from drivers.core.target import Target
 
 POWER_ON, POWER_OFF, REBOOT = "power on", "power off", "rebooting"
 SOFT_OFF, SOFT_REBOOT = "soft power off", "soft rebooting"
+
+#: Key of driver_internal_info: a power order whose effect is unknown. {"state": the ordered state;
+#: None: an order without a record may have been sent, "sweeps": readings of the power sync that
+#: differ from it}. Missing: no order is pending.
+PENDING = "pending_power"
 
 
 class Power(Interface):
@@ -22,14 +40,24 @@ class Power(Interface):
     kind = "power"
     #: values of `change`'s argument `state`
     supported: ClassVar[tuple[str, ...]] = (POWER_ON, POWER_OFF, REBOOT)
+    #: whether an order without a recorded outcome has provably had no effect (fake hardware)
+    transactional: ClassVar[bool] = False
 
-    def get_power_state(self, target: Target) -> str:
+    def get_power_state(self, target: Target) -> str | None:
         """
-        Return `power on` or `power off`, as the BMC reports it.
+        Return `power on` or `power off`, as the BMC reports it; None: no settled state.
 
         Raises HardwareError.
         """
         raise NotImplementedError
+
+    def last_reset(self, target: Target) -> str | None:
+        """
+        Return a text that changes when the machine is reset; None: the BMC has none.
+
+        It proves a reset whose answer was lost. Raises HardwareError.
+        """
+        return None
 
     def order(self, target: Target, state: str) -> None:
         """
@@ -38,7 +66,8 @@ class Power(Interface):
         state: `power on`, `power off`, `soft power off`, or `rebooting`: a hard reset, used only
         for machines that must not be powered off.
 
-        Raises HardwareError.
+        Raises Busy: refused for now. Raises Unconfirmed: it may have been carried out.
+        Raises Unreachable: it was not sent. Raises HardwareError: it was refused for good.
         """
         raise NotImplementedError
 
@@ -68,15 +97,27 @@ class Power(Interface):
         return self._reset(target) if target.disable_power_off else Done()
 
     def read(self, target: Target) -> Outcome:
-        """Frame step: read the power state, and report it."""
-        target.report(power_state=self.get_power_state(target))
+        """Frame step: read the power state, and report it; wait for a settled one."""
+        state = self._look(target)
+        if isinstance(state, HardwareError):
+            raise state
+        if state is None:
+            looks = int(target.progress.get("looks", 0))
+            return Wait(
+                {**target.progress, "looks": looks + 1},
+                poll_after=_pause(looks),
+                timeout=_limit(target, POWER_ON),
+                late="the BMC shows no settled power state",
+            )
+        target.report(power_state=state)
         return Done()
 
     def change(self, target: Target, state: str, timeout: float | None = None) -> Outcome:
         """
         Bring the machine to `state`, or reboot it, hard or soft.
 
-        A reboot switches on a machine that is off, and resets one that must not be powered off.
+        A reboot switches the machine off and on, so that its effect can be read; it switches on a
+        machine that is off, and resets one that must not be powered off.
         timeout: seconds; None: `[conductor]soft_power_off_timeout` for soft states, else
         `power_state_change_timeout`.
         """
@@ -100,17 +141,26 @@ class Power(Interface):
 
     def _reset(self, target: Target) -> Outcome:
         """Reset a machine that is on; switch on one that is off."""
-        if target.progress.get("ordered") or self.get_power_state(target) != POWER_ON:
-            return self._reach(target, POWER_ON, POWER_ON, target.progress)
-        target.forget_agent()
-        # commit first that the agent is gone: the next one has to get a token
-        if _token_is_issued(target) and not target.progress.get("forgotten"):
-            return Wait({"forgotten": True}, poll_after=0)
-        target.driver.management.before_start(target)
-        target.before_order()
-        self.order(target, REBOOT)
-        target.report(power_state=POWER_ON)
-        return Done()
+        progress = target.progress
+        if progress.get("starts"):
+            return self._reach(target, POWER_ON, POWER_ON, progress)
+        if "last_reset" not in progress:
+            state = self._look(target)
+            if isinstance(state, HardwareError):
+                raise state
+            if state == POWER_OFF:
+                return self._reach(target, POWER_ON, POWER_ON, {**progress, "starts": True})
+            mark = self._last_reset(target)
+            # commit first: that a reset may be sent; that the agent is gone, so that the next one
+            # gets a token
+            target.forget_agent()
+            intent = {**progress, "last_reset": mark, "after_death": target.resumed}
+            return Wait(intent, poll_after=0, timeout=_limit(target, REBOOT))
+        if "answer" not in progress:
+            target.forget_agent()
+        if not progress["after_death"] and target.resumed and "answer" not in progress:
+            progress = {**progress, "answer": Answer.LOST}
+        return self._reach(target, REBOOT, POWER_ON, progress)
 
     def _reach(
         self,
@@ -120,31 +170,229 @@ class Power(Interface):
         progress: Mapping[str, Any],
         timeout: float | None = None,
     ) -> Outcome:
-        """Send a power command, unless the wanted state is reached; then poll for the state."""
-        state = self.get_power_state(target)
-        if wanted == POWER_OFF and (state == POWER_OFF or progress.get("ordered")):
+        """
+        Send a power command as often as the power table demands, and poll for its effect.
+
+        order: as for `order`. wanted: the state that it leads to. progress: of this command's
+        earlier calls; empty, or with keys of the caller only, at its first.
+        """
+        pursuit = self._resumed(target, order, wanted, progress)
+        if pursuit.answer in (Answer.TAKEN, Answer.LOST) and wanted == POWER_OFF:
             target.forget_agent()
-        if state == wanted:
-            target.report(power_state=state)
-            return Done()
-        looks = int(progress.get("looks", 0))
-        if not progress.get("ordered"):
-            if wanted == POWER_ON:
+        for attempt in (1, 2):
+            state = self._look(target)
+            if order == REBOOT and state == POWER_OFF:
+                return Wait({"starts": True}, poll_after=0, timeout=_limit(target, order))
+            pursuit = pursuit.after(self._compared(target, pursuit, state), state)
+            if wanted == POWER_OFF and state == POWER_OFF:
+                target.forget_agent()
+            match pursuit.action:
+                case Action.DONE:
+                    _settle(target, wanted)
+                    return Done()
+                case Action.FAIL:
+                    return pursuit.failure(state)
+                case Action.SEND if attempt == 1:
+                    pursuit = self._send(target, pursuit)
+                case _:
+                    break
+        return Wait(
+            {**progress, **pursuit.progress()},
+            poll_after=_pause(max(pursuit.looks - 1, pursuit.sent - 1)),
+            timeout=timeout or _limit(target, order),
+            late=pursuit.obstacle(),
+        )
+
+    def _look(self, target: Target) -> str | HardwareError | None:
+        """Read the power state; twice, if the first request has failed. Return the last error."""
+        try:
+            return self.get_power_state(target)
+        except LeaseLost:
+            raise
+        except HardwareError as error:
+            if not error.retryable:
+                return error
+        try:
+            return self.get_power_state(target)
+        except LeaseLost:
+            raise
+        except HardwareError as error:
+            return error
+
+    def _last_reset(self, target: Target) -> str | None:
+        try:
+            return self.last_reset(target)
+        except LeaseLost:
+            raise
+        except HardwareError:
+            return None
+
+    def _resumed(
+        self, target: Target, order: str, wanted: str, progress: Mapping[str, Any]
+    ) -> "_Pursuit":
+        """Return the pursuit of an order as its progress has it, or a new one."""
+        if "answer" in progress and "looks" in progress:
+            return _Pursuit.of(Order(order), wanted, progress)
+        pending = target.driver_internal_info.get(PENDING)
+        opposed = isinstance(pending, Mapping) and pending.get("state") != wanted
+        unrecorded = target.resumed and order != REBOOT
+        answer = Answer(progress.get("answer", Answer.LOST if unrecorded else Answer.NONE))
+        if self.transactional:
+            opposed, answer = False, Answer.NONE
+        return _Pursuit(Order(order), wanted, answer=answer, doubted=opposed)
+
+    def _compared(
+        self, target: Target, pursuit: "_Pursuit", state: str | HardwareError | None
+    ) -> Reading:
+        if isinstance(state, HardwareError):
+            return Reading.SILENT
+        if state is None:
+            return Reading.MOVING
+        if pursuit.order is not Order.RESET:
+            return Reading.REACHED if state == pursuit.wanted else Reading.OTHER
+        before = target.progress.get("last_reset")
+        if pursuit.answer is Answer.NONE or before is None:
+            return Reading.UNPROVEN
+        return Reading.OTHER if self._last_reset(target) in (before, None) else Reading.REACHED
+
+    def _send(self, target: Target, pursuit: "_Pursuit") -> "_Pursuit":
+        """Send the order of a pursuit once, and note its answer."""
+        pending = target.driver_internal_info.get(PENDING)
+        answer, why, code = Answer.TAKEN, "", ""
+        try:
+            if pursuit.wanted == POWER_ON:
                 target.driver.management.before_start(target)
             target.before_order()
-            self.order(target, order)
-            if wanted == POWER_OFF:
-                target.forget_agent()
-            state = self.get_power_state(target)
-            if state == wanted:
-                target.report(power_state=state)
-                return Done()
-        name = "soft_power_off_timeout" if order == SOFT_OFF else "power_state_change_timeout"
-        return Wait(
-            {**progress, "ordered": True, "looks": looks + 1},
-            poll_after=min(0.5 * 1.5**looks, 10.0),
-            timeout=timeout or target.options["conductor"][name],
+            target.report(driver_internal_info={PENDING: {"state": pursuit.wanted, "sweeps": 0}})
+            self.order(target, str(pursuit.order))
+        except LeaseLost:
+            raise
+        except HardwareError as error:
+            answer, why, code = _answer(error), str(error), str(error.code)
+            if answer in (Answer.NONE, Answer.FINAL) and not pursuit.sent:
+                _restore(target, pending)
+        if pursuit.wanted == POWER_OFF and answer in (Answer.TAKEN, Answer.LOST):
+            target.forget_agent()
+        return replace(pursuit, answer=answer, why=why, code=code, looks=0, sent=pursuit.sent + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pursuit:
+    """An order of a step, and what is known of its effect."""
+
+    order: Order
+    wanted: str  # power state that it leads to
+    answer: Answer = Answer.NONE
+    reading: Reading | None = None  # the last one; None: none yet
+    looks: int = 0  # consecutive equal readings since the order
+    sent: int = 0  # times that the order was sent
+    doubted: bool = False  # an earlier order for the opposite state may still take effect
+    why: str = ""  # the BMC's reason, if it did not take the order
+    code: str = ""  # failure code of this reason
+    shown: str = ""  # the last reading in words
+
+    @classmethod
+    def of(cls, order: Order, wanted: str, progress: Mapping[str, Any]) -> "_Pursuit":
+        """Return the pursuit that `progress` describes."""
+        return cls(
+            order,
+            wanted,
+            answer=Answer(progress["answer"]),
+            reading=Reading(progress["reading"]) if progress["reading"] else None,
+            looks=int(progress["looks"]),
+            sent=int(progress["sent"]),
+            doubted=bool(progress["doubted"]),
+            why=str(progress["why"]),
+            code=str(progress["code"]),
         )
+
+    def progress(self) -> dict[str, Any]:
+        """Return the progress of a step that `of` reads."""
+        return {
+            "answer": str(self.answer),
+            "reading": self.reading and str(self.reading),
+            "looks": self.looks,
+            "sent": self.sent,
+            "doubted": self.doubted,
+            "why": self.why,
+            "code": self.code,
+        }
+
+    def after(self, reading: Reading, state: str | HardwareError | None) -> "_Pursuit":
+        """Return the pursuit after a reading."""
+        answer = self.answer
+        if answer is Answer.FINAL and self.reading is Reading.REACHED:
+            answer = Answer.REFUSED  # it was refused because the machine was there already
+        looks = self.looks + 1 if reading is self.reading and self.looks else 1
+        shown = "no settled power state" if state is None else str(state)
+        return replace(self, answer=answer, reading=reading, looks=looks, shown=shown)
+
+    @property
+    def action(self) -> Action:
+        """Next action, by the power table."""
+        assert self.reading is not None
+        return decide(self.order, self.answer, self.reading, self.looks, doubted=self.doubted)
+
+    def failure(self, state: str | HardwareError | None) -> Failed:
+        """Return the failure of the step; raise the error of a reading that ends it."""
+        if isinstance(state, HardwareError):
+            raise state
+        if self.answer is Answer.LOST:
+            return Failed(
+                f"{self.order} was sent to the machine, and not confirmed: {self.obstacle()}",
+                FailureCode.UNCONFIRMED,
+            )
+        return Failed(self.why, self.code)
+
+    def obstacle(self) -> str:
+        """Return in words why the step is not done yet."""
+        said = f"the BMC shows {self.shown!r}"
+        if self.reading is Reading.SILENT:
+            said = self.shown
+        if self.answer is Answer.TAKEN:
+            return f"the BMC took the order '{self.order}', and {said}"
+        if self.answer is Answer.LOST:
+            why = self.why or "its conductor died"
+            return f"the answer to the order '{self.order}' is unknown ({why}), and {said}"
+        return f"{self.why}; {said}" if self.why else said
+
+
+def _answer(error: HardwareError) -> Answer:
+    """Return the answer that an error of `Power.order` stands for."""
+    if isinstance(error, Unconfirmed | Unexpected):  # also a malformed answer to an order
+        return Answer.LOST
+    if isinstance(error, Unreachable):
+        return Answer.NONE
+    return Answer.REFUSED if isinstance(error, Busy) else Answer.FINAL
+
+
+def _settle(target: Target, state: str) -> None:
+    """Report a power state that is settled: no order is pending."""
+    target.report(power_state=state)
+    _restore(target, None)
+
+
+def _restore(target: Target, pending: Any) -> None:
+    """Report the pending order `pending`, in place of the one that the step has reported."""
+    internal = target.reports.get("driver_internal_info", {})
+    internal.pop(PENDING, None)
+    if target.driver_internal_info.get(PENDING) != pending:
+        internal[PENDING] = pending
+    if internal:
+        target.reports["driver_internal_info"] = internal
+    else:
+        target.reports.pop("driver_internal_info", None)
+
+
+def _pause(looks: int) -> float:
+    """Return the seconds until the next reading, after `looks` earlier ones."""
+    return float(min(0.5 * 1.5 ** max(looks, 0), 10.0))
+
+
+def _limit(target: Target, order: str) -> float:
+    """Return the seconds that an order may take."""
+    name = "soft_power_off_timeout" if order == SOFT_OFF else "power_state_change_timeout"
+    return float(target.options["conductor"][name])
 
 
 def _token_is_issued(target: Target) -> bool:

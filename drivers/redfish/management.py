@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from drivers.core.errors import NotSupported, Refused, Unexpected
-from drivers.core.kinds import POWER_ON, Management
+from drivers.core.kinds import POWER_OFF, Management
 from drivers.core.steps import Done, Outcome, Wait, step
 from drivers.core.target import Target
 from drivers.redfish import boot_device, client, inventory, parts, sensors
@@ -122,7 +122,7 @@ class RedfishManagement(Redfish, Management):
             if settled():
                 return Done()
             order()
-            if settled() or target.driver.power.get_power_state(target) != POWER_ON:
+            if settled() or target.driver.power.get_power_state(target) == POWER_OFF:
                 return Done()
         limit = float(target.options["redfish"]["boot_mode_config_timeout"])
         outcome = through_restart(target, lambda: None, settled if limit else lambda: True)

@@ -30,7 +30,9 @@ from drivers.web.connections import AsyncResponse, async_connector
 
 HEALTHS = ("OK", "Warning", "Critical")
 
-Ask = Callable[..., Awaitable[str | HardwareError]]
+#: Power state, or the error of the read; None: the machine is in transition.
+Answer = str | HardwareError | None
+Ask = Callable[..., Awaitable[Answer]]
 
 
 @asynccontextmanager
@@ -40,7 +42,7 @@ async def power_state_reader(
     timeout: float = 10.0,  # noqa: ASYNC109 - of each request, not of the whole
 ) -> AsyncIterator[Ask]:
     """
-    Yield a function that reads the power state of a target, or returns the error.
+    Yield a function that reads the power state of a target, or returns the error; see `Answer`.
 
     Its option `secure_boot=True` also reads secure boot, by a second request.
 
@@ -48,7 +50,7 @@ async def power_state_reader(
     the wait for a BMC's turn.
     """
 
-    async def ask(target: Target, *, secure_boot: bool = False) -> str | HardwareError:
+    async def ask(target: Target, *, secure_boot: bool = False) -> Answer:
         return await _state(http, target, max_wait=timeout, secure_boot=secure_boot)
 
     async with aiohttp.ClientSession(
@@ -64,7 +66,7 @@ async def power_state_reader(
 
 async def _state(
     http: aiohttp.ClientSession, target: Target, *, max_wait: float, secure_boot: bool
-) -> str | HardwareError:
+) -> Answer:
     try:
         wanted = access.access(target)
         bmcs = target.driver.power.bmcs
@@ -80,7 +82,7 @@ async def _state(
         mode = entry(entry(document, "Boot"), "BootSourceOverrideMode")
         if mode in tuple(BOOT_MODES):
             target.report(boot_mode=BOOT_MODES[mode])
-        return ironic_power_state(document.get("PowerState"), target)
+        return ironic_power_state(document.get("PowerState"))
     except HardwareError as error:
         return error
 

@@ -38,8 +38,11 @@ def checked(returned: Any) -> Outcome:
         case Done():
             return replace(returned, result=_json(returned, "result"))
         case Wait():
+            if not isinstance(returned.late, str | None):
+                raise _wrong(returned, "late", "must be a str")
             return replace(
                 returned,
+                late=returned.late and _text(returned.late),
                 progress=_json(returned, "progress"),
                 poll_after=_seconds(returned, "poll_after"),
                 timeout=_seconds(returned, "timeout"),
