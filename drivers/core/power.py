@@ -180,7 +180,7 @@ class Power(Interface):
         if pursuit.answer in (Answer.TAKEN, Answer.LOST) and wanted == POWER_OFF:
             target.forget_agent()
         for attempt in (1, 2):
-            state = self._look(target)
+            state = self._look(target, 1 if pursuit.sent else 2)
             if order == REBOOT and state == POWER_OFF:
                 return Wait({"starts": True}, poll_after=0, timeout=_limit(target, order))
             pursuit = pursuit.after(self._compared(target, pursuit, state), state)
@@ -203,20 +203,19 @@ class Power(Interface):
             late=pursuit.obstacle(),
         )
 
-    def _look(self, target: Target) -> str | HardwareError | None:
-        """Read the power state; twice, if the first request has failed. Return the last error."""
+    def _look(self, target: Target, requests: int = 2) -> str | HardwareError | None:
+        """
+        Read the power state; return the last error if it cannot be read.
+
+        requests: at most, as a single one may be lost.
+        """
         try:
             return self.get_power_state(target)
         except LeaseLost:
             raise
         except HardwareError as error:
-            if not error.retryable:
-                return error
-        try:
-            return self.get_power_state(target)
-        except LeaseLost:
-            raise
-        except HardwareError as error:
+            if error.retryable and requests > 1:
+                return self._look(target, requests - 1)
             return error
 
     def _last_reset(self, target: Target) -> str | None:
