@@ -22,7 +22,7 @@ from app.main import create_app
 from app.metrics.kinds import OTHER
 from app.metrics.table import METRICS
 from app.runtime import Runtime
-from docs import node_fields, state_pages
+from docs import node_fields, power_table, state_pages
 from docs.markdown import Lines, code, table
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.interface import Interface
@@ -304,6 +304,7 @@ PAGES: Mapping[str, Callable[[], Lines]] = {
 #: Pages written by hand, each with one part between `BEGIN` and `END` generated from the code.
 PARTS: Mapping[str, Callable[[], Lines]] = {
     "docs/deploying.md": deploy_flow,
+    "docs/hardware.md": power_table.power_table,
     "docs/metrics.md": metrics,
     "docs/fleet.md": state_pages.rollout_states,
     "docs/protocol.md": state_pages.operation_states,

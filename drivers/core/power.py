@@ -238,6 +238,8 @@ class Power(Interface):
         answer = Answer(progress.get("answer", Answer.LOST if unrecorded else Answer.NONE))
         if self.transactional:
             opposed, answer = False, Answer.NONE
+        if order == REBOOT:  # of a machine that gets no power off
+            opposed = False
         return _Pursuit(Order(order), wanted, answer=answer, doubted=opposed)
 
     def _compared(

@@ -1,5 +1,5 @@
 """
-The power table: what a power step does next, given its order, the BMC's answer and a reading.
+The power table: next action of a power step, by its order, the BMC's answer and a reading.
 
 `decide` is the only source of these decisions; docs/hardware.md renders `rows`. The principles:
 
@@ -92,10 +92,11 @@ RULES: Mapping[tuple[Answer, Reading], Rule] = {
     (Answer.LOST, Reading.MOVING): Rule(L, L),
     (Answer.LOST, Reading.SILENT): Rule(L, L),
 }
-#: Rules of one order that differ.
+#: Rules of one order that differ, also while it is doubted.
 EXCEPTIONS: Mapping[tuple[Order, Answer, Reading], Rule] = {
     # an operating system may take minutes to shut down: that it runs proves nothing
     (Order.SOFT_OFF, Answer.LOST, Reading.OTHER): Rule(L, L),
+    (Order.SOFT_OFF, Answer.TAKEN, Reading.OTHER): Rule(L, L),
     # a machine is not booted blindly out of an unknown state
     (Order.RESET, Answer.NONE, Reading.MOVING): Rule(L, L),
     (Order.RESET, Answer.REFUSED, Reading.MOVING): Rule(L, L),
@@ -116,9 +117,8 @@ DOUBTED: Mapping[tuple[Answer, Reading], Rule] = {
 
 def rule_of(order: Order, answer: Answer, reading: Reading, *, doubted: bool = False) -> Rule:
     """Return the rule of a cell of the table."""
-    if doubted and order is not Order.RESET and (answer, reading) in DOUBTED:
-        return DOUBTED[answer, reading]
-    return EXCEPTIONS.get((order, answer, reading), RULES[answer, reading])
+    rules = {**RULES, **DOUBTED} if doubted else RULES
+    return EXCEPTIONS.get((order, answer, reading), rules[answer, reading])
 
 
 def decide(
@@ -128,7 +128,7 @@ def decide(
     Return the next action of a power step.
 
     looks: consecutive equal readings since the order was sent, this one included.
-    doubted: an earlier order for the opposite state may still take effect.
+    doubted: an earlier order for the opposite state may still take effect; never for RESET.
     """
     rule = rule_of(order, answer, reading, doubted=doubted)
     return rule.lasting if looks > LASTING else rule.first

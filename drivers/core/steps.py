@@ -68,7 +68,7 @@ class Wait:
     poll_after: float | None = None
     #: seconds since the first wait until the step fails; None: the flow's callback timeout
     timeout: float | None = None
-    #: what is missing still, without secrets; the failure names it if the time is used up
+    #: obstacle, without secrets: part of the failure's reason if the time is used up
     late: str | None = None
 
 

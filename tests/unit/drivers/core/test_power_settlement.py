@@ -313,7 +313,7 @@ def _check_repetitions(events, wanted, deaths):
             settled = isinstance(error, Busy) or (
                 isinstance(error, Unreachable) and not isinstance(error, Unconfirmed)
             )
-            if not settled and wanted in between:  # a refusal of what was reached already
+            if not settled and wanted in between:  # refused in the ordered state
                 settled = isinstance(error, Refused | NotSupported)
             tail = between[-LASTING - 1 :]
             assert settled or tail == [OPPOSITE[wanted]] * (LASTING + 1), (error, between)
