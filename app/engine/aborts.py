@@ -54,7 +54,7 @@ def begin(session: Session, node: Node, operation: Operation, step: OperationSte
     step: the current one, finished or interrupted. Returns whether there are cleanup steps.
     """
     if step.state != StepState.DONE:
-        pending_power.note(node, operation, step)
+        pending_power.note(session, node, operation, step)
         step_transition(step, StepEvent.ABORT)
     remaining = [row for row in pending(session, operation) if row.position > step.position]
     for row in remaining:

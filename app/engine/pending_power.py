@@ -1,18 +1,26 @@
 """Power orders of attempts without a record: an abort or a death may have come after the order."""
 
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
 from app.models import Node, Operation, OperationState, OperationStep
 from drivers.core.power import PENDING
 
 
-def note(node: Node, operation: Operation, step: OperationStep) -> None:
+def note(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
     """
-    Note on a node that the attempt of its step, which is given up, may have sent a power order.
+    Note on the machine of a step, whose attempt is given up, that a power order may have been sent.
+
+    The machine is that of the node, or of the child node that the step runs on.
 
     The next power step then does not believe a single reading. An attempt that has recorded its
     order needs no note, as its report has set it.
     """
-    if step.child or not (operation.state == OperationState.RUNNING or step.deaths):
+    if not (operation.state == OperationState.RUNNING or step.deaths):
         return
-    if PENDING not in node.driver_internal_info:
+    machine: Node | None = node
+    if step.child:
+        machine = session.scalar(select(Node).where(Node.uuid == step.child).with_for_update())
+    if machine is not None:
         pending = {"state": None, "sweeps": 0}
-        node.driver_internal_info = {**node.driver_internal_info, PENDING: pending}
+        machine.driver_internal_info = {**machine.driver_internal_info, PENDING: pending}

@@ -177,6 +177,7 @@ class Power(Interface):
         earlier calls; empty, or with keys of the caller only, at its first.
         """
         pursuit = self._resumed(target, order, wanted, progress)
+        pursuit.note(target)
         if pursuit.answer in (Answer.TAKEN, Answer.LOST) and wanted == POWER_OFF:
             target.forget_agent()
         for attempt in (1, 2):
@@ -240,7 +241,8 @@ class Power(Interface):
             opposed, answer = False, Answer.NONE
         if order == REBOOT:  # of a machine that gets no power off
             opposed = False
-        return _Pursuit(Order(order), wanted, answer=answer, doubted=opposed)
+        lost = answer is Answer.LOST
+        return _Pursuit(Order(order), wanted, answer=answer, doubted=opposed, uncertain=lost)
 
     def _compared(
         self, target: Target, pursuit: "_Pursuit", state: str | HardwareError | None
@@ -258,23 +260,24 @@ class Power(Interface):
 
     def _send(self, target: Target, pursuit: "_Pursuit") -> "_Pursuit":
         """Send the order of a pursuit once, and note its answer."""
-        pending = target.driver_internal_info.get(PENDING)
-        answer, why, code = Answer.TAKEN, "", ""
-        try:
-            if pursuit.wanted == POWER_ON:
+        answered = pursuit.answered(Answer.TAKEN)
+        if pursuit.wanted == POWER_ON:
+            try:
                 target.driver.management.before_start(target)
-            target.before_order()
-            target.report(driver_internal_info={PENDING: {"state": pursuit.wanted, "sweeps": 0}})
+            except Busy as error:
+                return pursuit.answered(Answer.REFUSED, error)
+        target.before_order()
+        target.report(driver_internal_info={PENDING: {"state": pursuit.wanted, "sweeps": 0}})
+        try:
             self.order(target, str(pursuit.order))
         except LeaseLost:
             raise
         except HardwareError as error:
-            answer, why, code = _answer(error), str(error), str(error.code)
-            if answer in (Answer.NONE, Answer.FINAL) and not pursuit.sent:
-                _restore(target, pending)
-        if pursuit.wanted == POWER_OFF and answer in (Answer.TAKEN, Answer.LOST):
+            answered = pursuit.answered(_answer(error), error)
+        answered.note(target)
+        if pursuit.wanted == POWER_OFF and answered.answer in (Answer.TAKEN, Answer.LOST):
             target.forget_agent()
-        return replace(pursuit, answer=answer, why=why, code=code, looks=0, sent=pursuit.sent + 1)
+        return answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +291,7 @@ class _Pursuit:
     looks: int = 0  # consecutive equal readings since the order
     sent: int = 0  # times that the order was sent
     doubted: bool = False  # an earlier order for the opposite state may still take effect
+    uncertain: bool = False  # an order of this step may still take effect
     why: str = ""  # the BMC's reason, if it did not take the order
     code: str = ""  # failure code of this reason
     shown: str = ""  # the last reading in words
@@ -303,6 +307,7 @@ class _Pursuit:
             looks=int(progress["looks"]),
             sent=int(progress["sent"]),
             doubted=bool(progress["doubted"]),
+            uncertain=bool(progress["uncertain"]),
             why=str(progress["why"]),
             code=str(progress["code"]),
         )
@@ -315,6 +320,7 @@ class _Pursuit:
             "looks": self.looks,
             "sent": self.sent,
             "doubted": self.doubted,
+            "uncertain": self.uncertain,
             "why": self.why,
             "code": self.code,
         }
@@ -327,6 +333,20 @@ class _Pursuit:
         looks = self.looks + 1 if reading is self.reading and self.looks else 1
         shown = "no settled power state" if state is None else str(state)
         return replace(self, answer=answer, reading=reading, looks=looks, shown=shown)
+
+    def answered(self, answer: Answer, error: HardwareError | None = None) -> "_Pursuit":
+        """Return the pursuit after an order and its answer; error: the reason, if not taken."""
+        why, code = ("", "") if error is None else (str(error), str(error.code))
+        uncertain = self.uncertain or answer in (Answer.TAKEN, Answer.LOST)
+        known = replace(self, answer=answer, uncertain=uncertain, why=why, code=code)
+        return replace(known, looks=0, sent=self.sent + 1)
+
+    def note(self, target: Target) -> None:
+        """Report whether an order is pending: the last one, while any may still take effect."""
+        pending = target.driver_internal_info.get(PENDING)
+        if self.uncertain or self.doubted:
+            pending = {"state": self.wanted, "sweeps": 0}
+        _report_pending(target, pending)
 
     @property
     def action(self) -> Action:
@@ -370,11 +390,11 @@ def _answer(error: HardwareError) -> Answer:
 def _settle(target: Target, state: str) -> None:
     """Report a power state that is settled: no order is pending."""
     target.report(power_state=state)
-    _restore(target, None)
+    _report_pending(target, None)
 
 
-def _restore(target: Target, pending: Any) -> None:
-    """Report the pending order `pending`, in place of the one that the step has reported."""
+def _report_pending(target: Target, pending: Any) -> None:
+    """Report the pending order, or None, in place of an earlier report."""
     internal = target.reports.get("driver_internal_info", {})
     internal.pop(PENDING, None)
     if target.driver_internal_info.get(PENDING) != pending:

@@ -369,7 +369,7 @@ def _take_over(living: Callable[[Session], set[str]]) -> Act:
             what = "the conductor died" if dead else "its deadline passed"
             reason = f"{step.label}: {what} {step.deaths} times while it ran"
             failure = Failed(reason, FailureCode.CONDUCTOR_DIED)
-            pending_power.note(node, operation, step)
+            pending_power.note(session, node, operation, step)
             if not transitions.fail(session, node, operation, step, failure):
                 return True
             event = OperationEvent.DISPATCH  # of the cleanup steps

@@ -202,12 +202,11 @@ def _actions(power, order, node, answer):
 
 
 def _is_pending(answer, actions, doubted):
-    """Whether an order is pending after the actions of a cell."""
+    """Whether an order may still take effect after the actions of a cell."""
     if actions[-1] is Action.DONE:
         return False
-    if doubted:
-        return True
-    return bool(actions.count(Action.SEND)) or answer in (Answer.TAKEN, Answer.REFUSED, Answer.LOST)
+    taken = answer is Answer.NONE and Action.SEND in actions
+    return doubted or taken or answer in (Answer.TAKEN, Answer.LOST)
 
 
 class Machine:
@@ -355,7 +354,17 @@ def test_the_end_of_the_time_names_the_last_refusal_of_the_bmc():
     assert FailureCode.TIMEOUT == outcome.code
     assert "409: it cools down; the BMC shows 'power off'" == outcome.reason
     assert 5 < power.orders < 15
-    assert POWER_ON == node.driver_internal_info[PENDING]["state"]
+    assert PENDING not in node.driver_internal_info  # a refused order is not pending
+
+
+def test_the_last_order_counts_while_an_earlier_one_is_pending():
+    """A power off that could not be sent replaces the pending power on."""
+    power = ScriptedPower(script_of(Unreachable("cut")))
+    pending = {PENDING: {"state": POWER_ON, "sweeps": 1}}
+    node = target(driver_internal_info=pending)
+    with pytest.raises(Unreachable):
+        power.power_off(node)
+    assert {PENDING: {"state": POWER_OFF, "sweeps": 0}} == node.reports["driver_internal_info"]
 
 
 def test_a_verification_waits_for_a_settled_power_state():
