@@ -26,13 +26,17 @@ RESETS: Mapping[str, tuple[str, ...]] = {
 _BUTTON: Mapping[str, str] = {POWER_ON: "Off", SOFT_OFF: "On"}
 #: Statuses of refusals that may be due to a transition, unless the message is one of `_FINAL`.
 _TRANSIENT = frozenset({400, 408, 409, 412, 423, 425, 429, 503})
-#: Messages of DSP0268's base registry that no later time makes good.
-_FINAL = (
-    "ActionNotSupported", "ActionParameterMissing", "ActionParameterNotSupported",
-    "ActionParameterUnknown", "ActionParameterValueError", "ActionParameterValueFormatError",
-    "ActionParameterValueNotInList", "ActionParameterValueTypeError", "InsufficientPrivilege",
-    "MalformedJSON", "PropertyMissing", "PropertyUnknown", "PropertyValueNotInList",
-)  # fmt: skip
+#: Messages of DMTF's base registry: the BMC lacks the reset type.
+_LACKING = frozenset({
+    "ActionParameterNotSupported", "ActionParameterUnknown", "ActionParameterValueFormatError",
+    "ActionParameterValueNotInList", "PropertyValueNotInList",
+})  # fmt: skip
+#: Messages of the base registry about refusals that do not pass.
+_FINAL = _LACKING | {
+    "ActionNotSupported", "ActionParameterMissing", "ActionParameterValueError",
+    "ActionParameterValueTypeError", "InsufficientPrivilege", "MalformedJSON", "PropertyMissing",
+    "PropertyUnknown",
+}  # fmt: skip
 
 
 class RedfishPower(Redfish, Power):
@@ -55,17 +59,23 @@ class RedfishPower(Redfish, Power):
                 reset_type.value: reset_type
                 for reset_type in system.get_allowed_reset_system_values()
             }
-            name = next((name for name in RESETS[state] if name in allowed), None)
-            if name is None:
+            names = [name for name in RESETS[state] if name in allowed]
+            if not names:
                 raise NotSupported(
                     f"the BMC of node {target.uuid} has no reset type for {state!r}, which needs"
                     f" {' or '.join(RESETS[state])}; it offers"
                     f" {', '.join(sorted(allowed)) or 'none that is known'}"
                 )
-            if name == "PushPowerButton":
-                _check_button(bmc, state)
-            with _answers(bmc):
-                system.reset_system(allowed[name])
+            for name in names:
+                if name == "PushPowerButton":
+                    _check_button(bmc, state)
+                try:
+                    with _answers(bmc):
+                        system.reset_system(allowed[name])
+                    return
+                except NotSupported:  # it lists a reset type that it lacks
+                    if name == names[-1]:
+                        raise
 
 
 def ironic_power_state(value: object) -> str | None:
@@ -92,8 +102,8 @@ def _answers(bmc: client.Connection) -> Iterator[None]:
     """
     Translate the answers to an order, sent inside.
 
-    Raises Busy: refused for now. Raises Refused: for good. Raises Unconfirmed: a server error, or
-    the answer was lost. Raises HardwareError.
+    Raises Busy: refused for now. Raises NotSupported: the BMC lacks the reset type.
+    Raises Refused: for good. Raises Unconfirmed: a server error, or the answer was lost.
     """
     from sushy import exceptions
 
@@ -105,7 +115,9 @@ def _answers(bmc: client.Connection) -> Iterator[None]:
             raise
         words = text(bmc.access.mask(f"{status}: {error.detail or error.code}"), 1000)
         message = f"BMC {bmc.access.address} refused: {words}"
-        if status in _TRANSIENT and not any(name.rpartition(".")[2] in _FINAL for name in ids):
+        if ids & _LACKING:
+            raise NotSupported(message) from error
+        if status in _TRANSIENT and not ids & _FINAL:
             raise Busy(message) from error
         if status and status >= 500 and status != 501:
             raise Unconfirmed(f"BMC {bmc.access.address} failed: {words}") from error
@@ -119,8 +131,8 @@ def _answers(bmc: client.Connection) -> Iterator[None]:
         ) from error
 
 
-def _message_ids(error: Any) -> list[str]:
-    """Return the ids of all messages of a refusal."""
+def _message_ids(error: Any) -> set[str]:
+    """Return the names of all messages of a refusal, without their registries."""
     entries = error.extended_info if isinstance(error.extended_info, list) else []
     ids = [entry.get("MessageId") for entry in entries if isinstance(entry, dict)]
-    return [name for name in (error.code, *ids) if isinstance(name, str)]
+    return {name.rpartition(".")[2] for name in (error.code, *ids) if isinstance(name, str)}

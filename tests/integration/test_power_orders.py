@@ -9,7 +9,7 @@ from app.engine import operations, power
 from app.kit.caller import Caller
 from app.models import Node, Operation
 from drivers.core.kinds import POWER_OFF, POWER_ON
-from drivers.core.power import PENDING
+from drivers.core.power_pursuit import PENDING
 from drivers.simulator.simulator import running
 from tests.integration.harness import Harness
 from tests.integration.test_aborts import CRAWL, STROLL, held_up

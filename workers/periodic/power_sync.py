@@ -8,7 +8,7 @@ leaves the power state to the operation; in hold states, and under holds against
 records the state that it reads.
 
 A machine in transition changes nothing. While the effect of a power order is unknown
-(`drivers.core.power.PENDING`), nothing is corrected or recorded but the ordered state itself;
+(`drivers.core.power_pursuit`), nothing is corrected or recorded but the ordered state itself;
 afterwards the machine is corrected to the state that was ordered.
 """
 
@@ -40,7 +40,7 @@ from app.runtime import Runtime, runtime_of
 from app.states import Kind, State, of_kind
 from drivers import networks
 from drivers.core.errors import HardwareError
-from drivers.core.power import PENDING
+from drivers.core.power_pursuit import PENDING
 from drivers.core.target import Target
 from drivers.redfish.sweep import power_state_reader
 

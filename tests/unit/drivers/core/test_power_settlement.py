@@ -17,7 +17,8 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF
-from drivers.core.power import PENDING, Power
+from drivers.core.power import Power
+from drivers.core.power_pursuit import PENDING
 from drivers.core.power_settlement import (
     LASTING,
     Action,

@@ -110,7 +110,7 @@ def _power(reports):
     ("answer", "error"),
     [
         ((403, False, "Base.1.8.InsufficientPrivilege"), Refused),
-        ((400, False, "Base.1.8.ActionParameterNotSupported"), Refused),
+        ((400, False, "Base.1.8.ActionParameterMissing"), Refused),
         ((405, False), Refused),
         ((501, False), Refused),
     ],
@@ -206,6 +206,17 @@ def _effects():
     from tests.support import rude_bmc
 
     return rude_bmc.EFFECTS
+
+
+@pytest.mark.parametrize(
+    "name", ["Base.1.8.ActionParameterNotSupported", "Base.1.8.1.ActionParameterUnknown"]
+)
+def test_a_listed_reset_type_that_the_bmc_lacks_is_replaced_by_an_equivalent_one(name):
+    lacking = (400, False, name)
+    with rude_bmc(allowed=["On", "ForceOn"], answers=[lacking]) as bmc:
+        assert (Done(), ["On", "ForceOn"]) == (change(bmc, POWER_ON), bmc.orders)
+    with rude_bmc(answers=[lacking]) as bmc:
+        assert (NotSupported.code, ["On"]) == (change(bmc, POWER_ON).code, bmc.orders)
 
 
 def test_the_power_button_is_not_pressed_in_another_state_as_it_toggles():
