@@ -5,9 +5,9 @@ import time
 import pytest
 from sqlalchemy import select
 
-from app.engine import operations, power
+from app.engine import operations, pending_power, power
 from app.kit.caller import Caller
-from app.models import Node, Operation
+from app.models import Node, Operation, OperationState, OperationStep
 from drivers.core.kinds import POWER_OFF, POWER_ON
 from drivers.core.power_pursuit import PENDING
 from drivers.simulator.simulator import running
@@ -235,6 +235,16 @@ def test_a_step_given_up_after_deaths_notes_that_an_order_may_be_pending(harness
         harness.inside.sent.extend(messages)
     assert "failed" == harness.last(node).state
     assert {"state": None, "sweeps": 0} == power_of(harness, node)[1]
+
+
+def test_the_note_about_a_step_on_a_child_node_is_the_childs(harness):
+    parent, child = harness.node(), harness.node()
+    step = OperationStep(child=harness.inside.read(child).uuid, deaths=1)
+    with harness.inside.runtime.transaction() as session:
+        node = operations.lock(session, parent)
+        pending_power.note(session, node, Operation(state=OperationState.QUEUED), step)
+    assert {"state": None, "sweeps": 0} == power_of(harness, child)[1]
+    assert None is power_of(harness, parent)[1]
 
 
 def test_a_verification_survives_a_lost_read_and_unsettled_states(harness, bmc):

@@ -138,11 +138,13 @@ def test_a_cell_follows_the_principles(row):
     assert rule.lasting is decide(order, answer, reading, LASTING + 1, doubted=doubted)
 
 
-@pytest.mark.parametrize("row", CELLS, ids=lambda row: "-".join(map(str, row[:4])))
+#: All cells but those of a reset that is not sent: its readings precede the intent, see TestReset.
+PLAYED = [row for row in CELLS if row[0] is not Order.RESET or row[2] is not Answer.NONE]
+
+
+@pytest.mark.parametrize("row", PLAYED, ids=lambda row: "-".join(map(str, row[:4])))
 def test_a_step_acts_as_its_cell_says(row):
     order, doubted, answer, reading, rule = row
-    if order is Order.RESET and answer is Answer.NONE:
-        return  # its readings come before the intent, see TestReset
     power = _showing(order, answer, reading)
     internal = {PENDING: {"state": OPPOSITE[WANTED[order]], "sweeps": 0}} if doubted else {}
     node = target(driver_internal_info=internal, disable_power_off=order is Order.RESET)
