@@ -322,6 +322,33 @@ def _check_repetitions(events, wanted, deaths):
         last = at
 
 
+@settings(max_examples=200, deadline=None)
+@given(script=strategies.lists(EVENTS, max_size=40), has_mark=strategies.booleans())
+def test_a_reset_is_repeated_only_with_proof_and_succeeds_only_by_an_answer_or_a_proof(
+    script, has_mark
+):
+    machine, resets = Machine(POWER_ON, script), []
+
+    def respond():
+        error = machine.respond(POWER_ON)
+        carried_out = bool(machine.pending)
+        machine.pending.clear()
+        resets.append((error, carried_out))
+        return error
+
+    def mark():
+        return str(sum(done for _, done in resets)) if has_mark else None
+
+    power = ScriptedPower(machine.read, respond, mark)
+    outcome, _ = run(power, Order.RESET, target(disable_power_off=True))
+    for error, carried_out in resets[:-1]:
+        unsent = isinstance(error, Unreachable) and not isinstance(error, Unconfirmed)
+        assert isinstance(error, Busy) or unsent or (has_mark and not carried_out)
+    if isinstance(outcome, Done):
+        error, carried_out = resets[-1]
+        assert error is None or (has_mark and carried_out)
+
+
 def script_of(*readings):
     """Return a function that reads the states in turn, the last one for ever."""
     states = list(readings)
