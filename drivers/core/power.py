@@ -225,7 +225,8 @@ class Power(Interface):
             return Pursuit.of(Order(order), wanted, progress)
         pending = target.driver_internal_info.get(PENDING)
         opposed = isinstance(pending, Mapping) and pending.get("state") != wanted
-        unrecorded = target.resumed and order != REBOOT
+        # "ordered": progress of the previous release
+        unrecorded = (target.resumed and order != REBOOT) or progress.get("ordered", False)
         answer = Answer(progress.get("answer", Answer.LOST if unrecorded else Answer.NONE))
         if self.transactional:
             opposed, answer = False, Answer.NONE

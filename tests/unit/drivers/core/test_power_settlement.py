@@ -437,6 +437,12 @@ def test_an_order_of_a_conductor_that_died_is_looked_for_before_another_one():
     assert (Done(), 0) == (run(power, Order.ON, target(resumed=True))[0], power.orders)
 
 
+def test_an_order_of_the_previous_release_is_not_repeated_at_once():
+    power = ScriptedPower(script_of(*[POWER_OFF] * 3, POWER_ON))
+    node = target(progress={"ordered": True, "looks": 2})
+    assert (Done(), 0) == (run(power, Order.ON, node)[0], power.orders)
+
+
 class TestReset:
     """ForceRestart of machines that must not be powered off."""
 
