@@ -46,8 +46,8 @@ def charge_budget(
         late = "the machine did not get there in time"
         if agent_waits.is_polled(step):
             late = "its agent was busy, or did not answer"
-        elif outcome.late:
-            late = f"{late}: {outcome.late}"
+        elif outcome.reason:
+            late = f"{late}: {outcome.reason}"
         return Failed(f"Timeout reached in step {step.label}: {late}", FailureCode.TIMEOUT)
     else:
         step.remaining -= seconds

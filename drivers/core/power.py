@@ -94,7 +94,7 @@ class Power(Interface):
                 {**target.progress, "looks": looks + 1},
                 poll_after=_pause(looks),
                 timeout=_limit(target, POWER_ON),
-                late="the BMC shows no settled power state",
+                reason="the BMC shows no settled power state",
             )
         target.report(power_state=state)
         return Done()
@@ -191,7 +191,7 @@ class Power(Interface):
             {**progress, **pursuit.progress()},
             poll_after=_pause(max(pursuit.looks - 1, pursuit.sent - 1)),
             timeout=timeout or _limit(target, order),
-            late=pursuit.obstacle(),
+            reason=pursuit.obstacle(),
         )
 
     def _look(self, target: Target, requests: int = 2) -> str | HardwareError | None:

@@ -68,8 +68,9 @@ class Wait:
     poll_after: float | None = None
     #: seconds since the first wait until the step fails; None: the flow's callback timeout
     timeout: float | None = None
-    #: obstacle, without secrets: part of the failure's reason if the time is used up
-    late: str | None = None
+    #: the error that makes the step wait and try again: one sentence, without secrets; None: there
+    #: is none. Operators see the last one when its time is over
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 
 from tests.support.fleet import Fleet, until
-from tests.support.rude_bmc import CUT, rude_bmc
+from tests.support.power_bmc import CUT, rude_bmc
 
 CONFLICT = (409, False, "Base.1.18.ActionParameterValueConflict")
 SWEEPS = {

@@ -16,7 +16,7 @@ from tests.integration.test_aborts import CRAWL, STROLL, held_up
 from tests.integration.test_power_sync import WAYS
 from tests.integration.test_reconciler import reconcile
 from tests.support.fleet import until
-from tests.support.rude_bmc import CUT, rude_bmc
+from tests.support.power_bmc import CUT, rude_bmc
 from tests.unit.drivers.machines import image_server
 from workers.periodic import power_sync
 

@@ -38,11 +38,9 @@ def checked(returned: Any) -> Outcome:
         case Done():
             return replace(returned, result=_json(returned, "result"))
         case Wait():
-            if not isinstance(returned.late, str | None):
-                raise _wrong(returned, "late", "must be a str")
             return replace(
                 returned,
-                late=returned.late and _text(returned.late),
+                reason=_reason(returned),
                 progress=_json(returned, "progress"),
                 poll_after=_seconds(returned, "poll_after"),
                 timeout=_seconds(returned, "timeout"),
@@ -93,6 +91,12 @@ def _json(outcome: Outcome, field: str) -> Mapping[str, Any]:
             f" {MOST_JSON} are kept"
         )
     return value
+
+
+def _reason(outcome: Wait) -> str | None:
+    if not isinstance(outcome.reason, str | None):
+        raise _wrong(outcome, "reason", "must be a str")
+    return outcome.reason and _text(outcome.reason)
 
 
 def _seconds(outcome: Wait, field: str) -> float | None:

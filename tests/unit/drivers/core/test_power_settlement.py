@@ -105,7 +105,7 @@ def run(power, order, node, most=40):
             break
         assert outcome.poll_after <= 10
         seconds -= outcome.poll_after
-    return Failed(outcome.late or "", FailureCode.TIMEOUT), node
+    return Failed(outcome.reason or "", FailureCode.TIMEOUT), node
 
 
 CELLS = list(rows())

@@ -16,7 +16,7 @@ from drivers.core.errors import (
 )
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF
 from drivers.core.steps import Done, Failed, Wait
-from tests.support.rude_bmc import CUT, rude_bmc
+from tests.support.power_bmc import CUT, rude_bmc
 from tests.unit.drivers.machines import new_registry, target
 from tests.unit.drivers.redfish.test_redfish import swept
 
@@ -56,7 +56,7 @@ def change(bmc, state, node=None, budget=60.0, on_poll=lambda polls: None):
             node, progress=dict(outcome.progress), reports={}, driver_internal_info=internal
         )
         if budget <= 0:
-            return Failed(outcome.late or "", FailureCode.TIMEOUT)
+            return Failed(outcome.reason or "", FailureCode.TIMEOUT)
         budget -= outcome.poll_after
     raise AssertionError("it polls for ever")
 
@@ -203,9 +203,9 @@ def test_the_reset_type_is_one_that_the_bmc_lists(allowed, order, chosen, monkey
 
 
 def _effects():
-    from tests.support import rude_bmc
+    from tests.support import power_bmc
 
-    return rude_bmc.EFFECTS
+    return power_bmc.EFFECTS
 
 
 @pytest.mark.parametrize(
