@@ -31,8 +31,8 @@ from drivers.web.connections import AsyncResponse, async_connector
 HEALTHS = ("OK", "Warning", "Critical")
 
 #: Power state, or the error of the read; None: the machine is in transition.
-Answer = str | HardwareError | None
-Ask = Callable[..., Awaitable[Answer]]
+Shown = str | HardwareError | None
+Ask = Callable[..., Awaitable[Shown]]
 
 
 @asynccontextmanager
@@ -42,7 +42,7 @@ async def power_state_reader(
     timeout: float = 10.0,  # noqa: ASYNC109 - of each request, not of the whole
 ) -> AsyncIterator[Ask]:
     """
-    Yield a function that reads the power state of a target, or returns the error; see `Answer`.
+    Yield a function that reads the power state of a target, or returns the error; see `Shown`.
 
     Its option `secure_boot=True` also reads secure boot, by a second request.
 
@@ -50,7 +50,7 @@ async def power_state_reader(
     the wait for a BMC's turn.
     """
 
-    async def ask(target: Target, *, secure_boot: bool = False) -> Answer:
+    async def ask(target: Target, *, secure_boot: bool = False) -> Shown:
         return await _state(http, target, max_wait=timeout, secure_boot=secure_boot)
 
     async with aiohttp.ClientSession(
@@ -66,7 +66,7 @@ async def power_state_reader(
 
 async def _state(
     http: aiohttp.ClientSession, target: Target, *, max_wait: float, secure_boot: bool
-) -> Answer:
+) -> Shown:
     try:
         wanted = access.access(target)
         bmcs = target.driver.power.bmcs
