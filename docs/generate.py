@@ -23,7 +23,7 @@ from app.main import create_app
 from app.metrics.kinds import OTHER
 from app.metrics.table import METRICS
 from app.runtime import Runtime
-from docs import node_fields, state_pages
+from docs import node_fields, power_table, state_pages
 from docs.markdown import Lines, code, table
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.interface import Interface
@@ -366,6 +366,7 @@ def _models(row: quirks.Quirk) -> str:
 #: Pages written by hand, each with one part between `BEGIN` and `END` generated from the code.
 PARTS: Mapping[str, Callable[[], Lines]] = {
     "docs/deploying.md": deploy_flow,
+    "docs/hardware.md": power_table.power_table,
     "docs/hardware-orders.md": task_ends,
     "docs/metrics.md": metrics,
     "docs/fleet.md": state_pages.rollout_states,

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from app import flows
-from app.engine import failures, planning, provision_state
+from app.engine import failures, pending_power, planning, provision_state
 from app.engine.operations import append, has_frame, pending
 from app.hardware import targets
 from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepState
@@ -54,6 +54,7 @@ def begin(session: Session, node: Node, operation: Operation, step: OperationSte
     step: the current one, finished or interrupted. Returns whether there are cleanup steps.
     """
     if step.state != StepState.DONE:
+        pending_power.note(session, node, operation, step)
         step_transition(step, StepEvent.ABORT)
     remaining = [row for row in pending(session, operation) if row.position > step.position]
     for row in remaining:

@@ -168,7 +168,10 @@ POWER_SYNCS = Histogram(
 POWER_SYNC_NODES = Counter(
     "power_sync_nodes",
     "Nodes of power syncs",
-    {"result": "`read`; `differ`: from the recorded power state; `failed`"},
+    {
+        "result": "`read`; `differ`: from the recorded power state; `moving`: in transition;"
+        " `failed`"
+    },
 )
 
 # the fleet

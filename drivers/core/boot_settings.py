@@ -20,7 +20,7 @@ from drivers.core.errors import (
     StepFailed,
     Unexpected,
 )
-from drivers.core.power import POWER_OFF, POWER_ON, REBOOT
+from drivers.core.power import POWER_OFF, REBOOT
 from drivers.core.steps import Done, Outcome, Wait, run_parts
 from drivers.core.target import Target
 
@@ -108,7 +108,7 @@ def is_postponed(target: Target) -> bool:
     is_due = mode is not None and BOOT_MODE.present(target) not in (mode, None)
     if not is_due and not capabilities.requests_secure_boot(target):
         return False
-    return bool(target.driver.power.get_power_state(target) == POWER_ON)
+    return target.driver.power.get_power_state(target) != POWER_OFF
 
 
 def change(target: Target, setting: Setting, value: Any) -> Outcome:

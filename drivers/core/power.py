@@ -1,14 +1,19 @@
 """
 The power interface: power on, power off, reboot.
 
-A driver implements `get_power_state` and `order`. This module decides when to call them, and polls
-until the machine has the wanted state.
+A driver implements `get_power_state` and `order`. This module sends the order and polls, as
+`drivers.core.power_settlement` decides. While the effect of an order is unknown, the node has the
+key `PENDING` in driver_internal_info: the next power step, and the power sync, then do not believe
+a single reading.
 """
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from drivers.core.errors import Busy, HardwareError, LeaseLost
 from drivers.core.interface import Interface
+from drivers.core.power_pursuit import PENDING, Pursuit, answer_of, report_pending
+from drivers.core.power_settlement import Action, Answer, Order, Reading
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Target
 
@@ -25,14 +30,24 @@ class Power(Interface):
     #: whether the machine can be switched off and on again; if not, it is restarted by its own
     #: agent, and there is no power state to synchronize
     switches_off: ClassVar[bool] = True
+    #: whether an order without a recorded outcome has provably had no effect (fake hardware)
+    transactional: ClassVar[bool] = False
 
-    def get_power_state(self, target: Target) -> str:
+    def get_power_state(self, target: Target) -> str | None:
         """
-        Return `power on` or `power off`, as the BMC reports it.
+        Return `power on` or `power off`, as the BMC reports it; None: no settled state.
 
         Raises HardwareError.
         """
         raise NotImplementedError
+
+    def last_reset(self, target: Target) -> str | None:
+        """
+        Return a text that changes when the machine is reset; None: the BMC has none.
+
+        It proves a reset whose answer was lost. Raises HardwareError.
+        """
+        return None
 
     def order(self, target: Target, state: str) -> None:
         """
@@ -41,7 +56,8 @@ class Power(Interface):
         state: `power on`, `power off`, `soft power off`, or `rebooting`: a hard reset, used only
         for machines that must not be powered off.
 
-        Raises HardwareError.
+        Raises Busy: refused for now. Raises Unconfirmed: it may have been carried out.
+        Raises Unreachable: it was not sent. Raises HardwareError: it was refused for good.
         """
         raise NotImplementedError
 
@@ -71,15 +87,27 @@ class Power(Interface):
         return self._reset(target) if target.disable_power_off else Done()
 
     def read(self, target: Target) -> Outcome:
-        """Frame step: read the power state, and report it."""
-        target.report(power_state=self.get_power_state(target))
+        """Frame step: read the power state, and report it; wait for a settled one."""
+        state = self._look(target)
+        if isinstance(state, HardwareError):
+            raise state
+        if state is None:
+            looks = int(target.progress.get("looks", 0))
+            return Wait(
+                {**target.progress, "looks": looks + 1},
+                poll_after=_pause(looks),
+                timeout=_limit(target, POWER_ON),
+                reason="the BMC shows no settled power state",
+            )
+        target.report(power_state=state)
         return Done()
 
     def change(self, target: Target, state: str, timeout: float | None = None) -> Outcome:
         """
         Bring the machine to `state`, or reboot it, hard or soft.
 
-        A reboot switches on a machine that is off, and resets one that must not be powered off.
+        A reboot switches the machine off and on, so that its effect can be read; it switches on a
+        machine that is off, and resets one that must not be powered off.
         timeout: seconds; None: `[conductor]soft_power_off_timeout` for soft states, else
         `power_state_change_timeout`.
         """
@@ -103,17 +131,26 @@ class Power(Interface):
 
     def _reset(self, target: Target) -> Outcome:
         """Reset a machine that is on; switch on one that is off."""
-        if target.progress.get("ordered") or self.get_power_state(target) != POWER_ON:
-            return self._reach(target, POWER_ON, POWER_ON, target.progress)
-        target.forget_agent()
-        # commit first that the agent is gone: the next one has to get a token
-        if _token_is_issued(target) and not target.progress.get("forgotten"):
-            return Wait({"forgotten": True}, poll_after=0)
-        target.driver.management.before_start(target)
-        target.before_order()
-        self.order(target, REBOOT)
-        target.report(power_state=POWER_ON)
-        return Done()
+        progress = target.progress
+        if progress.get("starts"):
+            return self._reach(target, POWER_ON, POWER_ON, progress)
+        if "last_reset" not in progress:
+            state = self._look(target)
+            if isinstance(state, HardwareError):
+                raise state
+            if state == POWER_OFF:
+                return self._reach(target, POWER_ON, POWER_ON, {**progress, "starts": True})
+            mark = self._last_reset(target)
+            # commit first: that a reset may be sent; that the agent is gone, so that the next one
+            # gets a token
+            target.forget_agent()
+            intent = {**progress, "last_reset": mark, "after_death": target.resumed}
+            return Wait(intent, poll_after=0, timeout=_limit(target, REBOOT))
+        if "answer" not in progress:
+            target.forget_agent()
+        if not progress["after_death"] and target.resumed and "answer" not in progress:
+            progress = {**progress, "answer": Answer.LOST}
+        return self._reach(target, REBOOT, POWER_ON, progress)
 
     def _reach(
         self,
@@ -123,31 +160,135 @@ class Power(Interface):
         progress: Mapping[str, Any],
         timeout: float | None = None,
     ) -> Outcome:
-        """Send a power command, unless the wanted state is reached; then poll for the state."""
-        state = self.get_power_state(target)
-        if wanted == POWER_OFF and (state == POWER_OFF or progress.get("ordered")):
+        """
+        Send a power command as often as the power table demands, and poll for its effect.
+
+        order: as for `order`. wanted: the state that it leads to. progress: of this command's
+        earlier calls; empty, or with keys of the caller only, at its first.
+        """
+        pursuit = self._resumed(target, order, wanted, progress)
+        pursuit.note(target)
+        if pursuit.answer in (Answer.TAKEN, Answer.LOST) and wanted == POWER_OFF:
             target.forget_agent()
-        if state == wanted:
-            target.report(power_state=state)
-            return Done()
-        looks = int(progress.get("looks", 0))
-        if not progress.get("ordered"):
-            if wanted == POWER_ON:
-                target.driver.management.before_start(target)
-            target.before_order()
-            self.order(target, order)
-            if wanted == POWER_OFF:
+        for attempt in (1, 2):
+            state = self._look(target, 1 if pursuit.sent else 2)
+            if order == REBOOT and state == POWER_OFF:
+                # a reset that was sent may switch it on again
+                sent = {"answer": Answer.LOST} if pursuit.uncertain else {}
+                starts = {"starts": True, **sent}
+                return Wait(starts, poll_after=0, timeout=_limit(target, order))
+            pursuit = pursuit.after(self._compared(target, pursuit, state), state)
+            if wanted == POWER_OFF and state == POWER_OFF:
                 target.forget_agent()
-            state = self.get_power_state(target)
-            if state == wanted:
-                target.report(power_state=state)
-                return Done()
-        name = "soft_power_off_timeout" if order == SOFT_OFF else "power_state_change_timeout"
+            match pursuit.action:
+                case Action.DONE:
+                    _settle(target, wanted)
+                    return Done()
+                case Action.FAIL:
+                    return pursuit.failure(state)
+                case Action.SEND if attempt == 1:
+                    pursuit = self._send(target, pursuit)
+                case _:
+                    break
         return Wait(
-            {**progress, "ordered": True, "looks": looks + 1},
-            poll_after=min(0.5 * 1.5**looks, 10.0),
-            timeout=timeout or target.options["conductor"][name],
+            {**progress, **pursuit.progress()},
+            poll_after=_pause(max(pursuit.looks - 1, pursuit.sent - 1)),
+            timeout=timeout or _limit(target, order),
+            reason=pursuit.obstacle(),
         )
+
+    def _look(self, target: Target, requests: int = 2) -> str | HardwareError | None:
+        """
+        Read the power state; return the last error if it cannot be read.
+
+        requests: at most, as a single one may be lost.
+        """
+        try:
+            return self.get_power_state(target)
+        except LeaseLost:
+            raise
+        except HardwareError as error:
+            if error.retryable and requests > 1:
+                return self._look(target, requests - 1)
+            return error
+
+    def _last_reset(self, target: Target) -> str | None:
+        try:
+            return self.last_reset(target)
+        except LeaseLost:
+            raise
+        except HardwareError:
+            return None
+
+    def _resumed(
+        self, target: Target, order: str, wanted: str, progress: Mapping[str, Any]
+    ) -> Pursuit:
+        """Return the pursuit of an order as its progress has it, or a new one."""
+        if "answer" in progress and "looks" in progress:
+            return Pursuit.of(Order(order), wanted, progress)
+        pending = target.driver_internal_info.get(PENDING)
+        opposed = isinstance(pending, Mapping) and pending.get("state") != wanted
+        # "ordered": progress of the previous release
+        unrecorded = (target.resumed and order != REBOOT) or progress.get("ordered", False)
+        answer = Answer(progress.get("answer", Answer.LOST if unrecorded else Answer.NONE))
+        if self.transactional:
+            opposed, answer = False, Answer.NONE
+        if order == REBOOT:  # of a machine that gets no power off
+            opposed = False
+        lost = answer is Answer.LOST
+        return Pursuit(Order(order), wanted, answer=answer, doubted=opposed, uncertain=lost)
+
+    def _compared(
+        self, target: Target, pursuit: Pursuit, state: str | HardwareError | None
+    ) -> Reading:
+        if isinstance(state, HardwareError):
+            return Reading.SILENT
+        if state is None:
+            return Reading.MOVING
+        if pursuit.order is not Order.RESET:
+            return Reading.REACHED if state == pursuit.wanted else Reading.OTHER
+        before = target.progress.get("last_reset")
+        if pursuit.answer is Answer.NONE or before is None:
+            return Reading.UNPROVEN
+        return Reading.OTHER if self._last_reset(target) in (before, None) else Reading.REACHED
+
+    def _send(self, target: Target, pursuit: Pursuit) -> Pursuit:
+        """Send the order of a pursuit once, and note its answer."""
+        answered = pursuit.answered(Answer.TAKEN)
+        if pursuit.wanted == POWER_ON:
+            try:
+                target.driver.management.before_start(target)
+            except Busy as error:
+                return pursuit.answered(Answer.REFUSED, error)
+        target.before_order()
+        target.report(driver_internal_info={PENDING: {"state": pursuit.wanted, "sweeps": 0}})
+        try:
+            self.order(target, str(pursuit.order))
+        except LeaseLost:
+            raise
+        except HardwareError as error:
+            answered = pursuit.answered(answer_of(error), error)
+        answered.note(target)
+        if pursuit.wanted == POWER_OFF and answered.answer in (Answer.TAKEN, Answer.LOST):
+            target.forget_agent()
+        return answered
+
+
+def _settle(target: Target, state: str) -> None:
+    """Report a power state that is settled: no order is pending."""
+    target.report(power_state=state)
+    report_pending(target, None)
+
+
+def _pause(looks: int) -> float:
+    """Return the seconds until the next reading, after `looks` earlier ones."""
+    return float(min(0.5 * 1.5 ** max(looks, 0), 10.0))
+
+
+def _limit(target: Target, order: str) -> float:
+    """Return the seconds that an order may take."""
+    name = "soft_power_off_timeout" if order == SOFT_OFF else "power_state_change_timeout"
+    return float(target.options["conductor"][name])
 
 
 def _token_is_issued(target: Target) -> bool:

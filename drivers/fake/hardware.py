@@ -47,6 +47,7 @@ class FakePower(Power):
 
     name = "fake"
     supported = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
+    transactional = True
 
     def get_power_state(self, target: Target) -> str:
         return str(target.reports.get("power_state") or target.power_state or POWER_OFF)

@@ -12,7 +12,15 @@ from functools import partial
 from typing import Any
 
 from drivers.core.bmc import Bmcs
-from drivers.core.errors import NotSupported, Refused, Unexpected, Unreachable
+from drivers.core.errors import (
+    Busy,
+    HardwareError,
+    NotSupported,
+    Refused,
+    Unconfirmed,
+    Unexpected,
+    Unreachable,
+)
 from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF
 from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, sensors, suites
@@ -42,6 +50,8 @@ COMPLETION_CODES = {
     0xC9: "parameter out of range",
     0xCC: "invalid data field in request",
     0xCE: "no response could be provided",
+    0xD0: "SDR repository in update mode",
+    0xD1: "device in firmware update mode",
     0xD2: "BMC initialization in progress",
     0xD4: "insufficient privilege level",
     0xD5: "not supported in the present state",
@@ -50,8 +60,18 @@ COMPLETION_CODES = {
 }
 #: Temporary errors
 TRY_AGAIN = frozenset({0xC0, 0xC3, 0xC4, 0xD2})
+#: Refusals of a power command that may be due to a transition
+TRANSIENT = frozenset({0xC0, 0xC4, 0xD0, 0xD1, 0xD2, 0xD5})
+#: The BMC does not say whether it has carried out a power command
+UNCERTAIN = frozenset({0xC3, 0xCE, 0xFF})
 #: The BMC lacks the command, or rejects a value in it
 UNSUPPORTED = frozenset({0xC1, 0xC2, 0xC9, 0xCC, 0x80})
+#: Completion codes of a power command -> the error that it raises; all others: Refused
+_POWER_ERRORS: tuple[tuple[frozenset[int], type[HardwareError]], ...] = (
+    (TRANSIENT, Busy),
+    (UNCERTAIN, Unconfirmed),
+    (UNSUPPORTED, NotSupported),
+)
 PAUSE = 0.5  # seconds between repetitions of a command
 
 Ask = Callable[..., bytes]
@@ -95,12 +115,23 @@ class Client:
         return POWER_ON if status[0] & 1 else POWER_OFF
 
     def order(self, state: str) -> None:
-        """Send the command for `power on`, `power off` or `soft power off`; do not wait."""
+        """
+        Send the command for `power on`, `power off` or `soft power off` once; do not wait.
+
+        Raises Busy: refused for now. Raises Unconfirmed: it may have been carried out.
+        """
         if state not in ORDERS:
             raise NotSupported(f"IPMI has no power command {state!r}")
-        with self._turn() as ask:
+        with self._access() as (bmc, deadline):
             self.before_order()
-            ask(CONTROL, ORDERS[state])
+            command = bytes([ORDERS[state]])
+            try:
+                code, _ = self.transport(bmc, CHASSIS, CONTROL, command, deadline)
+            except Unreachable as error:
+                raise Unconfirmed(str(error)) from error
+        if code != 0:
+            kind = next((kind for codes, kind in _POWER_ERRORS if code in codes), Refused)
+            raise kind(self._refusal(CONTROL, code))
 
     def get_boot_device(self) -> dict[str, Any]:
         """
@@ -199,6 +230,13 @@ class Client:
                 bmc = replace(bmc, cipher_suite=state.connection)
             yield bmc, deadline
 
+    def _refusal(self, command: int, code: int) -> str:
+        meaning = COMPLETION_CODES.get(code, "no standard meaning")
+        return (
+            f"BMC {self.bmc.endpoint} answered IPMI chassis command 0x{command:02x} with"
+            f" completion code 0x{code:02x} ({meaning})"
+        )
+
     def _ask(
         self, bmc: Credentials, deadline: float, command: int, *data: int, least: int = 0
     ) -> bytes:
@@ -212,12 +250,8 @@ class Client:
             time.sleep(PAUSE)
             code, answer = self.transport(bmc, CHASSIS, command, bytes(data), deadline)
         if code != 0:
-            meaning = COMPLETION_CODES.get(code, "no standard meaning")
             error = NotSupported if code in UNSUPPORTED else Refused
-            raise error(
-                f"BMC {self.bmc.endpoint} answered IPMI chassis command 0x{command:02x} with"
-                f" completion code 0x{code:02x} ({meaning})"
-            )
+            raise error(self._refusal(command, code))
         if len(answer) < least:
             raise Unexpected(
                 f"BMC {self.bmc.endpoint} answered IPMI chassis command 0x{command:02x} with"

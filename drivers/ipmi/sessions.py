@@ -29,6 +29,9 @@ ERRORS: dict[str, type[HardwareError]] = {
     "refused": LoginRefused,
     "unexpected": Unexpected,
 }
+#: Messages (network function, command) that are sent once: power commands, as the first one may
+#: have been carried out. The client looks at the power state then.
+ONCE = frozenset({(0x00, 0x02)})
 
 
 class SessionDied(Exception):
@@ -53,7 +56,7 @@ class Sessions:
         Send an IPMI request; return its completion code and the data of its answer.
 
         deadline: `time.monotonic()` at which the request fails. If the session's process died, the
-        request is sent once more, over a new session.
+        request is sent once more, over a new session, unless it is one of `ONCE`.
 
         Raises Unreachable, Unexpected.
         Raises LoginRefused.
@@ -63,11 +66,11 @@ class Sessions:
             try:
                 return self._ask(self._take(bmc), bmc, request, deadline)
             except SessionDied:
+                if (netfn, command) in ONCE:
+                    raise
                 return self._ask(self._start(), bmc, request, deadline)
         except SessionDied:
-            raise Unreachable(
-                f"the IPMI session with BMC {bmc.endpoint} broke, and so did a new one"
-            ) from None
+            raise Unreachable(f"the IPMI session with BMC {bmc.endpoint} broke") from None
 
     def close(self) -> None:
         """End all sessions and the fork server."""

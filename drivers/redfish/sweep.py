@@ -40,7 +40,9 @@ from drivers.web.connections import AsyncResponse, async_connector
 
 HEALTHS = ("OK", "Warning", "Critical")
 
-Ask = Callable[..., Awaitable[str | HardwareError]]
+#: Power state, or the error of the read; None: the machine is in transition.
+Shown = str | HardwareError | None
+Ask = Callable[..., Awaitable[Shown]]
 
 
 @asynccontextmanager
@@ -50,7 +52,7 @@ async def power_state_reader(
     timeout: float = 10.0,  # noqa: ASYNC109 - of each request, not of the whole
 ) -> AsyncIterator[Ask]:
     """
-    Yield a function that reads the power state of a target, or returns the error.
+    Yield a function that reads the power state of a target, or returns the error; see `Shown`.
 
     Its option `secure_boot=True` also reads secure boot, by a second request.
 
@@ -58,7 +60,7 @@ async def power_state_reader(
     the wait for a BMC's turn.
     """
 
-    async def ask(target: Target, *, secure_boot: bool = False) -> str | HardwareError:
+    async def ask(target: Target, *, secure_boot: bool = False) -> Shown:
         return await _state(http, target, max_wait=timeout, secure_boot=secure_boot)
 
     async with aiohttp.ClientSession(
@@ -74,7 +76,7 @@ async def power_state_reader(
 
 async def _state(
     http: aiohttp.ClientSession, target: Target, *, max_wait: float, secure_boot: bool
-) -> str | HardwareError:
+) -> Shown:
     try:
         wanted = access.access(target)
         bmcs = target.driver.power.bmcs
@@ -90,7 +92,7 @@ async def _state(
         mode = entry(entry(document, "Boot"), "BootSourceOverrideMode")
         if mode in tuple(BOOT_MODES):
             target.report(boot_mode=BOOT_MODES[mode])
-        return ironic_power_state(document.get("PowerState"), target)
+        return ironic_power_state(document.get("PowerState"))
     except HardwareError as error:
         return error
 

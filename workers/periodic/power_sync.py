@@ -6,6 +6,10 @@ reservation have not changed since it was read. A machine is switched back to it
 state only in states in which no operation acts on it. In busy and wait states, the power sync
 leaves the power state to the operation; in hold states, and under holds against corrections, it
 records the state that it reads.
+
+A machine in transition changes nothing. While the effect of a power order is unknown
+(`drivers.core.power_pursuit`), nothing is corrected or recorded but the ordered state itself;
+afterwards the machine is corrected to the state that was ordered.
 """
 
 import asyncio
@@ -36,6 +40,7 @@ from app.runtime import Runtime, runtime_of
 from app.states import Kind, State, of_kind
 from drivers import networks
 from drivers.core.errors import HardwareError
+from drivers.core.power_pursuit import PENDING
 from drivers.core.target import Target
 from drivers.redfish.power import RedfishPower
 from drivers.redfish.sweep import power_state_reader
@@ -56,8 +61,12 @@ _SYSTEM = Caller(user_id="power-sync")
 #: A node: without one there is no machine to ask.
 NODE_ONE = Prepared(select(Node.__table__.c.provision_state).limit(1))
 
-#: A power state, or the error of its read.
-Power = str | HardwareError
+#: Sweeps in a row that show another state than the ordered one, until a pending order counts as
+#: settled without effect.
+PENDING_SWEEPS = 2
+
+#: A power state, or the error of its read; None: the machine is in transition.
+Power = str | HardwareError | None
 Change = Callable[[Session, Node], None]
 #: Yields the changes of a node from its power state and the other facts that its BMC reports.
 Compare = Callable[[Node, Power, Mapping[str, Any]], Iterator[Change]]
@@ -65,7 +74,7 @@ Compare = Callable[[Node, Power, Mapping[str, Any]], Iterator[Change]]
 
 def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
     """Run one sweep over a conductor's nodes; count the nodes read, different and failed."""
-    counts = {"read": 0, "differ": 0, "failed": 0}
+    counts = {"read": 0, "differ": 0, "failed": 0, "moving": 0}
 
     def compare(node: Node, state: Power, reports: Mapping[str, Any]) -> Iterator[Change]:
         counts["read"] += 1
@@ -80,6 +89,11 @@ def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
         if isinstance(state, HardwareError):
             counts["failed"] += 1
             yield lambda session, row: _count_failure(session, row, state)
+        elif state is None:
+            counts["moving"] += 1
+        elif PENDING in node.driver_internal_info:
+            counts["differ"] += state != node.power_state
+            yield lambda session, row: _settle(session, row, state)
         elif state != node.power_state or node.power_sync_failures:
             counts["differ"] += state != node.power_state
             yield lambda session, row: _reconcile(session, row, state)
@@ -250,6 +264,22 @@ def _write(runtime: Runtime, seen: Node, changes: Sequence[Change]) -> bool:
         for change in changes:
             change(session, node)
         return True
+
+
+def _settle(session: Session, node: Node, state: str) -> None:
+    """Compare a reading with a pending power order; reconcile once it is settled."""
+    pending = node.driver_internal_info[PENDING]
+    ordered, sweeps = pending["state"], pending["sweeps"] + 1
+    others = {key: value for key, value in node.driver_internal_info.items() if key != PENDING}
+    if state != ordered and sweeps < PENDING_SWEEPS:
+        pending = {"state": ordered, "sweeps": sweeps}
+        node.driver_internal_info = {**others, PENDING: pending}
+        return
+    logger.info("power.settled", node=node.uuid, found=state, ordered=ordered)
+    node.driver_internal_info = others
+    # an unknown order says nothing about the desired state
+    node.power_state = ordered or state
+    _reconcile(session, node, state)
 
 
 def _reconcile(session: Session, node: Node, state: str) -> None:

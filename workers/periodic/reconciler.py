@@ -22,7 +22,7 @@ from app.db.clock import age, now
 from app.db.diagnosis import is_unavailable, reason
 from app.db.prepared import Prepared
 from app.db.transactions import call_after_commit, retrying
-from app.engine import admission, dispatch, operations, resume, transitions
+from app.engine import admission, dispatch, operations, pending_power, resume, transitions
 from app.kit import conductors
 from app.metrics.table import RECONCILED, TAKEOVERS
 from app.models import (
@@ -369,6 +369,7 @@ def _take_over(living: Callable[[Session], set[str]]) -> Act:
             what = "the conductor died" if dead else "its deadline passed"
             reason = f"{step.label}: {what} {step.deaths} times while it ran"
             failure = Failed(reason, FailureCode.CONDUCTOR_DIED)
+            pending_power.note(session, node, operation, step)
             if not transitions.fail(session, node, operation, step, failure):
                 return True
             event = OperationEvent.DISPATCH  # of the cleanup steps

@@ -2,6 +2,7 @@
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, strategies
@@ -9,11 +10,13 @@ from hypothesis import given, strategies
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import (
     BadArgument,
+    Busy,
     HardwareError,
     InvalidDriverInfo,
     LoginRefused,
     NotSupported,
     Refused,
+    Unconfirmed,
     Unexpected,
     Unreachable,
 )
@@ -27,6 +30,7 @@ from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.vendor import IpmiVendor
 from drivers.networks import of_bmcs
+from tests.unit.drivers import machines
 
 OPTIONS = {
     "ipmi": {
@@ -211,6 +215,61 @@ def test_a_power_command_is_one_chassis_control_message(state, byte):
     wire = Wire((0, b""))
     client(wire).order(state)
     assert [(0, 2, byte)] == wire.sent
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(0xC0, Busy), (0xC4, Busy), (0xD2, Busy), (0xD5, Busy), (0xC3, Unconfirmed),
+     (0xCE, Unconfirmed), (0xFF, Unconfirmed), (0xCC, NotSupported), (0xD4, Refused)],
+)  # fmt: skip
+def test_a_power_command_is_sent_once_and_its_refusal_typed(code, error):
+    wire = Wire((code, b""), (0, b""))
+    with pytest.raises(error, match=f"0x{code:02x}") as raised:
+        client(wire).order(POWER_ON)
+    assert ([(0, 2, 1)], error) == (wire.sent, type(raised.value))
+
+
+def test_a_power_command_without_an_answer_is_unconfirmed():
+    def wire(*_):
+        raise Unreachable("no answer")
+
+    with pytest.raises(Unconfirmed):
+        client(wire).order(POWER_ON)
+    with pytest.raises(Unreachable) as raised:
+        client(wire).power_state()
+    assert not isinstance(raised.value, Unconfirmed)
+
+
+class Chassis:
+    """Chassis commands of a BMC; `codes`: of the next power commands, which have no effect."""
+
+    def __init__(self, *codes, on=False):
+        self.codes, self.on, self.orders = list(codes), on, 0
+
+    def __call__(self, _bmc, _netfn, command, data, _deadline):
+        if command == 1:
+            return 0, bytes([self.on, 0, 0])
+        if command != 2:  # boot flags
+            return 0, b""
+        self.orders += 1
+        code = self.codes.pop(0) if self.codes else 0
+        if not code:
+            self.on = data[0] == 1
+        return code, b""
+
+
+@pytest.mark.parametrize("codes", [(0xC0,), (0xD5, 0xD5), (0xD2, 0xC0, 0xD5), (0xC3,), (0xFF,)])
+def test_a_power_step_goes_on_after_a_refusal_in_transition(codes, monkeypatch):
+    wire = Chassis(*codes)
+    monkeypatch.setattr(Client, "of", lambda *_: client(wire))
+    options = {**OPTIONS, "conductor": {"power_state_change_timeout": 60}}
+    node = replace(target(), options=options, driver=machines.target("ipmi").driver)
+    for _ in range(20):
+        outcome = node.driver.power.power_on(node)
+        node = replace(node, progress=getattr(outcome, "progress", {}))
+        if isinstance(outcome, Done):
+            break
+    assert (Done(), True, len(codes) + 1) == (outcome, wire.on, wire.orders)
 
 
 def test_nothing_is_sent_when_the_lease_is_lost():

@@ -388,10 +388,14 @@ def test_verification_continues_without_facts_that_the_bmc_does_not_report(bmc, 
     assert {"properties": {"vendor": "Simulated"}} == node.reports
 
 
-@pytest.mark.parametrize("state", [None, [], {}, 5, "Ajar"])
-def test_an_unknown_power_state_is_an_error_of_this_bmc_alone(bmc, node, state):
+@pytest.mark.parametrize(
+    "state", [None, [], {}, 5, "Ajar", "Reset", "Unknown", "PoweringOn", "PoweringOff", "Paused"]
+)
+def test_an_unsettled_power_state_is_none_for_both_readers_and_no_error(bmc, node, state):
     bmc.changes[SYSTEM] = having(PowerState=state)
-    assert isinstance(sweep_of(node), Unexpected)
+    assert (None, None) == (sweep_of(node), node.driver.power.get_power_state(node))
+    bmc.changes[SYSTEM] = without("PowerState")
+    assert (None, None) == (sweep_of(node), node.driver.power.get_power_state(node))
 
 
 def test_a_sweep_reads_secure_boot_on_request(bmc, node):
