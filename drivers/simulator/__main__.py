@@ -12,7 +12,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from drivers.simulator.faults import BadFault
+from drivers.simulator import fault_settings
+from drivers.simulator.fault_settings import BadFault
 from drivers.simulator.simulator import Simulator
 
 
@@ -35,7 +36,13 @@ def arguments() -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME=JSON",
-        help="a delay or fault for all machines: latency=0.05, agent_never_boots=true, ...",
+        help="a delay or fault for all machines: latency=0.05, profile=rude, ...",
+    )
+    parser.add_argument(
+        "--faults",
+        type=Path,
+        metavar="FILE",
+        help="faults of all and of single machines, see docs/simulator.md (TOML)",
     )
     return parser.parse_args()
 
@@ -60,8 +67,13 @@ async def serve(args: argparse.Namespace) -> None:
         username=args.username,
         password=args.password,
         pxe=args.pxe_params,
-        **behaviour(args.set),
     )
+    if args.faults:
+        for_all, for_one = fault_settings.read(args.faults, args.machines)
+        simulator.set_faults(None, **for_all)
+        for number, settings in for_one.items():
+            simulator.set_faults(number, **settings)
+    simulator.set_faults(None, **behaviour(args.set))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -80,7 +92,7 @@ def main() -> None:
     try:
         asyncio.run(serve(arguments()))
     except BadFault as error:
-        raise SystemExit(f"--set: {error}") from None
+        raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":
