@@ -8,7 +8,7 @@ from drivers.core.errors import NotSupported, Refused, Unexpected
 from drivers.core.kinds import POWER_ON, Management
 from drivers.core.steps import Done, Outcome, Wait, step
 from drivers.core.target import Target
-from drivers.redfish import boot_device, client, inventory, parts, sensors
+from drivers.redfish import boot_device, client, inventory, parts, recording, sensors
 from drivers.redfish.boot_device import DEVICES
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
@@ -44,6 +44,9 @@ class RedfishManagement(Redfish, Management):
         if vendor and not target.properties.get("vendor"):
             target.report(properties={"vendor": vendor})
         return Done(skipped)
+
+    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, Any]]:
+        return recording.answers(target, self.bmcs, paths)
 
     def mac_addresses(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:

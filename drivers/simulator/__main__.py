@@ -12,8 +12,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from drivers.recording import bundle
+from drivers.recording.bundle import BadRecording
 from drivers.simulator import fault_settings
 from drivers.simulator.fault_settings import BadFault
+from drivers.simulator.replay import Replay
 from drivers.simulator.simulator import Simulator
 
 
@@ -44,11 +47,17 @@ def arguments() -> argparse.Namespace:
         metavar="FILE",
         help="faults of all and of single machines, see docs/simulator.md (TOML)",
     )
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        metavar="RECORDING",
+        help="in place of simulated machines, the BMC in this file of `ingot bmc record`",
+    )
     return parser.parse_args()
 
 
 def behaviour(settings: list[str]) -> dict[str, Any]:
-    """Return the fields of `Faults` in NAME=JSON settings. A value that is not JSON is text."""
+    """Return the settings of faults in NAME=JSON settings. A value that is not JSON is text."""
     found: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
@@ -59,7 +68,8 @@ def behaviour(settings: list[str]) -> dict[str, Any]:
     return found
 
 
-async def serve(args: argparse.Namespace) -> None:
+def simulated(args: argparse.Namespace) -> Simulator:
+    """Return the simulator of the arguments. Raises BadFault."""
     simulator = Simulator(
         args.machines,
         args.port,
@@ -74,12 +84,18 @@ async def serve(args: argparse.Namespace) -> None:
         for number, settings in for_one.items():
             simulator.set_faults(number, **settings)
     simulator.set_faults(None, **behaviour(args.set))
+    return simulator
+
+
+async def serve(args: argparse.Namespace) -> None:
+    """Serve simulated machines, or a recorded one. Raises BadFault, BadRecording."""
+    service = Replay(bundle.load(args.replay), args.port) if args.replay else simulated(args)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with simulator:
-        machines = [each.describe() for each in simulator.machines]
-        line = json.dumps({"url": simulator.url, "machines": machines})
+    async with service:
+        machines = [machine.describe() for machine in service.machines]
+        line = json.dumps({"url": service.url, "machines": machines})
         if args.ready_file:
             partial = args.ready_file.with_suffix(".part")
             partial.write_text(line + "\n")
@@ -91,7 +107,7 @@ async def serve(args: argparse.Namespace) -> None:
 def main() -> None:
     try:
         asyncio.run(serve(arguments()))
-    except BadFault as error:
+    except (BadFault, BadRecording) as error:
         raise SystemExit(str(error)) from None
 
 
