@@ -132,8 +132,8 @@ def _numbers(text: str, machines: int) -> Iterator[int]:
 
 def _options(row: Row, value: Any) -> dict[str, Any]:
     """Return all options of a rude fault from its checked value."""
-    given = value if isinstance(value, Mapping) else {"share": 1.0 if value is True else value}
-    return {"share": 1.0, "times": 0, **row.defaults, **given}
+    options = value if isinstance(value, Mapping) else {"share": 1.0 if value is True else value}
+    return {"share": 1.0, "times": 0, **row.defaults, **options}
 
 
 def _check_rude(row: Row, value: Any) -> None:

@@ -98,7 +98,7 @@ class Machine:
     raid: list[dict[str, Any]] = field(default_factory=list)  # logical disks, built by the agent
     tasks: list[Task] = field(default_factory=list)
     unsettled: list[Task] = field(default_factory=list)  # effect still to come
-    at_start: list[Callable[[], None]] = field(default_factory=list)  # called once, at next start
+    at_start: list[Callable[[], object]] = field(default_factory=list)  # called once, at next start
     sessions: dict[str, str] = field(default_factory=dict)  # id -> token
     subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> document
     disk: Image | None = None

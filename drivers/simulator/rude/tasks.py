@@ -1,11 +1,13 @@
 """Faults of tasks, their monitors, and firmware updates."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from time import time
 from typing import Any
 
 from drivers.simulator.documents import INVENTORY, MONITORS, ROOT, TASKS, link
+from drivers.simulator.machine import Task
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.rude.row import Exchange, Registry, changed, document
 from drivers.simulator.server import CUT, Response, json
@@ -15,7 +17,7 @@ FAULTS = Registry()
 OUTCOMES = "Orders have outcomes"
 
 
-def _task_of(exchange: Exchange) -> Any:
+def _task_of(exchange: Exchange) -> Task | None:
     """Return the task whose resource or monitor a GET asks for, or None."""
     parent, _, last = exchange.path.rpartition("/")
     tasks = exchange.machine.tasks
@@ -29,10 +31,10 @@ def _missing(exchange: Exchange) -> Response:
     return Refusal(404, "ResourceMissingAtURI", text).response()
 
 
-def _monitored(exchange: Exchange) -> bool:
-    """Whether the request asks for the monitor of a task that has ended."""
-    task = _task_of(exchange)
-    return task is not None and exchange.path.startswith(MONITORS) and time() >= task.ends
+def _monitored(exchange: Exchange) -> Task | None:
+    """Return the ended task whose monitor a GET asks for, or None."""
+    task = _task_of(exchange) if exchange.path.startswith(MONITORS) else None
+    return task if task is not None and time() >= task.ends else None
 
 
 # The end of a task
@@ -117,7 +119,8 @@ def monitor_200_message(exchange: Exchange) -> Response:
 @FAULTS.fault(OUTCOMES, status=400, message="The image is not suitable for this system.")
 def monitor_error(exchange: Exchange) -> Response:
     """A task fails, and its monitor answers with the error of the operation (4xx)."""
-    if _monitored(exchange) and exchange.memory.get(_task_of(exchange).number):
+    monitored = _monitored(exchange)
+    if monitored is not None and exchange.memory.get(monitored.number):
         refusal = Refusal(exchange["status"], "GeneralError", exchange["message"])
         return refusal.response()
     response, tasks = exchange.began()
@@ -200,7 +203,7 @@ def update_at_reset(exchange: Exchange) -> Response:
     return response
 
 
-def _at_start(exchange: Exchange, effect: Any) -> Any:
+def _at_start(exchange: Exchange, effect: Callable[[], object]) -> Callable[[], object]:
     return lambda: exchange.machine.at_start.append(effect)
 
 

@@ -246,10 +246,10 @@ def _tagged(exchange: Exchange, *, header: bool) -> Response:
 
     if exchange.request.method == "PATCH" and exchange.occurs():
         current = exchange.go(method="GET", body=b"", query="")
-        given = exchange.request.headers.get("if-match")
-        if given is None:
+        expected = exchange.request.headers.get("if-match")
+        if expected is None:
             return Refusal(428, "PreconditionRequired", "If-Match is missing.").response()
-        if given not in ("*", tag(current)):
+        if expected not in ("*", tag(current)):
             return Refusal(412, "PreconditionFailed", "The resource has changed.").response()
     response = exchange.go()
     if not exchange.reads or document(response) is None:
