@@ -92,3 +92,12 @@ def test_other_management_interfaces_have_nothing_to_record():
     with pytest.raises(NotSupported, match="has no documents to record"):
         node.driver.management.read_documents(node, [f"{V1}/"])
     assert issubclass(NotSupported, HardwareError)
+
+
+def test_a_redirect_is_recorded_and_not_followed(sim):
+    registry = new_registry(Bmcs(trip_after=1000))
+    read(sim, f"{V1}/", registry=registry)
+    sim.set_faults(0, redirect_absolute=True)
+    (answer,) = read(sim, f"{V1}/Chassis", registry=registry)
+    place = f"{sim.machines[0].redfish_address}{V1}/Chassis/"
+    assert (302, {"Location": place}) == (answer["status"], answer["headers"])
