@@ -74,7 +74,7 @@ class RecordedBmc:
     def _find(self, path: str, query: str) -> Answer | None:
         """Return the answer to a path; a redirect between two forms of the path is kept."""
         for form in (path, path.rstrip("/"), f"{path.rstrip('/')}/"):
-            if answer := self._answers.get(form + query):
+            if answer := self._answers.get(_decoded(form + query)):
                 return answer
         return None
 
@@ -127,9 +127,8 @@ class Replay:
 
 
 def _decoded(path: str) -> str:
-    """Return a recorded path as the server gives that of a request."""
-    place, mark, query = path.partition("?")
-    return f"{unquote(place)}{mark}{query}"
+    """Return a path in one form: clients differ in the characters that they encode."""
+    return unquote(path)
 
 
 def _object(answer: Answer) -> dict[str, Any]:
