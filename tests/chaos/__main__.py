@@ -31,7 +31,7 @@ def arguments():
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--gap", type=float, default=2.0, help="mean seconds between disturbances")
     parser.add_argument(
-        "--rude", type=float, default=0.0, help="share of machines with rude BMCs (default: 0)"
+        "--rude", type=float, default=0.5, help="share of machines with rude BMCs (default: 0.5)"
     )
     parser.add_argument("--rest", type=float, default=600, help="most seconds to come to rest")
     parser.add_argument("--failover", action="store_true", help="only the death of one conductor")
