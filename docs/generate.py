@@ -23,7 +23,7 @@ from app.main import create_app
 from app.metrics.kinds import OTHER
 from app.metrics.table import METRICS
 from app.runtime import Runtime
-from docs import node_fields, power_table, state_pages
+from docs import fault_tables, node_fields, power_table, state_pages
 from docs.markdown import Lines, code, table
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.interface import Interface
@@ -372,6 +372,7 @@ PARTS: Mapping[str, Callable[[], Lines]] = {
     "docs/fleet.md": state_pages.rollout_states,
     "docs/hardware-vendors.md": vendors,
     "docs/protocol.md": state_pages.operation_states,
+    "docs/simulator.md": fault_tables.faults,
 }
 NAMES = (*PAGES, *PARTS)
 

@@ -109,6 +109,7 @@ GROUPS: Mapping[str, Group] = {
             "delete": at("fleet", "delete"),
         },
     ),
+    "bmc": Group("Management controllers of machines.", {"record": at("recording", "record")}),
     "hold": Group(
         "Holds: reasons for which nodes are not used.",
         {

@@ -52,6 +52,7 @@ METHODS: Mapping[str, Method] = {
     "get_indicator": Method("management", "get_indicator"),
     "set_indicator": Method("management", "set_indicator", order=True),
     "sensors": Method("management", "sensors", locked=False, kept=10),
+    "read_documents": Method("management", "read_documents", locked=False),
     "virtual_media": Method("management", "virtual_media", locked=False),
     "get_console": Method("console", "get_console", locked=False),
     "call": Method("vendor", "call", order=True, repeatable=False),

@@ -112,6 +112,13 @@ class Management(Interface):
         """
         raise NotSupported(f"{self.name} management has no sensors")
 
+    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, Any]]:
+        """
+        Return the BMC's answers to GET requests for some of the paths: [{path, status, headers,
+        encoding, body}]. No order is sent.
+        """
+        raise NotSupported(f"{self.name} management has no documents to record")
+
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
         """Return the virtual media of the BMC: [{media_types, inserted, image}]."""
         raise NotSupported(f"{self.name} management has no virtual media")

@@ -93,6 +93,10 @@ class FakeManagement(Management):
             raise NotSupported(f"boot device {device!r} is unknown; fake hardware has pxe")
         remember(target, persistent=persistent)
 
+    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, Any]]:
+        missing = {"status": 404, "headers": {}, "encoding": "utf-8", "body": ""}
+        return [{"path": path, **missing} for path in paths]
+
     def get_boot_mode(self, target: Target) -> str | None:
         mode: str = recall(target, "boot_mode", "uefi")
         return mode

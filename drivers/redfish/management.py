@@ -11,6 +11,7 @@ from drivers.redfish import (
     client,
     inventory,
     parts,
+    recording,
     sensors,
     virtual_drives,
     virtual_media,
@@ -48,6 +49,9 @@ class RedfishManagement(Redfish, Management):
         if vendor and not target.properties.get("vendor"):
             target.report(properties={"vendor": vendor})
         return Done(skipped)
+
+    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, Any]]:
+        return recording.answers(target, self.bmcs, paths)
 
     def mac_addresses(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:

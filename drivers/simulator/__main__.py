@@ -12,7 +12,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from drivers.simulator.faults import BadFault
+from drivers.recording import bundle
+from drivers.recording.bundle import BadRecording
+from drivers.simulator import fault_settings
+from drivers.simulator.fault_settings import BadFault
+from drivers.simulator.replay import Replay
 from drivers.simulator.simulator import Simulator
 
 
@@ -35,13 +39,25 @@ def arguments() -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME=JSON",
-        help="a delay or fault for all machines: latency=0.05, agent_never_boots=true, ...",
+        help="a delay or fault for all machines: latency=0.05, profile=rude, ...",
+    )
+    parser.add_argument(
+        "--faults",
+        type=Path,
+        metavar="FILE",
+        help="faults of all and of single machines, see docs/simulator.md (TOML)",
+    )
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        metavar="RECORDING",
+        help="in place of simulated machines, the BMC in this file of `ingot bmc record`",
     )
     return parser.parse_args()
 
 
 def behaviour(settings: list[str]) -> dict[str, Any]:
-    """Return the fields of `Faults` in NAME=JSON settings. A value that is not JSON is text."""
+    """Return the settings of faults in NAME=JSON settings. A value that is not JSON is text."""
     found: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
@@ -52,7 +68,8 @@ def behaviour(settings: list[str]) -> dict[str, Any]:
     return found
 
 
-async def serve(args: argparse.Namespace) -> None:
+def simulated(args: argparse.Namespace) -> Simulator:
+    """Return the simulator of the arguments. Raises BadFault."""
     simulator = Simulator(
         args.machines,
         args.port,
@@ -60,14 +77,25 @@ async def serve(args: argparse.Namespace) -> None:
         username=args.username,
         password=args.password,
         pxe=args.pxe_params,
-        **behaviour(args.set),
     )
+    if args.faults:
+        for_all, for_one = fault_settings.read(args.faults, args.machines)
+        simulator.set_faults(None, **for_all)
+        for number, settings in for_one.items():
+            simulator.set_faults(number, **settings)
+    simulator.set_faults(None, **behaviour(args.set))
+    return simulator
+
+
+async def serve(args: argparse.Namespace) -> None:
+    """Serve simulated machines, or a recorded one. Raises BadFault, BadRecording."""
+    service = Replay(bundle.load(args.replay), args.port) if args.replay else simulated(args)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with simulator:
-        machines = [each.describe() for each in simulator.machines]
-        line = json.dumps({"url": simulator.url, "machines": machines})
+    async with service:
+        machines = [machine.describe() for machine in service.machines]
+        line = json.dumps({"url": service.url, "machines": machines})
         if args.ready_file:
             partial = args.ready_file.with_suffix(".part")
             partial.write_text(line + "\n")
@@ -79,8 +107,8 @@ async def serve(args: argparse.Namespace) -> None:
 def main() -> None:
     try:
         asyncio.run(serve(arguments()))
-    except BadFault as error:
-        raise SystemExit(f"--set: {error}") from None
+    except (BadFault, BadRecording) as error:
+        raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":

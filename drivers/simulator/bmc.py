@@ -8,6 +8,7 @@ from drivers.simulator.documents import (
     EVENTS,
     INVENTORY,
     MANAGER,
+    MONITORS,
     OK,
     REGISTRY,
     ROOT,
@@ -281,25 +282,26 @@ def task_service(_machine: Machine) -> Document:
 
 
 def tasks(machine: Machine) -> Document:
-    return collection(TASKS, "Task", (f"{TASKS}/{each.number}" for each in machine.tasks))
+    shown = (task for task in machine.tasks if not task.hidden)
+    return collection(TASKS, "Task", (f"{TASKS}/{task.number}" for task in shown))
 
 
 def task(machine: Machine, number: int) -> Document:
     """Return a task. Raises IndexError if there is none with this number."""
     job = machine.tasks[number]
     done = time() >= job.ends
+    state, status = ("Exception", "Critical") if job.failure else (job.state, job.status)
+    message = (job.failure or job.message) if done else ""
     document = resource(
         f"{TASKS}/{number}",
         "Task.v1_5_0.Task",
         job.name,
-        TaskState=("Exception" if job.failure else "Completed") if done else "Running",
-        TaskStatus="Critical" if done and job.failure else "OK",
+        TaskState=state if done else "Running",
+        TaskStatus=status if done else "OK",
         PercentComplete=100 if done else 50,
         StartTime=redfish_time(job.started),
-        TaskMonitor=f"{ROOT}/TaskService/TaskMonitors/{number}",
-        Messages=[{"MessageId": "Base.1.12.InternalError", "Message": job.failure}]
-        if done and job.failure
-        else [],
+        TaskMonitor=f"{MONITORS}/{number}",
+        Messages=[{"MessageId": "Base.1.12.InternalError", "Message": message}] if message else [],
     )
     return document | ({"EndTime": redfish_time(job.ends)} if done else {})
 

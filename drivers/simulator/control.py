@@ -4,14 +4,12 @@ Control endpoint of the simulator, for tests and operators. Real hardware has no
 GET  /agent.iso?api=URL[&ipa-...=...]   a medium that boots the agent
 GET  /agent.kernel, /agent.ramdisk      parts of such a medium; their content is arbitrary
 GET  /sim/machines, /sim/machines/N, /sim/machines/N/log
-GET  /sim/faults, POST /sim/faults, POST /sim/machines/N/faults   fields of `Faults`; null resets
+GET  /sim/faults, POST /sim/faults, POST /sim/machines/N/faults   see `fault_settings`
 POST /sim/machines/N/power {"state": "on" | "off"}   press the machine's power button
 """
 
-from dataclasses import asdict
-
 from drivers.simulator import media
-from drivers.simulator.faults import BadFault
+from drivers.simulator.fault_settings import BadFault, shown
 from drivers.simulator.fleet import Fleet
 from drivers.simulator.server import BadJson, Request, Response, json
 
@@ -69,4 +67,4 @@ class Control:
     def _faults(self, request: Request, number: int | None) -> Response:
         if request.method == "POST":
             self._fleet.set_faults(number, **request.json())
-        return json(asdict(self._fleet.faults(number)))
+        return json(shown(self._fleet.faults(number)))

@@ -1,18 +1,13 @@
 """
-Delays and injected faults of simulated machines.
+Delays and injected faults of one simulated machine.
 
-Each is a field of `Faults`. Fields are set for all machines or for one, at the start or later; a
-value for one machine takes precedence. Behaviour is reproducible: rates draw from the machine's
-seeded generator.
+Settings, files and the check of their values are in `fault_settings`. Behaviour is reproducible:
+rates draw from the machine's seeded generator.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
-
-
-class BadFault(ValueError):
-    """There is no such fault, or its value is invalid; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +56,9 @@ class Faults:
     #: have, as in old versions.
     lacks: Sequence[str] = ()
 
+    #: Rude fault -> its options, in the order of `rude.table.ROWS`.
+    rude: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
     def seconds(self, step: str) -> float:
         """Return the duration of a step ("interface.step")."""
         if isinstance(self.step_seconds, Mapping):
@@ -74,82 +72,3 @@ def find(table: Mapping[str, Any], step: str) -> Any:
     Return the entry of a step by its full name, or by its name without the interface, or None.
     """
     return table.get(step, table.get(step.partition(".")[2]))
-
-
-def merge(*layers: Mapping[str, Any]) -> Faults:
-    """Merge the faults of a machine: later layers take precedence."""
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        merged.update(layer)
-    return Faults(**merged)
-
-
-def check(wanted: Mapping[str, Any]) -> None:
-    """Raise BadFault unless each entry is a fault with a valid value (None: the default)."""
-    for name, value in wanted.items():
-        if name not in KINDS:
-            raise BadFault(f"unknown fault {name!r}; known: {', '.join(sorted(KINDS))}")
-        if value is not None:
-            KINDS[name](name, value)
-
-
-def _flag(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise BadFault(f"{name}: true or false, not {value!r}")
-
-
-def _number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise BadFault(f"{name}: a number from 0 up, not {value!r}")
-
-
-def _rate(name: str, value: Any) -> None:
-    _number(name, value)
-    if value > 1:
-        raise BadFault(f"{name}: a share between 0 and 1, not {value!r}")
-
-
-def _text(name: str, value: Any) -> None:
-    if not isinstance(value, str):
-        raise BadFault(f"{name}: a text, not {value!r}")
-
-
-def _durations(name: str, value: Any) -> None:
-    for seconds in value.values() if isinstance(value, Mapping) else [value]:
-        _number(name, seconds)
-
-
-def _reasons(name: str, value: Any) -> None:
-    if not isinstance(value, Mapping):
-        raise BadFault(f"{name}: an object of step and reason, not {value!r}")
-    for reason in value.values():
-        _text(name, reason)
-
-
-def _texts(name: str, value: Any) -> None:
-    if not isinstance(value, list | tuple):
-        raise BadFault(f"{name}: a list of texts, not {value!r}")
-    for each in value:
-        _text(name, each)
-
-
-def _steps(name: str, value: Any) -> None:
-    if not isinstance(value, Mapping) or not set(value) <= {"clean", "deploy", "service"}:
-        raise BadFault(f"{name}: lists of steps under clean, deploy, service, not {value!r}")
-    for listed in value.values():
-        for step in listed if isinstance(listed, list) else [None]:
-            if not isinstance(step, dict) or not {"interface", "step", "priority"} <= set(step):
-                raise BadFault(f"{name}: a step has interface, step and priority, not {step!r}")
-
-
-KINDS = {
-    **{entry.name: _number for entry in fields(Faults) if entry.type in (float, "float")},
-    **{entry.name: _flag for entry in fields(Faults) if entry.type in (bool, "bool")},
-    **{entry.name: _text for entry in fields(Faults) if entry.type in (str, "str")},
-    "error_rate": _rate,
-    "drop_rate": _rate,
-    "step_seconds": _durations,
-    "step_fails": _reasons,
-    "steps": _steps,
-    "lacks": _texts,
-}

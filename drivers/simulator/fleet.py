@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from drivers.simulator import faults
+from drivers.simulator import fault_settings
 from drivers.simulator.faults import Faults
 from drivers.simulator.machine import Machine
 from drivers.simulator.power import Power
@@ -20,26 +20,31 @@ class Fleet:
         self._powers: list[Power] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def set_faults(self, number: int | None = None, /, **wanted: Any) -> None:
+    def set_faults(self, number: int | None = None, /, **settings: Any) -> None:
         """
-        Set fields of `Faults` for one machine, or for all. None resets a field.
+        Set faults (see `fault_settings`) of one machine, or of all. None resets a fault.
 
         Thread-safe. Raises BadFault.
         """
-        faults.check(wanted)
+        settings = fault_settings.expanded(settings)
+        fault_settings.check(settings)
         layer = self._for_all if number is None else self._for_one[number]
-        for name, value in wanted.items():
+        for name, value in settings.items():
             if value is None:
                 layer.pop(name, None)
             else:
                 layer[name] = value
         for i in range(len(self.machines)) if number is None else [number]:
-            self.machines[i].spent -= set(wanted)
-            self.machines[i].faults = faults.merge(self._for_all, self._for_one[i])
+            machine = self.machines[i]
+            machine.spent -= set(settings)
+            for name in settings:
+                machine.memory.pop(name, None)
+            machine.faults = fault_settings.merge(self._for_all, self._for_one[i])
 
     def faults(self, number: int | None = None) -> Faults:
         """Return the faults of a machine, or those for machines without settings of their own."""
-        return faults.merge(self._for_all) if number is None else self.machines[number].faults
+        layers = [self._for_all] if number is None else [self._for_all, self._for_one[number]]
+        return fault_settings.merge(*layers)
 
     def press(self, number: int, *, on: bool) -> None:
         """Switch a machine on or off by its power button, without the BMC. Thread-safe."""

@@ -43,7 +43,7 @@ class Image:
     configdrive: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Task:
     """A task of the BMC."""
 
@@ -51,7 +51,13 @@ class Task:
     name: str
     started: float  # seconds since the epoch
     ends: float  # seconds since the epoch
+    effect: Callable[[], object] | None = None  # of a task that succeeds
     failure: str = ""  # error message; "": the task succeeds
+    state: str = "Completed"  # at the end, unless it fails
+    status: str = "OK"  # at the end, unless it fails
+    message: str = ""  # at the end, unless it fails
+    delay: float = 0.0  # seconds from the end to the effect
+    hidden: bool = False  # the BMC does not show it
 
 
 @dataclass(slots=True)
@@ -91,7 +97,8 @@ class Machine:
     volumes: dict[str, dict[str, Any]] = field(default_factory=dict)
     raid: list[dict[str, Any]] = field(default_factory=list)  # logical disks, built by the agent
     tasks: list[Task] = field(default_factory=list)
-    at_start: list[Callable[[], None]] = field(default_factory=list)  # called once, at next start
+    unsettled: list[Task] = field(default_factory=list)  # effect still to come
+    at_start: list[Callable[[], object]] = field(default_factory=list)  # called once, at next start
     sessions: dict[str, str] = field(default_factory=dict)  # id -> token
     subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> document
     disk: Image | None = None
@@ -101,6 +108,7 @@ class Machine:
     reads: int = 0  # GET requests to the BMC
     boots: int = 0
     spent: set[str] = field(default_factory=set)  # one-time faults that have occurred
+    memory: dict[str, dict[Any, Any]] = field(default_factory=dict)  # of rude faults, by name
     log: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=LOG_LENGTH))
 
     @property
@@ -126,6 +134,15 @@ class Machine:
             "redfish_password": password or self.password,
             "redfish_verify_ca": False,
         }
+
+    def settle(self) -> None:
+        """Apply the effects of the tasks that have ended."""
+        now = time.time()
+        due = [task for task in self.unsettled if now >= task.ends + task.delay]
+        self.unsettled = [task for task in self.unsettled if task not in due]
+        for task in due:
+            if task.effect is not None and not task.failure:
+                task.effect()
 
     def record(self, kind: str, what: str, detail: Any = None, **more: Any) -> None:
         """

@@ -16,6 +16,7 @@ from drivers.simulator.documents import (
     CHASSIS,
     INVENTORY,
     MANAGER,
+    MONITORS,
     ROOT,
     SESSIONS,
     STORAGE,
@@ -24,9 +25,10 @@ from drivers.simulator.documents import (
     TASKS,
     resource,
 )
-from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS, Task
+from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS
 from drivers.simulator.power import Power, WrongState
 from drivers.simulator.refusal import Refusal, choice, only
+from drivers.simulator.rude import table as rude
 from drivers.simulator.server import CUT, BadJson, Request, Response, json
 from drivers.simulator.volumes import DONE, task_response
 
@@ -55,14 +57,20 @@ class Redfish:
         if faults.latency or faults.latency_jitter:
             delay = faults.latency + random.uniform(0, faults.latency_jitter)
             return self._later(request, delay)
-        return self._answer(request)
+        return self._front(request)
 
     async def _later(self, request: Request, delay: float) -> Response:
         await asyncio.sleep(delay)
-        return self._answer(request)
+        return self._front(request)
 
-    def _answer(self, request: Request) -> Response:
+    def _front(self, request: Request) -> Response:
+        return rude.answer(self, request) if self.machine.faults.rude else self.answer(request)
+
+    def answer(self, request: Request) -> Response:
+        """Answer a request without rude faults."""
         machine = self.machine
+        if machine.unsettled:
+            machine.settle()
         path = request.path.rstrip("/")
         try:
             if machine.faults.error_rate and machine.random.random() < machine.faults.error_rate:
@@ -103,13 +111,13 @@ class Redfish:
         for documents in (machine.volumes, machine.subscriptions):
             if path in documents:
                 return json(documents[path])
-        if parent in (TASKS, f"{ROOT}/TaskService/TaskMonitors") and last.isdigit():
+        if parent in (TASKS, MONITORS) and last.isdigit():
             return self._show_task(parent, int(last))
         raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
 
     def _show_task(self, parent: str, number: int) -> Response:
         machine = self.machine
-        if number >= len(machine.tasks):
+        if number >= len(machine.tasks) or machine.tasks[number].hidden:
             raise Refusal(404, "ResourceMissingAtURI", f"There is no task {number}.")
         running = parent != TASKS and time() < machine.tasks[number].ends
         return json(bmc.task(machine, number), 202 if running else 200)
@@ -265,16 +273,23 @@ class Redfish:
             raise Refusal(400, "ActionParameterMissing", "ImageURI is missing.")
         targets = body.get("Targets") or [f"{INVENTORY}/BMC"]
         parts = [str(target).rsplit("/", 1)[-1] for target in targets]
-        for part in parts:
-            if part not in machine.firmware:
-                part = "BIOS" if part == machine.uuid else "BMC"
-            machine.firmware[part] = url.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-        now = time()
-        number = len(machine.tasks)
-        ends = now + machine.faults.task_seconds
-        machine.tasks.append(Task(number, "Firmware update", now, ends))
+        version = url.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+
+        def flash() -> None:
+            for part in parts:
+                if part not in machine.firmware:
+                    part = "BIOS" if part == machine.uuid else "BMC"
+                machine.firmware[part] = version
+
         machine.record("redfish", "update firmware", {"image": url, "targets": targets})
-        return task_response(machine, number)
+        return self.begin_task("Firmware update", flash, machine.faults.task_seconds)
+
+    def begin_task(
+        self, name: str, effect: Callable[[], object], seconds: float, failure: str = ""
+    ) -> Response:
+        """Begin a task; return the answer to its order."""
+        task = volumes.begin_task(self.machine, name, effect, seconds, failure)
+        return task_response(self.machine, task.number)
 
     def log_in(self, body: dict[str, Any]) -> Response:
         machine, sessions = self.machine, self.machine.sessions

@@ -59,6 +59,7 @@ class Response:
     body: bytes = b""
     headers: Mapping[str, str] | None = None
     type: str = "application/json"
+    end: str = ""  # "close": closed after it, unannounced; "cut": closed in the middle of the body
 
     def head(self, *, keep: bool) -> bytes:
         lines = [
@@ -178,8 +179,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             self._transport = None
             return
-        self._transport.write(answer.head(keep=keep) + answer.body)
-        if not keep:
+        body = answer.body[: len(answer.body) // 2] if answer.end == "cut" else answer.body
+        self._transport.write(answer.head(keep=keep) + body)
+        if not keep or answer.end:
             self._transport.close()
             self._transport = None
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from drivers.simulator import faults, media
+from drivers.simulator import media
 from drivers.simulator.control import Control
 from drivers.simulator.fleet import Fleet
 from drivers.simulator.machine import build
@@ -41,8 +41,8 @@ class Simulator(Fleet):
     """
     A fleet of `machines` machines at `port` (0: any free port). A seed gives the same identities.
 
-    username, password: of all BMCs. pxe: see `Power`. behaviour: fields of `Faults`, for all
-    machines.
+    username, password: of all BMCs. pxe: see `Power`. behaviour: settings of faults for all
+    machines, see `fault_settings`.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class Simulator(Fleet):
         pxe: str = "",
         **behaviour: Any,
     ) -> None:
-        faults.check(behaviour)
         super().__init__([build(i, address(i), port, seed) for i in range(machines)])
         self.port = port
         for each in self.machines:

@@ -6,7 +6,7 @@ from time import time
 from typing import Any
 
 from drivers.simulator import bmc, system
-from drivers.simulator.documents import OK, ROOT, link, resource
+from drivers.simulator.documents import MONITORS, OK, link, resource
 from drivers.simulator.machine import Machine, Task
 from drivers.simulator.refusal import Refusal, choice
 from drivers.simulator.server import Response, json
@@ -59,7 +59,7 @@ def _change(
     machine: Machine, what: str, body: dict[str, Any], change: Callable[[], None], done: Response
 ) -> Response:
     """Make a change at once, or by a task that starts now or at the machine's next start."""
-    faults, now = machine.faults, time()
+    faults = machine.faults
     allowed = system.apply_time(machine)
     if body.get("@Redfish.OperationApplyTime", allowed) != allowed:
         raise Refusal(400, "PropertyValueNotInList", f"Volumes are changed {allowed}.")
@@ -67,13 +67,10 @@ def _change(
     if not (faults.volumes_on_reset or faults.task_seconds or faults.task_fails):
         change()
         return done
-    task = Task(len(machine.tasks), what.capitalize(), now, inf, faults.task_fails)
-    machine.tasks.append(task)
+    task = begin_task(machine, what.capitalize(), change, inf, faults.task_fails)
 
     def begin() -> None:
         task.ends = time() + faults.task_seconds
-        if not task.failure:
-            change()
 
     if faults.volumes_on_reset:
         machine.at_start.append(begin)
@@ -82,7 +79,18 @@ def _change(
     return task_response(machine, task.number)
 
 
+def begin_task(
+    machine: Machine, name: str, effect: Callable[[], object], seconds: float, failure: str = ""
+) -> Task:
+    """Begin a task of the BMC, whose effect comes at its end unless it fails."""
+    now = time()
+    task = Task(len(machine.tasks), name, now, now + seconds, effect, failure)
+    machine.tasks.append(task)
+    machine.unsettled.append(task)
+    return task
+
+
 def task_response(machine: Machine, number: int) -> Response:
     """Return the BMC's answer to a request that has started a task."""
-    where = {"Location": f"{ROOT}/TaskService/TaskMonitors/{number}"}
+    where = {"Location": f"{MONITORS}/{number}"}
     return json(bmc.task(machine, number), 202, where)

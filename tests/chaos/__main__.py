@@ -30,6 +30,9 @@ def arguments():
     parser.add_argument("--conductors", type=int, default=3)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--gap", type=float, default=2.0, help="mean seconds between disturbances")
+    parser.add_argument(
+        "--rude", type=float, default=0.5, help="share of machines with rude BMCs (default: 0.5)"
+    )
     parser.add_argument("--rest", type=float, default=600, help="most seconds to come to rest")
     parser.add_argument("--failover", action="store_true", help="only the death of one conductor")
     parser.add_argument("--each", type=int, default=8, help="nodes in each state of --failover")
@@ -51,7 +54,7 @@ def weather(options, folder, seed):
     with Site(folder, options.nodes, seed, conductors=options.conductors) as site:
         storm, ledger, verdict, facts = run.storm(
             site, minutes=options.minutes, gap=options.gap, clients=options.clients,
-            rest=options.rest, say=say,
+            rest=options.rest, rude=options.rude, say=say,
         )  # fmt: skip
         if not verdict.ok:
             site.keep_machines()

@@ -8,7 +8,7 @@ from random import Random
 
 from tests.chaos import audit, judge, readers
 from tests.chaos.clients import Client, Ledger
-from tests.chaos.storm import FLAKY, Storm
+from tests.chaos.storm import FLAKY, Storm, rudeness
 
 #: Share of the machines whose BMCs are flaky.
 FLAKY_PART = 0.1
@@ -16,11 +16,12 @@ FLAKY_PART = 0.1
 READERS_REST = 60.0
 
 
-def storm(site, *, minutes, gap, clients, rest, say=print):
+def storm(site, *, minutes, gap, clients, rest, rude=0.0, say=print):
     """
     Run a storm over a site for some minutes; return (storm, ledger, verdict, facts).
 
-    gap: mean seconds between two disturbances. rest: most seconds until the site is at rest.
+    gap: mean seconds between two disturbances. rude: share of the machines whose BMCs are rude; no
+    failure is excused by that. rest: most seconds until the site is at rest.
     """
     began = time.monotonic()
     nodes = site.enrol()
@@ -30,6 +31,9 @@ def storm(site, *, minutes, gap, clients, rest, say=print):
     )
     for number in flaky:
         site.set_faults(number, **FLAKY)
+    rude_machines = Random(f"{site.seed}/rude").sample(range(site.nodes), round(site.nodes * rude))
+    for number in rude_machines:
+        site.set_faults(number, **rudeness(site.seed, number))
     say(f"{site.nodes} nodes enrolled in {time.monotonic() - began:.0f} s; the storm begins")
     stop, ledger = threading.Event(), Ledger()
     locks = {node: threading.Lock() for node in nodes}
@@ -56,6 +60,7 @@ def storm(site, *, minutes, gap, clients, rest, say=print):
     facts = {
         "minutes of storm": f"{minutes:g}",
         "machines, of them with a flaky BMC": f"{site.nodes}, {len(flaky)}",
+        "machines with a rude BMC": len(rude_machines),
         "conductors, API processes, beats": f"{len(site.conductors)}, {len(site.apis)}, {len(site.beats)}",
         "clients": clients,
         "seed": site.seed,

@@ -16,6 +16,7 @@ from random import Random
 import psycopg
 import redis
 
+from drivers.simulator.rude.profiles import PROFILES
 from tests.chaos.site import wait
 from tests.support.processes import children
 
@@ -197,6 +198,13 @@ def machine_faulty(storm, number):
     storm.site.set_faults(int(number), **{name: PASSING[name]})
     yield storm.random.uniform(3, 20)
     storm.site.set_faults(int(number), **{name: None})
+
+
+def rudeness(seed, number):
+    """Return the permanent faults of a rude BMC: half of those that a right service can bear."""
+    pool = PROFILES["rude"]
+    names = Random(f"{seed}/rude/{number}").sample(sorted(pool), len(pool) // 2)
+    return {name: pool[name] for name in names}
 
 
 #: Permanent faults of a flaky BMC, and those that come and go.

@@ -46,6 +46,7 @@ BODIES = {
     "POST /v1/events": {
         "events": [{"event": "network.bind_port", "port_id": uuid("port"), "mac_address": MAC, "status": "ACTIVE"}]
     },
+    "POST /v1/nodes/<ident>/bmc/documents": {"paths": ["/redfish/v1/"]},
     "POST /v1/nodes/<ident>/vendor_passthru": {"bar": VALUE},
     "POST /v1/nodes/<ident>/vifs": {"id": "vif-1"},
     "PUT /v1/nodes/<ident>/maintenance": {"reason": VALUE},

@@ -56,6 +56,7 @@ SECTIONS = {
     "traits": "Traits", "ports": "Ports", "portgroups": "Port groups", "vifs": "VIFs",
     "volume": "Volumes", "management": "Boot devices, indicators, virtual media",
     "machine_states": "Boot mode, RAID, console", "hardware": "BIOS, firmware, inventory",
+    "bmc_documents": "Documents of BMCs",
     "vendor": "Vendor functions", "allocations": "Allocations",
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
     "inspection_rules": "Inspection rules", "chassis": "Chassis", "drivers": "Drivers",
@@ -65,7 +66,7 @@ SECTIONS = {
     "root": "The service",
 }  # fmt: skip
 #: Parts of the paths whose handlers wait for a call to a conductor.
-CALLS = ("/management/", "/vmedia", "/vendor_passthru", "/states/console")
+CALLS = ("/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console")
 #: Parts of the paths whose requests may be repeated with an idempotency key.
 IDEMPOTENT = ("/states/", "/vmedia", "/vendor_passthru")
 #: Location of parameters that `parsing` accepts in the body or in the query.

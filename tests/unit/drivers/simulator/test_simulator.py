@@ -15,7 +15,8 @@ import sushy
 
 from drivers.simulator import media
 from drivers.simulator.agent import Agent
-from drivers.simulator.faults import BadFault, Faults
+from drivers.simulator.fault_settings import BadFault
+from drivers.simulator.faults import Faults
 from drivers.simulator.simulator import Simulator, running
 from tests.support.fleet import until
 from tests.support.web import Handler, serving
@@ -300,9 +301,9 @@ def test_a_firmware_update_is_a_task_and_changes_the_version(sim, bmc):
     )
     monitor = service.simple_update("http://127.0.0.1:1/bios-9.bin", targets=[part.path])
     assert sushy.TASK_STATE_RUNNING == monitor.task.task_state
+    assert "1.0.0" == part.version
     until(lambda: not monitor.check_is_processing)
-    part.refresh()
-    assert "bios-9" == part.version
+    until(lambda: part.refresh() or "bios-9" == part.version)
 
 
 def test_wrong_credentials_are_refused(sim):
@@ -654,14 +655,28 @@ def test_the_defaults_of_a_fault_are_those_of_the_real_agent():
 def test_the_program_reports_when_it_is_ready_and_stops_on_sigterm(tmp_path):
     ready = tmp_path / "ready.json"
     command = [sys.executable, "-m", "drivers.simulator", "--machines", "2"]
-    command += ["--ready-file", str(ready), "--set", "latency=0.01"]
+    faults = tmp_path / "faults.toml"
+    faults.write_text("[all]\nlatency = 0.5\n[machines.1]\npages = { size = 7 }\n")
+    command += ["--ready-file", str(ready), "--set", "latency=0.01", "--faults", str(faults)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
         try:
             printed = json.loads(program.stdout.readline())
             assert printed == json.loads(ready.read_text())
             assert 2 == len(printed["machines"])
             shown = requests.get(f"{printed['url']}/sim/faults", timeout=5).json()
-            assert 0.01 == shown["latency"]
+            assert (0.01, False) == (shown["latency"], "pages" in shown)
+            shown = requests.get(f"{printed['url']}/sim/machines/1/faults", timeout=5).json()
+            assert (0.01, 7) == (shown["latency"], shown["pages"]["size"])
         finally:
             program.send_signal(signal.SIGTERM)
         assert 0 == program.wait(5)
+
+
+def test_the_program_refuses_a_wrong_file_of_faults(tmp_path):
+    faults = tmp_path / "faults.toml"
+    faults.write_text("[all]\nbusyness = 1\n")
+    command = [sys.executable, "-m", "drivers.simulator", "--faults", str(faults)]
+    program = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert 1 == program.returncode
+    assert program.stderr.startswith(f"{faults}: [all] unknown fault 'busyness'; known: ")
+    assert "Traceback" not in program.stderr

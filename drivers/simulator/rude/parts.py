@@ -1,0 +1,291 @@
+"""Faults of collections, storage, BIOS settings, processors and network interfaces."""
+
+from typing import Any
+from urllib.parse import parse_qs
+
+import orjson
+
+from drivers.simulator.documents import CHASSIS, INVENTORY, OK, ROOT, collection, link, resource
+from drivers.simulator.refusal import Refusal
+from drivers.simulator.rude.row import Exchange, Registry, changed
+from drivers.simulator.server import Response, json
+
+FAULTS = Registry()
+
+COLLECTIONS = "Collections"
+STORAGE, BIOS = "Storage", "BIOS"
+INSPECTION = "Inspection"
+
+#: RAIDType -> VolumeType of the Volume schema before 1.3.1
+VOLUME_TYPES = {
+    "RAID0": "NonRedundant",
+    "RAID1": "Mirrored",
+    "RAID5": "StripedWithParity",
+    "RAID6": "StripedWithParity",
+    "RAID10": "SpannedMirrors",
+}
+
+
+def _missing(exchange: Exchange) -> Response:
+    text = f"There is no resource at {exchange.path}."
+    return Refusal(404, "ResourceMissingAtURI", text).response()
+
+
+# Collections
+
+
+@FAULTS.fault(COLLECTIONS, size=2, next="Members@odata.nextLink")
+def pages(exchange: Exchange) -> Response:
+    """Collections come in pages of so many members, as of 50 by Dell's iDRAC."""
+    if not exchange.reads:
+        return exchange.go()
+    query = parse_qs(exchange.request.query)
+    text = query.get("$skip", ["0"])[0]
+    start, size = int(text) if text.isdigit() else 0, exchange["size"]
+
+    def cut(content: dict[str, Any]) -> None:
+        members = content.get("Members")
+        if isinstance(members, list) and start + size < len(members):
+            content[exchange["next"]] = f"{exchange.path}?$skip={start + size}"
+        if isinstance(members, list):
+            content["Members"] = members[start : start + size]
+
+    return changed(exchange.go(), cut)
+
+
+@FAULTS.fault(COLLECTIONS)
+def pages_endless(exchange: Exchange) -> Response:
+    """The next page of each collection is the collection itself."""
+    if not exchange.reads:
+        return exchange.go()
+
+    def loop(content: dict[str, Any]) -> None:
+        if "Members" in content:
+            content["Members@odata.nextLink"] = exchange.path
+
+    return changed(exchange.go(), loop)
+
+
+# Properties of any document
+
+
+@FAULTS.fault(INSPECTION, property="InstructionSet", path="")
+def property_missing(exchange: Exchange) -> Response:
+    """A property is in no document: InstructionSet, as of HPE's Cray EX. path: part of a path."""
+    return _without(exchange, [exchange["property"]])
+
+
+@FAULTS.fault(INSPECTION, property="InstructionSet", value="null", path="")
+def property_odd(exchange: Exchange) -> Response:
+    """A property has another value (given as JSON) in each document that has it."""
+    if not exchange.reads or exchange["path"] not in exchange.path:
+        return exchange.go()
+    name, value = exchange["property"], orjson.loads(exchange["value"])
+
+    def change(content: Any) -> None:
+        if isinstance(content, dict) and name in content:
+            content[name] = value
+        for part in _parts(content):
+            change(part)
+
+    return changed(exchange.go(), change)
+
+
+def _without(exchange: Exchange, names: list[str]) -> Response:
+    if not exchange.reads or exchange["path"] not in exchange.path:
+        return exchange.go()
+
+    def strip(content: Any) -> None:
+        for name in names if isinstance(content, dict) else []:
+            content.pop(name, None)
+        for part in _parts(content):
+            strip(part)
+
+    return changed(exchange.go(), strip)
+
+
+def _parts(content: Any) -> list[Any]:
+    if isinstance(content, dict):
+        return list(content.values())
+    return content if isinstance(content, list) else []
+
+
+# Storage
+
+
+@FAULTS.fault(STORAGE)
+def volume_type_only(exchange: Exchange) -> Response:
+    """Volumes have VolumeType and no RAIDType, as of Cisco's CIMC and Dell's older iDRAC."""
+    if not exchange.reads or "/Volumes/" not in exchange.path:
+        return exchange.go()
+
+    def change(content: dict[str, Any]) -> None:
+        kind = content.pop("RAIDType", None)
+        if kind:
+            content["VolumeType"] = VOLUME_TYPES[kind]
+
+    return changed(exchange.go(), change)
+
+
+@FAULTS.fault(STORAGE)
+def volume_of_raw_drive(exchange: Exchange) -> Response:
+    """A drive is shown as a volume of VolumeType RawDevice, which cannot be deleted."""
+    volumes = f"{exchange.machine.system_id}/Storage/RAID/Volumes"
+    path, drive = f"{volumes}/raw", f"{exchange.machine.system_id}/Storage/RAID/Drives/3"
+    if exchange.path == path:
+        if not exchange.reads:
+            return Refusal(400, "OperationNotAllowed", "A raw drive is no volume.").response()
+        document = resource(
+            path, "Volume.v1_0_3.Volume", "Raw drive", VolumeType="RawDevice", Status=OK,
+            CapacityBytes=960 * 10**9, Links={"Drives": [link(drive)]},
+        )  # fmt: skip
+        return json(document)
+    if exchange.path != volumes or not exchange.reads:
+        return exchange.go()
+
+    def add(content: dict[str, Any]) -> None:
+        content["Members"].append(link(path))
+        content["Members@odata.count"] = len(content["Members"])
+
+    return changed(exchange.go(), add)
+
+
+@FAULTS.fault(STORAGE, status=500)
+def delete_apply_time_refused(exchange: Exchange) -> Response:
+    """A DELETE of a volume with OperationApplyTime is refused (500, SYS029), as by Dell's iDRAC."""
+    concerned = exchange.request.method == "DELETE" and exchange.orders("volume")
+    if concerned and "@Redfish.OperationApplyTime" in exchange.body() and exchange.occurs():
+        text = "Unsupported parameter name @Redfish.OperationApplyTime."
+        return Refusal(exchange["status"], "SYS029", text).response()
+    return exchange.go()
+
+
+@FAULTS.fault(STORAGE, index=0)
+def drive_missing(exchange: Exchange) -> Response:
+    """A drive that its controller names is 404."""
+    if exchange.path.endswith(f"/Drives/{exchange['index']}") and exchange.occurs():
+        return _missing(exchange)
+    return exchange.go()
+
+
+@FAULTS.fault(STORAGE)
+def controller_missing(exchange: Exchange) -> Response:
+    """Storage shows no controllers."""
+    if not exchange.reads or not exchange.path.endswith("/Storage/RAID"):
+        return exchange.go()
+    return changed(exchange.go(), lambda content: content.pop("StorageControllers"))
+
+
+@FAULTS.fault(STORAGE)
+def nvme_attached_directly(exchange: Exchange) -> Response:
+    """A second Storage has an NVMe drive, and neither a controller nor volumes."""
+    storages = f"{exchange.machine.system_id}/Storage"
+    path, drive = f"{storages}/NVMe", f"{storages}/NVMe/Drives/0"
+    if exchange.reads and exchange.path == path:
+        kind = "Storage.v1_10_0.Storage"
+        return json(resource(path, kind, "NVMe", Status=OK, Drives=[link(drive)]))
+    if exchange.reads and exchange.path == drive:
+        document = resource(
+            drive, "Drive.v1_11_0.Drive", "NVMe drive", CapacityBytes=10**12, MediaType="SSD",
+            Protocol="NVMe", Model="Simulated NVMe", Status=OK,
+        )  # fmt: skip
+        return json(document)
+    if not exchange.reads or exchange.path != storages:
+        return exchange.go()
+
+    def add(content: dict[str, Any]) -> None:
+        content["Members"].insert(0, link(path))
+        content["Members@odata.count"] = len(content["Members"])
+
+    return changed(exchange.go(), add)
+
+
+# BIOS
+
+
+@FAULTS.fault(BIOS)
+def bios_values_as_text(exchange: Exchange) -> Response:
+    """The BIOS shows integers as texts, and demands integers."""
+    if not exchange.reads or "/Bios" not in exchange.path:
+        return exchange.go()
+
+    def change(content: dict[str, Any]) -> None:
+        content["Attributes"] = {
+            name: str(value) for name, value in content.get("Attributes", {}).items()
+        }
+
+    return changed(exchange.go(), change)
+
+
+@FAULTS.fault(BIOS)
+def bios_without_registry(exchange: Exchange) -> Response:
+    """The BIOS names no attribute registry, and there is none."""
+    if exchange.path.startswith(f"{ROOT}/Registries"):
+        return _missing(exchange)
+    return changed(exchange.go(), lambda content: content.pop("AttributeRegistry", None))
+
+
+@FAULTS.fault(BIOS, attribute="NumLock", value="Automatic")
+def registry_changes_with_update(exchange: Exchange) -> Response:
+    """After an update of the BIOS, the attribute registry has a value more for a setting."""
+    response = exchange.go()
+    if exchange.reads and exchange.path == f"{INVENTORY}/BIOS":
+        return response
+    if not exchange.path.endswith("/BiosAttributeRegistry/en") or not exchange.reads:
+        return response
+    if exchange.machine.firmware["BIOS"] == "1.0.0":
+        return response
+
+    def change(content: dict[str, Any]) -> None:
+        for entry in content["RegistryEntries"]["Attributes"]:
+            if entry["AttributeName"] == exchange["attribute"]:
+                entry["Value"].append({"ValueName": exchange["value"]})
+
+    return changed(response, change)
+
+
+# Network interfaces and sensors
+
+
+@FAULTS.fault(INSPECTION, mac="00:00:00:00:00:00")
+def mac_invalid(exchange: Exchange) -> Response:
+    """The second interface has an address that names no card: zeros, or a multicast address."""
+    return _with_macs(exchange, 1, exchange["mac"], exchange["mac"])
+
+
+@FAULTS.fault(INSPECTION)
+def mac_only_permanent(exchange: Exchange) -> Response:
+    """The first interface has its address as PermanentMACAddress only; MACAddress is null."""
+    return _with_macs(exchange, 0, None, exchange.machine.macs[0])
+
+
+def _with_macs(exchange: Exchange, index: int, present: str | None, permanent: str) -> Response:
+    path = f"{exchange.machine.system_id}/EthernetInterfaces/NIC{index}"
+    if not exchange.reads or exchange.path != path:
+        return exchange.go()
+    addresses = {"MACAddress": present, "PermanentMACAddress": permanent}
+    return changed(exchange.go(), lambda content: content.update(addresses))
+
+
+@FAULTS.fault(INSPECTION)
+def sensors_only(exchange: Exchange) -> Response:
+    """The chassis has Sensors only, and neither Power nor Thermal."""
+    path, reading = f"{CHASSIS}/Sensors", f"{CHASSIS}/Sensors/Inlet"
+    if exchange.path in (f"{CHASSIS}/Power", f"{CHASSIS}/Thermal"):
+        return _missing(exchange)
+    if exchange.reads and exchange.path == path:
+        return json(collection(path, "Sensor", [reading]))
+    if exchange.reads and exchange.path == reading:
+        document = resource(
+            reading, "Sensor.v1_2_0.Sensor", "Inlet", Reading=24, ReadingUnits="Cel",
+            ReadingType="Temperature", PhysicalContext="Intake", Status=OK,
+        )  # fmt: skip
+        return json(document)
+    if not exchange.reads or exchange.path != CHASSIS:
+        return exchange.go()
+
+    def change(content: dict[str, Any]) -> None:
+        del content["Power"], content["Thermal"]
+        content["Sensors"] = link(path)
+
+    return changed(exchange.go(), change)
