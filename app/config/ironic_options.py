@@ -80,7 +80,7 @@ enable_by_file_paths ignore_proxied_requests path
 
 [inspector]
 auth_section auth_type auth_url callback_endpoint_override default_hooks
-disk_partitioning_spacing endpoint_override force_dhcp password project_domain_name project_name
+disk_partitioning_spacing endpoint_override password project_domain_name project_name
 region_name status_check_period user_domain_name username
 
 [inventory]

@@ -159,6 +159,7 @@ class Bmc:
 class Inspector:
     power_off: bool = option(True, "Power a node off after inspection")
     extra_kernel_params: str = option("", "Kernel arguments of the inspection ramdisk")
+    force_dhcp: bool = option(False, "Leave network_data off the media of inspections, so that the agent gets its addresses by DHCP")
     require_managed_boot: bool = option(True, "Inspect only machines that Ingot can boot")
     pre_create_ports: bool = option(True, "Create ports from the BMC's inventory before in-band inspection")
     add_ports: str = option("pxe", "Ports to create", choices=("all", "active", "pxe", "disabled"))

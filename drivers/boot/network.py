@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from drivers.boot import command_line, fetchable, kickstart, ramdisks, scripts
+from drivers.boot import command_line, fetchable, kickstart, network_data, ramdisks, scripts
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.kinds import Boot
 from drivers.core.target import Target
@@ -40,6 +40,11 @@ class NetworkBoot(Boot):
         command_line.appended(target, "pxe")
         self.root_url(target)
         self._macs(target)
+        network_data.refuse(
+            target,
+            f"boot_interface {self.name} has no medium for it, and gets its addresses by DHCP;"
+            " redfish-virtual-media and redfish-https carry it",
+        )
 
     def prepare_ramdisk(self, target: Target) -> None:
         line = command_line.of_agent(target, "pxe", outside=False)
@@ -235,7 +240,7 @@ class Pxe(NetworkBoot):
         texts = {
             # pxelinux resolves names without a leading slash relative to its own folder
             self._pxelinux: scripts.pxelinux(kernel[1:], ramdisk[1:], line),
-            self._grub: scripts.grub(kernel, ramdisk, line, network=True),
+            self._grub: scripts.grub(kernel, [ramdisk], line, network=True),
         }
         paths = {name: each.path for name, each in kept.items()}
         self.fill(target, root, folder, paths, texts)
