@@ -10,7 +10,7 @@ from drivers.agent.inspect import AgentInspect
 from drivers.agent.raid import AgentRaid
 from drivers.agent.ramdisk import RamdiskDeploy
 from drivers.agent.rescue import AgentRescue
-from drivers.boot.network import HttpIpxe, Ipxe, Pxe
+from drivers.boot.network import Http, HttpIpxe, Ipxe, Pxe
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Interface
 from drivers.core.kinds import KINDS
@@ -44,7 +44,7 @@ from drivers.storage import CinderStorage, ExternalStorage
 #: Interfaces for machines of any vendor.
 _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "bios": (NoBios,),
-    "boot": (Ipxe, Pxe, HttpIpxe),
+    "boot": (Ipxe, Pxe, HttpIpxe, Http),
     "console": (NoConsole,),
     "deploy": (Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
     "firmware": (NoFirmware,),
@@ -64,7 +64,7 @@ class Redfish(HardwareType):
     interfaces = {
         **_GENERIC,
         "bios": (RedfishBios, NoBios),
-        "boot": (RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe),
+        "boot": (RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe, Http),
         "firmware": (RedfishFirmware, NoFirmware),
         "inspect": (RedfishInspect, AgentInspect, NoInspect),
         "management": (RedfishManagement, NoopManagement),
@@ -92,7 +92,7 @@ class FakeHardware(HardwareType):
     name = "fake-hardware"
     interfaces = {
         "bios": (fake.FakeBios, NoBios, RedfishBios),
-        "boot": (fake.FakeBoot, Ipxe, Pxe, HttpIpxe, RedfishVirtualMedia, RedfishHttps),
+        "boot": (fake.FakeBoot, Ipxe, Pxe, HttpIpxe, Http, RedfishVirtualMedia, RedfishHttps),
         "console": (fake.FakeConsole, NoConsole),
         "deploy": (fake.FakeDeploy, Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
         "firmware": (fake.FakeFirmware, NoFirmware, RedfishFirmware),

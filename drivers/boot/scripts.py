@@ -96,9 +96,13 @@ def ipxe_first(root: str) -> str:
     )
 
 
-def grub_first() -> str:
-    """Return the first configuration of GRUB after a network boot."""
-    return "set timeout=0\nconfigfile /${net_default_mac}.conf\n"
+def grub_first(path: str = "") -> str:
+    """
+    Return the first configuration of GRUB after a network boot.
+
+    path: of the folder with the machines' configurations, on the server.
+    """
+    return f"set timeout=0\nconfigfile {path}/${{net_default_mac}}.conf\n"
 
 
 #: Loader -> configuration that boots the machine's disk.
