@@ -131,6 +131,7 @@ class Redfish:
     firmware_update_required_successes: int = count(3, "Consecutive valid answers after which an updated BMC counts as back; 0: do not wait")
     firmware_update_validation_interval: float = seconds(30, "Seconds between these answers", minimum=0.1)
     firmware_update_resource_validation_timeout: float = seconds(480, "Seconds after an update during which malformed answers of the BMC are ignored; later ones fail the step")
+    enable_verify_bmc_clock: bool = option(False, "Compare the BMC's clock with the conductor's when a node is verified, and set it if they differ")
     boot_mode_config_timeout: float = seconds(900, "Seconds for a change of boot mode or secure boot, including a restart; 0: do not wait")
     inspection_hooks: tuple[str, ...] = option(("validate-interfaces", "ports", "architecture"), "Hooks of out-of-band inspection, in order", check=inspection_hooks.check)
 

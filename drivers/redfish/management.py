@@ -6,12 +6,14 @@ from typing import Any
 
 from drivers.core.errors import NotSupported, Refused, Unexpected
 from drivers.core.kinds import POWER_ON, Management
-from drivers.core.steps import Done, Outcome, Wait, step
+from drivers.core.steps import Done, Flow, Outcome, Step, Wait, step
 from drivers.core.target import Target
-from drivers.redfish import boot_device, client, inventory, parts, sensors
+from drivers.redfish import boot_device, client, clock, inventory, parts, sensors
 from drivers.redfish.boot_device import DEVICES
+from drivers.redfish.clock import BmcClock
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
+from drivers.redfish.secure_boot_keys import SecureBootKeys
 from drivers.redfish.values import entry, text, word
 
 _NAMES = {target: name for name, target in DEVICES.items()}
@@ -22,8 +24,11 @@ _LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
 
 
-class RedfishManagement(Redfish, Management):
+class RedfishManagement(Redfish, BmcClock, SecureBootKeys, Management):
     """Management by the system's Boot, SecureBoot, Reset, IndicatorLED and VirtualMedia."""
+
+    def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
+        return clock.planned(target, flow, super().get_steps(target, flow))
 
     @step(verify=1)
     def cache_system_facts(self, target: Target) -> Outcome:
