@@ -459,6 +459,10 @@ def test_dnsmasq_accepts_its_configuration(node, boot, tmp_path, dnsmasq_program
         "http": "dhcp-boot=tag:x86_64-http,http://conductor:8080/bootx64.efi",
     }
     assert first[boot] in lines
+    answer = "dhcp-option-force=tag:x86_64-http,option:vendor-class,HTTPClient"
+    http = [answer, "dhcp-match=set:x86_64-http,option:client-arch,16"]
+    assert [boot != "pxe"] * 2 == [line in lines for line in http]
+    assert (boot != "http") == ("enable-tftp" in lines)
     assert ("dhcp-boot=tag:ipxe,http://conductor:8080/boot.ipxe" in lines) == (boot == "ipxe")
 
 

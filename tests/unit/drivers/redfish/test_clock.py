@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import BadArgument, NotSupported, Unexpected
 from drivers.core.registry import load
 from drivers.core.steps import Done, Failed, Flow, Wait
-from drivers.redfish import restart
+from drivers.redfish import clock, restart
 from drivers.simulator import redfish, system
 from drivers.simulator.documents import MANAGER, SYSTEM
 from drivers.simulator.redfish import DOCUMENTS, DONE
@@ -106,6 +107,32 @@ def test_a_time_that_the_bmc_accepts_and_does_not_show_fails_the_step(
     assert "7200 s" in outcome.reason or "7199 s" in outcome.reason
 
 
+@pytest.mark.parametrize("wrong", [8.0, -8.0])
+@pytest.mark.parametrize("step", ["set_bmc_clock", "verify_bmc_clock"])
+def test_a_clock_that_runs_beside_the_time_it_was_set_to_fails_the_step(
+    node, machine, monkeypatch, step, wrong
+):
+    machine.clock_ahead = 7200.0
+
+    def accept(service, _body):
+        service.machine.clock_ahead = wrong
+        return DONE
+
+    monkeypatch.setitem(redfish.ACTIONS, ("PATCH", MANAGER), accept)
+    assert isinstance(finish(node, step), Failed)
+
+
+@pytest.mark.parametrize(
+    ("shift", "difference"), [(0, 0.0), (-60, -60.0), (60, 60.0), (-1.5, -1.0)]
+)
+def test_a_clock_of_whole_seconds_is_right_within_its_second(shift, difference):
+    shown = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=shift)
+    manager = SimpleNamespace(datetime=shown.replace(microsecond=0).isoformat(), path="manager")
+    assert abs(clock._difference(manager, 0.0) - difference) <= 1.0
+    if shift == 0:
+        assert abs(clock._difference(manager, 0.0)) < 0.2
+
+
 def test_a_time_that_takes_effect_late_is_waited_for_and_ordered_once(node, machine, monkeypatch):
     machine.clock_ahead = 7200.0
     received = []
@@ -177,10 +204,24 @@ def test_a_verification_compares_the_clock_only_if_the_setting_asks(node, enable
     ],
 )
 def test_keys_are_reset_and_the_mode_shows_it(node, machine, step, before, after):
-    machine.secure_boot_mode = before
+    machine.secure_boot_mode, boots = before, machine.boots
     assert isinstance(finish(node, step), Done)
     assert after == machine.secure_boot_mode
     assert 1 == orders(machine).count("reset")
+    # the same mode as before proves nothing until a start
+    assert (before == after) == (machine.boots > boots)
+
+
+def test_keys_that_stay_after_a_restart_are_waited_for(node, machine, monkeypatch):
+    path = f"{KEYS}/Actions/SecureBoot.ResetKeys"
+    monkeypatch.setitem(redfish.ACTIONS, ("POST", path), lambda _bmc, _body: DONE)
+    waiting = node
+    for _ in range(60):
+        outcome = node.driver.management.run(waiting, "clear_secure_boot_keys", {})
+        assert isinstance(outcome, Wait)
+        waiting = replace(waiting, progress=outcome.progress, reports={})
+        time.sleep(0.01)
+    assert outcome.progress["restarted"]
 
 
 @pytest.mark.parametrize(
