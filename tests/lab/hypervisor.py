@@ -62,11 +62,12 @@ FIRMWARE = {
     ),
 }  # fmt: skip
 
-#: A card on QEMU's own network, with its options; a card on a wire to this host.
+#: A card on QEMU's own network; a card on a wire to this host, without its iPXE.
 CARD = "<interface type='user'><mac address='{mac}'/><model type='virtio'/></interface>"
 WIRED_CARD = """
     <interface type='udp'><mac address='{mac}'/><model type='virtio'/>
       <source address='127.0.0.1' port='{port}'><local address='127.0.0.1' port='{own_port}'/></source>
+      <rom enabled='no'/>
     </interface>
 """
 
