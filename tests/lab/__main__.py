@@ -33,6 +33,8 @@ from tests.support.ports import free_port
 #: Folder of the lab. The user of the machines must be able to enter it.
 FOLDER = Path(os.environ.get("LAB_FOLDER", "/var/tmp/ingot-lab"))
 SYSTEMS = ("first", "second")
+#: Machines that run at a time: each needs a processor.
+SIDE_BY_SIDE = 3
 
 
 @dataclass(slots=True)
@@ -230,8 +232,8 @@ MACHINES = (
 
 
 def run(lab, machines):
-    """Take machines through their lives, side by side."""
-    with lab.view.watching(lab.service, journeys := []), ThreadPoolExecutor() as pool:
+    """Take machines through their lives, some of them side by side."""
+    with lab.view.watching(lab.service, journeys := []), ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         lives = []
         for spec in machines:
             journeys.append(lab.enrol(spec))
