@@ -68,9 +68,8 @@ def of_instance(target: Target, mode: str) -> str:
 def _publish(target: Target, use: str, content: iso.Content, mode: str, *, secret: str) -> str:
     url = addresses.of_files(target, outside=True)
     loaders = iso.loaders(target, mode)
-    name = hashlib.sha256(f"{secret} {content.digest()} {loaders.digest()}".encode()).hexdigest()[
-        :32
-    ]
+    identity = f"{secret} {content.digest()} {loaders.digest()}"
+    name = hashlib.sha256(identity.encode()).hexdigest()[:32]
     root = files.http_root(target.options)
     place = files.folder(target, root, use, name) / NAME
     if not place.exists():
