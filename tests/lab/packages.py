@@ -32,6 +32,7 @@ NEEDED = {
     "parted": ("parted",),
     "zstd": ("zstd",),
     "cpio": ("cpio",),
+    "grub-mkimage": ("grub-common",),
     "/usr/lib/grub/x86_64-efi/modinfo.sh": ("grub-efi-amd64-bin",),
     "busybox": ("busybox-static",),
     "dnsmasq": ("dnsmasq-base",),

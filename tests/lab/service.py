@@ -10,7 +10,7 @@ import requests
 
 from tests.lab.hypervisor import HOST
 from tests.lab.ramdisk import run
-from tests.lab.tenant import SHIM, SIGNED_GRUB
+from tests.lab.tenant import network_grub
 from tests.support.fleet import ROOT, until
 from tests.support.ports import free_port
 
@@ -53,7 +53,7 @@ shred_random_overwrite_iterations = 0
 
 [pxe]
 tftp_root = "{folder}/tftp"
-loader_file_paths = {{ "bootx64.efi" = "{shim}", "grubx64.efi" = "{grub}" }}
+loader_file_paths = {{ "bootx64.efi" = "{grub}" }}
 kernel_append_params = "console=ttyS0 nofb mitigations=off quiet ipa-disk-wait-attempts=1"
 
 [redfish]
@@ -61,7 +61,7 @@ kernel_append_params = "console=ttyS0 nofb mitigations=off quiet ipa-disk-wait-a
 """
 
 
-#: Port of the file server: GRUB, booted over HTTP, understands no other one in a URL.
+#: Port of the file server, which GRUB assumes when it was booted over HTTP.
 HTTP_PORT = 80
 
 
@@ -88,8 +88,8 @@ class Service:
             SETTINGS.format(
                 kernel=self._ramdisk.kernel, initramfs=self._ramdisk.initramfs,
                 images=self._ramdisk.kernel.parents[1], folder=self.folder, host=HOST,
-                http=self.http, api=self.api, patience=patience, shim=SHIM,
-                grub=SIGNED_GRUB / "grubnetx64.efi.signed",
+                http=self.http, api=self.api, patience=patience,
+                grub=network_grub(self.folder),
             )
         )  # fmt: skip
         self._pids.unlink(missing_ok=True)
