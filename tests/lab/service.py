@@ -43,7 +43,7 @@ verify_ca = "False"
 served_group = "nogroup"
 default_boot_mode = "bios"
 http_root = "{folder}/http"
-http_url = "http://{host}"
+http_url = "http://{host}:{http}"
 http_port = {http}
 external_http_url = "http://127.0.0.1:{http}"
 external_callback_url = "http://{host}:{api}"
@@ -61,10 +61,6 @@ kernel_append_params = "console=ttyS0 nofb mitigations=off quiet ipa-disk-wait-a
 """
 
 
-#: Port of the file server, which GRUB assumes when it was booted over HTTP.
-HTTP_PORT = 80
-
-
 class Refused(Exception):
     """The command line ended with an error; its message."""
 
@@ -74,12 +70,12 @@ class Service:
 
     def __init__(self, folder, processes, ramdisk):
         self.folder, self._processes, self._ramdisk = folder, processes, ramdisk
-        self.http, self.api = HTTP_PORT, free_port()
+        self.http, self.api = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.api}"
         self._pids = folder / "up.json"
         self._up = self._files = None
         # URL that DHCP offers to machines
-        self.bootfile = f"http://{HOST}/boot.ipxe"
+        self.bootfile = f"http://{HOST}:{self.http}/boot.ipxe"
 
     def start(self, patience=600):
         """Start the service, and wait until it is ready. patience: seconds to wait for agents."""
