@@ -76,13 +76,13 @@ compare-ironic: $(DEV)  ## Send the same requests to Ironic and Ingot, show the 
 	$(BIN)/python -m tests.compare $(ARGS)
 
 lab: $(DEV)  ## Test life cycles with virtual machines, real BMCs and the real agent (root, Debian 12)
-	$(BIN)/python -m tests.lab
+	$(BIN)/python -m tests.lab $(ARGS)
 
 lab-faults: $(DEV)  ## Test injected faults on the machines of the lab
 	$(BIN)/python -m tests.lab faults
 
 lab-up: $(DEV)  ## Start the lab and leave it running
-	$(BIN)/python -m tests.lab up
+	$(BIN)/python -m tests.lab up $(ARGS)
 
 lab-down: $(DEV)  ## Stop the lab of lab-up
 	$(BIN)/python -m tests.lab down

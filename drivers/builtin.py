@@ -11,7 +11,7 @@ from drivers.agent.power import AgentPower
 from drivers.agent.raid import AgentRaid
 from drivers.agent.ramdisk import RamdiskDeploy
 from drivers.agent.rescue import AgentRescue
-from drivers.boot.network import HttpIpxe, Ipxe, Pxe
+from drivers.boot.network import Http, HttpIpxe, Ipxe, Pxe
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Interface
 from drivers.core.kinds import KINDS
@@ -56,7 +56,7 @@ from drivers.webhook import WebhookPower
 #: Interfaces for machines of any vendor.
 _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "bios": (NoBios,),
-    "boot": (Ipxe, Pxe, HttpIpxe),
+    "boot": (Ipxe, Pxe, HttpIpxe, Http),
     "console": (NoConsole,),
     "deploy": (Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
     "firmware": (NoFirmware,),
@@ -76,7 +76,7 @@ class Redfish(HardwareType):
     interfaces = {
         **_GENERIC,
         "bios": (RedfishBios, NoBios),
-        "boot": (RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe),
+        "boot": (RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe, Http),
         "firmware": (RedfishFirmware, NoFirmware),
         "inspect": (RedfishInspect, AgentInspect, NoInspect),
         "management": (RedfishManagement, NoopManagement),
@@ -152,7 +152,7 @@ class FakeHardware(HardwareType):
     interfaces = {
         "bios": (fake.FakeBios, NoBios, RedfishBios, IdracBios),
         "boot": (
-            fake.FakeBoot, Ipxe, Pxe, HttpIpxe, RedfishVirtualMedia, RedfishHttps,
+            fake.FakeBoot, Ipxe, Pxe, HttpIpxe, Http, RedfishVirtualMedia, RedfishHttps,
             IdracVirtualMedia,
         ),
         "console": (fake.FakeConsole, NoConsole),

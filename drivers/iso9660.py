@@ -59,9 +59,9 @@ class Tree:
 
 
 @contextmanager
-def new_image(label: str) -> Iterator[Tree]:
+def new_image(label: str, publisher: str = "") -> Iterator[Tree]:
     """
-    Create an empty image.
+    Create an empty image. label: the volume's. publisher: name of its publisher.
 
     Raises BadImage: pycdlib cannot make the image.
     """
@@ -71,7 +71,7 @@ def new_image(label: str) -> Iterator[Tree]:
 
     iso = pycdlib.PyCdlib()
     try:
-        iso.new(interchange_level=3, rock_ridge="1.09", vol_ident=label)
+        iso.new(interchange_level=3, rock_ridge="1.09", vol_ident=label, pub_ident_str=publisher)
         yield Tree(iso)
     except PyCdlibException as error:
         raise BadImage(f"{label}: the image could not be made: {error}") from error

@@ -142,7 +142,7 @@ def files(config: Config = None) -> None:
 
 @app.command("dhcp-config")
 def dhcp_config(
-    boot: Annotated[str, typer.Option(help="ipxe or pxe")] = "ipxe",
+    boot: Annotated[str, typer.Option(help="ipxe, pxe or http")] = "ipxe",
     range_: Annotated[
         list[str] | None, typer.Option("--range", help="Address range, as dhcp-range of dnsmasq")
     ] = None,
@@ -152,6 +152,8 @@ def dhcp_config(
     settings = location.complete(read(config))
     if boot not in dnsmasq.LOADERS:
         raise SettingsError(f"--boot: {boot!r} is neither {' nor '.join(dnsmasq.LOADERS)}")
+    if boot == "http" and not settings.deploy.http_url:
+        raise SettingsError("--boot: http needs [deploy]http_url, from which machines boot")
     typer.echo(dnsmasq.config(settings.options(), boot, range_ or ()), nl=False)
 
 

@@ -132,6 +132,7 @@ class Redfish:
     firmware_update_required_successes: int = count(3, "Consecutive valid answers after which an updated BMC counts as back; 0: do not wait")
     firmware_update_validation_interval: float = seconds(30, "Seconds between these answers", minimum=0.1)
     firmware_update_resource_validation_timeout: float = seconds(480, "Seconds after an update during which malformed answers of the BMC are ignored; later ones fail the step")
+    enable_verify_bmc_clock: bool = option(False, "Compare the BMC's clock with the conductor's when a node is verified, and set it if they differ")
     boot_mode_config_timeout: float = seconds(900, "Seconds for a change of boot mode or secure boot, including a restart; 0: do not wait")
     vmedia_insert_timeout: float = seconds(60, "Seconds for a BMC to present an image that it has accepted, or to eject one", minimum=1)
     vmedia_insert_poll_interval: float = seconds(2, "Seconds between reads of a virtual medium", minimum=0.1)
@@ -162,6 +163,7 @@ class Bmc:
 class Inspector:
     power_off: bool = option(True, "Power a node off after inspection")
     extra_kernel_params: str = option("", "Kernel arguments of the inspection ramdisk")
+    force_dhcp: bool = option(False, "Leave network_data off the media of inspections, so that the agent gets its addresses by DHCP")
     require_managed_boot: bool = option(True, "Inspect only machines that Ingot can boot")
     pre_create_ports: bool = option(True, "Create ports from the BMC's inventory before in-band inspection")
     add_ports: str = option("pxe", "Ports to create", choices=("all", "active", "pxe", "disabled"))

@@ -84,6 +84,7 @@ def build(
         properties=node.properties,
         instance_info=node.instance_info,
         extra=node.extra,
+        network_data=node.network_data,
         power_state=node.power_state,
         provision_state=node.provision_state,
         disable_power_off=node.disable_power_off,

@@ -5,7 +5,7 @@ The first boot file depends on the client's architecture (RFC 4578), and on whet
 already iPXE.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from drivers.boot import scripts
 from drivers.core.target import Options
@@ -14,6 +14,7 @@ from drivers.core.target import Options
 LOADERS = {
     "ipxe": ("ipxe_bootfile_name", "uefi_ipxe_bootfile_name", "ipxe_bootfile_name_by_arch"),
     "pxe": ("pxe_bootfile_name", "uefi_pxe_bootfile_name", "pxe_bootfile_name_by_arch"),
+    "http": ("pxe_bootfile_name", "uefi_pxe_bootfile_name", "pxe_bootfile_name_by_arch"),
 }
 #: Architecture -> value of DHCP option 93: of TFTP clients, and of HTTP clients.
 _UEFI = {"x86_64": (7, 9), "aarch64": (11,)}
@@ -30,28 +31,47 @@ def config(options: Options, boot: str, ranges: Iterable[str] = ()) -> str:
 
 def _lines(options: Options, boot: str, ranges: Iterable[str]) -> Iterator[str]:
     pxe = options["pxe"]
-    server = f",,{pxe['tftp_server']}" if pxe["tftp_server"] else ""  # empty: dnsmasq's own
-    yield "# DHCP and TFTP for Ingot: made by `ingot dhcp-config`"
-    yield "port=0"  # no DNS
-    yield from (f"dhcp-range={each}" for each in ranges)
-    yield "enable-tftp"
-    yield f"tftp-root={pxe['tftp_root']}"
     bios, uefi, by_arch = (pxe[name] for name in LOADERS[boot])
     names = {"x86_64": uefi} | by_arch
     root = str(options["deploy"]["http_url"] or "").rstrip("/")
+    yield "# DHCP and TFTP for Ingot: made by `ingot dhcp-config`"
+    yield "port=0"  # no DNS
+    yield from (f"dhcp-range={each}" for each in ranges)
+    loader = ""
     if boot == "ipxe":
+        loader = "tag:!ipxe,"
         yield f"dhcp-match={_IS_IPXE}"
         # without a web server iPXE fetches its script by TFTP
         first = f"{root}/{scripts.FIRST}" if root else scripts.FIRST
         yield f"dhcp-boot=tag:ipxe,{first}"
-    other = "tag:!ipxe," if boot == "ipxe" else ""
+    if boot != "http":
+        yield from _by_tftp(options, loader, bios, names)
+    if boot != "pxe" and root:
+        yield from _by_http(root, loader, names)
+
+
+def _by_tftp(options: Options, loader: str, bios: str, names: Mapping[str, str]) -> Iterator[str]:
+    """
+    Return the lines for firmware that fetches its first file over TFTP.
+
+    loader: tag of clients that need a boot loader. names: architecture -> file for UEFI.
+    """
+    pxe = options["pxe"]
+    server = f",,{pxe['tftp_server']}" if pxe["tftp_server"] else ""  # empty: dnsmasq's own
+    yield "enable-tftp"
+    yield f"tftp-root={pxe['tftp_root']}"
     yield f"dhcp-match=set:bios,option:client-arch,{_BIOS}"
-    yield f"dhcp-boot={other}tag:bios,{bios}{server}"
-    for arch, codes in _UEFI.items():
-        if arch in names:
-            yield from (f"dhcp-match=set:{arch},option:client-arch,{code}" for code in codes)
-            yield f"dhcp-boot={other}tag:{arch},{names[arch]}{server}"
-            if boot == "ipxe" and root:
-                yield f"dhcp-match=set:{arch}-http,option:client-arch,{_HTTP[arch]}"
-                yield f"dhcp-option-force=tag:{arch}-http,option:vendor-class,HTTPClient"
-                yield f"dhcp-boot={other}tag:{arch}-http,{root}/{names[arch]}"
+    yield f"dhcp-boot={loader}tag:bios,{bios}{server}"
+    for arch in filter(names.get, _UEFI):
+        yield from (f"dhcp-match=set:{arch},option:client-arch,{code}" for code in _UEFI[arch])
+        yield f"dhcp-boot={loader}tag:{arch},{names[arch]}{server}"
+
+
+def _by_http(root: str, loader: str, names: Mapping[str, str]) -> Iterator[str]:
+    """Return the lines for UEFI HTTP boot. root: URL of the folder that has the first files."""
+    for arch in filter(names.get, _HTTP):
+        tag = f"tag:{arch}-http"
+        yield f"dhcp-match=set:{arch}-http,option:client-arch,{_HTTP[arch]}"
+        # firmware takes offers without this answer for those of PXE
+        yield f"dhcp-option-force={tag},option:vendor-class,HTTPClient"
+        yield f"dhcp-boot={loader}{tag},{root}/{names[arch]}"

@@ -8,18 +8,20 @@ settings name them, by default those of Debian's packages.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from drivers import iso9660, urls
-from drivers.boot import esp, ramdisks, scripts
+from drivers.boot import esp, initramfs, ramdisks, scripts
 from drivers.core.errors import BadImage
 from drivers.core.target import Target
 from drivers.images import cache
+from drivers.images.cache import CachedFile
 from drivers.iso9660 import Tree
 
 #: Volume label by which the agent recognizes the CD that it was booted from.
 LABEL = "VMEDIA_BOOT_ISO"
+_KERNEL, _RAMDISK, _ROOT_FILES = "/vmlinuz", "/initrd", "/root-files"
 #: Files for legacy BIOS: option of [DEFAULT], Debian's package.
 _BIOS = (("isolinux_bin", "isolinux"), ("ldlinux_c32", "syslinux-common"))
 
@@ -28,10 +30,24 @@ _BIOS = (("isolinux_bin", "isolinux"), ("ldlinux_c32", "syslinux-common"))
 class Content:
     """Kernel, ramdisk and other files of an image."""
 
-    kernel: Path
-    ramdisk: Path
+    kernel: CachedFile
+    ramdisk: CachedFile
     command_line: str
-    files: Mapping[str, bytes]  # path -> content
+    files: Mapping[str, bytes] = field(default_factory=dict)  # path -> content
+    #: files that the kernel adds to its ramdisk, path below its root -> content
+    root_files: Mapping[str, bytes] = field(default_factory=dict)
+    label: str = LABEL  # of the volume
+    publisher: str = ""  # of the volume
+
+    @property
+    def ramdisks(self) -> list[str]:
+        """Paths on the CD of the files that make up the kernel's ramdisk, in order."""
+        return [_RAMDISK, *([_ROOT_FILES] if self.root_files else [])]
+
+    def digest(self) -> str:
+        """Return a text that differs for other contents."""
+        about = (self.command_line, self.files, self.root_files, self.label, self.publisher)
+        return f"{self.kernel.sha256} {self.ramdisk.sha256} {about}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +117,17 @@ def build(place: Path, content: Content, found: Loaders) -> None:
     """Write the image to a file, atomically. Raises BadImage."""
     part = cache.unfinished(place)
     try:
-        with iso9660.new_image(LABEL) as tree:
+        with iso9660.new_image(content.label, content.publisher) as tree:
             if found.isolinux:
-                _add_isolinux(tree, found, content.command_line)
+                _add_isolinux(tree, found, content)
             if found.esp:
-                _add_esp(tree, found, content.command_line)
+                _add_esp(tree, found, content)
             for name, text in content.files.items():
                 tree.add(f"/{name}", text)
-            tree.add("/vmlinuz", content.kernel)
-            tree.add("/initrd", content.ramdisk)
+            tree.add(_KERNEL, content.kernel.path)
+            tree.add(_RAMDISK, content.ramdisk.path)
+            if content.root_files:
+                tree.add(_ROOT_FILES, initramfs.archive(content.root_files))
             with part.open("wb") as file:
                 tree.write(file)
         cache.complete(part, place)
@@ -119,17 +137,17 @@ def build(place: Path, content: Content, found: Loaders) -> None:
         part.unlink(missing_ok=True)
 
 
-def _add_isolinux(tree: Tree, found: Loaders, command_line: str) -> None:
+def _add_isolinux(tree: Tree, found: Loaders, content: Content) -> None:
     for name, path in found.isolinux.items():
         tree.add(f"/isolinux/{name}", path)
-    config = scripts.isolinux("/vmlinuz", "/initrd", command_line)
+    config = scripts.isolinux(_KERNEL, content.ramdisks, content.command_line)
     tree.add("/isolinux/isolinux.cfg", config.encode())
     first = next(iter(found.isolinux))
     tree.boot(f"/isolinux/{first}", efi=False)
 
 
-def _add_esp(tree: Tree, found: Loaders, command_line: str) -> None:
-    config = scripts.grub("/vmlinuz", "/initrd", command_line).encode()
+def _add_esp(tree: Tree, found: Loaders, content: Content) -> None:
+    config = scripts.grub(_KERNEL, content.ramdisks, content.command_line).encode()
     # loaders made for CDs recognize their CD by /.disk/info
     for name in dict.fromkeys((f"/{found.config.strip('/')}", "/boot/grub/grub.cfg")):
         tree.add(name, config)

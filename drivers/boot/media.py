@@ -9,15 +9,13 @@ import hashlib
 import secrets
 from pathlib import Path
 
-from drivers.boot import command_line, iso
+from drivers.boot import command_line, iso, network_data
 from drivers.core.errors import BadImage
 from drivers.core.target import Target
 from drivers.images import addresses, cache, files, instance
 from drivers.images.instance import Pair
 
 NAME = "boot.iso"
-#: Content of an image, and a text that identifies it.
-_Identified = tuple[iso.Content, str]
 #: Paths on the CD: CA certificates for the API's certificate, and the agent's setting for them.
 _CA = "etc/ironic-python-agent/ironic.crt"
 _CA_CONFIG = "etc/ironic-python-agent.d/ironic-tls.conf"
@@ -31,10 +29,27 @@ def of_agent(target: Target, pair: Pair, mode: str) -> tuple[str, str]:
     """
     agent = target.agent
     token = agent.token if agent.pregenerated and agent.token else secrets.token_urlsafe(32)
+    # a former tenant's config drive on a disk has another publisher
+    publisher = hashlib.sha256(f"publisher {token}".encode()).hexdigest()[:32].upper()
     line = command_line.of_agent(
-        target, "redfish", outside=True, ipa__agent__token=token, boot_method="vmedia"
+        target,
+        "redfish",
+        outside=True,
+        ipa__agent__token=token,
+        boot_method="vmedia",
+        ir_pub_id=publisher,
     )
-    content = _content(target, pair, line, _extra(target))
+    authorities, network = _authorities(target), network_data.files(target)
+    content = iso.Content(
+        cache.get(target, pair.kernel),
+        cache.get(target, pair.ramdisk),
+        line,
+        {**authorities, **network},
+        # also for a ramdisk without a driver for the CD, and for UEFI HTTP boot, which leaves none
+        {**authorities, **network_data.mounted(network)},
+        label=network_data.LABEL if network else iso.LABEL,
+        publisher=publisher,
+    )
     return _publish(target, files.RAMDISK, content, mode, secret=token), token
 
 
@@ -45,21 +60,16 @@ def of_instance(target: Target, mode: str) -> str:
     Raises BadImage, Unreachable, InvalidDriverInfo.
     """
     line = command_line.of_instance(target, "redfish")
-    content = _content(target, instance.kernel_and_ramdisk(target), line, {})
+    pair = instance.kernel_and_ramdisk(target)
+    content = iso.Content(cache.get(target, pair.kernel), cache.get(target, pair.ramdisk), line)
     return _publish(target, files.INSTANCE, content, mode, secret=secrets.token_urlsafe(32))
 
 
-def _content(target: Target, pair: Pair, line: str, extra: dict[str, bytes]) -> _Identified:
-    kernel, ramdisk = cache.get(target, pair.kernel), cache.get(target, pair.ramdisk)
-    content = iso.Content(kernel.path, ramdisk.path, line, extra)
-    return content, f"{kernel.sha256} {ramdisk.sha256} {line} {extra}"
-
-
-def _publish(target: Target, use: str, identified: _Identified, mode: str, *, secret: str) -> str:
-    content, identity = identified
+def _publish(target: Target, use: str, content: iso.Content, mode: str, *, secret: str) -> str:
     url = addresses.of_files(target, outside=True)
     loaders = iso.loaders(target, mode)
-    name = hashlib.sha256(f"{secret} {identity} {loaders.digest()}".encode()).hexdigest()[:32]
+    identity = f"{secret} {content.digest()} {loaders.digest()}"
+    name = hashlib.sha256(identity.encode()).hexdigest()[:32]
     root = files.http_root(target.options)
     place = files.folder(target, root, use, name) / NAME
     if not place.exists():
@@ -68,8 +78,8 @@ def _publish(target: Target, use: str, identified: _Identified, mode: str, *, se
     return f"{url}/{place.relative_to(root)}"
 
 
-def _extra(target: Target) -> dict[str, bytes]:
-    """Return the agent's files: CA certificates for the API, if there are any."""
+def _authorities(target: Target) -> dict[str, bytes]:
+    """Return the CA certificates for the API, if any, and the agent's setting for them."""
     path = target.options["agent"]["api_ca_file"]
     if not path:
         return {}

@@ -1,5 +1,5 @@
 """
-Network boot: interfaces `ipxe`, `http-ipxe` and `pxe`.
+Network boot: interfaces `ipxe`, `http-ipxe`, `pxe` and `http`.
 
 DHCP makes a machine load iPXE, pxelinux or GRUB. The loader fetches the file of one of the
 machine's MAC addresses, which names the kernel and the ramdisk. This module writes these files, and
@@ -8,28 +8,32 @@ the site.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
-from drivers.boot import command_line, fetchable, kickstart, ramdisks, scripts
+from drivers.boot import command_line, fetchable, kickstart, network_data, ramdisks, scripts
 from drivers.core import boot_settings
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.kinds import Boot
 from drivers.core.steps import Outcome, run_parts
-from drivers.core.target import Target
+from drivers.core.target import Nic, Target
 from drivers.images import addresses, cache, files, instance, words
 from drivers.images.instance import Pair
 
 _KERNEL, _RAMDISK = "kernel", "ramdisk"
 _PERSISTENT = {"always": True, "never": False}
+#: IPMI has no boot device for HTTP boot: there, the firmware's network boot decides.
+_UEFI_HTTP = ("uefihttp", "pxe")
 
 
 class NetworkBoot(Boot):
     """Common part of the network boot interfaces."""
 
-    #: Boot device that the BMC sets.
-    device: ClassVar[str] = "pxe"
+    #: Boot devices for the BMC to set: the first one that the management interface knows.
+    devices: ClassVar[Sequence[str]] = ("pxe",)
     boots_again = True
     properties = ramdisks.PROPERTIES | {
         "force_persistent_boot_device": "Whether the boot device is set persistently: Always, Never"
@@ -42,7 +46,12 @@ class NetworkBoot(Boot):
         ramdisks.of_agent(target)
         command_line.appended(target, "pxe")
         self.root_url(target)
-        self._macs(target)
+        self._nics(target)
+        network_data.refuse(
+            target,
+            f"boot_interface {self.name} has no medium for it, and gets its addresses by DHCP;"
+            " redfish-virtual-media and redfish-https carry it",
+        )
 
     def prepare_ramdisk(self, target: Target) -> Outcome:
         return run_parts(
@@ -52,7 +61,7 @@ class NetworkBoot(Boot):
     def _boot_ramdisk(self, target: Target) -> None:
         line = command_line.of_agent(target, "pxe", outside=False)
         self.offer(target, files.RAMDISK, ramdisks.of_agent(target), line)
-        self._set_boot_device(target, self.device, persistent=False)
+        self._set_boot_device(target, self.devices, persistent=False)
         if target.agent.pregenerated:  # of a virtual medium; here lookup issues a new token
             target.report(agent_token=None)
 
@@ -80,7 +89,7 @@ class NetworkBoot(Boot):
                 self.offer_disk(target)
             self._set_disk_boot(target)
             return
-        self._set_boot_device(target, self.device, persistent=True)
+        self._set_boot_device(target, self.devices, persistent=True)
 
     def clean_up_instance(self, target: Target) -> Outcome:
         files.withdraw(target, files.INSTANCE, files.KICKSTART)
@@ -118,7 +127,7 @@ class NetworkBoot(Boot):
         target.report(agent_token=token)
         line = command_line.of_installer(target, "pxe", url)
         self.offer(target, files.INSTANCE, instance.kernel_and_ramdisk(target), line)
-        self._set_boot_device(target, self.device, persistent=False)
+        self._set_boot_device(target, self.devices, persistent=False)
 
     def place(self, target: Target, root: Path, use: str, texts: Mapping[str, str]) -> None:
         """
@@ -146,27 +155,30 @@ class NetworkBoot(Boot):
             _publish_loaders(target)
         for number, (names, text) in enumerate(texts.items()):
             files.write(folder / f"config-{number}", text)
-            for place in files.links(target.options, root, self._macs(target), names):
+            for place in files.links(target.options, root, self._nics(target), names):
                 files.link(place, folder / f"config-{number}")
 
-    def _macs(self, target: Target) -> list[str]:
-        macs = [nic.address for nic in target.nics if nic.pxe_enabled]
-        if not macs:
+    def _nics(self, target: Target) -> list[Nic]:
+        nics = [nic for nic in target.nics if nic.pxe_enabled]
+        if not nics:
             raise InvalidDriverInfo(
                 f"boot_interface {self.name}: the node has no port with pxe_enabled; the boot"
                 " server identifies a machine by the addresses of such ports"
             )
-        return macs
+        return nics
 
-    def _set_boot_device(self, target: Target, device: str, *, persistent: bool) -> None:
-        forced = _is_persistent(target, persistent=persistent)
-        target.driver.management.set_boot_device(target, device, persistent=forced)
+    def _set_boot_device(self, target: Target, devices: Sequence[str], *, persistent: bool) -> None:
+        """Set the first of these boot devices that the management interface supports."""
+        forced, management = _is_persistent(target, persistent=persistent), target.driver.management
+        *preferred, last = devices
+        for device in preferred:
+            with suppress(NotSupported):
+                return management.set_boot_device(target, device, persistent=forced)
+        return management.set_boot_device(target, last, persistent=forced)
 
     def _set_disk_boot(self, target: Target) -> None:
-        try:
-            self._set_boot_device(target, "disk", persistent=True)
-        except NotSupported:  # without another order the machine boots from its disk
-            return
+        with suppress(NotSupported):  # without another order the machine boots from its disk
+            self._set_boot_device(target, ["disk"], persistent=True)
 
 
 class Ipxe(NetworkBoot):
@@ -227,7 +239,7 @@ class HttpIpxe(Ipxe):
     """Like `ipxe`, but UEFI fetches iPXE itself over HTTP, too."""
 
     name = "http-ipxe"
-    device = "uefihttp"
+    devices = _UEFI_HTTP
 
 
 class Pxe(NetworkBoot):
@@ -235,31 +247,69 @@ class Pxe(NetworkBoot):
 
     name = "pxe"
     options = frozenset({"ramdisk", "kickstart"})
-    _pxelinux, _grub = "{subdir}/01-{mac}", "{colons}.conf"
+    _pxelinux, _grub = "{subdir}/{type}-{mac}", "{colons}.conf"
 
     def root_url(self, target: Target) -> str:
         return ""
 
     def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
-        root = files.tftp_root(target.options)
+        root = self.root(target)
         kept = {_KERNEL: cache.get(target, pair.kernel), _RAMDISK: cache.get(target, pair.ramdisk)}
         folder = files.folder(target, root, use, secrets.token_urlsafe(16))
-        at = f"/{folder.relative_to(root)}"
-        kernel, ramdisk = f"{at}/{_KERNEL}", f"{at}/{_RAMDISK}"
-        files.write(root / scripts.GRUB_FIRST, scripts.grub_first())
-        texts = {
-            # pxelinux resolves names without a leading slash relative to its own folder
-            self._pxelinux: scripts.pxelinux(kernel[1:], ramdisk[1:], line),
-            self._grub: scripts.grub(kernel, ramdisk, line, network=True),
-        }
+        at = f"{self._path(target)}/{folder.relative_to(root)}"
+        self._write_first_config(target)
         paths = {name: each.path for name, each in kept.items()}
+        texts = self.configs(f"{at}/{_KERNEL}", f"{at}/{_RAMDISK}", line)
         self.fill(target, root, folder, paths, texts)
 
     def offer_disk(self, target: Target) -> None:
-        root = files.tftp_root(target.options)
-        texts = {self._pxelinux: scripts.LOCAL["pxelinux"], self._grub: scripts.LOCAL["grub"]}
-        files.write(root / scripts.GRUB_FIRST, scripts.grub_first())
-        self.place(target, root, files.INSTANCE, texts)
+        self._write_first_config(target)
+        self.place(target, self.root(target), files.INSTANCE, self.disk_configs)
+
+    # Differences between TFTP and HTTP
+
+    #: Template of a link's path -> configuration that boots the disk.
+    disk_configs: ClassVar[Mapping[str, str]] = {
+        _pxelinux: scripts.LOCAL["pxelinux"],
+        _grub: scripts.LOCAL["grub"],
+    }
+
+    def root(self, target: Target) -> Path:
+        """Return the folder that the loader sees as its root."""
+        return files.tftp_root(target.options)
+
+    def configs(self, kernel: str, ramdisk: str, line: str) -> dict[str, str]:
+        """Return template of a link's path -> configuration for a kernel."""
+        return {
+            # pxelinux resolves names without a leading slash relative to its own folder
+            self._pxelinux: scripts.pxelinux(kernel[1:], ramdisk[1:], line),
+            self._grub: scripts.grub(kernel, [ramdisk], line, network=True),
+        }
+
+    def _path(self, target: Target) -> str:
+        """Return the path of the root on the loader's server; empty if it is the server's root."""
+        return urlsplit(self.root_url(target)).path
+
+    def _write_first_config(self, target: Target) -> None:
+        text = scripts.grub_first(self._path(target))
+        files.write(self.root(target) / scripts.GRUB_FIRST, text)
+
+
+class Http(Pxe):
+    """Boots shim and GRUB, which UEFI fetches over HTTP; GRUB fetches all other files over HTTP."""
+
+    name = "http"
+    devices = _UEFI_HTTP
+    disk_configs: ClassVar[Mapping[str, str]] = {Pxe._grub: scripts.LOCAL["grub"]}
+
+    def root_url(self, target: Target) -> str:
+        return addresses.of_files(target)
+
+    def root(self, target: Target) -> Path:
+        return files.http_root(target.options)
+
+    def configs(self, kernel: str, ramdisk: str, line: str) -> dict[str, str]:
+        return {self._grub: scripts.grub(kernel, [ramdisk], line, network=True)}
 
 
 def _publish_loaders(target: Target) -> None:

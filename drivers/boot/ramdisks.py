@@ -13,6 +13,8 @@ from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options, Target
 from drivers.images.instance import Pair, pair
 
+#: driver_info with the URL of an image that boots the agent by itself.
+ISO_FIELDS = ("deploy_iso", "rescue_iso", "inspect_iso")
 #: Prefix of a flow's provision states -> prefix of the flow's own fields and settings.
 _OWN = {"rescu": "rescue", "inspect": "inspect"}
 PROPERTIES = {

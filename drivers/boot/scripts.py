@@ -31,25 +31,25 @@ class Volume:
     password: str = ""
 
 
-def isolinux(kernel: str, ramdisk: str, command_line: str) -> str:
+def isolinux(kernel: str, ramdisks: Sequence[str], command_line: str) -> str:
     """Return the configuration of isolinux, and the common part of pxelinux's."""
     return (
         "default boot\nprompt 0\ntimeout 1\n\n"
-        f"label boot\n  kernel {kernel}\n  initrd {ramdisk}\n  append {command_line}\n"
+        f"label boot\n  kernel {kernel}\n  initrd {','.join(ramdisks)}\n  append {command_line}\n"
     )
 
 
 def pxelinux(kernel: str, ramdisk: str, command_line: str) -> str:
     """Return pxelinux's configuration. `ipappend` tells the kernel its boot network interface."""
-    return f"{isolinux(kernel, ramdisk, command_line)}  ipappend 2\n"
+    return f"{isolinux(kernel, [ramdisk], command_line)}  ipappend 2\n"
 
 
-def grub(kernel: str, ramdisk: str, command_line: str, *, network: bool = False) -> str:
+def grub(kernel: str, ramdisks: Sequence[str], command_line: str, *, network: bool = False) -> str:
     """Return GRUB's configuration. network: GRUB passes its network interface to the kernel."""
     line = " ".join(_quoted(word.replace('"', "")) for word in _ARGUMENT.findall(command_line))
     if network:
         line += " BOOTIF=${net_default_mac}"
-    return f"set timeout=0\nlinux {kernel} {line}\ninitrd {ramdisk}\nboot\n"
+    return f"set timeout=0\nlinux {kernel} {line}\ninitrd {' '.join(ramdisks)}\nboot\n"
 
 
 def ipxe(kernel: str, ramdisk: str, command_line: str, timeout: int = 0) -> str:
@@ -96,9 +96,13 @@ def ipxe_first(root: str) -> str:
     )
 
 
-def grub_first() -> str:
-    """Return the first configuration of GRUB after a network boot."""
-    return "set timeout=0\nconfigfile /${net_default_mac}.conf\n"
+def grub_first(path: str = "") -> str:
+    """
+    Return the first configuration of GRUB after a network boot.
+
+    path: of the folder with the machines' configurations, on the server.
+    """
+    return f"set timeout=0\nconfigfile {path}/${{net_default_mac}}.conf\n"
 
 
 #: Loader -> configuration that boots the machine's disk.

@@ -119,6 +119,8 @@ class Target:
     properties: Mapping[str, Any] = field(default_factory=dict)
     instance_info: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    #: network configuration of the agent, OpenStack's links, networks and services; empty: DHCP
+    network_data: Mapping[str, Any] = field(default_factory=dict)
     power_state: str | None = None
     provision_state: str | None = None
     disable_power_off: bool = False

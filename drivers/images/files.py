@@ -21,13 +21,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from drivers.core.errors import BadImage
-from drivers.core.target import Options, Target
+from drivers.core.target import Nic, Options, Target
 from drivers.images.cache import unfinished
 
 FOLDER = "nodes"
 RAMDISK, INSTANCE, KICKSTART, IMAGE = "ramdisk", "instance", "kickstart", "image"
 _ALL_USES = frozenset({RAMDISK, INSTANCE, KICKSTART, IMAGE})
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: Hardware types of ARP, hexadecimal. A port with extra/client-id is one of InfiniBand.
+_ETHERNET, _INFINIBAND = "01", "20"
 #: Option of [pxe] with the folder of the links, below ROOT.
 _LINKS = "pxe_config_subdir"
 
@@ -117,15 +119,20 @@ def remove(options: Options, folder_path: Path) -> None:
         folder_path.parent.rmdir()
 
 
-def links(options: Options, root: Path, macs: Iterable[str], names: str) -> Iterator[Path]:
+def links(options: Options, root: Path, nics: Iterable[Nic], names: str) -> Iterator[Path]:
     """
     Return the paths of a machine's links.
 
-    names: template with {subdir}, {mac} (with hyphens) and {colons} (MAC with colons).
+    names: template with {subdir}, {type} (the hardware type of ARP), {mac} (with hyphens) and
+    {colons} (MAC with colons).
     """
-    for mac in macs:
+    for nic in nics:
+        mac = nic.address.lower()
         yield root / names.format(
-            subdir=_subdir(options), mac=mac.lower().replace(":", "-"), colons=mac.lower()
+            subdir=_subdir(options),
+            type=_INFINIBAND if nic.extra.get("client-id") else _ETHERNET,
+            mac=mac.replace(":", "-"),
+            colons=mac,
         )
 
 

@@ -6,7 +6,7 @@ it, an image is made for the node from `deploy_kernel` and `deploy_ramdisk`.
 """
 
 from drivers.agent import image
-from drivers.boot import command_line, fetchable, iso, media, ramdisks
+from drivers.boot import command_line, fetchable, iso, media, network_data, ramdisks
 from drivers.core import boot_settings
 from drivers.core.kinds import Boot
 from drivers.core.steps import Done, Outcome, run_parts
@@ -38,6 +38,12 @@ class RedfishImage(Boot):
     def validate(self, target: Target) -> None:
         super().validate(target)
         access.access(target)
+        for field in filter(target.driver_info.get, ramdisks.ISO_FIELDS):
+            network_data.refuse(
+                target,
+                f"driver_info/{field} names an image that is not made here, so it cannot be added;"
+                " put the configuration into that image, or name kernel and ramdisk instead",
+            )
         if ramdisks.iso(target) is None:
             ramdisks.of_agent(target)
             command_line.appended(target, "redfish")

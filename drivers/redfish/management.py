@@ -4,11 +4,12 @@ from typing import Any
 
 from drivers.core.errors import NotSupported, Refused, Unconfirmed, Unexpected
 from drivers.core.kinds import Management
-from drivers.core.steps import Done, Outcome, step
+from drivers.core.steps import Done, Flow, Outcome, Step, step
 from drivers.core.target import Target
 from drivers.redfish import (
     boot_device,
     client,
+    clock,
     inventory,
     parts,
     recording,
@@ -17,9 +18,11 @@ from drivers.redfish import (
     virtual_media,
 )
 from drivers.redfish.boot_device import DEVICES, NAMES
+from drivers.redfish.clock import BmcClock
 from drivers.redfish.documents import Documents
 from drivers.redfish.errors import errors_of
 from drivers.redfish.interface import Redfish
+from drivers.redfish.secure_boot_keys import SecureBootKeys
 from drivers.redfish.values import entry, text, word
 
 _MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}
@@ -27,8 +30,11 @@ _MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}
 _LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 
 
-class RedfishManagement(Redfish, Management):
+class RedfishManagement(Redfish, BmcClock, SecureBootKeys, Management):
     """Management by the system's Boot, SecureBoot, Reset, IndicatorLED and VirtualMedia."""
+
+    def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
+        return clock.planned(target, flow, super().get_steps(target, flow))
 
     @step(verify=1)
     def cache_system_facts(self, target: Target) -> Outcome:

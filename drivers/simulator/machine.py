@@ -90,6 +90,9 @@ class Machine:
     bios_applied: float | None = None  # seconds since the epoch
     secure_boot: bool = False  # setting
     secure_boot_now: bool = False  # in effect since the last start
+    secure_boot_mode: str = "UserMode"  # SecureBootMode; SetupMode: without keys
+    clock_ahead: float = 0.0  # seconds by which the BMC's clock is ahead of this host's
+    clock_offset: str = "+00:00"  # DateTimeLocalOffset
     indicator: str = "Off"
     drive_indicators: dict[int, str] = field(default_factory=dict)
     asset_tag: str = ""

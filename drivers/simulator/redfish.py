@@ -8,6 +8,7 @@ are applied here.
 import asyncio
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from time import time
 from typing import Any
 
@@ -34,6 +35,8 @@ from drivers.simulator.volumes import DONE, task_response
 
 #: Most sessions at a time, as BMCs keep few; a new one replaces the oldest.
 MAX_SESSIONS = 32
+#: ResetKeysType -> SecureBootMode afterwards
+KEY_RESETS = {"ResetAllKeysToDefault": "UserMode", "DeleteAllKeys": "SetupMode"}
 OPEN = {"/redfish", ROOT}
 DOCUMENTS = {**bmc.BMC_DOCUMENTS, **system.SYSTEM_DOCUMENTS}
 
@@ -221,7 +224,24 @@ class Redfish:
         return DONE
 
     def reset_keys(self, body: dict[str, Any]) -> Response:
-        self.machine.record("redfish", "reset keys", body.get("ResetKeysType"))
+        kind = body.get("ResetKeysType")
+        if kind not in KEY_RESETS:
+            raise Refusal(400, "ActionParameterNotSupported", "ResetKeysType is unknown.")
+        self.machine.secure_boot_mode = KEY_RESETS[kind]
+        self.machine.record("redfish", "reset keys", kind)
+        return DONE
+
+    def change_manager(self, body: dict[str, Any]) -> Response:
+        only(body, {"DateTime", "DateTimeLocalOffset"})
+        machine = self.machine
+        if "DateTime" in body:
+            try:
+                moment = datetime.fromisoformat(body["DateTime"])
+            except (TypeError, ValueError):
+                raise Refusal(400, "PropertyValueFormatError", "DateTime is no time.") from None
+            machine.clock_ahead = moment.timestamp() - time()
+        machine.clock_offset = body.get("DateTimeLocalOffset", machine.clock_offset)
+        machine.record("redfish", "clock", body)
         return DONE
 
     def insert(self, device: str, body: dict[str, Any]) -> Response:
@@ -344,6 +364,7 @@ ACTIONS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = 
     ("POST", f"{SYSTEM}/Actions/ComputerSystem.Reset"): Redfish.reset,
     ("PATCH", SYSTEM): Redfish.change_system,
     ("PATCH", CHASSIS): Redfish.change_chassis,
+    ("PATCH", MANAGER): Redfish.change_manager,
     ("PATCH", f"{SYSTEM}/Bios/Settings"): Redfish.change_bios,
     ("POST", f"{SYSTEM}/Bios/Actions/Bios.ResetBios"): Redfish.reset_bios,
     ("PATCH", f"{SYSTEM}/SecureBoot"): Redfish.change_secure_boot,

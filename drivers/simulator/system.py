@@ -152,7 +152,7 @@ def secure_boot(machine: Machine) -> Document:
         "UEFI Secure Boot",
         SecureBootEnable=machine.secure_boot,
         SecureBootCurrentBoot="Enabled" if machine.secure_boot_now else "Disabled",
-        SecureBootMode="UserMode",
+        SecureBootMode=machine.secure_boot_mode,
         Actions={
             "#SecureBoot.ResetKeys": {
                 "target": f"{path}/Actions/SecureBoot.ResetKeys",

@@ -1,24 +1,29 @@
 """
 The lab from the command line (docs/lab.md).
 
-    python -m tests.lab           take machines through their lives, then remove everything
+    python -m tests.lab [run]     take machines through their lives, then remove everything
     python -m tests.lab faults    inject faults into one machine's life
     python -m tests.lab up        start the hypervisor and the service, enrol the machines, and exit
     python -m tests.lab down      remove a lab that `up` has started
+
+`--machine NAME` of run and up: only this machine; may be repeated.
 """
 
+import argparse
+import json
 import os
 import shutil
 import subprocess
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lab import faults, packages, ramdisk, tenant
-from tests.lab.hypervisor import HOST, PASSWORD, USER, Hypervisor
+from tests.lab.hypervisor import HOST, PASSWORD, USER, Hypervisor, Wire
 from tests.lab.journey import Journey, fetched
 from tests.lab.service import Service
 from tests.lab.view import View
@@ -28,6 +33,8 @@ from tests.support.ports import free_port
 #: Folder of the lab. The user of the machines must be able to enter it.
 FOLDER = Path(os.environ.get("LAB_FOLDER", "/var/tmp/ingot-lab"))
 SYSTEMS = ("first", "second")
+#: Machines that run at a time: each needs a processor.
+SIDE_BY_SIDE = 3
 
 
 @dataclass(slots=True)
@@ -57,12 +64,17 @@ class Lab:
         folder.mkdir()
         for name, image in images.items():
             shutil.copy(image.path, folder / f"{name}.qcow2")
-            self.systems[name] = f"http://{HOST}:{self._images_at}/{name}.qcow2", image
+            self.systems[name] = self.url(f"{name}.qcow2"), image
         self.start_images()
         self.service = Service(self.hypervisor.folder, self.hypervisor.processes, built)
         say("starting the service")
         self.service.start()
+        self.hypervisor.relay(self.service.api, self.service.http)
         say(f"ready: {self.service.url}")
+
+    def url(self, name):
+        """URL of a file in the folder of images."""
+        return f"http://{HOST}:{self._images_at}/{name}"
 
     def start_images(self):
         self.images = self.hypervisor.processes.start(
@@ -74,17 +86,20 @@ class Lab:
         self.images.kill()
         self.images.wait()
 
-    def enrol(self, name, firmware, boot, driver, fast=False):
-        """
-        Create a machine, and its node.
-
-        boot: the boot interface. fast: fast track, the agent keeps running between operations.
-        """
+    def enrol(self, spec):
+        """Create a machine, and its node."""
         # a machine that boots for each operation takes longest: it gets its processor first
-        machine = self.hypervisor.add(name, firmware, self.service.bootfile, first=not fast)
-        journey = Journey(self.service, self.hypervisor, machine, self.systems, self.view.say, fast)
-        info = {"kernel_append_params": f"%default% {journey.agent}", "fast_track": fast}
-        if driver == "redfish":
+        machine = self.hypervisor.add(
+            spec.name, spec.firmware, self.service.bootfile, first=not spec.fast, wire=spec.wire
+        )
+        journey = Journey(
+            self.service, self.hypervisor, machine, self.systems, self.view.say, spec.fast
+        )
+        info = {"kernel_append_params": f"%default% {journey.agent}", "fast_track": spec.fast}
+        if spec.firmware == "secure":
+            partition = tenant.signed_partition(self.hypervisor.folder / "images")
+            info["bootloader"] = self.url(partition.name)
+        if spec.driver == "redfish":
             info |= {
                 "redfish_address": self.hypervisor.redfish_url,
                 "redfish_system_id": f"/redfish/v1/Systems/{machine.uuid}",
@@ -100,9 +115,28 @@ class Lab:
                 "ipmi_password": PASSWORD,
                 "ipmi_cipher_suite": "3",
             }
-        kinds = {"boot": boot, "inspect": "agent", "rescue": "agent"}
-        journey.enrol(driver, kinds, info)
+        kinds = {"boot": spec.boot, "inspect": "agent", "rescue": "agent"}
+        journey.enrol(spec.driver, kinds, info)
+        wire = spec.wire
+        if wire and spec.boot == "http":
+            addresses = f"{wire.machine},{wire.machine},{wire.netmask}"
+            config = self.service.dhcp_config(spec.boot, addresses)
+            self.hypervisor.serve_addresses(wire, config)
+        elif wire:
+            journey.set("--network-data", network_data(machine))
         return journey
+
+
+def network_data(machine):
+    """network_data of a machine on a wire, as JSON."""
+    wire = machine.wire
+    link = {"id": "card", "type": "phy", "ethernet_mac_address": machine.mac}
+    route = {"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": wire.host}
+    network = {
+        "id": "wire", "network_id": "wire", "type": "ipv4", "link": "card",
+        "ip_address": wire.machine, "netmask": wire.netmask, "routes": [route],
+    }  # fmt: skip
+    return json.dumps({"links": [link], "networks": [network], "services": []})
 
 
 def whole_life(lab, journey):
@@ -132,39 +166,95 @@ def short_life(_lab, journey):
     journey.undeploy()
 
 
-#: (name, firmware, boot interface, driver, fast track, life)
+def life_without_dhcp(_lab, journey):
+    """The agent gets its address by network_data, from the CD and from its ramdisk."""
+    journey.manage()
+    journey.inspect()
+    for words in ("network_data in the ramdisk", "network_data on /dev/sr0"):
+        journey.expect_on_console(f"{words}")
+    journey.expect_on_console(f" {journey.machine.wire.machine}/24")
+    journey.provide()
+
+
+def secure_life(_lab, journey):
+    """The agent and the tenant's system boot with Secure Boot, seen from inside of both."""
+    journey.set("--no-automated-clean")  # saves a boot of the agent
+    journey.manage()
+    journey.secure_boot("on")
+    journey.ask("provide")
+    journey.deploy("first")
+    journey.expect_on_console(" secureboot=1")  # of the ramdisk
+    journey.expect_on_console("TENANT system=first firmware=uefi secureboot=1")
+    journey.secure_boot("off")
+    mark = journey.machine.mark()
+    journey.hypervisor.restart(journey.machine, "default")
+    journey.tenant("first", mark, "firmware=uefi secureboot=0", phase="tenant up without it")
+    journey.again()
+
+
+def life_by_http(_lab, journey):
+    """The firmware fetches GRUB over HTTP, and GRUB the agent."""
+    journey.manage()
+    journey.inspect()
+    journey.expect_on_console("UEFI HTTPv4")
+    journey.expect_on_console(f" {journey.machine.wire.machine}/24")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A machine, and its life: a function of the lab and its journey."""
+
+    name: str
+    firmware: str  # a key of hypervisor.FIRMWARE
+    boot: str  # the boot interface
+    driver: str
+    life: Callable
+    fast: bool = False  # fast track: the agent keeps running between operations
+    #: its network, without DHCP unless it boots from it; None: QEMU's
+    wire: Wire | None = None
+
+
 MACHINES = (
-    ("uefi", "uefi", "redfish-virtual-media", "redfish", False, whole_life),
-    ("bios", "bios", "ipxe", "redfish", True, whole_life),
-    ("ipmi", "bios", "ipxe", "ipmi", True, short_life),
-)
+    Spec("uefi", "uefi", "redfish-virtual-media", "redfish", whole_life),
+    Spec("bios", "bios", "ipxe", "redfish", whole_life, fast=True),
+    Spec("ipmi", "bios", "ipxe", "ipmi", short_life, fast=True),
+    Spec("secure", "secure", "redfish-virtual-media", "redfish", secure_life),
+    Spec(
+        "static", "bios", "redfish-virtual-media", "redfish", life_without_dhcp,
+        wire=Wire("labwire0", "198.51.100.1", "198.51.100.7"),
+    ),
+    Spec(
+        "http", "uefi", "http", "redfish", life_by_http,
+        wire=Wire("labwire1", "203.0.113.1", "203.0.113.7"),
+    ),
+)  # fmt: skip
 
 
-def run(lab):
-    """Take the machines through their lives, side by side."""
-    with lab.view.watching(lab.service, journeys := []), ThreadPoolExecutor() as pool:
+def run(lab, machines):
+    """Take machines through their lives, some of them side by side."""
+    with lab.view.watching(lab.service, journeys := []), ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         lives = []
-        for *machine, life in MACHINES:
-            journeys.append(lab.enrol(*machine))
-            lives.append(pool.submit(life, lab, journeys[-1]))
+        for spec in machines:
+            journeys.append(lab.enrol(spec))
+            lives.append(pool.submit(spec.life, lab, journeys[-1]))
         for each in lives:
             each.result()
     lab.view.table(journeys)
 
 
-def go_wrong(lab):
+def go_wrong(lab, _machines):
     """Inject all faults into one machine's life."""
     with lab.view.watching(lab.service, journeys := []):
-        journeys.append(lab.enrol("uefi", "uefi", "redfish-virtual-media", "redfish"))
+        journeys.append(lab.enrol(MACHINES[0]))
         faults.run(lab, journeys[-1])
     lab.view.table(journeys)
 
 
-def up(lab):
-    for *machine, _life in MACHINES:
-        lab.enrol(*machine)
+def up(lab, machines):
+    for spec in machines:
+        lab.enrol(spec)
     print(
-        "The lab is up, with three machines enrolled. To use it:\n"
+        f"The lab is up, with {len(machines)} machines enrolled. To use it:\n"
         f"  export OS_AUTH_TYPE=none OS_ENDPOINT={lab.service.url}\n"
         "  .venv/bin/baremetal node list\n"
         f"  tail -F {FOLDER}/consoles/*\n"
@@ -173,7 +263,14 @@ def up(lab):
     )
 
 
-def main(order="run"):
+def main():
+    asked = argparse.ArgumentParser(prog="tests.lab")
+    asked.add_argument("order", nargs="?", default="run", choices=("run", "faults", "up", "down"))
+    names = [spec.name for spec in MACHINES]
+    asked.add_argument("--machine", action="append", choices=names, help="only this machine")
+    arguments = asked.parse_args()
+    order = arguments.order
+    machines = [spec for spec in MACHINES if spec.name in (arguments.machine or names)]
     warnings.filterwarnings("ignore", message="Unverified HTTPS")
     lab = Lab()
     if order == "down":
@@ -184,7 +281,7 @@ def main(order="run"):
         return 1
     try:
         lab.build()
-        {"run": run, "faults": go_wrong, "up": up}[order](lab)
+        {"run": run, "faults": go_wrong, "up": up}[order](lab, machines)
     except LookupError as error:
         print(error, file=sys.stderr)
         order = "failed"
@@ -208,4 +305,4 @@ def keep_logs(lab):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

@@ -42,14 +42,34 @@ AGENT_PORT = 9999
 DISK = "512M"
 MEMORY = 1024  # MiB
 
-#: firmware -> (machine type, attributes of <os>, more elements of it)
+#: Firmware that can do Secure Boot, with variables without keys.
+SECURE_OS = """
+    <loader readonly='yes' secure='no' type='pflash'>/usr/share/OVMF/OVMF_CODE_4M.secboot.fd</loader>
+    <nvram template='/usr/share/OVMF/OVMF_VARS_4M.fd'>{folder}/disks/{name}.nosecboot.fd</nvram>
+"""
+#: firmware -> (machine type, attributes of <os>, more elements of it, features of the machine)
 FIRMWARE = {
-    "bios": ("pc", "", ""),
+    "bios": ("pc", "", "", ""),
     "uefi": (
         "q35", " firmware='efi'",
-        "<firmware><feature enabled='no' name='secure-boot'/></firmware>",
+        "<firmware><feature enabled='no' name='secure-boot'/></firmware>", "",
+    ),
+    # off at first; with Secure Boot, the BMC gives the firmware variables with Microsoft's keys
+    "secure": (
+        "q35", "",
+        SECURE_OS,
+        "<smm state='on'/>",
     ),
 }  # fmt: skip
+
+#: A card on QEMU's own network; a card on a wire to this host, without its iPXE.
+CARD = "<interface type='user'><mac address='{mac}'/><model type='virtio'/></interface>"
+WIRED_CARD = """
+    <interface type='udp'><mac address='{mac}'/><model type='virtio'/>
+      <source address='127.0.0.1' port='{port}'><local address='127.0.0.1' port='{own_port}'/></source>
+      <rom enabled='no'/>
+    </interface>
+"""
 
 # type='qemu': emulated. A machine may show /dev/kvm and still be unable to use it. The simplest
 # processor is the fastest then: newer instructions are emulated one by one.
@@ -58,7 +78,7 @@ DOMAIN = """
   <name>{name}</name><uuid>{uuid}</uuid>
   <memory unit='MiB'>{memory}</memory><vcpu>1</vcpu>
   <os{attributes}><type arch='x86_64' machine='{type}'>hvm</type>{more}<boot dev='hd'/></os>
-  <features><acpi/><apic/></features>
+  <features><acpi/><apic/>{features}</features>
   <cpu><model>qemu64</model></cpu>
   <on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>destroy</on_crash>
   <devices>
@@ -67,7 +87,7 @@ DOMAIN = """
       <driver name='qemu' type='qcow2' cache='unsafe'/>
       <source file='{disk}'/><target dev='vda' bus='virtio'/><serial>{name}</serial>
     </disk>
-    <interface type='user'><mac address='{mac}'/><model type='virtio'/></interface>
+    {card}
     <serial type='file'><source path='{console}' append='on'/><target port='0'/></serial>
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
     <memballoon model='none'/>
@@ -87,7 +107,7 @@ SUSHY_EMULATOR_SSL_KEY = "{folder}/bmc.key"
 SUSHY_EMULATOR_STATE_DIR = "{folder}"
 SUSHY_EMULATOR_STORAGE_POOL = "default"
 SUSHY_EMULATOR_BOOT_LOADER_MAP = {{
-    "UEFI": {{"x86_64": "/usr/share/OVMF/OVMF_CODE_4M.fd"}},
+    "UEFI": {{"x86_64": "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"}},
     "Legacy": {{"x86_64": None}},
 }}
 SUSHY_EMULATOR_SECURE_BOOT_ENABLED_NVRAM = "/usr/share/OVMF/OVMF_VARS_4M.ms.fd"
@@ -127,7 +147,8 @@ class Machine:
     firmware: str
     uuid: str
     mac: str
-    agent_port: int  # port of loopback that is forwarded to its agent
+    agent_port: int  # port of loopback that is forwarded to its agent; unused on a wire
+    wire: "Wire | None"
     disk: Path
     console: Path  # file of its serial line
 
@@ -143,6 +164,16 @@ class Machine:
     def mark(self):
         """Present length of its console's output."""
         return self.console.stat().st_size if self.console.exists() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A network of this host and one machine, without DHCP."""
+
+    device: str  # of this host
+    host: str  # address of this host
+    machine: str  # address for the machine
+    netmask: str = "255.255.255.0"
 
 
 class Hypervisor:
@@ -219,32 +250,39 @@ class Hypervisor:
         self.redfish_url = f"https://127.0.0.1:{port}"
         until(lambda: _answers(f"{self.redfish_url}/redfish/v1/"), "the start of the BMC", 60)
 
-    def add(self, name, firmware, bootfile="none", *, first=True):
+    def add(self, name, firmware, bootfile="none", *, first=True, wire=None):
         """
         Create a machine, switched off.
 
         bootfile: file or URL that DHCP offers. first: with too few processors, it has priority over
-        machines without it.
+        machines without it. wire: its network, if it is not QEMU's.
         """
         disk, console = self.folder / f"disks/{name}", self.folder / f"consoles/{name}"
         identity = uuid.uuid5(uuid.NAMESPACE_URL, f"lab:{name}")
         mac = "52:54:00:" + ":".join(f"{byte:02x}" for byte in identity.bytes[:3])
-        machine = Machine(name, firmware, str(identity), mac, free_port(), disk, console)
+        mode = "bios" if firmware == "bios" else "uefi"
+        machine = Machine(name, mode, str(identity), mac, free_port(), wire, disk, console)
         run("qemu-img", "create", "-q", "-f", "qcow2", str(disk), DISK)
         self._own()
         network = (
-            f"net={NETWORK}",
-            f"host={HOST}",
-            f"hostfwd=tcp:127.0.0.1:{machine.agent_port}-:{AGENT_PORT}",
-            f"tftp={self.folder}/tftp",
-            f"bootfile={bootfile}",
+            ()
+            if wire
+            else (
+                f"net={NETWORK}",
+                f"host={HOST}",
+                f"hostfwd=tcp:127.0.0.1:{machine.agent_port}-:{AGENT_PORT}",
+                f"tftp={self.folder}/tftp",
+                f"bootfile={bootfile}",
+            )
         )
-        kind, attributes, more = FIRMWARE[firmware]
+        kind, attributes, more, features = FIRMWARE[firmware]
+        card = self._wire(wire, mac) if wire else CARD.format(mac=mac)
         domain = self.folder / f"settings/{name}.xml"
         domain.write_text(
             DOMAIN.format(
                 name=name, uuid=identity, memory=MEMORY, type=kind, attributes=attributes,
-                more=more, emulator=self._emulator(first), disk=disk, mac=mac,
+                more=more.format(folder=self.folder, name=name), features=features, card=card,
+                emulator=self._emulator(first), disk=disk,
                 console=console, options="".join(
                     f"<qemu:arg value='-set'/><qemu:arg value='netdev.hostnet0.{each}'/>"
                     for each in network
@@ -253,6 +291,33 @@ class Hypervisor:
         )  # fmt: skip
         run("virsh", "-q", "-c", self.uri, "define", str(domain))
         return machine
+
+    def _wire(self, wire, mac):
+        """Start the wire of a machine; return its card."""
+        port, own_port = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_DGRAM)
+        self.processes.start(
+            f"wire-{wire.device}", sys.executable, "-m", "tests.lab.wire", wire.device,
+            f"{wire.host}/24", port, own_port, cwd=ROOT,
+        )  # fmt: skip
+        until(lambda: Path("/sys/class/net", wire.device).exists(), "the start of the wire", 30)
+        return WIRED_CARD.format(mac=mac, port=port, own_port=own_port)
+
+    def serve_addresses(self, wire, config):
+        """Run dnsmasq for the machine of a wire."""
+        path = self.folder / f"settings/{wire.device}.dnsmasq"
+        path.write_text(config)
+        self.processes.start(
+            f"dnsmasq-{wire.device}", packages.program("dnsmasq"), "--keep-in-foreground",
+            "--log-dhcp", "--log-facility=-", f"--conf-file={path}", "--bind-interfaces",
+            f"--interface={wire.device}", "--except-interface=lo", "--user=root",
+            f"--dhcp-leasefile={path}.leases", f"--pid-file={path}.pid",
+        )  # fmt: skip
+
+    def relay(self, *ports):
+        """Let machines on wires reach these ports of loopback, at this host's address."""
+        self.processes.start(
+            "relay", sys.executable, "-m", "tests.lab.relay", HOST, *ports, cwd=ROOT
+        )
 
     def _emulator(self, first):
         program = packages.program("qemu-system-x86_64")

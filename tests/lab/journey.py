@@ -39,6 +39,8 @@ class Journey:
         self.doing = ""  # the present phase
         # kernel arguments: address of the agent
         self.agent = f"ipa-advertise-host=127.0.0.1 ipa-advertise-port={machine.agent_port}"
+        if machine.wire is not None:
+            self.agent = ""
         self._say = say
 
     @contextmanager
@@ -77,6 +79,19 @@ class Journey:
         )  # fmt: skip
         uuid = self.show()["uuid"]
         self.service.baremetal("port", "create", self.machine.mac, "--node", uuid)
+
+    def expect_on_console(self, words, since=0):
+        output = self.machine.output(since)
+        assert words in output, f"{words!r} is not on the console:\n{output[-3000:]}"
+
+    def secure_boot(self, switch):
+        """Switch Secure Boot `on` or `off`, and wait until the BMC reports it."""
+        with self.phase(f"secure boot {switch}"):
+            self.service.baremetal("node", "secure", "boot", switch, self.node)
+            until(
+                lambda: not self.show()["reservation"] and self.show()["secure_boot"] == (switch == "on"),
+                f"Secure Boot {switch}", 120,
+            )  # fmt: skip
 
     def manage(self):
         self.soil()  # while the machine is off
@@ -138,9 +153,8 @@ class Journey:
             until(
                 lambda: "TENANT ready" in self.machine.output(mark), "the tenant's system", PATIENCE
             )
-        output = self.machine.output(mark)
         for words in (f"TENANT system={system} firmware={self.machine.firmware}", *more):
-            assert words in output, f"{words!r} is not on the console:\n{output[-3000:]}"
+            self.expect_on_console(words, mark)
 
     def reboot_as_tenant(self, system):
         """

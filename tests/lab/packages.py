@@ -10,7 +10,9 @@ from pathlib import Path
 NEEDED = {
     "qemu-system-x86_64": ("qemu-system-x86", "seabios", "ipxe-qemu"),
     "qemu-img": ("qemu-utils",),
-    "/usr/share/OVMF/OVMF_CODE_4M.fd": ("ovmf",),
+    "/usr/share/OVMF/OVMF_VARS_4M.ms.fd": ("ovmf",),
+    "/usr/lib/shim/shimx64.efi.signed": ("shim-signed",),
+    "/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed": ("grub-efi-amd64-signed",),
     "libvirtd": ("libvirt-daemon",),
     "/usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so": (
         "libvirt-daemon-driver-qemu",
@@ -30,9 +32,10 @@ NEEDED = {
     "parted": ("parted",),
     "zstd": ("zstd",),
     "cpio": ("cpio",),
-    "grub-mkstandalone": ("grub2-common", "grub-common"),
+    "grub-mkimage": ("grub-common",),
     "/usr/lib/grub/x86_64-efi/modinfo.sh": ("grub-efi-amd64-bin",),
     "busybox": ("busybox-static",),
+    "dnsmasq": ("dnsmasq-base",),
     "ip": ("iproute2",),
 }
 #: Programs for administrators are not on every user's path.

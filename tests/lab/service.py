@@ -9,6 +9,8 @@ from pathlib import Path
 import requests
 
 from tests.lab.hypervisor import HOST
+from tests.lab.ramdisk import run
+from tests.lab.tenant import network_grub
 from tests.support.fleet import ROOT, until
 from tests.support.ports import free_port
 
@@ -51,6 +53,7 @@ shred_random_overwrite_iterations = 0
 
 [pxe]
 tftp_root = "{folder}/tftp"
+loader_file_paths = {{ "bootx64.efi" = "{grub}" }}
 kernel_append_params = "console=ttyS0 nofb mitigations=off quiet ipa-disk-wait-attempts=1"
 
 [redfish]
@@ -82,6 +85,7 @@ class Service:
                 kernel=self._ramdisk.kernel, initramfs=self._ramdisk.initramfs,
                 images=self._ramdisk.kernel.parents[1], folder=self.folder, host=HOST,
                 http=self.http, api=self.api, patience=patience,
+                grub=network_grub(self.folder),
             )
         )  # fmt: skip
         self._pids.unlink(missing_ok=True)
@@ -108,6 +112,12 @@ class Service:
         for process in (self._up, self._files):
             process.terminate()
             process.wait(60)
+
+    def dhcp_config(self, boot, addresses):
+        """Configuration of dnsmasq that the service prints. addresses: their range."""
+        command = (sys.executable, "-m", "workers.cli", "dhcp-config", "--boot", boot)
+        about = ("--range", addresses, "--config", self.folder / "ingot.toml")
+        return run(*command, *map(str, about), cwd=ROOT).decode()
 
     def conductor(self, node):
         """(name, pid) of the conductor that owns a node."""

@@ -1,7 +1,8 @@
 """
 Systems of tenants: disk images that boot with BIOS and UEFI, and print their name to the console.
 
-Built without mounts: one partition, an EFI system partition that a BIOS can boot, too.
+Built without mounts: one partition, an EFI system partition that a BIOS can boot, too. Shim, GRUB and
+kernel are those that Debian has signed for Secure Boot.
 """
 
 import hashlib
@@ -15,8 +16,11 @@ from tests.lab.ramdisk import needed, run
 HERE = Path(__file__).with_name("tenant")
 MODULES = (
     "virtio_pci", "virtio_blk", "virtio_net", "virtio_scsi", "sd_mod", "ata_piix", "ahci",
-    "isofs", "vfat", "nls_cp437", "nls_iso8859-1", "nls_ascii",
+    "isofs", "vfat", "nls_cp437", "nls_iso8859-1", "nls_ascii", "efivarfs",
 )  # fmt: skip
+#: Boot loaders that Debian signs; the first one is also signed by Microsoft, whose keys firmware has.
+SHIM = Path("/usr/lib/shim/shimx64.efi.signed")
+SIGNED_GRUB = Path("/usr/lib/grub/x86_64-efi-signed")
 MIB = 1 << 20
 PARTITION = 40  # MiB
 ARGUMENTS = "console=ttyS0 quiet"
@@ -27,8 +31,7 @@ LABEL system
  INITRD /initrd
  APPEND {ARGUMENTS}
 """
-GRUB = f"""search --no-floppy --set=root --file /vmlinuz
-linux /vmlinuz {ARGUMENTS}
+GRUB = f"""linux /vmlinuz {ARGUMENTS}
 initrd /initrd
 boot
 """
@@ -65,6 +68,26 @@ def build(ramdisk, system, say):
     return Image(qcow2), Image(raw)
 
 
+def signed_partition(folder):
+    """Make an EFI system partition for a CD: shim, and GRUB, which looks for /.disk/info on the CD."""
+    path = folder / "signed-esp.img"
+    with path.open("wb") as partition:
+        partition.truncate(8 * MIB)
+    run("mkfs.vfat", "-F", "12", str(path))
+    run("mmd", "-i", str(path), "::/EFI", "::/EFI/BOOT")
+    for source, name in ((SHIM, "BOOTX64.EFI"), (SIGNED_GRUB / "gcdx64.efi.signed", "grubx64.efi")):
+        run("mcopy", "-i", str(path), str(source), f"::/EFI/BOOT/{name}")
+    return path
+
+
+def network_grub(folder):
+    """Make a GRUB that boots over HTTP: the one that Debian signs has no HTTP."""
+    path = folder / "grub-http.efi"
+    modules = ("efinet", "http", "normal", "configfile", "linux", "echo", "test")
+    run("grub-mkimage", "-O", "x86_64-efi", "-p", "/grub", "-o", str(path), *modules)
+    return path
+
+
 def _ramdisk_of_tenant(ramdisk, system, work):
     root = work / "root"
     for name in ("bin", "proc", "sys", "dev", "modules"):
@@ -86,21 +109,17 @@ def _ramdisk_of_tenant(ramdisk, system, work):
 def _disk(ramdisk, work, raw):
     (work / "syslinux.cfg").write_text(SYSLINUX)
     (work / "grub.cfg").write_text(GRUB)
-    modules = "part_gpt part_msdos fat search linux normal boot"
-    run(
-        "grub-mkstandalone", "-O", "x86_64-efi", "-o", "boot.efi", "--locales=", "--fonts=",
-        "--themes=", f"--modules={modules}", f"--install-modules={modules} echo",
-        "boot/grub/grub.cfg=grub.cfg", cwd=work,
-    )  # fmt: skip
     with (work / "partition").open("wb") as partition:
         partition.truncate(PARTITION * MIB)
     run("mkfs.vfat", "-F", "32", "-s", "1", "-n", "SYSTEM", "partition", cwd=work)
-    run("mmd", "-i", "partition", "::/EFI", "::/EFI/BOOT", cwd=work)
+    run("mmd", "-i", "partition", "::/EFI", "::/EFI/BOOT", "::/EFI/debian", cwd=work)
     for source, place in (
         (ramdisk.kernel, "vmlinuz"),
         ("initrd", "initrd"),
         ("syslinux.cfg", "syslinux.cfg"),
-        ("boot.efi", "EFI/BOOT/BOOTX64.EFI"),
+        (SHIM, "EFI/BOOT/BOOTX64.EFI"),
+        (SIGNED_GRUB / "grubx64.efi.signed", "EFI/BOOT/grubx64.efi"),
+        ("grub.cfg", "EFI/debian/grub.cfg"),
     ):
         run("mcopy", "-i", "partition", str(source), f"::/{place}", cwd=work)
     run("syslinux", "--install", "partition", cwd=work)

@@ -77,7 +77,7 @@ CASES = [
 def test_no_value_of_a_node_becomes_a_command_of_a_boot_loader(
     server, tmp_path_factory, number, payload
 ):
-    boots = islice(cycle(("ipxe", "http-ipxe", "pxe")), number, None)
+    boots = islice(cycle(("ipxe", "http-ipxe", "pxe", "http")), number, None)
     for ((deploy, field), prefix), boot in zip(
         product(CASES, ("", "http://mirror/")), boots, strict=False
     ):

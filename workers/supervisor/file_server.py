@@ -106,7 +106,9 @@ class FileServer(web.Server):
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
         found = await asyncio.to_thread(self._find, request.path)
         if found is None:
-            return web.Response(status=404)
+            # UEFI waits for the end of the connection after an empty answer, for half a minute;
+            # a shim asks for several files that may be missing before it asks for GRUB
+            return web.Response(status=404, text="There is no such file.\n")
         path, size = found
         return _TimedFile(path, RESPONSE_TIMEOUT + size / self._rate)
 

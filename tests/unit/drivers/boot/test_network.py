@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drivers.boot import dnsmasq, scripts
-from drivers.core.errors import BadImage, InvalidDriverInfo
+from drivers.core.errors import BadImage, InvalidDriverInfo, NotSupported
 from drivers.core.target import Agent, Nic, VolumeConnector, VolumeTarget
 from drivers.fake.hardware import FakeManagement
 from drivers.images import files
@@ -129,6 +129,107 @@ def test_pxelinux_and_grub_find_their_configuration_over_tftp(node):
     assert {"grub/grub.cfg", "snponly.efi"} == set(contents(tftp))
 
 
+def test_grub_finds_its_configuration_over_http(node, ordered):
+    it = node("http")
+    it.driver.boot.validate(it)
+    it.driver.boot.prepare_ramdisk(it)
+    http = root(it, "http")
+    (folder,) = (http / "nodes" / it.uuid).iterdir()
+    at, line = f"/nodes/{it.uuid}/{folder.name}", "quiet ipa-api-url=http://service:6385"
+    grub = (http / "52:54:00:aa:00:01.conf").read_text()
+    assert f"linux {at}/kernel {line} BOOTIF=${{net_default_mac}}\ninitrd {at}/ramdisk" in grub
+    assert "configfile /${net_default_mac}.conf" in (http / "grub" / "grub.cfg").read_text()
+    assert (KERNEL, RAMDISK) == tuple((folder / n).read_bytes() for n in ("kernel", "ramdisk"))
+    assert b"a boot loader" == (http / "snponly.efi").read_bytes()
+    assert [("uefihttp", False)] == ordered
+    it.driver.boot.clean_up_ramdisk(it)
+    assert {"grub/grub.cfg", "snponly.efi"} == set(contents(http))
+    assert {"snponly.efi"} == set(contents(root(it, "tftp")))
+
+
+def test_grub_names_files_below_the_path_of_the_web_server(node):
+    it = node("http")
+    it.options["deploy"]["http_url"] = "http://conductor:8080/boot/"
+    it.driver.boot.prepare_ramdisk(it)
+    http = root(it, "http")
+    assert "linux /boot/nodes/" in (http / "52:54:00:aa:00:01.conf").read_text()
+    first = (http / "grub" / "grub.cfg").read_text()
+    assert "configfile /boot/${net_default_mac}.conf" in first
+
+
+def test_http_boot_needs_a_web_server(node):
+    it = node("http")
+    it.options["deploy"]["http_url"] = None
+    with pytest.raises(InvalidDriverInfo, match=r"\[deploy\]http_url is not set"):
+        it.driver.boot.validate(it)
+
+
+@pytest.fixture
+def grub_script_check():
+    program = debian.provide(lambda: shutil.which("grub-script-check"), "grub-common")
+    if program is None:
+        not_run("grub-script-check")
+    return program
+
+
+@pytest.mark.parametrize("boot", ["pxe", "http"])
+@pytest.mark.parametrize("arguments", ["quiet", "a=$b 'c;d' \"e f\" {g} (h)", "x=1,2 y=<z> |"])
+def test_grub_understands_its_configurations(node, grub_script_check, boot, arguments):
+    it = node(boot)
+    it.options["pxe"]["enable_netboot_fallback"] = True
+    it = replace(it, driver_info={**it.driver_info, "kernel_append_params": arguments})
+    for prepare in (it.driver.boot.prepare_ramdisk, it.driver.boot.prepare_instance):
+        prepare(it)
+        place = root(it, "http" if boot == "http" else "tftp")
+        for path in (place / "52:54:00:aa:00:01.conf", place / "grub" / "grub.cfg"):
+            subprocess.run([grub_script_check, path], check=True, timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("extra", "name"),
+    [
+        ({}, f"01-{MAC}"),
+        ({"client-id": "ff:00:00:00:00:00:02:00:00:02:c9:00:52:54:00:03:00:aa:00:01"}, f"20-{MAC}"),
+        ({"client-id": ""}, f"01-{MAC}"),
+    ],
+)
+def test_pxelinux_finds_the_file_of_its_ports_hardware_type(node, extra, name):
+    it = replace(node("pxe"), nics=(Nic("1", "52:54:00:AA:00:01", extra=extra),))
+    it.options["pxe"]["enable_netboot_fallback"] = True
+    for prepare in (it.driver.boot.prepare_ramdisk, it.driver.boot.prepare_instance):
+        prepare(it)
+        links = (root(it, "tftp") / "pxelinux.cfg").iterdir()
+        assert [name] == [path.name for path in links]
+        assert (root(it, "tftp") / "52:54:00:aa:00:01.conf").is_file()
+    it.driver.boot.clean_up_instance(it)
+    assert [] == list((root(it, "tftp") / "pxelinux.cfg").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("boot", "path"),
+    [("ipxe", f"pxelinux.cfg/{MAC}"), ("http", "52:54:00:aa:00:01.conf")],
+)
+def test_ipxe_and_grub_name_a_port_of_infiniband_by_its_address_alone(node, boot, path):
+    it = replace(node(boot), nics=(Nic("1", "52:54:00:aa:00:01", extra={"client-id": "ff:00"}),))
+    it.driver.boot.prepare_ramdisk(it)
+    assert (root(it, "http") / path).is_file()
+
+
+@pytest.mark.parametrize("boot", ["http", "http-ipxe"])
+def test_a_machine_whose_bmc_knows_no_http_boot_boots_from_the_network(node, monkeypatch, boot):
+    orders = []
+
+    def order(_self, _target, device, persistent=False):
+        if device == "uefihttp":
+            raise NotSupported("IPMI has no such device")
+        orders.append((device, persistent))
+
+    it = node(boot)
+    monkeypatch.setattr(FakeManagement, "set_boot_device", order)
+    it.driver.boot.prepare_ramdisk(it)
+    assert [("pxe", False)] == orders
+
+
 def test_a_repeated_preparation_replaces_the_files(node):
     it = node("ipxe")
     it.driver.boot.prepare_ramdisk(it)
@@ -168,7 +269,7 @@ def then(it):
     return replace(it, driver_internal_info=known, reports={})
 
 
-@pytest.mark.parametrize("boot", ["ipxe", "http-ipxe", "pxe"])
+@pytest.mark.parametrize("boot", ["ipxe", "http-ipxe", "pxe", "http"])
 def test_a_machine_whose_agent_booted_late_in_a_deployment_boots_its_disk(node, ordered, boot):
     it = node(boot, instance_info={"image_type": "whole-disk", "capabilities": "boot_mode:bios"})
     deploy = it.driver.deploy
@@ -195,6 +296,7 @@ def test_a_machine_whose_agent_booted_late_in_a_deployment_boots_its_disk(node, 
         ("ipxe", {"boot_iso": "http://x/live.iso"}, "sanboot http://x/live.iso"),
         ("ipxe", {}, "root=/dev/ram0 quiet BOOTIF"),
         ("pxe", {}, "append root=/dev/ram0 quiet\n"),
+        ("http", {}, "root=/dev/ram0 quiet BOOTIF"),
     ],
 )
 def test_a_ramdisk_instance_is_booted_at_each_start(node, images, ordered, boot, info, words):
@@ -202,9 +304,13 @@ def test_a_ramdisk_instance_is_booted_at_each_start(node, images, ordered, boot,
     it = node(boot, "ramdisk", instance_info=info or pair)
     it.driver.deploy.validate(it)
     it.driver.boot.prepare_instance(it)
-    server, name = ("http", MAC) if boot == "ipxe" else ("tftp", f"01-{MAC}")
-    assert words in (root(it, server) / "pxelinux.cfg" / name).read_text()
-    assert ("pxe", True) == ordered[-1]
+    server, name = {
+        "ipxe": ("http", f"pxelinux.cfg/{MAC}"),
+        "pxe": ("tftp", f"pxelinux.cfg/01-{MAC}"),
+        "http": ("http", "52:54:00:aa:00:01.conf"),
+    }[boot]
+    assert words in (root(it, server) / name).read_text()
+    assert ("uefihttp" if boot == "http" else "pxe", True) == ordered[-1]
 
 
 def test_a_machine_boots_from_its_volume(node, ordered):
@@ -335,7 +441,7 @@ def dnsmasq_program():
     return program
 
 
-@pytest.mark.parametrize("boot", ["ipxe", "pxe"])
+@pytest.mark.parametrize("boot", ["ipxe", "pxe", "http"])
 def test_dnsmasq_accepts_its_configuration(node, boot, tmp_path, dnsmasq_program):
     text = dnsmasq.config(node(boot).options, boot, ["192.0.2.100,192.0.2.200"])
     (tmp_path / "tftp").mkdir()
@@ -350,8 +456,13 @@ def test_dnsmasq_accepts_its_configuration(node, boot, tmp_path, dnsmasq_program
     first = {
         "ipxe": "dhcp-boot=tag:!ipxe,tag:x86_64,snponly.efi,,192.0.2.9",
         "pxe": "dhcp-boot=tag:x86_64,bootx64.efi,,192.0.2.9",
+        "http": "dhcp-boot=tag:x86_64-http,http://conductor:8080/bootx64.efi",
     }
     assert first[boot] in lines
+    answer = "dhcp-option-force=tag:x86_64-http,option:vendor-class,HTTPClient"
+    http = [answer, "dhcp-match=set:x86_64-http,option:client-arch,16"]
+    assert [boot != "pxe"] * 2 == [line in lines for line in http]
+    assert (boot != "http") == ("enable-tftp" in lines)
     assert ("dhcp-boot=tag:ipxe,http://conductor:8080/boot.ipxe" in lines) == (boot == "ipxe")
 
 

@@ -62,7 +62,7 @@ def scripts(it):
     return "".join(each.read_text() for root in roots for each in Path(root).rglob("config-*"))
 
 
-@pytest.mark.parametrize("boot", ["ipxe", "pxe", "http-ipxe"])
+@pytest.mark.parametrize("boot", ["ipxe", "pxe", "http-ipxe", "http"])
 @pytest.mark.parametrize("given", COMMANDS)
 def test_kernel_arguments_of_a_node_are_no_commands(node, images, boot, given):
     pair = {name: f"{images.url}/{name}" for name in ("kernel", "ramdisk")}
