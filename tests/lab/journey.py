@@ -84,15 +84,6 @@ class Journey:
         output = self.machine.output(since)
         assert words in output, f"{words!r} is not on the console:\n{output[-3000:]}"
 
-    def secure_boot(self, switch):
-        """Switch Secure Boot `on` or `off`, and wait until the BMC reports it."""
-        with self.phase(f"secure boot {switch}"):
-            self.service.baremetal("node", "secure", "boot", switch, self.node)
-            until(
-                lambda: not self.show()["reservation"] and self.show()["secure_boot"] == (switch == "on"),
-                f"Secure Boot {switch}", 120,
-            )  # fmt: skip
-
     def manage(self):
         self.soil()  # while the machine is off
         self.ask("manage")
