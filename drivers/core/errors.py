@@ -8,6 +8,7 @@ HardwareError
 │  ├─ LoginRefused  the BMC does not accept the user and the password
 │  └─ Busy          temporary: the machine is in a phase that ends by itself
 ├─ Unexpected       malformed or contradictory answer
+│  └─ WithoutEffect a command was accepted, and the machine's state does not show its effect
 ├─ NotSupported     this machine or this driver lacks the function
 ├─ NotFound         the machine or its BMC has no part with the given name
 ├─ InvalidDriverInfo  invalid setting of the node; names the field
@@ -109,6 +110,10 @@ class Unexpected(HardwareError):
 
     retryable = True
     code = FailureCode.UNEXPECTED_ANSWER
+
+
+class WithoutEffect(Unexpected):
+    """The BMC accepted a command, and the state of the machine does not show its effect."""
 
 
 class NotSupported(HardwareError):

@@ -24,6 +24,7 @@ from drivers.core.errors import (
     Refused,
     Unconfirmed,
     Unexpected,
+    WithoutEffect,
 )
 from drivers.core.target import Target
 from drivers.redfish import parts, quirks
@@ -166,7 +167,7 @@ def _order(target: Target, bmc: Connection, device: str, enabled: str, url: str 
     short = Override(order.source, order.enabled, None, url)
     mismatch = _try(target, bmc, order, _in_order(bmc, short, order if order.mode else None))
     if mismatch:
-        raise Unexpected(
+        raise WithoutEffect(
             f"BMC {bmc.access.address} accepted boot device {device}, and reports {mismatch}"
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from drivers.core.errors import Unconfirmed, Unexpected, Unreachable
+from drivers.core.errors import Unconfirmed, Unexpected, Unreachable, WithoutEffect
 from drivers.web.answers import Budget
 
 
@@ -29,7 +29,7 @@ class Command:
         """
         try:
             yield
-        except Unconfirmed:
+        except (Unconfirmed, WithoutEffect):
             raise
         except (Unreachable, Unexpected) as error:
             if self.accepted is None or not self.reading:

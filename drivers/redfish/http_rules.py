@@ -289,12 +289,16 @@ def _redirected(peer: Peer, request: Request, status: int, location: str) -> Req
 
 
 def _matched(peer: Peer, request: Request, deadline: float) -> _Exchange:
-    """Send an order that was refused for its If-Match again, with the present ETag."""
+    """
+    Send a change that was refused for its If-Match again, with the present ETag.
+
+    An action is not sent again: it has no If-Match, and if it was carried out all the same, a
+    second one is another action.
+    """
     answer = yield from _followed(peer, request, deadline)
-    if answer.status not in _PRECONDITION or request.method in READS:
+    if answer.status not in _PRECONDITION or request.method in (*READS, "POST"):
         return answer
-    owner = urlsplit(request.url).path.partition("/Actions/")[0]
-    present = yield from _followed(peer, Request("GET", peer.url(owner, request.url)), deadline)
+    present = yield from _followed(peer, Request("GET", request.url), deadline)
     tags = _tags(present.etag(peer.name), required=answer.status == 428)
     for tag in tags:
         headers = {**request.headers, "If-Match": tag}

@@ -57,7 +57,7 @@ class RedfishManagement(Redfish, BmcClock, SecureBootKeys, Management):
         return Done(skipped)
 
     def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, Any]]:
-        return recording.answers(target, self.bmcs, paths)
+        return recording.recorded(target, self.bmcs, paths)
 
     def mac_addresses(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:

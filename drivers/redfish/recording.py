@@ -11,13 +11,14 @@ from drivers.core.target import Target
 from drivers.recording.bundle import is_path, kept_headers, text_of
 from drivers.redfish import client
 from drivers.redfish.access import access
+from drivers.web import answers
 from drivers.web.answers import Malformed
 
 #: Limits of one call, after which the other paths are left to the next call.
 SECONDS, SIZE = 20.0, 2 << 20
 
 
-def answers(target: Target, bmcs: Bmcs, paths: Sequence[str]) -> list[dict[str, Any]]:
+def recorded(target: Target, bmcs: Bmcs, paths: Sequence[str]) -> list[dict[str, Any]]:
     """
     Return the answers to some of the paths, at least one: `drivers.recording.bundle.Answer`.
 
@@ -78,12 +79,16 @@ def _answer(target: Target, bmcs: Bmcs, path: str) -> dict[str, Any]:
 
 
 def _get(bmc: client.Connection, path: str) -> Any:
-    """GET a path over the connection's session, without following redirects."""
-    connector = bmc.open()._conn
-    return connector._session.get(
-        f"{bmc.access.address}{path}",
+    """GET a path with the login of the connection; its answer is neither mended nor redirected."""
+    access, connector = bmc.access, bmc.open()._conn
+    adapter = answers.MachineAdapter(access.address, f"BMC {access.address}", access.reach)
+    session = answers.session(adapter)
+    session.headers.update(connector._session.headers)
+    session.auth = connector._session.auth
+    return session.get(
+        f"{access.address}{path}",
         headers={"OData-Version": "4.0", "Accept": "application/json"},
         allow_redirects=False,
         verify=connector._verify,
-        timeout=(bmc.access.connect_timeout, bmc.access.read_timeout),
+        timeout=(access.connect_timeout, access.read_timeout),
     )

@@ -86,6 +86,8 @@ async def _state(
                 if kept.path is None:
                     kept.path = await _only_system(http, kept)
                 document = await _get(http, kept, kept.path)
+                if not document:
+                    raise Unexpected(f"BMC {wanted.address} sent no document of its system")
                 if secure_boot:
                     await _report_secure_boot(http, kept, document, target)
         target.report(health=_health(document))

@@ -24,6 +24,7 @@ from drivers.core.errors import (
     Refused,
     Unconfirmed,
     Unexpected,
+    WithoutEffect,
 )
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Target
@@ -69,7 +70,7 @@ def insert(target: Target, bmcs: Bmcs, device_type: str, url: str) -> Outcome:
     Part of a step: insert an image into a cdrom, disk or floppy; `Done` once the BMC presents it.
 
     Raises NotSupported: the BMC has no such drive.
-    Raises Unexpected: no drive presents the image; names the reason of each.
+    Raises WithoutEffect: no drive presents the image; names the reason of each.
     Raises HardwareError.
     """
     patience = float(target.options["redfish"]["vmedia_insert_timeout"])
@@ -241,7 +242,7 @@ def _next(
     """
     Return the progress with the next drive: an untried one, else once more a slow one.
 
-    Raises Unexpected: no drive is left. The drives are emptied.
+    Raises WithoutEffect: no drive is left. The drives are emptied.
     """
     last = next(reversed(list(progress.failed)), "")
     if last in drives:  # it must not present the image later, beside another drive
@@ -255,7 +256,7 @@ def _next(
         }
         return Insertion(drive=progress.slow[0], failed=failed, second_round=True)
     reasons = "; ".join(f"{_name(path)}: {progress.failed[path]}" for path in drives)
-    raise Unexpected(
+    raise WithoutEffect(
         f"no virtual medium of BMC {bmc.access.address} has {_redacted(url)}: {reasons}"
     )
 
