@@ -50,7 +50,7 @@ AGENT_SETTINGS = Component("AgentSettings", exactly({"node": NODE, "config": DOC
 
 
 def _noted(kind: str) -> Callable[[View], View]:
-    """Note requests of a kind that are refused, whatever refuses them after routing."""
+    """Note the requests of a kind that are refused after routing, for any cause."""
 
     def decorate(view: View) -> View:
         @wraps(view)

@@ -66,7 +66,7 @@ class AnacondaDeploy(AgentFlows):
         instance.kernel_and_ramdisk(target)
         instance.kickstart_template(target)
         config_drive.files(target)
-        addresses.of_files(target)  # for the kickstart file, whatever the boot interface uses
+        addresses.of_files(target)  # for the kickstart file, with any boot interface
 
     def prepare(self, target: Target) -> Outcome:
         """Frame step: validate the fields of the installation."""

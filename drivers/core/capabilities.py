@@ -1,6 +1,6 @@
 """
-Capabilities: what an instance asks of its machine (`instance_info/capabilities`), and what a
-machine offers (`properties/capabilities`).
+Capabilities: the demands of an instance on its machine (`instance_info/capabilities`), and the
+offers of a machine (`properties/capabilities`).
 
 Both fields have one of three forms: an object, the JSON text of an object, or the text
 `name:value,name:value`. A malformed field is refused, and never taken for an empty one.

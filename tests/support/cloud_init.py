@@ -11,7 +11,7 @@ import sys
 from tests.support import debian
 from tests.support.prerequisites import not_run
 
-#: Prints what cloud-init reads from a folder: what an instance would get.
+#: Prints the data that cloud-init reads from a folder, as an instance would get them.
 _READ = """
 import json, sys
 from cloudinit.sources import DataSourceConfigDrive as config_drive, convert_vendordata

@@ -1,4 +1,4 @@
-"""Outcomes that are too long: what can be left out is left out, what cannot fails the step."""
+"""Outcomes that are too long: parts that can be left out are left out, others fail the step."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a flow would refuse without asking a machine is refused by validation, before it begins."""
+"""Validation refuses the inputs that a flow would refuse without asking a machine."""
 
 import pytest
 

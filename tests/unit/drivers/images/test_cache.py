@@ -1,4 +1,4 @@
-"""The cache of boot files: no copy is used that is not whole, whatever its server says."""
+"""The cache of boot files: only whole copies are used, even if a server says that nothing has changed."""
 
 import hashlib
 import json
