@@ -98,10 +98,10 @@ def of_machine(boots, number):
     ("properties", "instance", "field"),
     [
         ("boot_mode:bios", {"secure_boot": "true"}, "secure_boot needs boot_mode uefi"),
-        ("boot_mode:uefi", {"secure_boot": "yes"}, "neither true nor false"),
-        ("boot_mode:uefi", "{secure_boot", "malformed JSON"),
-        ("boot_mode", {}, "not of the form name:value"),
-        ("boot_mode:efi", {}, "neither uefi nor bios"),
+        ("boot_mode:uefi", {"secure_boot": "yes"}, "secure_boot must be one of true, false, not 'yes'"),
+        ("boot_mode:uefi", "{secure_boot", "is no JSON"),
+        ("boot_mode", {}, "'boot_mode' lacks a name or a value"),
+        ("boot_mode:efi", {}, "boot_mode must be one of uefi, bios, not 'efi'"),
     ],
 )
 def test_wrong_capabilities_are_refused_before_anything_is_done(site, properties, instance, field):

@@ -99,7 +99,10 @@ def test_calls_to_a_machine_go_through_its_conductor(tmp_path, simulator, readin
             shown["boot_mode"],
             shown["console_enabled"],
         )
-        assert "secure boot needs boot mode uefi" == shown["last_error"]
+        assert (
+            f"secure boot of node {fake} is off, not on as requested: secure boot needs boot mode uefi"
+            == shown["last_error"]
+        )
         assert "http://a/b.iso" in str(fleet.get(f"nodes/{fake}/vmedia"))
         assert {"returned": True} == fleet.operation(fake, "vendor")["steps"][0]["result"]
 

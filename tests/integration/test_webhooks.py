@@ -191,25 +191,27 @@ def test_a_failed_attempt_is_repeated_after_a_pause_that_doubles(
 
 
 @pytest.mark.parametrize(
-    ("headers", "least", "most"),
+    ("retry_after", "least", "most"),
     [
-        ({"Retry-After": "40"}, 40, 40),
-        ({"Retry-After": "0"}, 0.5, 1),
-        ({"Retry-After": "86400"}, 300, 300),  # [webhooks]max_retry_interval
-        ({"Retry-After": "9" * 400}, 300, 300),
-        ({"Retry-After": "-5"}, 0.5, 1),
-        ({"Retry-After": "soon"}, 0.5, 1),
-        ({"Retry-After": "١٢"}, 0.5, 1),
-        # a date is compared with that of the answer
-        ({"Retry-After": formatdate(time.time() + 90, usegmt=True)}, 30, 90),
-        ({"Retry-After": formatdate(time.time() - 90, usegmt=True)}, 0.5, 1),
+        ("40", 40, 40),
+        ("0", 0.5, 1),
+        ("86400", 300, 300),  # [webhooks]max_retry_interval
+        ("9" * 400, 300, 300),
+        ("-5", 0.5, 1),
+        ("soon", 0.5, 1),
+        ("١٢", 0.5, 1),
+        # a date so many seconds after the test's start; it is compared with that of the answer
+        (90, 30, 90),
+        (-90, 0.5, 1),
     ],
     ids=["seconds", "none", "a day", "long", "negative", "a word", "other digits", "soon", "past"],
 )
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_receiver_says_when_to_repeat_an_attempt(
-    inside, deliverer, receiver, monkeypatch, status, headers, least, most
+    inside, deliverer, receiver, monkeypatch, status, retry_after, least, most
 ):
+    if isinstance(retry_after, int):
+        retry_after = formatdate(time.time() + retry_after, usegmt=True)
     seconds = []
     monkeypatch.setattr(
         "workers.periodic.delivery.after", lambda each: (seconds.append(each), after(each))[1]
@@ -218,7 +220,7 @@ def test_a_receiver_says_when_to_repeat_an_attempt(
     hook = create(inside, receiver)
     changed(inside, node)
     receiver.status = status
-    receiver.headers = {name: text.encode().decode("latin-1") for name, text in headers.items()}
+    receiver.headers = {"Retry-After": retry_after.encode().decode("latin-1")}
     drain(inside, deliverer, hook)
     assert least <= seconds[-1] <= most
     assert f"the receiver answered {status}" == read(inside, hook).last_error

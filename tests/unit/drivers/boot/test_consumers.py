@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from drivers.boot import esp, iso, scripts
+from drivers.images.cache import CachedFile
 from tests.support import cloud_init, debian
 from tests.support.prerequisites import not_run
 
@@ -56,7 +57,8 @@ def test_a_medium_has_the_boot_catalog_and_files_that_firmware_and_loaders_look_
     names = ("isolinux.bin", "ldlinux.c32") if bios else ()
     partition = esp.image(b"MZ a loader" * 100, "x86_64") if uefi else b""
     loaders = iso.Loaders({name: tmp_path / name for name in names}, partition, "EFI/BOOT/grub.cfg")
-    content = iso.Content(tmp_path / "kernel", tmp_path / "ramdisk", LINES[0], {})
+    kernel, ramdisk = (CachedFile(tmp_path / name, "") for name in ("kernel", "ramdisk"))
+    content = iso.Content(kernel, ramdisk, LINES[0])
     medium = tmp_path / "boot.iso"
     iso.build(medium, content, loaders)
     command = [cloud_init.xorriso(), "-indev", medium, "-report_el_torito", "plain"]

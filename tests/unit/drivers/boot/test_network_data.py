@@ -14,6 +14,7 @@ from drivers.builtin import HARDWARE_TYPES
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.registry import load
+from drivers.core.steps import Done
 from drivers.core.target import Agent, Nic
 from drivers.images import files
 from drivers.simulator.simulator import running
@@ -110,8 +111,9 @@ def program():
 
 def medium(node):
     """Path of the image that is made for the node's agent."""
+    node = replace(node, reports={})  # those of an earlier flow are recorded
     node.driver.boot.validate(node)
-    node.driver.boot.prepare_ramdisk(node)
+    assert Done() == node.driver.boot.prepare_ramdisk(node)
     (folder,) = files.published_folders(node.options, node.uuid)
     return folder / "boot.iso"
 
