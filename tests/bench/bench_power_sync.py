@@ -151,7 +151,7 @@ def watched(work, size, lost=0):
         used, took = time.process_time() - used, time.monotonic() - began
         ended.set()
         counting.join()
-    assert {"read": size, "differ": 0, "failed": lost} == counts, counts
+    assert {"read": size, "differ": 0, "failed": lost, "moving": 0} == counts, counts
     return Swept(used, took, memory("VmHWM") - before, most)
 
 
