@@ -30,6 +30,7 @@ def test_the_doctor_finds_nothing_in_a_working_or_stopped_fleet_but_dead_process
             (pid,) = fleet.pids()[name]
             os.kill(pid, signal.SIGKILL)
             until(lambda name=name: not fleet.pids()[name], "the death")
-        findings = (1, [("redis", "redis"), ("beat", "beat")])
-        until(lambda: findings == doctor(fleet), "the end of beat's lead")
+        impeded = [("impeded conductors", f"conductor fleet-{number}") for number in (1, 2)]
+        findings = (1, [("redis", "redis"), ("beat", "beat"), *impeded])
+        until(lambda: findings == doctor(fleet), "the end of beat's lead, and both impediments")
     assert [] == [each for each in doctor(fleet)[1] if each[0] != "redis"]

@@ -250,6 +250,11 @@ def no_beat(ward):
     ward.inside.change(BeatLease, 1, until=after(-60))
 
 
+def impeded_conductor(ward):
+    ward.inside.conductor("c-2", heartbeat_at=now())
+    ward.inside.change(Conductor, "c-2", impediment="the broker has not answered for 40 s")
+
+
 def unserved_driver(ward):
     ward.inside.change(Node, ward.inside.node(), driver="redfish")
     ward.inside.change(Conductor, "c-1", interfaces={"fake-hardware": {}})
@@ -284,6 +289,7 @@ def schema_without_a_table(ward):
 
 LEFT_TO_OPERATORS = {
     "beat": (no_beat, "start `ingot beat`"),
+    "impeded conductors": (impeded_conductor, "no new work: the broker has not answered for 40 s"),
     "unserved nodes": (unserved_driver, "has loaded it: 1 nodes cannot be managed"),
     "future heartbeats": (clock_that_was_set_back, "s in the future: the clock of the database"),
     "restored database": (older_database, "its watermark is 7, the highest one seen is 8"),
@@ -353,6 +359,14 @@ def test_dead_conductors_and_a_service_without_conductors_are_reported(ward):
     for name in ("c-1", "c-2"):
         ward.inside.change(Conductor, name, online=False)  # both were stopped
     assert ["conductors"] == [each.subject for each in (ward.examine(), ward.found)[1]]
+
+
+def test_a_service_whose_conductors_are_all_impeded_has_conductors_and_needs_a_beat(ward):
+    ward.inside.change(Conductor, "c-1", impediment="the broker has not answered for 40 s")
+    assert [("impeded conductors", False)] == ward.examine(fix=True)
+    assert "conductor c-1" == ward.found[0].subject
+    no_beat(ward)
+    assert [("beat", False), ("impeded conductors", False)] == ward.examine(fix=True)
 
 
 def test_a_deviating_clock_is_reported(ward, monkeypatch):

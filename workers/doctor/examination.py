@@ -38,6 +38,7 @@ CHECKS: Sequence[Check] = (
     Check("unchecked nodes", rows.unchecked),
     Check("beat", rows.beat),
     Check("dead conductors", rows.lost),
+    Check("impeded conductors", rows.impeded),
     Check("duplicate names", surroundings.names, broker=True, remote_control=True),
     Check("unserved nodes", rows.unserved),
     Check("orphan rows", rows.orphans, rows.delete_orphans),

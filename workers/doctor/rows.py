@@ -189,13 +189,14 @@ def reconcile(installation: Installation, _finding: Finding) -> None:
 
 def beat(installation: Installation) -> Iterator[Finding]:
     """Find a service without a leading beat, in which no periodic task runs."""
+    timeout = installation.runtime.settings.conductor.heartbeat_timeout
     with installation.runtime.reading() as session:
-        alive = conductors.alive(session, installation.runtime.settings.conductor.heartbeat_timeout)
-        if alive and not conductors.beat_leads(session):
+        running = conductors.alive(session, timeout) or conductors.impeded(session, timeout)
+        if running and not conductors.beat_leads(session):
             yield Finding(
                 "beat",
-                "conductors are alive, but no beat leads: no reconciler and no power sync runs;"
-                " start `ingot beat`",
+                "conductors are running, but no beat leads: no reconciler and no power sync runs;"
+                " start `ingot beat`, which leads while it reaches the database and the broker",
             )
 
 
@@ -205,8 +206,9 @@ def lost(installation: Installation) -> Iterator[Finding]:
     with installation.runtime.reading() as session:
         dead = conductors.lost(session, timeout)
         alive = conductors.alive(session, timeout)
+        impeded = conductors.impeded(session, timeout)
         running = dead or conductors.beat_leads(session)
-    if running and not alive:
+    if running and not alive and not impeded:
         yield Finding(
             "conductors",
             "no conductor is alive: active operations do not continue, and new ones wait; start"
@@ -220,6 +222,14 @@ def lost(installation: Installation) -> Iterator[Finding]:
             " log and start it again; one that is removed for good is deleted after"
             " [conductor]conductor_cleanup_timeout",
         )
+
+
+def impeded(installation: Installation) -> Iterator[Finding]:
+    """Find conductors that are running, and can do no new work."""
+    timeout = installation.runtime.settings.conductor.heartbeat_timeout
+    with installation.runtime.reading() as session:
+        for name, reason in conductors.impeded(session, timeout):
+            yield Finding(f"conductor {name}", f"it takes no new work: {reason}")
 
 
 def unserved(installation: Installation) -> Iterator[Finding]:
