@@ -11,7 +11,8 @@ from tests.support.tree_copy import BEFORE, additions, change
 VERB, STEP, FIELD, TASK, SETTING = additions()
 OPTION = "maintenance_report_interval"
 VARIABLE = f"INGOT_CONDUCTOR_{OPTION.upper()}"
-#: Print the beat's schedule, then run the task as a conductor's control process does.
+#: Print the beat's schedule, then run the task as a conductor's control process does; the second
+#: message is one that has accumulated.
 PERIODIC = """
 import json, sys
 
@@ -26,8 +27,9 @@ log.set_up("info", "json")
 application = queue.celery(settings)
 made = runtime.make(settings, lambda _: True)
 schedule.register_tasks(application, made, "copy-1", redis_broker.client(url, 1))
-print(json.dumps(dict(schedule.schedule(settings))))
-application.tasks["ingot.report_maintenance"]()
+print(json.dumps(dict(schedule.schedule(settings)), default=lambda period: period.seconds))
+for _ in range(2):
+    application.tasks["ingot.report_maintenance"]()
 """
 
 

@@ -186,9 +186,11 @@ def test_beat_continues_when_due_tasks_cannot_be_sent(monkeypatch):
     scheduler.engine = None  # only tasks of the service ask for work
     refuse = staticmethod(lambda call: sent.append(call) or False)
     monkeypatch.setattr(beat.LeasedScheduler, "send", refuse, raising=False)
-    entry = type("Entry", (), {"task": "t", "args": (), "options": {"expires": 2.0}})
-    scheduler.apply_entry(entry, producer=scheduler.producer)
-    assert [("t", 2.0)] == [(call.task, call.expires) for call in sent]
+    monkeypatch.setattr(beat.LeasedScheduler, "silent_since", None)
+    for task in ("t1", "t2"):
+        entry = type("Entry", (), {"task": task, "args": ("a",)})
+        scheduler.apply_entry(entry, producer=scheduler.producer)
+    assert [("t1", ("a",)), ("t2", ("a",))] == [(message.task, message.arguments) for message in sent]
 
 
 def test_a_task_tolerates_an_outage_and_no_other_error():
