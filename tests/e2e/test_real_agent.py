@@ -5,6 +5,7 @@ The agent's work is checked on the machine's disk, a file.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import struct
@@ -136,6 +137,10 @@ class Enrolled:
         size = sectors * SECTOR
         return size, self.on_disk(table + first * SECTOR, min(size, 4 << 20), disk)
 
+    def meta_data(self, **fields):
+        """Content of meta_data.json with these fields; it names the node."""
+        return json.dumps({"uuid": self.node, **fields}).encode()
+
     def build_raid(self, volumes, *more):
         """Replace the RAID volumes in manual cleaning, with more steps; return the operation."""
         path = f"{self.fleet.url}/v1/nodes/{self.node}/states/raid"
@@ -260,7 +265,7 @@ def test_direct_deployment_writes_image_config_drive_and_the_result_of_a_custom_
     assert enrolled.node.encode() == enrolled.on_disk(512, 36)
     _, written = enrolled.partition(2)
     assert b"config-2" == written[16 * 2048 + 40 :][:8]
-    assert b'{"name": "rack1-u7"}' in written
+    assert enrolled.meta_data(name="rack1-u7") in written
     assert "power on" == enrolled.show()["power_state"]
 
 
@@ -301,7 +306,7 @@ def test_a_partition_image_gets_a_table_swap_and_config_drive(enrolled):
     enrolled.reach("rebuild", "active", configdrive={"meta_data": {"name": "rack1-u7"}})
     sizes, (_, drive, root) = zip(*map(enrolled.partition, (1, 2, 3)), strict=True)
     assert (16 << 20, 1 << 20, 1 << 30) == sizes
-    assert b'{"name": "rack1-u7"}' in drive
+    assert enrolled.meta_data(name="rack1-u7") in drive
     assert sha256(system) == sha256(root[: len(system)])
 
 
@@ -335,7 +340,7 @@ def test_an_agent_without_the_deploy_extension_writes_image_and_config_drive(enr
     assert [] == in_band(operation)
     assert sha256(FIRST[1 << 20 :]) == sha256(enrolled.on_disk(1 << 20, 3 << 20))
     _, written = enrolled.partition(2)
-    assert b'{"name": "rack1-u7"}' in written
+    assert enrolled.meta_data(name="rack1-u7") in written
     enrolled.reach("deleted", "available")
     enrolled.machine.lacks = ()
 
@@ -376,7 +381,7 @@ def test_raid_of_a_deployment_is_built_and_the_image_is_written_to_its_root_volu
         assert FIRST[:462] == enrolled.on_disk(system, 462, disk)
         written = enrolled.on_disk(system + (1 << 20), 3 << 20, disk)
         assert sha256(FIRST[1 << 20 :]) == sha256(written)
-        assert b'{"name": "rack1-u7"}' in enrolled.partition(2, system, disk)[1]
+        assert enrolled.meta_data(name="rack1-u7") in enrolled.partition(2, system, disk)[1]
         assert bytes(4 << 20) == enrolled.on_disk(data, 4 << 20, disk)
     assert ["diska", "diskb"] == sorted(loaders.read_text().split())
     enrolled.reach("deleted", "available")
