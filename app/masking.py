@@ -116,7 +116,8 @@ def texts_in(driver_info: Mapping[str, Any]) -> list[str]:
     found = {*addresses_in(driver_info)}
     for text in map(str, _scalars(driver_info)):
         place = text.partition("://")[2].rpartition("@")[2].partition("?")[0]
-        found |= {each for each in (text, place) if len(each) >= SHORTEST_TEXT}
+        forms = (text, repr(text)[1:-1], place)
+        found |= {form for form in forms if len(form) >= SHORTEST_TEXT}
     return sorted(found, key=len, reverse=True)
 
 
@@ -135,7 +136,9 @@ def addresses_in(driver_info: Mapping[str, Any]) -> list[str]:
     found = set()
     for key, value in driver_info.items():
         if key.endswith("_address") and isinstance(value, str) and value:
-            place = value.partition("://")[2] or value
-            host = re.sub(r":\d+$", "", place.rstrip("/"))
-            found |= {value.rstrip("/"), place.rstrip("/"), host.strip("[]")}
+            place = (value.partition("://")[2] or value).rstrip("/")
+            server = place.partition("/")[0]
+            host = re.sub(r":\d+$", "", server).strip("[]")
+            found |= {value.rstrip("/"), place, server, host}
+    found |= {text.lower() for text in found}  # as a driver normalises a host
     return sorted(found - {""}, key=len, reverse=True)

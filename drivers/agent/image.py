@@ -220,7 +220,8 @@ def _proxies(driver_info: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"proxies": proxies} if proxies else {}
     if not isinstance(hosts := driver_info.get("image_no_proxy"), str | None):
         raise InvalidDriverInfo(
-            f"driver_info/image_no_proxy: {hosts!r:.80} is no text with hosts separated by commas"
+            "driver_info/image_no_proxy must be a text with hosts separated by commas, not"
+            f" {type(hosts).__name__}"
         )
     if hosts:
         found["no_proxy"] = hosts

@@ -30,6 +30,8 @@ PROPERTIES = {
 ROOT = "/redfish/v1/"
 #: Length from which a password is no part of other words by chance.
 _LONG = 4
+#: Most characters of a wrong address in an error.
+_LONGEST_SHOWN = 300
 #: Host name or IPv4 address.
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 #: IPv6 address, with or without a zone.
@@ -139,8 +141,15 @@ def _address(value: object) -> tuple[str, str]:
 
 
 def _shown(value: object) -> str:
-    """Return a wrong address for an error, without a password in it."""
-    return "a text with @" if "@" in str(value) else f"{value!r:.300}"
+    """
+    Return a wrong address for an error, without a password in it.
+
+    It is whole, or left out: callers who may not see it would see a part.
+    """
+    text = str(value)
+    if "@" in text or len(text) > _LONGEST_SHOWN:
+        return f"a text {'with @' if '@' in text else f'of {len(text)} characters'}"
+    return repr(value)
 
 
 def _url(text: str) -> SplitResult | None:

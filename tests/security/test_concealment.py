@@ -151,7 +151,7 @@ INFO = {"redfish_username": "bmc-user", "redfish_password": "BMC-PW"}
     "wrong",
     [
         {"redfish_address": "ftp://bmc.internal"},
-        {"redfish_address": "https://169.254.169.254:8443/bmc"},
+        {"redfish_address": "https://bmc.internal:84430/bmc"},
         {"redfish_address": "https://bmc.internal", "redfish_system_id": "Systems-7"},
         {"redfish_address": "https://bmc.internal", "redfish_system_id": 4711},
         {"redfish_address": "https://bmc.internal", "redfish_auth_type": "other-one"},
@@ -177,6 +177,24 @@ def test_errors_quote_no_driver_info_that_the_caller_may_not_see(guarded, wrong)
         ]
     assert [] == quoted["lessee-admin"]
     assert 3 == len(quoted["owner-admin"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"redfish_address": "https://169.254.169.254:8443/bmc"},
+        {"redfish_address": "ftp://bmc.internal/" + 300 * "b"},
+        {"redfish_address": "https://bmc.internal\\bmc"},
+    ],
+    ids=["denied", "long", "escaped"],
+)
+def test_errors_quote_no_part_of_driver_info_that_the_caller_may_not_see(guarded, wrong):
+    node = guarded.api("POST", "/v1/nodes", {"driver": "redfish"}).json["uuid"]
+    guarded.api.set(node, driver_info=INFO | wrong, owner=OWNER, lessee=LESSEE)
+    answer = guarded.ask("lessee-admin", "GET", f"/v1/nodes/{node}/validate")
+    assert "driver_info/redfish_address" in answer.text
+    assert "bmc.internal" not in answer.text
+    assert "169.254" not in answer.text
 
 
 @pytest.mark.parametrize("error", [Refused, Unexpected, LoginRefused, Unreachable])

@@ -1,5 +1,8 @@
 """Masking of secrets in documents and texts."""
 
+import re
+from urllib.parse import urlsplit
+
 import orjson
 import pytest
 from hypothesis import given
@@ -8,7 +11,9 @@ from hypothesis import strategies as st
 from app.api.masking import mask_text
 from app.config.description import masked
 from app.db.sealing import Keyring, Master
-from app.masking import HIDDEN, addresses_in, mask
+from app.masking import HIDDEN, addresses_in, mask, texts_in
+from drivers.redfish.access import access
+from tests.unit.drivers.machines import target
 
 #: A URL with credentials -> the URL that callers see.
 URLS = {
@@ -120,3 +125,20 @@ def test_a_secret_setting_is_shown_without_its_credentials(value, shown):
 def test_addresses_of_a_bmc_are_found_as_errors_name_them():
     info = {"redfish_address": "https://192.0.2.1:8443/", "ipmi_address": "bmc1", "mac": "x"}
     assert ["https://192.0.2.1:8443", "192.0.2.1:8443", "192.0.2.1", "bmc1"] == addresses_in(info)
+
+
+@pytest.mark.parametrize("address", [
+    "https://BMC-7.internal:8443/redfish/v1", "BMC-7.internal:8443/rack/7", "bmc-7.internal/",
+    "https://[2001:DB8::7]:8443/redfish", "2001:db8::7",
+])  # fmt: skip
+def test_addresses_are_found_as_drivers_normalise_them(address):
+    normalised = access(target("redfish", driver_info={"redfish_address": address}))
+    text = f"BMC {normalised.address} (at {urlsplit(normalised.address).hostname}) is not reachable"
+    for value in texts_in({"redfish_address": address}):
+        text = text.replace(value, HIDDEN)
+    assert not re.search("bmc-|2001", text.lower()), text
+
+
+def test_a_text_is_found_as_python_quotes_it():
+    texts = texts_in({"redfish_system_id": "a\\b\n'c'\"d\""})
+    assert repr("a\\b\n'c'\"d\"")[1:-1] in texts
