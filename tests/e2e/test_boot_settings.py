@@ -98,7 +98,11 @@ def of_machine(boots, number):
     ("properties", "instance", "field"),
     [
         ("boot_mode:bios", {"secure_boot": "true"}, "secure_boot needs boot_mode uefi"),
-        ("boot_mode:uefi", {"secure_boot": "yes"}, "secure_boot must be one of true, false, not 'yes'"),
+        (
+            "boot_mode:uefi",
+            {"secure_boot": "yes"},
+            "secure_boot must be one of true, false, not 'yes'",
+        ),
         ("boot_mode:uefi", "{secure_boot", "is no JSON"),
         ("boot_mode", {}, "'boot_mode' lacks a name or a value"),
         ("boot_mode:efi", {}, "boot_mode must be one of uefi, bios, not 'efi'"),
