@@ -108,17 +108,18 @@ def media_types_missing(exchange: Exchange) -> Response:
 # The medium that a slot shows
 
 
-@FAULTS.fault(MEDIA)
+@FAULTS.fault(MEDIA, seconds=5.0)
 def media_stale_after_eject(exchange: Exchange) -> Response:
-    """After an eject, the slot still shows its last medium as inserted."""
+    """For so many seconds after an eject, the slot still shows its last medium as inserted."""
     device, machine = _device(exchange), exchange.machine
     image = machine.media.get(device, "")
     response = exchange.go()
     if exchange.orders("eject") and image and exchange.occurs():
-        exchange.memory[device] = image
+        exchange.memory[device] = (image, time() + exchange["seconds"])
     if exchange.orders("insert"):
         exchange.memory.pop(device, None)
-    if stale := exchange.memory.get(device):
+    stale, until = exchange.memory.get(device, ("", 0))
+    if time() < until:
         return _changed_slot(exchange, response, lambda content: _insert(content, stale))
     return response
 

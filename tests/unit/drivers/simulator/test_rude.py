@@ -645,12 +645,16 @@ def media_types_missing(bmc):
     assert "MediaTypes" not in bmc.slot()
 
 
-@proves()
+@proves({"seconds": 0.3})
 def media_stale_after_eject(bmc):
     bmc.post(INSERT, IMAGE)
     bmc.post(EJECT)
     assert (True, IMAGE["Image"]) == (bmc.slot()["Inserted"], bmc.slot()["Image"])
     assert not bmc.machine.media["Cd"]
+    time.sleep(0.35)
+    assert (False, None) == (bmc.slot()["Inserted"], bmc.slot()["Image"])
+    bmc.post(INSERT, IMAGE)
+    bmc.post(EJECT)
     other = {"Image": "http://127.0.0.1:1/b.iso"}
     assert 204 == bmc.post(INSERT, other).status_code
     assert other["Image"] == bmc.slot()["Image"]
