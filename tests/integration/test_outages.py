@@ -190,7 +190,9 @@ def test_beat_continues_when_due_tasks_cannot_be_sent(monkeypatch):
     for task in ("t1", "t2"):
         entry = type("Entry", (), {"task": task, "args": ("a",)})
         scheduler.apply_entry(entry, producer=scheduler.producer)
-    assert [("t1", ("a",)), ("t2", ("a",))] == [(message.task, message.arguments) for message in sent]
+    assert [("t1", ("a",)), ("t2", ("a",))] == [
+        (message.task, message.arguments) for message in sent
+    ]
 
 
 def test_a_task_tolerates_an_outage_and_no_other_error():
