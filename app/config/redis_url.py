@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote
 
 FORMS = {
     "redis": "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]",
@@ -116,11 +116,13 @@ class _Invalid(ValueError):
 
 
 def _parsed(scheme: str, url: str) -> RedisUrl:
-    parts = urlsplit(url)
-    if parts.fragment or "#" in url:
+    if "#" in url:
         raise _Invalid("# in a password is written as %23")
-    options = _options(scheme, parts.query)
-    login, _, places = parts.netloc.rpartition("@")
+    address, _, query = url.partition("://")[2].partition("?")
+    # urllib refuses an IPv6 address after another host
+    authority, slash, path = address.partition("/")
+    options = _options(scheme, query)
+    login, _, places = authority.rpartition("@")
     if "@" in login:
         raise _Invalid("@ in a password is written as %40")
     username, _, password = login.partition(":")
@@ -129,12 +131,12 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
         "password": unquote(password) or options.get("password"),
     }
     if scheme == "redis+socket":
-        if places or not parts.path.strip("/"):
+        if places or not path.strip("/"):
             raise _Invalid("the path of a socket begins with a third slash")
         number = options.get("db", options.get("virtual_host", "0"))
-        return RedisUrl(scheme, path=unquote(parts.path), db=_database(number), **common)
+        return RedisUrl(scheme, path=unquote(slash + path), db=_database(number), **common)
     hosts = tuple(_host(place, _PORTS[scheme]) for place in places.split(","))
-    segments = parts.path.strip("/").split("/")
+    segments = path.strip("/").split("/")
     if scheme == "sentinel":
         master, *database = segments
         if not master:

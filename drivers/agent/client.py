@@ -25,7 +25,7 @@ from drivers.web import answers, fetch
 CONNECT_TIMEOUT = 10.0  # seconds
 #: Most bytes of the list of commands. Until the agent restarts, it has the results of all commands,
 #: logs and inventories included: no step that has succeeded may fail by them.
-LONGEST_LIST = 64 << 20
+LONGEST_LIST = 16 << 20
 #: Most characters of an error text of an agent.
 _LONGEST_REASON = 4000
 _TLS_REMEDY = (

@@ -123,10 +123,12 @@ def longest_exchange(timeout: Any) -> float:
 
 def body_of(answer: requests.Response, longest: int) -> bytes:
     """Read the body of an answer, as it was sent, at most one part beyond `longest` bytes."""
-    body = b""
-    while len(body) <= longest and (more := _more(answer)):
-        body += more
-    return body
+    parts: list[bytes] = []
+    left = longest
+    while left >= 0 and (part := _more(answer)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
 
 
 def session(adapter: Adapter) -> requests.Session:

@@ -43,7 +43,8 @@ def await_takeover(site):
     ]
     for node in nodes:
         site.request("PUT", f"nodes/{node}/states/power", target="power on")
-    until(lambda: "running" in {state for node in nodes for state in states(site, node)}, "a step")
+    begun = {"running", "waiting"}
+    until(lambda: begun & {state for node in nodes for state in states(site, node)}, "a step")
     conductor.send_signal(signal.SIGKILL)
     site.processes[1] = site.run("conductor", "--name", "heir")
     started = time.monotonic()

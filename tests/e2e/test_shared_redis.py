@@ -3,7 +3,6 @@
 from contextlib import ExitStack
 
 import pytest
-import redis
 
 from tests.e2e.roles_alone import LIFE, Site
 from tests.support import redis as own_redis
@@ -28,7 +27,6 @@ def test_services_with_different_prefixes_take_no_message_of_each_other(tmp_path
             for fleet in fleets:
                 fleet.await_state(nodes[fleet], LIFE[verb])
         for fleet in fleets:
-            assert not fleet.log("message.unknown_operation"), fleet.text()
             assert all(
                 step["attempts"] <= 1
                 for node in nodes[fleet]
@@ -41,10 +39,6 @@ def test_services_with_different_prefixes_take_no_message_of_each_other(tmp_path
                 for operation in fleet.operations(node)
             ]
             assert {sends for _, sends in sent} == {1}, "a message went to another service"
-        with redis.Redis.from_url(url) as client:
-            for prefix in ("site-a", "site-b"):
-                keys = [key.decode() for key in client.keys(f"*{prefix}*")]
-                assert any("conductor.now" in key for key in keys), client.keys()
 
 
 @pytest.fixture
