@@ -122,6 +122,7 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
     # urllib refuses an IPv6 address after another host
     authority, slash, path = address.partition("/")
     options = _options(scheme, query)
+    number = options.get("db", options.get("virtual_host", "0"))
     login, _, places = authority.rpartition("@")
     if "@" in login:
         raise _Invalid("@ in a password is written as %40")
@@ -133,7 +134,6 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
     if scheme == "redis+socket":
         if places or not path.strip("/"):
             raise _Invalid("the path of a socket begins with a third slash")
-        number = options.get("db", options.get("virtual_host", "0"))
         return RedisUrl(scheme, path=unquote(slash + path), db=_database(number), **common)
     hosts = tuple(_host(place, _PORTS[scheme]) for place in places.split(","))
     segments = path.strip("/").split("/")
@@ -150,8 +150,9 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
             raise _Invalid("more than one host needs Sentinel; Redis Cluster is not supported")
     if len(database) > 1:
         raise _Invalid("the path has too many parts")
-    number = (database or [options.get("db", options.get("virtual_host", "0"))])[0]
-    return RedisUrl(scheme, hosts, db=_database(number), tls=_tls(scheme, options), **common)
+    return RedisUrl(
+        scheme, hosts, db=_database((database or [number])[0]), tls=_tls(scheme, options), **common
+    )
 
 
 def _options(scheme: str, query: str) -> dict[str, str]:
