@@ -1,0 +1,46 @@
+"""Names of variables: the number of those without a noun only falls. See `tests/anatomy.py`."""
+
+import ast
+import json
+
+import pytest
+
+from tests import anatomy
+
+
+def module(text):
+    path = anatomy.ROOT / "app" / "engine" / "example.py"
+    return anatomy.Module(path, ast.parse(text), text)
+
+
+def test_no_package_gains_bindings_without_a_noun():
+    counts = anatomy.bindings_without_noun(anatomy.modules())
+    recorded = json.loads(anatomy.FROZEN.read_text())
+    grown = {
+        package: f"{count}, at most {recorded.get(package, 0)}"
+        for package, count in counts.items()
+        if count > recorded.get(package, 0)
+    }
+    assert not grown, "name the value by its noun, as docs/style.md says"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "found = 1",
+        "def method(found): ...",
+        "for found in (): ...",
+        "[found for found in ()]",
+        "with open('file') as found: ...",
+        "(found, port) = 1, 2",
+        "if found := 1: ...",
+        "lambda found: 1",
+    ],
+)
+def test_each_kind_of_binding_is_counted(text):
+    assert anatomy.bindings_without_noun([module(text)]) == {"app/engine": 1}
+
+
+def test_a_read_name_an_attribute_and_a_noun_are_not_counted():
+    text = "port = found\nport.found = 1\nfound_ports = []\ncall(found=1)"
+    assert anatomy.bindings_without_noun([module(text)]) == {}
