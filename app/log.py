@@ -17,12 +17,9 @@ from io import StringIO
 from typing import Any, TextIO
 
 import orjson
+import structlog
 
 from app import request_ids
-from app.optional import hidden
-
-with hidden("rich"):  # `_plain_traceback` needs none
-    import structlog
 
 #: Libraries that log at WARNING and above, at any level of this service.
 QUIET = ("alembic", "asyncio", "celery", "kombu", "sqlalchemy", "sushy", "urllib3")

@@ -17,7 +17,6 @@ from flask.globals import request_ctx
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 from werkzeug.http import HTTP_STATUS_CODES
-from werkzeug.routing import Rule
 
 from app import log, request_ids, tracing
 from app.api import (
@@ -168,28 +167,13 @@ def _middleware(runtime: Runtime, app: Flask, checks: PasswordChecks) -> Wsgi:
     return measuring.middleware(sites.with_headers(wsgi))
 
 
-class UnbuiltRule(Rule):
-    """A route whose function that makes URLs is compiled when one is made: here none ever is."""
-
-    def _compile_builder(self, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
-        compiled = super()._compile_builder
-
-        def build(rule: Rule, **values: Any) -> tuple[str, str]:
-            return compiled(append_unknown)(rule, **values)
-
-        return build
-
-
 class Application(Flask):
     """
-    Flask with three changes.
+    Flask with two changes.
 
     No handler is a coroutine, so `ensure_sync`, which Flask calls five times per request, is the
-    identity. A route that is newer than the request's API version is not found with any method. The
-    functions that make URLs are not compiled, which would be more than half of `create_app`.
+    identity. A route that is newer than the request's API version is not found with any method.
     """
-
-    url_rule_class = UnbuiltRule
 
     def raise_routing_exception(self, request: Request) -> NoReturn:
         if isinstance(request.routing_exception, MethodNotAllowed) and routes.hidden():

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from app.cli import tree
-from app.cli.commands import Quick, QuickGroup
 from app.cli.forms import Form
 from app.config import description
 from app.config.settings import Settings, SettingsError
@@ -33,7 +32,6 @@ T = TypeVar("T")
 
 app = typer.Typer(
     help="Bare-metal provisioning that loses nothing.",
-    cls=QuickGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,7 +55,7 @@ def main() -> None:
         sys.exit(1)
 
 
-@app.command(cls=Quick)
+@app.command()
 def up(
     *,
     data_dir: Annotated[

@@ -6,14 +6,12 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import EnumType
-from functools import partial, wraps
+from functools import wraps
 from inspect import Parameter
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from app.cli import DEFAULT_URL
 from app.cli.failures import Failure
@@ -105,23 +103,7 @@ Node = Annotated[
 ]
 
 
-class Quick(TyperCommand):
-    """A command that skips typer's conversions."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        quicken(self, ctx)
-        return super().parse_args(ctx, args)
-
-
-class QuickGroup(TyperGroup):
-    """A group whose own options skip typer's conversions."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        quicken(self, ctx)
-        return super().parse_args(ctx, args)
-
-
-class Waiting(Quick):
+class Waiting(TyperCommand):
     """A command whose --wait has an optional value: without one it waits without a limit."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -130,39 +112,6 @@ class Waiting(Quick):
             if word == "--wait" and not _is_number(words[at + 1 : at + 2]):
                 words[at] = f"--wait={FOREVER:g}"
         return super().parse_args(ctx, words)
-
-
-def quicken(command: Any, ctx: Any) -> None:
-    """
-    Let a command skip conversions that change nothing, or hardly anything.
-
-    Typer converts every value with pydantic, even text to text; the import of pydantic would double
-    the start time, and takes 7 MiB.
-    """
-    for parameter in command.get_params(ctx):
-        parameter.process_value = partial(_process, parameter)
-
-
-def _process(parameter: Any, ctx: Any, value: Any) -> Any:
-    """Replace `process_value` of a parameter; call typer's only if a value needs conversion."""
-    kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
-    if value is None and not parameter.required:
-        value = () if parameter.multiple or parameter.nargs == -1 else None
-    elif isinstance(kind, EnumType) and value in list(kind):
-        value = kind(value)
-    elif kind is Path and value:
-        value = Path(value)
-    elif kind is int and _is_in_range(parameter, value):
-        value = int(value)
-    elif not value or (kind is not str and kind != list[str]):
-        return type(parameter).process_value(parameter, ctx, value)
-    return parameter.callback(ctx, parameter, value) if parameter.callback else value
-
-
-def _is_in_range(parameter: Any, value: str | int) -> bool:
-    """Whether a value is a number that an option takes; False if that is not certain."""
-    info = parameter.type_descriptor.parameter_info
-    return str(value).isdecimal() and info.max is None and int(value) >= (info.min or 0)
 
 
 def _is_number(words: list[str]) -> bool:

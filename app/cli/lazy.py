@@ -8,8 +8,9 @@ from importlib import import_module
 from typing import Any, Union
 
 import typer
+from typer.core import TyperGroup
 
-from app.cli.commands import Command, QuickGroup, add
+from app.cli.commands import Command, add
 
 Loader = Callable[[], Command]
 Entry = Union[Loader, "Group"]
@@ -51,7 +52,7 @@ class _Commands(Mapping[str, Any]):
         return len(self._entries)
 
 
-class _Lazy(QuickGroup):
+class _Lazy(TyperGroup):
     """A group that loads its commands on use."""
 
     entries: Mapping[str, Entry] = {}  # set by a subclass

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.api import root
-from app.main import PAGES, UnbuiltRule
+from app.main import PAGES
 
 from .conftest import fault
 
@@ -301,11 +301,3 @@ def test_a_method_of_a_newer_version_is_refused_with_the_available_ones(api):
     answer = api.at("1.51")("POST", "/v1/allocations", {"resource_class": "large"})
     assert 405 == answer.status_code
     assert {"GET", "HEAD", "OPTIONS"} == set(answer.headers["Allow"].split(", "))
-
-
-def test_the_url_of_a_route_is_made_although_its_function_is_not_compiled(api):
-    app = api.client.application
-    assert {UnbuiltRule} == {type(each) for each in app.url_map.iter_rules()}
-    urls = app.url_map.bind("ingot.example")
-    route = next(each for each in app.url_map.iter_rules() if each.rule == "/v1/nodes/<ident>")
-    assert "/v1/nodes/n1?q=1" == urls.build(route.endpoint, {"ident": "n1", "q": 1})

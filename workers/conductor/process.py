@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from celery import Celery
+from celery.apps.worker import Worker
 from celery.exceptions import SecurityWarning
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
 from kombu import Queue
@@ -36,7 +37,6 @@ from app.engine import restore
 from app.kit import conductors
 from app.metrics import recording
 from app.operation_states import Actor
-from app.optional import hidden
 from app.parent import die_with_parent
 from app.runtime import Runtime, load_drivers, make
 from workers.conductor import attempts, drain, rpc_server
@@ -47,9 +47,6 @@ from workers.conductor.poller import WaitMonitor
 from workers.periodic import schedule
 from workers.restore_guard import Witness
 from workers.supervisor import permissions
-
-with hidden("psutil"):  # Celery measures its memory with it, on request only
-    from celery.apps.worker import Worker
 
 T = TypeVar("T")
 logger = log.get(__name__)

@@ -16,12 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from app.optional import hidden
+import redis
 
-with hidden("opentelemetry"):  # for metrics of redis-py, which are off
-    import redis
-
-    from app.broker.redis_broker import client
+from app.broker.redis_broker import client
 
 #: Oldest supported version.
 OLDEST = (6, 2)
