@@ -34,7 +34,7 @@ def units(tmp_path_factory):
 
 def _analyze(units, *words):
     return subprocess.run(
-        ["systemd-analyze", *words], capture_output=True, text=True, timeout=60,
+        ["systemd-analyze", *words], check=False, capture_output=True, text=True, timeout=60,
         env={"SYSTEMD_UNIT_PATH": f"{units}:", "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
 
@@ -61,7 +61,7 @@ def test_each_unit_is_confined(units, name):
 def test_the_command_of_each_unit_is_one_of_ours(name):
     command = typer.main.get_command(cli.app)
     (line,) = re.findall(
-        r"^ExecStart=/opt/ingot/bin/ingot (.+)$", (FOLDER / name).read_text(), re.M
+        r"^ExecStart=/opt/ingot/bin/ingot (.+)$", (FOLDER / name).read_text(), re.MULTILINE
     )
     words = [word for word in line.split() if not word.startswith(("%", "/"))]
     for word in words:
