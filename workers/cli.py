@@ -2,7 +2,6 @@
 All commands of `ingot`: service processes, database, settings, and the API client of `app/cli`.
 """
 
-import difflib
 import json
 import socket
 import sys
@@ -14,10 +13,9 @@ import typer
 
 from app.cli import tree
 from app.cli.forms import Form
-from app.config import description
 from app.config.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
-from workers import accounts
+from workers import accounts, settings_commands
 from workers.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
@@ -44,6 +42,7 @@ conductors = typer.Typer(invoke_without_command=True)
 app.add_typer(conductors, name="conductor")
 for group in accounts.GROUPS:
     app.add_typer(group)
+app.add_typer(settings_commands.group, name="config")
 
 
 def main() -> None:
@@ -339,55 +338,6 @@ def rotate(config: Config = None) -> None:
 
     _with_data_keys(config, work)
     typer.echo("new secrets are encrypted with a new key within a minute")
-
-
-@app.command("config")
-def show_config(
-    section: Annotated[
-        str, typer.Argument(help="Section to print, such as api; default: all")
-    ] = "",
-    *,
-    changed: Annotated[
-        bool, typer.Option("--changed", help="Only settings that are set somewhere")
-    ] = False,
-    config: Config = None,
-) -> None:
-    """Print every setting as a TOML file: value, default, meaning, origin."""
-    settings = list(description.describe(read(config)))
-    sections = list(dict.fromkeys(each.group for each in settings))
-    if section and section not in sections:
-        near = difflib.get_close_matches(section, sections, 1)
-        hint = f"; the nearest is {near[0]}" if near else f"; there are {', '.join(sections)}"
-        raise SettingsError(f"{section}: there is no such section{hint}")
-    group = None
-    for each in settings:
-        if (section and each.group != section) or (changed and each.origin == "default"):
-            continue
-        if each.group != group:
-            group = each.group
-            typer.echo(f"\n[{group}]")
-        choices = f" ({', '.join(each.choices)})" if each.choices else ""
-        typer.echo(f"# {each.help}{choices}")
-        typer.echo(f"# {each.variable}, default {toml(each.default)}, from: {each.origin}")
-        unset = "# " if each.value is None else ""
-        typer.echo(f"{unset}{each.name} = {'' if unset else toml(each.value)}".rstrip())
-    if group is None:
-        typer.echo("# no setting is changed from its default")
-
-
-def toml(value: Any) -> str:
-    """Format a value as TOML; None is "none"."""
-    match value:
-        case None:
-            return "none"
-        case bool() | int() | float():
-            return str(value).lower()
-        case dict():
-            return f"{{{', '.join(f'{toml(key)} = {toml(one)}' for key, one in value.items())}}}"
-        case tuple():
-            return f"[{', '.join(toml(one) for one in value)}]"
-        case _:
-            return json.dumps(value)
 
 
 if sys.argv[1:2] != ["up"]:  # its processes would keep what the operator's commands import

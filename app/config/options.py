@@ -2,15 +2,15 @@
 Declare settings, and read their values.
 
 Settings are frozen dataclasses, one per group, whose fields are made with `option()`. `load` takes
-each value from the first source that has it: a flag of the command line, the environment, a TOML
-file, the default; and it records the source. A wrong value raises `SettingsError`. An unknown
-environment variable is a warning, because a newer release may know it.
+each value from the first source that has it: a flag of the command line, the environment, a file
+(`app.config.files`), the default; and it records the source. A wrong value raises `SettingsError`.
+An unknown environment variable is a warning, because a newer release may know it; so is an unknown
+option of an ironic.conf, as for oslo.config.
 """
 
 import dataclasses
 import difflib
 import os
-import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from app.config import files
 from app.masking import mask_urls
 from drivers.environment import PREFIX
 
@@ -133,7 +134,8 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
     """
     Read the values of all options of `settings`.
 
-    path: a TOML file; None: the file that INGOT_CONFIG names, if any.
+    path: a TOML file, an ironic.conf, or a folder of such files, whose last one by name counts
+    most; None: the path that INGOT_CONFIG has, if any.
     flags: "group.name" -> value from the command line; None: the flag was not given.
     unused: group -> names that cause a warning instead of an error; ("*",): all names of the group.
 
@@ -151,31 +153,31 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
         return names.get(place, place)
 
     found: dict[str, tuple[Any, str]] = {}  # a later source replaces the values of earlier ones
-    file = path or environ.get("INGOT_CONFIG")
-    if file:
-        for place, value in _read(Path(file)):
-            shown = f"{file}: [{place.partition('.')[0]}]{place.partition('.')[2]}"
-            if place in known:
-                _put(found, current(place, shown), value, shown, renamed=place in names)
-            elif _is_unused(place, unused or {}):
-                warnings.append(f"{shown}: {_of_ironic(place, unused or {}, known)}")
-            else:
-                raise SettingsError(f"{shown}: there is no such setting{_nearest(place, known)}")
+    for entry in _entries(path or environ.get("INGOT_CONFIG"), environ, table):
+        place, shown = entry.place, entry.origin
+        if place in known:
+            _put(found, current(place, shown), entry.value, shown, renamed=place in names)
+        elif _is_unused(place, unused or {}):
+            warnings.append(f"{shown}: {_of_ironic(place, unused or {})}")
+        elif entry.is_ironic:
+            warnings.append(f"{shown}: there is no such option, it is ignored")
+        else:
+            raise SettingsError(f"{shown}: there is no such setting{_nearest(place, known)}")
 
-    files = {
+    file_variables = {
         each.file_variable: place
         for place, each in table.items()
         if each.about.secret and f"{place}_file" not in table
     }
-    variables = {variable(*place.split(".", 1)): place for place in known} | files
+    variables = {variable(*place.split(".", 1)): place for place in known} | file_variables
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
         if name not in variables:
-            warnings.append(_unknown(name, variables, unused or {}, known))
+            warnings.append(_unknown(name, variables, unused or {}))
             continue
         place = variables[name]
-        if name in files:
+        if name in file_variables:
             if table[place].variable in environ:
                 raise SettingsError(f"{name} and {table[place].variable} exclude each other")
             found[place] = (_content(name, environ[name]), name)
@@ -234,19 +236,15 @@ def _put(
     found[place] = (value, origin)
 
 
-def _read(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield ("group.name", value) of each key in a TOML file. Raises SettingsError."""
+def _entries(
+    path: str | os.PathLike[str] | None, environ: Mapping[str, str], table: Mapping[str, Option]
+) -> Iterator[files.Entry]:
+    """Yield the options of files and of oslo.config's variables. Raises SettingsError."""
+    defaults = {place: each.default for place, each in table.items()}
     try:
-        document = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not TOML: {error}") from None
-    for group_name, keys in document.items():
-        if not isinstance(keys, dict):
-            raise SettingsError(f"{path}: {group_name} stands outside of a table, as [DEFAULT]")
-        for name, value in keys.items():
-            yield f"{group_name}.{name}", value
+        yield from files.entries(path, environ, defaults)
+    except files.NotReadable as error:
+        raise SettingsError(str(error)) from None
 
 
 def _is_unused(place: str, unused: Mapping[str, Iterable[str]]) -> bool:
@@ -255,16 +253,11 @@ def _is_unused(place: str, unused: Mapping[str, Iterable[str]]) -> bool:
     return name in names or "*" in names
 
 
-def _unknown(
-    name: str,
-    variables: Iterable[str],
-    unused: Mapping[str, Iterable[str]],
-    known: Iterable[str],
-) -> str:
+def _unknown(name: str, variables: Iterable[str], unused: Mapping[str, Iterable[str]]) -> str:
     """Describe a variable of the environment that is no setting."""
     place = _place(name, unused)
     if place is not None:
-        return f"{name}: {_of_ironic(place, unused, known)}"
+        return f"{name}: {_of_ironic(place, unused)}"
     near = difflib.get_close_matches(name, variables, 1)
     hint = f"; the nearest is {near[0]}" if near else ""
     return f"{name}: there is no such setting, it is ignored{hint}"
@@ -282,18 +275,14 @@ def _place(name: str, unused: Mapping[str, Iterable[str]]) -> str | None:
     return None
 
 
-def _of_ironic(place: str, unused: Mapping[str, Iterable[str]], known: Iterable[str]) -> str:
-    """
-    Describe an option of Ironic that is not used.
-
-    No option is near to one of a group that is not used at all.
-    """
+def _of_ironic(place: str, unused: Mapping[str, Iterable[str]]) -> str:
+    """Describe an option of Ironic that is not used."""
     group_name = place.partition(".")[0]
     if "*" in unused[group_name]:
         return (
             f"[{group_name}] is a group of Ironic's options that Ingot does not use; it is ignored"
         )
-    return f"Ingot does not use this option of Ironic{_nearest(place, known)}"
+    return "Ingot does not use this option of Ironic; it is ignored"
 
 
 def _nearest(place: str, known: Iterable[str]) -> str:
