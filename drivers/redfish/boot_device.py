@@ -62,13 +62,14 @@ class Override:
     enabled: str | None = None
     mode: str | None = None
     uri: str | None = None
+    substitute: str | None = None  # target that this BMC reports instead of `source`
 
     def mismatch(self, report: "Override") -> str:
         """Return how a BMC's report differs from this order; empty if it does not."""
         wrong = [
             f"{name} {reported}, not {ordered}"
             for name, ordered, reported, accepted in (
-                ("target", self.source, report.source, _same(self.source)),
+                ("target", self.source, report.source, {*_same(self.source), self.substitute}),
                 # some BMCs report Continuous at all times
                 ("enabled", self.enabled, report.enabled, {self.enabled, "Continuous"}),
                 ("mode", self.mode, report.mode, {self.mode}),
@@ -160,7 +161,13 @@ def _continuous(target: Target, bmc: Connection, device: str, url: str | None) -
 def _order(target: Target, bmc: Connection, device: str, enabled: str, url: str | None) -> None:
     present = reported(bmc)
     pending = _pending(bmc) or present
-    order = Override(_source(bmc, device), enabled, pending.mode or present.mode, url)
+    order = Override(
+        _source(bmc, device),
+        enabled,
+        pending.mode or present.mode,
+        url,
+        _substitute(bmc, device, url),
+    )
     is_set = not order.mismatch(present) and present.enabled == enabled
     if is_set and enabled == "Continuous":  # a report of Once may be older than the last start
         return
@@ -261,6 +268,14 @@ def _source(bmc: Connection, device: str) -> str:
     if source != "Cd" or not isinstance(allowed, list) or "UsbCd" not in allowed:
         return source
     return "UsbCd" if "Cd" not in allowed or quirks.of(bmc, {Difference.USB_CD}) else source
+
+
+def _substitute(bmc: Connection, device: str, url: str | None) -> str | None:
+    """Return the target by which this BMC emulates a device; None: by the device itself."""
+    differences = {Difference.EMULATED_HTTP_BOOT}
+    if device != "uefihttp" or not quirks.of(bmc, differences):
+        return None
+    return "Cd" if url else "Pxe"
 
 
 def _override(boot: object) -> Override:

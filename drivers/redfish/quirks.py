@@ -27,6 +27,10 @@ class Difference(StrEnum):
         "Cd is the drive in the machine, not the virtual CD: the boot device VCD-DVD is ordered by"
         " ImportSystemConfiguration"
     )
+    EMULATED_HTTP_BOOT = (
+        "Pxe, or Cd with the image of the URL, emulate boot by UEFI HTTP and are reported instead:"
+        " they count as its effect"
+    )
     MEDIUM_1 = "images boot from the virtual medium with the id 1 only: it is used first"
     NO_INSERTION = (
         "images cannot be inserted by Redfish: the error names boot_interface ipxe, pxe and"
@@ -133,6 +137,13 @@ QUIRKS: tuple[Quirk, ...] = (
         "https://opendev.org/openstack/ironic/src/branch/master/ironic/drivers/modules/drac/boot.py",
         "test_an_idrac_10_gets_its_image_in_medium_1",
         model=_IDRAC_10,
+    ),
+    Quirk(
+        "sushy-emulator: emulated HTTP boot",
+        r"sushy emulator",
+        Difference.EMULATED_HTTP_BOOT,
+        "https://opendev.org/openstack/sushy-tools/src/branch/master/sushy_tools/emulator/main.py",
+        "test_http_boot_of_the_emulator_is_reported_as_its_substitute",
     ),
 )
 

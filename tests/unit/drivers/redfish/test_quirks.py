@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from drivers.core.errors import Busy, StepFailed, Unexpected
+from drivers.core.errors import Busy, StepFailed, Unexpected, WithoutEffect
 from drivers.core.steps import Done
-from drivers.redfish import boot_device
+from drivers.redfish import boot_device, client
 from drivers.redfish.quirks import QUIRKS, Difference, Identity
 from drivers.simulator.documents import MANAGER, ROOT, SYSTEM
 from tests.unit.drivers.documents import having
@@ -63,6 +63,25 @@ def test_the_virtual_cd_of_a_supermicro_boots_as_usb_cd(bmc, node):
     node.driver.management.set_boot_device(node, "cdrom")
     assert "UsbCd" == bmc.machine.boot_target
     assert "cdrom" == node.driver.management.get_boot_device(node)["boot_device"]
+
+
+@pytest.mark.parametrize(("url", "substitute"), [(None, "Pxe"), (ISO, "Cd")])
+def test_http_boot_of_the_emulator_is_reported_as_its_substitute(bmc, node, url, substitute):
+    def emulate(boot):
+        return boot | {"BootSourceOverrideTarget": substitute}
+
+    def order():
+        with client.turn(node, node.driver.management.bmcs) as connection:
+            boot_device.choose(node, connection, "uefihttp", persistent=False, url=url)
+
+    bmc.on_boot = emulate
+    with pytest.raises(WithoutEffect, match=f"reports target {substitute}, not UefiHttp"):
+        order()
+    is_made_by(bmc, "Sushy Emulator")
+    order()
+    bmc.on_boot = lambda boot: boot | {"BootSourceOverrideTarget": "Hdd"}
+    with pytest.raises(WithoutEffect, match="reports target Hdd"):
+        order()
 
 
 @pytest.mark.parametrize(
