@@ -23,7 +23,7 @@ from app.main import create_app
 from app.metrics.kinds import OTHER
 from app.metrics.table import METRICS
 from app.runtime import Runtime
-from docs import fault_tables, node_fields, power_table, state_pages
+from docs import fault_tables, file_index, node_fields, power_table, state_pages
 from docs.markdown import Lines, code, table
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.interface import Interface
@@ -336,6 +336,7 @@ PAGES: Mapping[str, Callable[[], Lines]] = {
     "docs/api.md": api,
     "docs/policy.md": policy,
     "docs/drivers-reference.md": drivers,
+    "docs/files.md": file_index.files,
     "app/cli/node_fields.py": node_fields.options,
 }
 
