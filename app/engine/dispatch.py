@@ -137,6 +137,8 @@ def send(session: Session, node: Node, operation: Operation) -> None:
         operation.sent_at = operation.sent_to = None
         return
     operation.sent_at = now()
+    if not operation.sends:
+        operation.first_sent_at = now()
     operation.sent_to = owner.incarnation
     operation.sends += 1
     kind, links = operation.kind, links_of(session, operation)

@@ -7,8 +7,9 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
 from app.db.clock import age
+from app.db.transactions import connection_of
 from app.errors import Unavailable
-from app.kit import conductors, fleet_counts, health, notification_events
+from app.kit import conductors, fleet_counts, health, notification_events, periodic_passes
 from app.kit.health import OK, Part
 from app.models import ACTIVE, Conductor, Node, Operation, OperationStep
 from app.models.operation import TAKEN_OVER
@@ -41,8 +42,22 @@ def describe(session: Session) -> Document:
              "conductors": [member.name for member in each.members]}
             for each in ring
         ],
+        "periodic_tasks": _periodic_tasks(session),
         "takeovers": _takeovers(session),
     }  # fmt: skip
+
+
+def _periodic_tasks(session: Session) -> list[Document]:
+    """Describe the last completed passes of the periodic tasks."""
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
+    return [
+        {
+            "task": each.task, "conductor": each.conductor or None, "healthy": not each.is_late,
+            "completed_seconds": round(each.seconds, 1), "bound_seconds": round(each.bound, 1),
+            "without": each.without,
+        }
+        for each in periodic_passes.passes(connection_of(session), timeout)
+    ]  # fmt: skip
 
 
 def _notifications(session: Session) -> list[Part]:

@@ -32,8 +32,9 @@ from app.broker.redis_broker import client
 from app.config.settings import Settings
 from app.db import diagnosis
 from app.db.sealing import keyring_of
+from app.db.transactions import connection_of
 from app.engine import restore
-from app.kit import conductors
+from app.kit import conductors, periodic_passes
 from app.metrics import recording
 from app.operation_states import Actor
 from app.optional import hidden
@@ -169,11 +170,17 @@ class _Life:
 
         def register(session: Session) -> int:
             conductors.register(session, name, incarnation, group, interfaces)
+            self._expect_passes(session)
             return restore.advance(session, seen)
 
         self.conductor.set_mark(self._in_newest(register), checked)
         self.registered.set()
         logger.info("conductor.registered", incarnation=incarnation, group=group)
+
+    def _expect_passes(self, session: Session) -> None:
+        settings = self.conductor.runtime.settings
+        tasks = schedule.periods(settings, each_conductor=True)
+        periodic_passes.expect_of(connection_of(session), self.conductor.name, tasks)
 
     def _heartbeat(self) -> bool:
         """
