@@ -25,7 +25,9 @@ UNCLAIMED = 120.0
 SHOWN = ("ingot.reconcile", "ingot.power_sync")
 #: Seconds for which the result of a write to the database is kept.
 WRITE_KEPT = 5.0
-_writing = threading.Lock()
+#: Seconds after which a write that has not completed is a problem.
+WRITE_WAIT = 1.0
+_trials = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,24 +145,49 @@ def write_problem(runtime: Runtime) -> str | None:
     """
     Try to write; return the problem as the end of a sentence "The database", None: none.
 
-    For a service whose heartbeats are old: conductors that cannot write theirs appear dead.
+    For a service whose heartbeats are old: conductors that cannot write theirs appear dead. Takes a
+    second at most, while a write may hang for much longer.
     """
-    if _writing.acquire(blocking=False):  # one thread tries, and may wait for the lock of SQLite
+    with _trials:
+        trial: _Trial | None = runtime.cache.get("write trial")
+        if trial is None or trial.is_old:
+            trial = runtime.cache["write trial"] = _Trial(runtime)
+    return trial.problem()
+
+
+class _Trial:
+    """A write in a thread of its own; one per process at a time, because it may hang."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._started = time.monotonic()
+        self._ended = threading.Event()
+        self._problem: str | None = None
+        threading.Thread(target=self._run, args=(runtime,), name="trial", daemon=True).start()
+
+    def _run(self, runtime: Runtime) -> None:
         try:
-            tried, _ = runtime.cache.get("write problem", (None, None))
-            if tried is None or time.monotonic() - tried > WRITE_KEPT:
-                found = _tried_write(runtime)
-                runtime.cache["write problem"] = (time.monotonic(), found)
+            self._problem = _tried_write(runtime)
         finally:
-            _writing.release()
-    problem: str | None = runtime.cache.get("write problem", (None, None))[1]
-    return problem
+            self._ended.set()
+
+    @property
+    def is_old(self) -> bool:
+        return self._ended.is_set() and time.monotonic() - self._started > WRITE_KEPT
+
+    def problem(self) -> str | None:
+        """Return the problem, after a second of the trial at most."""
+        if self._ended.wait(max(self._started + WRITE_WAIT - time.monotonic(), 0.0)):
+            return self._problem
+        return f"has not completed a write for {time.monotonic() - self._started:.0f} s"
 
 
 def _tried_write(runtime: Runtime) -> str | None:
     try:
         with runtime.write_connection() as connection:
             connection.execute(update(Conductor).where(false()).values(online=Conductor.online))
+            if connection.dialect.name == "postgresql":
+                # in the write-ahead log: else the commit waits for no synchronous standby
+                connection.execute(select(func.pg_logical_emit_message(True, "ingot", "trial")))
     except SQLAlchemyError as error:
         return database_problem(error) or "refuses writes"
     return None

@@ -10,6 +10,7 @@ from app.db.clock import age
 from app.db.transactions import connection_of
 from app.errors import Unavailable
 from app.kit import conductors, fleet_counts, health, notification_events, periodic_passes
+from app.kit.concurrency import yielding_slot
 from app.kit.health import OK, Part
 from app.models import ACTIVE, Conductor, Node, Operation, OperationStep
 from app.models.operation import TAKEN_OVER
@@ -75,7 +76,8 @@ def _queues(runtime: Runtime, alive: Sequence[Member]) -> tuple[Part, dict[str, 
     if runtime.backlog is None:
         return Part("broker", "unknown", "this process reads no queues"), {}
     try:
-        lengths = {each.name: runtime.backlog(each.name) for each in alive}
+        with yielding_slot():  # it may wait for the broker
+            lengths = {each.name: runtime.backlog(each.name) for each in alive}
     except Unavailable as error:
         return Part("broker", "it does not answer", str(error)), {}
     return Part("broker", OK, f"{sum(lengths.values())} messages are queued"), lengths

@@ -161,7 +161,7 @@ def _follow(conductor: Conductor, message: Message, position: int) -> None:
         with retry.log_outages(RUN):
             send_again(conductor.runtime, message.operation)
     elif not conductor.runtime.send(rest):
-        logger.warning("message.not_sent", operation=message.operation)
+        seldom.warning("message.not_sent", operation=message.operation)
 
 
 def _is_dispatched(runtime: Runtime, operation: str, fence: int) -> bool:

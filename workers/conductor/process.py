@@ -243,7 +243,7 @@ class _Life:
             with conductor.runtime.transaction() as session:
                 conductors.mark_offline(session, conductor.name, conductor.incarnation)
         except SQLAlchemyError as error:  # the others see that the heartbeats stop
-            logger.warning("conductor.no_database", detail=diagnosis.reason(error))
+            seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
         conductor.leaving.set()
         # in a thread, as the worker is about to wait for the running steps
         self._redispatching = threading.Thread(target=self._redispatch, name="drain", daemon=True)
@@ -258,7 +258,7 @@ class _Life:
             try:
                 self.conductor.wait_monitor.resume_all()
             except SQLAlchemyError as error:  # heartbeats resume the operations, a little later
-                logger.warning("conductor.no_database", detail=diagnosis.reason(error))
+                seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
             self._ended.wait(REDISPATCH_INTERVAL)
 
     def end(self) -> None:
