@@ -51,7 +51,7 @@ def test_a_conductor_whose_threads_all_hang_hands_over_what_it_has_not_begun(
 ):
     monkeypatch.setenv("INGOT_CONDUCTOR_WORKERS_POOL_SIZE", "1")
     monkeypatch.setenv("INGOT_CONDUCTOR_STEP_TIMEOUT", "2")
-    monkeypatch.setenv("INGOT_KILL_POINTS", f"far:claimed=pause-600")
+    monkeypatch.setenv("INGOT_KILL_POINTS", "far:claimed=pause-600")
     with site_of(tmp_path, paths, *ROLES) as (site, _):
         nodes = nodes_of(site, 12)
         power_on(site, nodes)

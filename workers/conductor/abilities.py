@@ -69,6 +69,40 @@ class Pulse:
         return time.monotonic() - self._asked
 
 
+class SharedText:
+    """A short text, shared with processes that are forked later; at first there is none."""
+
+    SIZE = 240  # bytes of UTF-8, of which more are cut off
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, self.SIZE + 1)
+
+    def set(self, text: str | None) -> None:
+        data = (text or "").encode()[: self.SIZE]
+        self._memory[:] = bytes([len(data)]) + data.ljust(self.SIZE, b"\0")
+
+    def get(self) -> str | None:
+        """Return the text; None: there is none."""
+        data = self._memory[:]
+        return data[1 : data[0] + 1].decode(errors="ignore") or None
+
+
+class ControlSigns:
+    """What the control process tells the conductor, in memory that they share."""
+
+    def __init__(self) -> None:
+        self.pulse = Pulse()
+        #: Why the conductor does not reach its BMCs; none: it does.
+        self.network = SharedText()
+
+    def impediment(self, patience: float) -> str | None:
+        """Return why the control process does not do its work; None: it does."""
+        silent = self.pulse.silence()
+        if silent > patience:
+            return f"its control process has taken no message for {silent:.0f} s"
+        return self.network.get()
+
+
 class StepThreads:
     """
     Threads of a conductor that run steps.

@@ -47,6 +47,7 @@ from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.poller import WaitMonitor
 from workers.periodic import schedule
+from workers.periodic.bmc_network import BmcNetwork
 from workers.restore_guard import Witness
 from workers.supervisor import permissions
 
@@ -78,8 +79,8 @@ def main(settings: Settings, name: str) -> None:
     permissions.let_servers_read(settings)
     killpoints.arm(settings.default.kill_points, name)
     incarnation = str(uuid4())
-    control_pulse = abilities.Pulse()
-    control = _fork_control(settings, name, incarnation, control_pulse)
+    signs = abilities.ControlSigns()
+    control = _fork_control(settings, name, incarnation, signs)
     recording.start()
     tracing.start(settings, "conductor")
     application = queue.celery(settings)
@@ -104,12 +105,12 @@ def main(settings: Settings, name: str) -> None:
         settings.conductor.workers_pool_size, settings.conductor.step_timeout
     )
     queues = queue.queues_of(application)
-    pulses = {queues.steps(name): threads.pulse, queues.now(name): control_pulse}
+    pulses = {queues.steps(name): threads.pulse, queues.now(name): signs.pulse}
     echoes = abilities.Echoes(application, pulses, patience)
     life = _Life(
         conductor,
         control,
-        (partial(threads.impediment, patience), partial(_of_control, control_pulse, patience)),
+        (partial(threads.impediment, patience), partial(signs.impediment, patience)),
     )
     attempts.register_task(application, conductor, life.registered, threads)
     abilities.register_echo(application, threads.pulse.answer)
@@ -132,14 +133,6 @@ def main(settings: Settings, name: str) -> None:
         tracing.stop()
         with contextlib.suppress(ProcessLookupError):
             os.kill(control, signal.SIGTERM)
-
-
-def _of_control(pulse: abilities.Pulse, patience: float) -> str | None:
-    """Return the impediment of a conductor whose control process does not do its work."""
-    silent = pulse.silence()
-    if silent <= patience:
-        return None
-    return f"its control process has taken no message for {silent:.0f} s"
 
 
 class _Life:
@@ -342,7 +335,9 @@ def _keep_logging(**_: Any) -> None:
     """Keep the logging setup: Celery changes it unless this signal has a receiver."""
 
 
-def _fork_control(settings: Settings, name: str, incarnation: str, pulse: abilities.Pulse) -> int:
+def _fork_control(
+    settings: Settings, name: str, incarnation: str, signs: abilities.ControlSigns
+) -> int:
     """Fork the control process and return its pid; call this before any thread is started."""
     parent = os.getpid()
     child = os.fork()
@@ -352,21 +347,25 @@ def _fork_control(settings: Settings, name: str, incarnation: str, pulse: abilit
     try:
         die_with_parent(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
-        _run_control(settings, name, incarnation, pulse)
+        _run_control(settings, name, incarnation, signs)
         status = 0
     except Exception:
         logger.exception("control.crashed")
     os._exit(status)
 
 
-def _run_control(settings: Settings, name: str, incarnation: str, pulse: abilities.Pulse) -> None:
+def _run_control(
+    settings: Settings, name: str, incarnation: str, signs: abilities.ControlSigns
+) -> None:
     recording.start()
     tracing.start(settings, "control")
     application = queue.celery(settings)
     runtime: Runtime = make(settings, queue.sender(application))
     broker = client(settings.broker.url, settings.broker.connect_timeout)
-    schedule.register_tasks(application, runtime, name, broker)
-    abilities.register_echo(application, pulse.answer)
+    calls = runtime.calls = RedisCalls(application, settings, keyring_of(runtime.engine.dialect))
+    network = BmcNetwork(runtime, name, signs.network.set)
+    schedule.register_tasks(application, runtime, name, broker, network)
+    abilities.register_echo(application, signs.pulse.answer)
     leases = Leases(broker, f"now-{uuid4()}", settings.conductor.lease_ttl, settings.broker.prefix)
     leases.start()
     threads = ThreadPoolExecutor(settings.conductor.ask_threads, thread_name_prefix="answer")
@@ -374,7 +373,7 @@ def _run_control(settings: Settings, name: str, incarnation: str, pulse: abiliti
     rpc_server.register_task(
         application,
         rpc_server.CallReceiver(
-            RedisCalls(application, settings, keyring_of(runtime.engine.dialect)),
+            calls,
             handler,
             FreshCalls(runtime, incarnation),
             threads,

@@ -32,6 +32,7 @@ from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
 from app.runtime import Runtime
 from workers import retry
 from workers.periodic import boot_files, power_sync, pruning, reconciler, sealing, webhooks
+from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
 from workers.restore_guard import Witness
@@ -51,6 +52,14 @@ class Control:
     reconcile: Callable[[], None]  # one pass of the reconciler
     webhooks: webhooks.Webhooks
     notifications: Notifications | None  # None: they are off
+    network: BmcNetwork | None = None  # None: nobody asks for its state
+
+    def sync_power(self) -> None:
+        """Compare the power states of this conductor's nodes, and judge its path to the BMCs."""
+        sweep = Sweep()
+        power_sync.sync(self.runtime, self.conductor, sweep.watch)
+        if self.network is not None:
+            self.network.judge(sweep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ PERIODIC = (
     ),
     Periodic(
         "ingot.power_sync",
-        lambda control: power_sync.sync(control.runtime, control.conductor),
+        lambda control: control.sync_power(),
         lambda settings: settings.conductor.sync_power_state_interval,
         each_conductor=True,
         at_most=1,
@@ -227,13 +236,19 @@ def periods(settings: Settings, *, each_conductor: bool) -> Mapping[str, float]:
 
 
 def register_tasks(
-    application: Celery, runtime: Runtime, conductor: str, broker: redis.Redis
+    application: Celery,
+    runtime: Runtime,
+    conductor: str,
+    broker: redis.Redis,
+    network: BmcNetwork | None = None,
 ) -> None:
     """Register the tasks in the control process of `conductor`."""
     reconcile = _reconciler_pass(application, runtime, conductor, broker)
     is_on = runtime.settings.default.notification_level is not None
     notifications = Notifications(runtime, conductor) if is_on else None
-    control = Control(runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications)
+    control = Control(
+        runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications, network
+    )
     spacing = {task.name: task.every(runtime.settings) or 0.0 for task in PERIODIC}
 
     def send_to_all(task: str) -> None:

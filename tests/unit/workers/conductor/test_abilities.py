@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from workers.conductor import abilities
-from workers.conductor.abilities import AGAIN, Pulse, StepThreads
+from workers.conductor.abilities import AGAIN, ControlSigns, Pulse, SharedText, StepThreads
 
 PATIENCE = 7.5
 LIMIT = 600.0
@@ -113,3 +113,29 @@ def test_one_thread_within_its_time_is_enough(clock, thread):
         thread(2)
         with threads.at_work():
             assert threads.impediment(PATIENCE) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [(None, None), ("", None), ("no path", "no path"), ("ä" * 200, "ä" * 120)],
+)
+def test_a_shared_text_is_that_of_the_forked_process(text, shown):
+    shared = SharedText()
+    shared.set("former")
+    child = os.fork()
+    if not child:
+        shared.set(text)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert shown == shared.get()
+
+
+def test_a_silent_control_process_is_named_before_its_network(clock):
+    signs = ControlSigns()
+    assert signs.impediment(PATIENCE) is None
+    signs.network.set("it reaches none of 9 BMCs")
+    assert "it reaches none of 9 BMCs" == signs.impediment(PATIENCE)
+    clock.now += 1
+    signs.pulse.is_due(2.5)
+    clock.now += 8
+    assert "its control process has taken no message for 8 s" == signs.impediment(PATIENCE)
