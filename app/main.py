@@ -290,13 +290,20 @@ def _limited(
     """
     Limit the requests that the application handles at once to the number of request slots.
 
-    Agents, which need no credentials, have slots of their own.
+    Reads, writes, and agents, which need no credentials, have slots of their own: reads go on while
+    all writes wait for a commit.
     """
-    callers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
+    readers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
+    writers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
     machines = RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED)
 
+    def slots_of(environ: Mapping[str, Any]) -> RequestSlots:
+        if is_of_agents(environ["PATH_INFO"]):
+            return machines
+        return readers if environ["REQUEST_METHOD"] in READS else writers
+
     def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        slots = machines if is_of_agents(environ["PATH_INFO"]) else callers
+        slots = slots_of(environ)
         try:
             with slots.hold(client_of(environ)):
                 return inner(environ, start_response)

@@ -180,10 +180,11 @@ def _threads(api: Api) -> int:
     Return the number of threads of a process: those of each kind of request, so that many requests
     of one kind leave threads for the others.
     """
-    waiting = api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
+    waiting = 2 * api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
     agents = AGENTS_AT_ONCE + 2 * AGENTS_QUEUED + 2 * MOST
     reading = bodies.AT_ONCE + bodies.QUEUED + bodies.LARGE_QUEUED
-    return api.blocking_threads + QUEUED + waiting + agents + reading
+    callers = 2 * (api.blocking_threads + QUEUED)  # reads, and writes
+    return callers + waiting + agents + reading
 
 
 def _connections(wanted: int) -> int:

@@ -31,6 +31,7 @@ from drivers.core.kinds import Deploy
 from drivers.core.registry import Registry, load
 from drivers.core.steps import Flow, Step
 from drivers.redfish import quirks, tasks
+from workers.needs import NEEDS
 from workers.settings_commands import toml
 
 ROOT = Path(__file__).parents[1]
@@ -364,12 +365,23 @@ def _models(row: quirks.Quirk) -> str:
     return ", ".join([*([code(row.model)] if row.model else []), *versions]) or "all"
 
 
+# operations.md
+
+
+def role_needs() -> Lines:
+    yield from table(
+        ("role", "needs", "proven by", "its loss is known within", "without it"),
+        ((each.role, each.need, each.proof, each.within, each.without) for each in NEEDS),
+    )
+
+
 #: Pages written by hand, each with one part between `BEGIN` and `END` generated from the code.
 PARTS: Mapping[str, Callable[[], Lines]] = {
     "docs/deploying.md": deploy_flow,
     "docs/hardware.md": power_table.power_table,
     "docs/hardware-orders.md": task_ends,
     "docs/metrics.md": metrics,
+    "docs/operations.md": role_needs,
     "docs/fleet.md": state_pages.rollout_states,
     "docs/hardware-vendors.md": vendors,
     "docs/protocol.md": state_pages.operation_states,

@@ -42,7 +42,7 @@ def until_available(work: Callable[[], T]) -> T:
                 raise
             seldom.warning("database.awaited", detail=reason(error))
             time.sleep(pause)
-            pause = min(pause * 2, 5.0)
+            pause = min(pause * 2, 2.0)
 
 
 @contextmanager

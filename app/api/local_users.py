@@ -25,7 +25,7 @@ from app.runtime import Runtime
 if TYPE_CHECKING:
     from app.identity.provider import Provider
 
-logger = log.get(__name__)
+seldom = log.RateLimited(log.get(__name__))
 
 
 class LocalUsers:
@@ -111,7 +111,7 @@ class LocalUsers:
             with self._runtime.write_connection() as connection:
                 tokens.record_use(connection, token.id)
         except SQLAlchemyError as error:  # a read must not fail for its record
-            logger.warning("token.use_not_recorded", token=token.id, detail=str(error))
+            seldom.warning("token.use_not_recorded", token=token.id, detail=str(error))
 
     def account(self, request: Request, name: str, password: str) -> Account:
         """

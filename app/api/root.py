@@ -112,9 +112,8 @@ def healthcheck() -> Response:
     """
     Check whether the API can answer requests: the database is reachable.
 
-    With `detailed=true` the whole service is checked: 503 if no conductor is alive, or no process
-    runs the periodic tasks. Load balancers omit it: the API accepts and records requests while all
-    conductors are down.
+    With `detailed=true` the whole service is checked: 503 unless all its parts do their work. Load
+    balancers omit it: the API accepts and records requests while all conductors are down.
     """
     detailed = request.args.get("detailed", "").lower() in TRUE
     with runtime().reading() as session:

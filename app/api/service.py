@@ -41,6 +41,10 @@ SERVICE = Component("Service", exactly({
     "ring": array(exactly({
         "driver": TEXT, "conductor_group": TEXT, "nodes": INTEGER, "conductors": array(TEXT),
     })),
+    "periodic_tasks": array(exactly({
+        "task": TEXT, "conductor": or_null(TEXT), "healthy": BOOLEAN,
+        "completed_seconds": NUMBER, "bound_seconds": NUMBER, "without": TEXT,
+    })),
     "takeovers": array(exactly({
         "uuid": UUID, "kind": one_of(OperationKind), "state": one_of(OperationState),
         "node_uuid": UUID, "node_name": or_null(TEXT), "step": TEXT, "times": INTEGER,

@@ -27,6 +27,7 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.engine.why import HOLD_FIELDS, explain
 from app.hold_kinds import Effect, HoldKind
+from app.kit.concurrency import yielding_slot
 from app.kit.refused_lookups import Refusal
 from app.models import Hold, Node, Operation
 from app.states import State
@@ -62,7 +63,9 @@ def _refused(session: Session, node: Node) -> list[Refusal]:
     if refusals is None or newest is None:
         return []
     known = {node.uuid} if caller().project_id else {node.uuid, None}
-    return [each for each in refusals.since(newest) if each.node in known]
+    with yielding_slot():  # it may wait for Redis
+        found = refusals.since(newest)
+    return [each for each in found if each.node in known]
 
 
 @why.declare("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get", returns=WHY)

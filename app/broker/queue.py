@@ -165,10 +165,10 @@ def _transport(settings: Settings) -> tuple[str, dict[str, Any]]:
 
 
 class _Connection(Connection):  # type: ignore[misc]
-    """A connection that retries every 3 seconds at most, even after a long outage."""
+    """A connection that retries every second, even after a long outage."""
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
-        intervals = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 3}
+        intervals = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 1}
         return super().ensure_connection(*args, **intervals | options)
 
 

@@ -27,8 +27,7 @@ from app.models import Node, NodeHistory, Operation
 from app.runtime import Runtime
 from app.sentences import harmless
 
-logger = log.get(__name__)
-seldom = log.RateLimited(logger)
+seldom = log.RateLimited(log.get(__name__))
 
 HEARTBEAT, LOOKUP, REPORT = "heartbeat", "lookup", "report"
 #: Request -> its words in a sentence.
@@ -87,7 +86,7 @@ def note(runtime: Runtime, refusal: Refusal) -> None:
         with runtime.transaction() as session:
             _record(session, refusal.node, event_type, text)
     except SQLAlchemyError as error:
-        logger.warning("refusal.not_recorded", node=refusal.node, detail=reason(error))
+        seldom.warning("refusal.not_recorded", node=refusal.node, detail=reason(error))
 
 
 def since(session: Session, node: Node, moment: datetime) -> Sequence[str]:

@@ -33,7 +33,7 @@ from app.operation_states import (
 )
 from app.runtime import Link, Message, Runtime, runtime_of
 
-logger = log.get(__name__)
+seldom = log.RateLimited(log.get(__name__))
 
 #: Most links of a chain, as each link carries the rest of it; the last one sends the next chain.
 LONGEST_CHAIN = 32
@@ -137,6 +137,8 @@ def send(session: Session, node: Node, operation: Operation) -> None:
         operation.sent_at = operation.sent_to = None
         return
     operation.sent_at = now()
+    if not operation.sends:
+        operation.first_sent_at = now()
     operation.sent_to = owner.incarnation
     operation.sends += 1
     kind, links = operation.kind, links_of(session, operation)
@@ -145,7 +147,7 @@ def send(session: Session, node: Node, operation: Operation) -> None:
     def deliver() -> None:
         killpoints.reach("committed", kind)
         if not runtime.send(message):
-            logger.warning("message.not_sent", operation=message.operation)
+            seldom.warning("message.not_sent", operation=message.operation)
         killpoints.reach("sent", kind)
 
     call_after_commit(session, deliver)
@@ -179,7 +181,7 @@ def _admit(runtime: Runtime, queue: str, kind: str) -> None:
             killpoints.reach("admitted", kind)
             retrying(partial(_send_admitted, runtime, operation_id))
     except SQLAlchemyError as error:  # the reconciler admits them later
-        logger.warning("admission.postponed", queue=queue, detail=str(error))
+        seldom.warning("admission.postponed", queue=queue, detail=str(error))
 
 
 def _send_admitted(runtime: Runtime, operation_id: int) -> None:

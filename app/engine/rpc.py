@@ -94,6 +94,34 @@ def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
     return retry_while_locked(runtime.settings.conductor, attempt)
 
 
+def ask(
+    runtime: Runtime, member: Member, node: str, what: str, seconds: float
+) -> Mapping[str, Any]:
+    """
+    Call one conductor about a node, by its UUID, whoever owns the node.
+
+    Returns its answer as the conductor made it, with `answer` or `status`; empty: it gave none
+    within the seconds.
+
+    Raises Unavailable: the broker is out of reach.
+    """
+    calls = runtime.calls
+    if calls is None:
+        raise Unavailable("This process cannot call conductors.")
+    with runtime.reading() as session:
+        until = session.scalars(select(now())).one() + timedelta(seconds=seconds)
+    document = {
+        "node": node,
+        "what": what,
+        "arguments": {},
+        "version": METHODS[what].needs,
+        "until": until.isoformat(),
+    }
+    key = f"{member.incarnation}:{uuid4()}"
+    calls.post(member.name, key, document, seconds)
+    return calls.receive(key, seconds) or {}
+
+
 def _call(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any], end: float) -> Any:
     method = METHODS[what]
     with runtime.reading() as session:

@@ -205,7 +205,7 @@ def _advance(
     operation.cursor = rest[0].position
     transition(session, operation, event)
     operation.claimed_by = operation.deadline_at = None
-    operation.sent_at = now()
+    operation.sent_at = operation.first_sent_at = now()
     operation.sends = 1
     return True
 

@@ -17,6 +17,7 @@ from app.db.clock import age, now
 from app.db.prepared import Prepared, Typed
 from app.db.transactions import connection_of
 from app.errors import Unavailable
+from app.kit import periodic_passes
 from app.models import BeatLease, Conductor, Node
 from app.ring import Member, owner, serving
 from app.runtime import Runtime, runtime_of
@@ -119,6 +120,12 @@ def registered_incarnations(session: Session) -> set[str]:
 def beat_leads(session: Session) -> bool:
     """Whether a beat leads, or its lease ended less than BEAT_GRACE seconds ago."""
     return session.scalar(select(BeatLease.id).where(age(BeatLease.until) < BEAT_GRACE)) is not None
+
+
+def beat_silence(session: Session) -> float | None:
+    """Seconds since a leading beat last sent a message; None: none was recorded."""
+    seconds = session.scalar(select(age(BeatLease.sent_at)))
+    return None if seconds is None else max(float(seconds), 0.0)
 
 
 def members(runtime: Runtime, session: Session | Connection | None = None) -> tuple[Member, ...]:
@@ -236,4 +243,5 @@ def remove_silent(session: Session, silent: float) -> list[str]:
     names = list(session.scalars(select(Conductor.hostname).where(gone)))
     if names:  # one of them may send a heartbeat meanwhile, so `gone` is checked again
         session.execute(delete(Conductor).where(Conductor.hostname.in_(names), gone))
+        periodic_passes.forget(connection_of(session), names)
     return names

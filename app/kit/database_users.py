@@ -56,13 +56,16 @@ RIGHTS: Mapping[str, Rights] = {
     "holds": Rights(beat="SELECT (id, expires_at)"),
     "inspection_rules": OF_REQUESTS,
     "memberships": Rights(api="SELECT, INSERT, DELETE", conductor=""),
-    "nodes": Rights(beat="SELECT (provision_state, fault, maintenance)"),
+    "nodes": Rights(
+        beat="SELECT (id, operation_id, reservation, provision_state, fault, maintenance)"
+    ),
     # the triggers of nodes read it, as the user who writes
     "notification_cursor": Rights(api="SELECT", conductor="SELECT, INSERT, UPDATE", beat="SELECT"),
     "operations": Rights(
-        beat="SELECT (kind, state, queue, created_at, admitted_at, finished_at, wake_at, sent_at,"
-        " sent_to)"
+        beat="SELECT (node_id, kind, state, queue, created_at, admitted_at, finished_at, wake_at,"
+        " deadline_at, claimed_by, sent_at, first_sent_at, sent_to, id)"
     ),
+    "periodic_passes": Rights(api="SELECT", beat=ALL),
     "projects": Rights(api="SELECT", conductor=""),
     "role_assignments": Rights(api="SELECT", conductor=""),
     "rollouts": Rights(beat="SELECT (id, state, nodes, running, succeeded, failed)"),

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from app.broker.backlog import Messages
 from app.db.clock import age
-from app.kit import conductors, notification_events
+from app.db.transactions import connection_of
+from app.kit import conductors, notification_events, periodic_passes, stalled_operations
 from app.metrics import table
 from app.metrics.kinds import Gauge
 from app.models import (
@@ -28,21 +29,24 @@ from app.models import (
 
 #: A gauge, the values of its labels, and its value.
 Count = tuple[Gauge, tuple[str, ...], float]
+_first_sent = func.coalesce(Operation.first_sent_at, Operation.sent_at)
 #: State of the operations that wait for a heartbeat of their agent.
 AGENT = "agent"
 
 
-def in_database(session: Session, timeout: float) -> Iterator[Count]:
+def in_database(session: Session, timeout: float, grace: float) -> Iterator[Count]:
     """
     Yield the counts of the database's rows.
 
-    timeout: seconds without a heartbeat after which a conductor counts as dead.
+    timeout: seconds without a heartbeat after which a conductor counts as dead. grace: seconds
+    after which an operation counts as stalled (`stalled_operations.grace`).
     """
     yield from _nodes(session)
     yield from _operations(session)
     for name, seconds in oldest_messages(session).items():
         yield table.OLDEST_MESSAGE, (name,), seconds
     yield table.CONDUCTORS, ("alive",), len(conductors.alive(session, timeout))
+    yield table.CONDUCTORS, ("impeded",), len(conductors.impeded(session, timeout))
     yield table.CONDUCTORS, ("lost",), len(conductors.lost(session, timeout))
     failing = select(func.count()).where(Webhook.enabled, Webhook.failing_since.is_not(None))
     yield table.WEBHOOKS_FAILING, (), session.scalar(failing) or 0
@@ -50,6 +54,13 @@ def in_database(session: Session, timeout: float) -> Iterator[Count]:
         yield table.NOTIFICATIONS_WAITING, (), waiting.events
     yield from _rollouts(session)
     yield table.BEAT_LEADS, (), float(conductors.beat_leads(session))
+    if (silent := conductors.beat_silence(session)) is not None:
+        yield table.BEAT_SILENCE, (), silent
+    passes = periodic_passes.passes(connection_of(session), timeout)
+    for task, oldest in periodic_passes.oldest(passes).items():
+        yield table.PASS_AGE, (task,), oldest.seconds
+        yield table.PASS_BOUND, (task,), oldest.bound
+    yield table.STALLED_OPERATIONS, (), stalled_operations.count(session, grace)
 
 
 def in_queues(messages: Messages, names: list[str]) -> Iterator[Count]:
@@ -111,9 +122,13 @@ def _rollouts(session: Session) -> Iterator[Count]:
 
 
 def oldest_messages(session: Session) -> dict[str, float]:
-    """Return the age of each conductor's oldest message that it has not claimed, by its name."""
+    """
+    Return the age of each conductor's oldest message that it has not claimed, by its name.
+
+    A message that was sent again has the age of the first one.
+    """
     query = (
-        select(Conductor.hostname, func.max(age(Operation.sent_at)))
+        select(Conductor.hostname, func.max(age(_first_sent)))
         .join(Conductor, Conductor.incarnation == Operation.sent_to)
         .where(Operation.state == OperationState.QUEUED)
         .group_by(Conductor.hostname)

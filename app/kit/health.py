@@ -1,9 +1,10 @@
 """
-Health of the service: database, conductors and beat, for `GET /healthcheck`.
+Health of the service for `GET /healthcheck`: not that its processes live, but that they work.
 """
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import false, func, select, update
@@ -11,14 +12,22 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app.db.diagnosis import database_problem
-from app.kit import conductors
+from app.db.transactions import connection_of
+from app.kit import conductors, fleet_counts, periodic_passes, stalled_operations
+from app.kit.periodic_passes import Pass
 from app.models import Conductor
 from app.runtime import Runtime, runtime_of
 
 OK = "OK"
+#: Seconds after which a message should have been claimed, although it was sent again.
+UNCLAIMED = 120.0
+#: Periodic tasks whose last passes are shown while all complete.
+SHOWN = ("ingot.reconcile", "ingot.power_sync")
 #: Seconds for which the result of a write to the database is kept.
 WRITE_KEPT = 5.0
-_writing = threading.Lock()
+#: Seconds after which a write that has not completed is a problem.
+WRITE_WAIT = 1.0
+_trials = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +44,86 @@ class Part:
 
 
 def examine(session: Session) -> list[Part]:
-    """Check database, conductors and beat. Without names: callers need no authentication."""
+    """
+    Check that the parts of the service do their work. Without names: callers need no
+    authentication.
+    """
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
-    known = session.scalar(select(func.count()).select_from(Conductor)) or 0
-    alive, lost = len(conductors.alive(session, timeout)), len(conductors.lost(session, timeout))
-    impeded = len(conductors.impeded(session, timeout))
+    alive = len(conductors.alive(session, timeout))
     leads = conductors.beat_leads(session)
+    passes = periodic_passes.passes(connection_of(session), timeout)
     return [
         _database(runtime_of(session), suspected=not (alive and leads)),
-        Part(
-            "conductors",
-            OK if alive else "no conductor is alive",
-            f"{alive} of {known} alive, {lost} without a heartbeat"
-            + (f", {impeded} with an impediment" if impeded else ""),
-        ),
-        Part("beat", OK if leads else "no beat leads", "it schedules periodic tasks"),
+        _conductors(session, timeout, alive),
+        _beat(session, passes, leads=leads),
+        _periodic_tasks(passes),
+        _messages(session),
+        _operations(session),
     ]
+
+
+def _conductors(session: Session, timeout: float, alive: int) -> Part:
+    known = session.scalar(select(func.count()).select_from(Conductor)) or 0
+    lost, impeded = (
+        len(conductors.lost(session, timeout)),
+        len(conductors.impeded(session, timeout)),
+    )
+    problems = [f"{lost} lost"] * bool(lost) + [f"{impeded} impeded"] * bool(impeded)
+    return Part(
+        "conductors",
+        ", ".join(problems) or OK if alive else "no conductor is alive",
+        f"{alive} of {known} alive, {lost} without a heartbeat"
+        + (f", {impeded} with an impediment" if impeded else ""),
+    )
+
+
+def _beat(session: Session, passes: Sequence[Pass], *, leads: bool) -> Part:
+    """Return the health of the beat: it leads, and has sent what was due."""
+    details, silent = "it schedules periodic tasks", conductors.beat_silence(session)
+    bounds = [each.bound for each in passes]  # one task at least is due within the shortest
+    if silent is None or not leads:
+        return Part("beat", OK if leads else "no beat leads", details)
+    late = bool(bounds) and silent > min(bounds)
+    return Part(
+        "beat", "it sends nothing" if late else OK, f"{details}; the last one {silent:.0f} s ago"
+    )
+
+
+def _periodic_tasks(passes: Sequence[Pass]) -> Part:
+    """Return the health of the periodic tasks: each has completed a pass within its bound."""
+    oldest = periodic_passes.oldest(passes)
+    late = [each for each in oldest.values() if each.is_late]
+    if not late:
+        shown = [f"{task} {oldest[task].seconds:.0f} s ago" for task in SHOWN if task in oldest]
+        return Part(
+            "periodic tasks", OK, f"last completed: {', '.join(shown) or 'none is expected'}"
+        )
+    details = (
+        f"{each.task} has not completed for {each.seconds:.0f} s, and should within"
+        f" {each.bound:.0f}: {each.without}"
+        for each in late
+    )
+    reason = f"{late[0].task} does not complete"
+    if len(late) > 1:
+        reason = f"{len(late)} tasks do not complete"
+    return Part("periodic tasks", reason, "; ".join(details))
+
+
+def _messages(session: Session) -> Part:
+    """Return the health of the conductors' queues: messages are claimed in time."""
+    oldest = max(fleet_counts.oldest_messages(session).values(), default=0.0)
+    problem = "conductors leave messages unclaimed" if oldest > UNCLAIMED else OK
+    return Part(
+        "messages", problem, f"the oldest one that no conductor has claimed is {oldest:.0f} s old"
+    )
+
+
+def _operations(session: Session) -> Part:
+    """Return the health of the operations: somebody goes on with each of them."""
+    grace = stalled_operations.grace(runtime_of(session).settings)
+    stalled = stalled_operations.count(session, grace)
+    problem = f"{stalled} without progress" if stalled else OK
+    return Part("operations", problem, "`ingot doctor` lists those that nobody goes on with")
 
 
 def _database(runtime: Runtime, *, suspected: bool) -> Part:
@@ -72,24 +145,49 @@ def write_problem(runtime: Runtime) -> str | None:
     """
     Try to write; return the problem as the end of a sentence "The database", None: none.
 
-    For a service whose heartbeats are old: conductors that cannot write theirs appear dead.
+    For a service whose heartbeats are old: conductors that cannot write theirs appear dead. Takes a
+    second at most, while a write may hang for much longer.
     """
-    if _writing.acquire(blocking=False):  # one thread tries, and may wait for the lock of SQLite
+    with _trials:
+        trial: _Trial | None = runtime.cache.get("write trial")
+        if trial is None or trial.is_old:
+            trial = runtime.cache["write trial"] = _Trial(runtime)
+    return trial.problem()
+
+
+class _Trial:
+    """A write in a thread of its own; one per process at a time, because it may hang."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._started = time.monotonic()
+        self._ended = threading.Event()
+        self._problem: str | None = None
+        threading.Thread(target=self._run, args=(runtime,), name="trial", daemon=True).start()
+
+    def _run(self, runtime: Runtime) -> None:
         try:
-            tried, _ = runtime.cache.get("write problem", (None, None))
-            if tried is None or time.monotonic() - tried > WRITE_KEPT:
-                found = _tried_write(runtime)
-                runtime.cache["write problem"] = (time.monotonic(), found)
+            self._problem = _tried_write(runtime)
         finally:
-            _writing.release()
-    problem: str | None = runtime.cache.get("write problem", (None, None))[1]
-    return problem
+            self._ended.set()
+
+    @property
+    def is_old(self) -> bool:
+        return self._ended.is_set() and time.monotonic() - self._started > WRITE_KEPT
+
+    def problem(self) -> str | None:
+        """Return the problem, after a second of the trial at most."""
+        if self._ended.wait(max(self._started + WRITE_WAIT - time.monotonic(), 0.0)):
+            return self._problem
+        return f"has not completed a write for {time.monotonic() - self._started:.0f} s"
 
 
 def _tried_write(runtime: Runtime) -> str | None:
     try:
         with runtime.write_connection() as connection:
             connection.execute(update(Conductor).where(false()).values(online=Conductor.online))
+            if connection.dialect.name == "postgresql":
+                # in the write-ahead log: else the commit waits for no synchronous standby
+                connection.execute(select(func.pg_logical_emit_message(True, "ingot", "trial")))
     except SQLAlchemyError as error:
         return database_problem(error) or "refuses writes"
     return None

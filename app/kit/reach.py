@@ -2,7 +2,8 @@
 Circuit breaker for servers that a process needs: database, Redis, RabbitMQ.
 
 A thread that waits for an unreachable server is blocked. So after a failure one thread tries the
-server, and calls of the other threads fail at once until the next try.
+server, and calls of the other threads fail at once until the next try. With a probe that is a
+thread of its own, and no call waits.
 """
 
 import threading
@@ -15,7 +16,10 @@ from app import log
 logger = log.get(__name__)
 
 #: Shortest and longest pause in seconds after a failed try; in between, as long as the try took.
-PAUSE, LONGEST_PAUSE = 1.0, 10.0
+#: The longest one delays the return of the server: it is reached again within three seconds.
+PAUSE, LONGEST_PAUSE = 1.0, 2.0
+#: Seconds without a call after which the probe ends; the next call tries the server itself.
+UNUSED = 10.0
 #: Most seconds during which the try of one thread keeps the others from trying.
 TRY = 60.0
 #: Seconds between log lines about one outage.
@@ -29,6 +33,8 @@ class CircuitBreaker:
     events: log events at the begin and the end of an outage.
     failures: exceptions that mean the server does not answer.
     away: exception of refused calls; a subclass if the last try has failed with one.
+    probe: tries the server, in a thread, until it answers; raises one of `failures`. None: calls
+    try it.
     """
 
     def __init__(
@@ -37,7 +43,9 @@ class CircuitBreaker:
         failures: tuple[type[Exception], ...],
         away: type[Exception],
         clock: Callable[[], float] = time.monotonic,
+        probe: Callable[[], None] | None = None,
     ) -> None:
+        self._probe, self._probing, self._called = probe, False, 0.0
         self._events, self._failures, self._away, self._clock = events, failures, away, clock
         self._lock = threading.Lock()
         self._again = away
@@ -52,7 +60,7 @@ class CircuitBreaker:
 
         Raises `away`: the server did not answer the last try, and the pause is not over.
         """
-        start = self._clock()
+        start = self._called = self._clock()
         if self._lost:
             self._reserve_try(start)
         try:
@@ -65,7 +73,7 @@ class CircuitBreaker:
 
     def _reserve_try(self, now: float) -> None:
         with self._lock:
-            if self._lost and now < self._next:
+            if self._lost and (self._probing or now < self._next):
                 raise self._again("it did not answer a moment ago")
             self._next = now + TRY
 
@@ -76,6 +84,9 @@ class CircuitBreaker:
                 self._lost, self._since = True, now
             self._again = type(error) if isinstance(error, self._away) else self._away
             self._next = now + min(max(now - start, PAUSE), LONGEST_PAUSE)
+            if self._probe is not None and not self._probing:
+                self._probing = True
+                threading.Thread(target=self._try, name="probe", daemon=True).start()
             if now < self._log_next:
                 return
             self._logged, self._log_next = True, now + REMIND
@@ -88,3 +99,20 @@ class CircuitBreaker:
             seconds = round(self._clock() - self._since, 1)
         if logged:
             logger.info(self._events[1], seconds=seconds)
+
+    def _try(self) -> None:
+        """Try the server until it answers, or until nobody asks for it any more."""
+        assert self._probe is not None
+        try:
+            while self._clock() - self._called < UNUSED:
+                time.sleep(PAUSE)
+                start = self._clock()
+                try:
+                    self._probe()
+                except self._failures as error:
+                    self._failed(start, error)
+                else:
+                    self._answered()
+                    return
+        finally:
+            self._probing = False

@@ -7,8 +7,10 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
 from app.db.clock import age
+from app.db.transactions import connection_of
 from app.errors import Unavailable
-from app.kit import conductors, fleet_counts, health, notification_events
+from app.kit import conductors, fleet_counts, health, notification_events, periodic_passes
+from app.kit.concurrency import yielding_slot
 from app.kit.health import OK, Part
 from app.models import ACTIVE, Conductor, Node, Operation, OperationStep
 from app.models.operation import TAKEN_OVER
@@ -41,8 +43,22 @@ def describe(session: Session) -> Document:
              "conductors": [member.name for member in each.members]}
             for each in ring
         ],
+        "periodic_tasks": _periodic_tasks(session),
         "takeovers": _takeovers(session),
     }  # fmt: skip
+
+
+def _periodic_tasks(session: Session) -> list[Document]:
+    """Describe the last completed passes of the periodic tasks."""
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
+    return [
+        {
+            "task": each.task, "conductor": each.conductor or None, "healthy": not each.is_late,
+            "completed_seconds": round(each.seconds, 1), "bound_seconds": round(each.bound, 1),
+            "without": each.without,
+        }
+        for each in periodic_passes.passes(connection_of(session), timeout)
+    ]  # fmt: skip
 
 
 def _notifications(session: Session) -> list[Part]:
@@ -60,7 +76,8 @@ def _queues(runtime: Runtime, alive: Sequence[Member]) -> tuple[Part, dict[str, 
     if runtime.backlog is None:
         return Part("broker", "unknown", "this process reads no queues"), {}
     try:
-        lengths = {each.name: runtime.backlog(each.name) for each in alive}
+        with yielding_slot():  # it may wait for the broker
+            lengths = {each.name: runtime.backlog(each.name) for each in alive}
     except Unavailable as error:
         return Part("broker", "it does not answer", str(error)), {}
     return Part("broker", OK, f"{sum(lengths.values())} messages are queued"), lengths

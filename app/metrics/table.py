@@ -203,6 +203,9 @@ OLDEST_OPERATION = Gauge(
     "Age of the oldest operation that has not ended",
     {"kind": _KIND, "state": "as of `ingot_active_operations`"},
 )
+STALLED_OPERATIONS = Gauge(
+    "stalled_operations", "Operations that nobody goes on with, beyond their bounds"
+)
 ADMISSION_QUEUE = Gauge(
     "admission_queue",
     "Operations that wait for a slot, in all conductor groups",
@@ -213,7 +216,9 @@ OLDEST_ADMISSION = Gauge(
     "Age of the oldest operation that waits for a slot",
     {"queue": "name of the limit"},
 )
-CONDUCTORS = Gauge("conductors", "Conductors", {"state": "`alive`: in the ring; `lost`"})
+CONDUCTORS = Gauge(
+    "conductors", "Conductors", {"state": "`alive`: in the ring; `impeded`: it lives; `lost`"}
+)
 CONDUCTOR_QUEUE = Gauge(
     "conductor_queue", "Messages in the queue of a live conductor", {"conductor": "its name"}
 )
@@ -223,6 +228,17 @@ OLDEST_MESSAGE = Gauge(
     {"conductor": "its name"},
 )
 BEAT_LEADS = Gauge("beat_leads", "1 if a beat leads, else 0")
+BEAT_SILENCE = Gauge("beat_silence_seconds", "Time since a leading beat last sent a message")
+PASS_AGE = Gauge(
+    "periodic_pass_age_seconds",
+    "Time since the last completed pass of a periodic task, on the conductor that is behind",
+    {"task": "name of the task"},
+)
+PASS_BOUND = Gauge(
+    "periodic_pass_bound_seconds",
+    "Time within which a pass of a periodic task should be completed",
+    {"task": "name of the task"},
+)
 REACHED = Gauge(
     "reached",
     "1 if the exporter has reached a part of the service, else 0",

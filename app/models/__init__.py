@@ -8,7 +8,7 @@ from app.models.audit import AuditRecord, Outcome
 from app.models.base import Base
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.chassis import Chassis
-from app.models.conductor import BeatLease, Conductor, Watermark
+from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
 from app.models.data_key import DataKey, SealedTable
 from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory
 from app.models.history import NodeHistory
@@ -86,6 +86,7 @@ __all__ = [
     "OperationStep",
     "Outcome",
     "PauseCause",
+    "PeriodicPass",
     "Port",
     "Portgroup",
     "Project",

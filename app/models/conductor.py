@@ -1,9 +1,12 @@
-"""Conductors; the lease of the beat; the watermark that detects a restored database."""
+"""
+Conductors; the lease of the beat; passes of periodic tasks; the watermark that detects a restored
+database.
+"""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, String
+from sqlalchemy import JSON, BigInteger, Float, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
@@ -43,6 +46,21 @@ class BeatLease(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     holder: Mapped[str] = mapped_column(String(255))  # name of the process that leads
     until: Mapped[datetime]  # end of the lease, by the database's clock
+    # when the leader last sent a message to the broker; None: the leader is of an older release
+    sent_at: Mapped[datetime | None]
+
+
+class PeriodicPass(Base):
+    """A periodic task, and the last pass of it that was completed (`app.kit.periodic_passes`)."""
+
+    __tablename__ = "periodic_passes"
+
+    task: Mapped[str] = mapped_column(String(64), primary_key=True)  # its name
+    # conductor that runs it for its own nodes or files; empty: any conductor runs it for all
+    conductor: Mapped[str] = mapped_column(String(255), primary_key=True)
+    period: Mapped[float] = mapped_column(Float)  # seconds
+    expected_at: Mapped[datetime]  # time from which passes are expected, by the database's clock
+    completed_at: Mapped[datetime | None]  # None: no pass was completed since
 
 
 class Watermark(Base):

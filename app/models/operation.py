@@ -178,6 +178,8 @@ class Operation(Base):
     # incarnation that the last message was sent to
     sent_to: Mapped[str | None] = mapped_column(String(36))
     sends: Mapped[int] = mapped_column(default=0)  # messages sent at this cursor
+    # time of the first of them; None: sent by an older release
+    first_sent_at: Mapped[datetime | None]
     refused: Mapped[int] = mapped_column(default=0)  # late writes that the fence has refused
     # requested steps of the caller, a runbook or templates, in order: [{interface, step, args,
     # priority?, source, children?}]. Planning reads them again after the agent has reported its

@@ -65,6 +65,17 @@ const takeoversDrawn = ({ takeovers }) => takeovers.length
     ]))
   : empty("No conductor has died or hung in a recent step.");
 
+const periodicDrawn = ({ periodic_tasks: tasks }) => tasks.length
+  ? table("Periodic tasks, and the time since their last completed pass",
+    ["Task", "Conductor", "Completed", "At the latest", "Without it"],
+    tasks.map(each => [
+      element("code", {}, each.task), each.conductor || "any",
+      element(each.healthy ? "span.good" : "span.bad", { "data-late": each.healthy ? null : each.task },
+        `${duration(each.completed_seconds)} ago`),
+      duration(each.bound_seconds), each.without,
+    ]))
+  : empty("No beat has led yet: `ingot beat` starts one.");
+
 export const page = {
   title: "Conductors", path: "/conductors", key: "c",
   async show(root, { api, signal }) {
@@ -72,10 +83,10 @@ export const page = {
     const part_ = (title, drawn) => part(title, () => state, drawn, signal);
     const ofService = [
       part_("Health", healthDrawn), part_("Conductors", conductorsDrawn), part_("Ring", ringDrawn),
-      part_("Takeovers", takeoversDrawn),
+      part_("Periodic tasks", periodicDrawn), part_("Takeovers", takeoversDrawn),
     ];
     const queues = part("Queues", () => api.get("operations/queues", {}, signal), queuesDrawn, signal);
-    root.append(element("h1", {}, "Conductors"), ...ofService.slice(0, 3), queues, ofService[3]);
+    root.append(element("h1", {}, "Conductors"), ...ofService.slice(0, 3), queues, ...ofService.slice(3));
     const renew = async () => {
       state = api.get("service", {}, signal);
       await Promise.all([...ofService, queues].map(each => each.renew()));

@@ -12,6 +12,7 @@ from app.broker.chain import RUN
 from app.config import settings
 from tests.support.inside import AlwaysGiven, AlwaysNotes, NoWaker
 from workers.conductor import attempts
+from workers.conductor.abilities import StepThreads
 from workers.conductor.claimant import Conductor
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def service(api):
     registered = threading.Event()
     registered.set()
     conductor = Conductor("rack-1", "1", api.runtime, AlwaysGiven(), AlwaysNotes(), NoWaker())
-    attempts.register_task(application, conductor, registered)
+    attempts.register_task(application, conductor, registered, StepThreads(1, 600))
     yield api, application.tasks[RUN]
     application.close()
 

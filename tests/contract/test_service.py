@@ -118,6 +118,9 @@ def test_a_service_without_conductors_and_beat_says_so(api):
         "database": "OK",
         "conductors": "no conductor is alive",
         "beat": "no beat leads",
+        "periodic tasks": "OK",
+        "messages": "OK",
+        "operations": "OK",
         "broker": "unknown",
     } == parts(service(api))
 

@@ -45,11 +45,11 @@ def paths(tmp_path):
 
 
 @contextmanager
-def site_of(tmp_path, paths, *roles, database=None):
+def site_of(tmp_path, paths, *roles, database=None, api=()):
     """
     Run the roles, each with the path of its name to Redis: (name, words of its command).
 
-    database: name -> its URL of the database.
+    database: name -> its URL of the database. api: options of the API.
     """
     current = "api"
     site = Site(
@@ -59,7 +59,7 @@ def site_of(tmp_path, paths, *roles, database=None):
     processes = {}
     try:
         assert 0 == site.run("db", "upgrade").wait(PATIENCE)
-        for name, *words in [("api", "api"), *roles]:
+        for name, *words in [("api", "api", *api), *roles]:
             current = name
             processes[name] = site.run(*words)
         site.processes = list(processes.values())

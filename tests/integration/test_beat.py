@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from celery import Celery
 from celery.schedules import schedule as period
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.sql.compiler import SQLCompiler
 from structlog.testing import capture_logs
@@ -18,8 +18,17 @@ from structlog.testing import capture_logs
 from app.broker import redis_broker
 from app.db import connections, prepared, schema, transactions
 from app.db.clock import after, now
-from app.kit import conductors
-from app.models import Allocation, BeatLease, Conductor, Node, Rollout, RolloutState, Webhook
+from app.kit import conductors, periodic_passes
+from app.models import (
+    Allocation,
+    BeatLease,
+    Conductor,
+    Node,
+    PeriodicPass,
+    Rollout,
+    RolloutState,
+    Webhook,
+)
 from tests.support import programs
 from tests.support.fleet import until
 from workers.periodic import beat
@@ -189,10 +198,13 @@ def scheduler(engine, monkeypatch):
 
     for name, value in {
         "engine": engine, "holder": "first", "send": send, "leading": False,
-        "lookout": SimpleNamespace(check=lambda: None), "silent_since": None, "probe": probe,
+        "lookout": SimpleNamespace(check=lambda: None, timeout=TIMEOUT), "silent_since": None,
+        "probe": probe, "begun": False, "expected": {}, "idle": set(), "idle_recorded": 0.0,
     }.items():  # fmt: skip
         monkeypatch.setattr(beat.LeasedScheduler, name, value, raising=False)
-    monkeypatch.setattr(beat, "lead", lambda *given: renewals.append(given) or lead(*given))
+    monkeypatch.setattr(
+        beat, "lead", lambda *given, **named: renewals.append(given) or lead(*given, **named)
+    )
 
     def make(**late):
         application, schedule = Celery("beat", set_as_current=False), {}
@@ -312,3 +324,64 @@ def test_a_task_is_skipped_while_its_work_cannot_be_read(scheduler, monkeypatch)
     monkeypatch.setattr(beat.schedule, "has_work", unreadable)
     assert beat.PACE == scheduler.make(t0=60).tick()
     assert [] == scheduler.sent
+
+
+def expect(engine, tasks, seconds=0.0):
+    """Expect passes of tasks, name -> period, since some seconds."""
+    with transactions.write_connection(engine) as connection:
+        periodic_passes.expect(connection, tasks)
+        connection.execute(update(PeriodicPass).values(expected_at=after(-seconds)))
+
+
+def ages(engine):
+    """Return task -> seconds since its last completed pass."""
+    with transactions.read_connection(engine) as connection:
+        return {each.task: each.seconds for each in periodic_passes.passes(connection, TIMEOUT)}
+
+
+def test_the_leading_beat_expects_the_tasks_that_it_sends(engine, scheduler, monkeypatch):
+    expect(engine, {"ingot.former": 1.0, "ingot.t0": 9.0}, seconds=100)
+    monkeypatch.setattr(beat.LeasedScheduler, "expected", {"ingot.t0": 60.0, "ingot.t1": 7.0})
+    scheduler.make(ingot__t0=-1000).tick()
+    assert {"ingot.t0", "ingot.t1"} == set(ages(engine))
+    assert 99 < ages(engine)["ingot.t0"], "a new leader is no completed pass"
+    with transactions.reading(engine) as session:
+        periods = dict(session.execute(select(PeriodicPass.task, PeriodicPass.period)).all())
+    assert {"ingot.t0": 60.0, "ingot.t1": 7.0} == periods
+
+
+def test_a_beat_counts_periods_from_the_last_pass_and_not_from_its_start(
+    engine, scheduler, monkeypatch
+):
+    """Else no daily task runs where beats are started anew each day."""
+    tasks = {"ingot.t0": 60.0, "ingot.t1": 60.0}
+    expect(engine, tasks, seconds=61)
+    with transactions.write_connection(engine) as connection:
+        periodic_passes.complete(connection, "ingot.t1", "")
+    monkeypatch.setattr(beat.LeasedScheduler, "expected", tasks)
+    scheduler.make(ingot__t0=-60, ingot__t1=-60).tick()
+    assert ["ingot.t0"] == [message.task for message in scheduler.sent]
+
+
+def test_a_task_without_work_counts_as_completed(engine, scheduler, monkeypatch):
+    tasks = {"ingot.check_allocations": 5.0}
+    expect(engine, tasks, seconds=100)
+    monkeypatch.setattr(beat.LeasedScheduler, "expected", tasks)
+    made = scheduler.make(ingot__check_allocations=60)
+    made.tick()
+    made.tick()
+    assert 50 > ages(engine)["ingot.check_allocations"]
+    assert [] == scheduler.sent
+
+
+def test_the_last_message_of_the_beat_has_an_age(engine, scheduler, monkeypatch):
+    def silence():
+        with transactions.reading(engine) as session:
+            return conductors.beat_silence(session)
+
+    assert silence() is None
+    made = scheduler.make(t0=60)
+    made.tick()
+    monkeypatch.setattr(beat.LeasedScheduler, "sent", time.monotonic() - 1000)
+    made.tick()
+    assert 999 < silence()

@@ -133,7 +133,7 @@ def test_the_beat_counts_the_fleet_for_its_metrics(aged):
     engine = connections.connect(url_of("beat", aged.url))
     try:
         with transactions.reading(engine) as session:
-            counts = list(fleet_counts.in_database(session, 60))
+            counts = list(fleet_counts.in_database(session, 60, 60))
     finally:
         engine.dispose()
     assert ("enroll",) in [labels for _, labels, _ in counts]

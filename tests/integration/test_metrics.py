@@ -133,7 +133,7 @@ def counted(inside):
     with inside.runtime.reading() as session:
         return {
             (gauge.name.removeprefix("ingot_"), *labels): value
-            for gauge, labels, value in fleet_counts.in_database(session, 15.0)
+            for gauge, labels, value in fleet_counts.in_database(session, 15.0, 34.0)
         }
 
 
@@ -144,7 +144,7 @@ def test_the_fleet_is_counted(inside, conductor):
     queued = inside.request(inside.node("manageable"), "provide")
     grouped = inside.request(inside.node("manageable"), "provide")
     inside.change(Operation, waiting, state="waiting", created_at=after(-50))
-    inside.change(Operation, queued, sent_at=after(-30))
+    inside.change(Operation, queued, sent_at=after(-3), first_sent_at=after(-30))
     for name, queue in ((queued, "clean"), (grouped, "clean/rack-7")):
         inside.change(Operation, name, queue=queue, admitted_at=None, created_at=after(-70))
     inside.change(Operation, queued, admitted_at=after(-5))

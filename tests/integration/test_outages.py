@@ -4,6 +4,9 @@ import shutil
 import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -23,9 +26,10 @@ from app.engine import operations
 from app.kit.reach import REMIND, CircuitBreaker
 from app.main import create_app
 from app.models import Node, NodeHistory, draft
-from app.runtime import Link, Message
+from app.runtime import Link, Message, make
 from tests.support.fleet import PATIENCE, until
 from tests.support.inside import Inside
+from tests.support.postgresql import name_of
 from workers import retry
 from workers.conductor.lease import Leases
 from workers.periodic import beat, reconciler
@@ -79,9 +83,12 @@ def test_a_caller_after_a_failure_fails_at_once_and_may_try_a_moment_later(reach
         pass
 
 
-def test_the_next_attempt_waits_for_the_duration_of_the_last_one(reach, clock):
-    lost(reach, clock, 4)
-    clock.now += 3.9
+@pytest.mark.parametrize(("took", "pause"), [(0.1, 1.0), (1.5, 1.5), (10.0, 2.0)])
+def test_the_next_attempt_waits_for_the_duration_of_the_last_one_within_limits(
+    reach, clock, took, pause
+):
+    lost(reach, clock, took)
+    clock.now += pause - 0.1
     with pytest.raises(ConnectionError), reach.guard():
         raise AssertionError("tried")
     clock.now += 0.2
@@ -286,6 +293,55 @@ def postgres(request):
     yield view
     view.close()
     server.drop(url)
+
+
+@contextmanager
+def missing_standby(server):
+    """Let each commit of a write wait for a synchronous standby that does not exist."""
+
+    def set_to(names):
+        server.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+        server.execute("SELECT pg_reload_conf()")
+
+    set_to("nobody")
+    try:
+        yield
+    finally:
+        set_to("")
+
+
+def test_reads_go_on_while_all_writes_hang_in_their_commit(postgres):
+    """PostgreSQL waits for a synchronous standby without a limit of its own."""
+    postgres.conductor()
+    node = postgres.read(postgres.node("manageable")).uuid
+    name = name_of(postgres.url)  # the server's own setting is off
+    postgres.server.execute(f"ALTER DATABASE {name} SET synchronous_commit = on")
+    database = replace(postgres.settings.database, statement_timeout=300)
+    runtime = make(replace(postgres.settings, database=database), lambda _message: True)
+    app = create_app(runtime)
+
+    def create():
+        return app.test_client().post("/v1/nodes", json={"driver": "fake-hardware"})
+
+    def waiting():
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        with postgres.server.connect() as session:
+            return session.execute(query).fetchone()[0]
+
+    slots = runtime.settings.api.blocking_threads
+    with ThreadPoolExecutor(slots + 5) as pool:
+        with missing_standby(postgres.server):
+            writes = [pool.submit(create) for _ in range(slots + 4)]
+            until(lambda: waiting() >= slots, "writes that hang")
+            for path in ("/v1/nodes", f"/v1/nodes/{node}/why", "/v1/service", "/healthcheck"):
+                read = pool.submit(app.test_client().get, path)
+                assert 200 == read.result(PATIENCE).status_code
+            health = pool.submit(app.test_client().get, "/healthcheck?detailed=true").result(60)
+            assert not any(each.done() for each in writes), "reads were as slow as the writes"
+            (database, *_) = health.json["reasons"]
+            assert "has not completed a write" in database["reason"]
+        assert {201} == {each.result(PATIENCE).status_code for each in writes}
+    runtime.engine.dispose()
 
 
 def test_a_real_deadlock_is_retried(postgres):

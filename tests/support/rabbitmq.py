@@ -34,8 +34,8 @@ class RabbitMQ:
 
     def __init__(self, folder):
         program, self.folder = find(), Path(folder)
-        self._port, distribution, names = free_ports(3)
-        self.url = f"amqp://guest:guest@127.0.0.1:{self._port}//"
+        self.port, distribution, names = free_ports(3)
+        self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
         (self.folder / "plugins").write_text("[].\n")
         self._command = [program]
         self._environ = {
@@ -43,9 +43,9 @@ class RabbitMQ:
             "HOME": str(self.folder),  # the cookie
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(names),
-            "RABBITMQ_NODENAME": f"ingot-{self._port}@localhost",
+            "RABBITMQ_NODENAME": f"ingot-{self.port}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(self._port),
+            "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(distribution),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
                 "-kernel inet_dist_use_interface {127,0,0,1}"

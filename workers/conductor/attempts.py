@@ -31,6 +31,7 @@ from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
 from workers import retry
 from workers.conductor import claims, drain, recording, results
+from workers.conductor.abilities import StepThreads
 from workers.conductor.claimant import Conductor
 from workers.conductor.claims import Attempt
 from workers.conductor.lease import Lease
@@ -52,11 +53,14 @@ class StepFailed(Exception):
     """A step failed, and the failure is recorded; Flower shows the reason."""
 
 
-def register_task(application: Celery, conductor: Conductor, registered: threading.Event) -> None:
+def register_task(
+    application: Celery, conductor: Conductor, registered: threading.Event, threads: StepThreads
+) -> None:
     """
     Register the task that runs one step.
 
     registered: set when the conductor is registered in the database; no step is claimed before.
+    threads: those that run steps.
     """
 
     @application.task(
@@ -76,7 +80,7 @@ def register_task(application: Celery, conductor: Conductor, registered: threadi
         if not registered.wait(REGISTER_TIMEOUT):
             return NOT_RUN  # the reconciler sends again
         outcome = None
-        with retry.log_outages(RUN):
+        with threads.at_work(), retry.log_outages(RUN):
             outcome = run(conductor, message)
         if isinstance(outcome, Failed):
             raise StepFailed(outcome.reason)
@@ -161,7 +165,7 @@ def _follow(conductor: Conductor, message: Message, position: int) -> None:
         with retry.log_outages(RUN):
             send_again(conductor.runtime, message.operation)
     elif not conductor.runtime.send(rest):
-        logger.warning("message.not_sent", operation=message.operation)
+        seldom.warning("message.not_sent", operation=message.operation)
 
 
 def _is_dispatched(runtime: Runtime, operation: str, fence: int) -> bool:

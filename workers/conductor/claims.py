@@ -250,6 +250,7 @@ _ADVANCE = (
         claimed_by=None,
         deadline_at=None,
         sent_at=now(),
+        first_sent_at=now(),
         sends=1,
     )
 )

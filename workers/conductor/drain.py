@@ -16,6 +16,7 @@ from app.operation_states import Actor, OperationEvent
 from workers.conductor.claimant import Conductor
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
 
 def redispatch(conductor: Conductor, operation: str) -> None:
@@ -28,7 +29,7 @@ def redispatch(conductor: Conductor, operation: str) -> None:
     try:
         dispatched = retrying(lambda: _redispatch(conductor, operation))
     except SQLAlchemyError as error:  # the reconciler sends it, as this conductor is gone
-        logger.warning("operation.not_redispatched", operation=operation, detail=reason(error))
+        seldom.warning("operation.not_redispatched", operation=operation, detail=reason(error))
         return
     if dispatched:
         logger.info("operation.redispatched", operation=operation)
@@ -56,7 +57,7 @@ def redispatch_all(conductor: Conductor) -> None:
         with conductor.runtime.reading() as session:
             unclaimed = list(session.scalars(query))
     except SQLAlchemyError as error:
-        logger.warning("conductor.no_database", detail=reason(error))
+        seldom.warning("conductor.no_database", detail=reason(error))
         return
     for operation in unclaimed:
         redispatch(conductor, operation)

@@ -30,6 +30,7 @@ from drivers.web.connections import AsyncResponse, async_connector
 from drivers.web.fetch import cause
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
 #: Poll interval of an agent, as a share of the time that its command has run.
 SHARE = 0.01
@@ -207,7 +208,7 @@ class WaitMonitor:
         try:
             await self._loop.run_in_executor(self._threads, work, self._runtime, *arguments)
         except SQLAlchemyError as error:
-            logger.warning("wake.failed", work=work.__name__, detail=reason(error))
+            seldom.warning("wake.failed", work=work.__name__, detail=reason(error))
             return False
         return True
 

@@ -12,8 +12,9 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -33,18 +34,20 @@ from app.broker.redis_broker import client
 from app.config.settings import Settings
 from app.db import diagnosis
 from app.db.sealing import keyring_of
+from app.db.transactions import connection_of
 from app.engine import restore
-from app.kit import conductors
+from app.kit import conductors, periodic_passes
 from app.metrics import recording
 from app.operation_states import Actor
 from app.parent import die_with_parent
 from app.runtime import Runtime, load_drivers, make
-from workers.conductor import attempts, drain, rpc_server
+from workers.conductor import abilities, attempts, drain, rpc_server
 from workers.conductor.claimant import Conductor
 from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.poller import WaitMonitor
 from workers.periodic import schedule
+from workers.periodic.bmc_network import BmcNetwork
 from workers.restore_guard import Witness
 from workers.supervisor import permissions
 
@@ -73,7 +76,8 @@ def main(settings: Settings, name: str) -> None:
     permissions.let_servers_read(settings)
     killpoints.arm(settings.default.kill_points, name)
     incarnation = str(uuid4())
-    control = _fork_control(settings, name, incarnation)
+    signs = abilities.ControlSigns()
+    control = _fork_control(settings, name, incarnation, signs)
     recording.start()
     tracing.start(settings, "conductor")
     application = queue.celery(settings)
@@ -93,15 +97,29 @@ def main(settings: Settings, name: str) -> None:
     leases.is_alive = lambda: conductor.has_valid_mark(time.monotonic())
     leases.start()
     conductor.wait_monitor.start()
-    life = _Life(conductor, control)
-    attempts.register_task(application, conductor, life.registered)
+    patience = abilities.patience(settings.conductor.heartbeat_timeout)
+    threads = abilities.StepThreads(
+        settings.conductor.workers_pool_size, settings.conductor.step_timeout
+    )
+    queues = queue.queues_of(application)
+    pulses = {queues.steps(name): threads.pulse, queues.now(name): signs.pulse}
+    echoes = abilities.Echoes(application, pulses, patience)
+    life = _Life(
+        conductor,
+        control,
+        (partial(threads.impediment, patience), partial(signs.impediment, patience)),
+    )
+    attempts.register_task(application, conductor, life.registered, threads)
+    abilities.register_echo(application, threads.pulse.answer)
     worker = _worker(
         application,
         f"conductor@{name}",
-        [queue.queues_of(application).steps(name)],
+        [queues.steps(name)],
         settings.conductor.workers_pool_size,
     )
     worker_ready.connect(life.start, weak=False)
+    worker_ready.connect(echoes.start, weak=False)
+    worker_shutting_down.connect(echoes.stop, weak=False)
     worker_shutting_down.connect(life.drain, weak=False)
     try:
         worker.start()
@@ -115,10 +133,21 @@ def main(settings: Settings, name: str) -> None:
 
 
 class _Life:
-    """Registration, heartbeats and drain of the conductor."""
+    """
+    Registration, heartbeats and drain of the conductor.
 
-    def __init__(self, conductor: Conductor, control: int) -> None:
+    impediments: return why this conductor can do no new work; None: it can.
+    """
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        control: int,
+        impediments: Sequence[Callable[[], str | None]] = (),
+    ) -> None:
         self.conductor = conductor
+        self._impediments = (self._of_broker, *impediments)
+        self._impeded = False
         self.control = control  # pid of the control process
         #: Set when the conductor is registered, and its database is known to be the newest.
         self.registered = threading.Event()
@@ -143,7 +172,8 @@ class _Life:
                 elif not self._heartbeat():
                     self._stop("conductor.replaced")
                     return
-                self._ended.wait(interval)
+                # what is impeded is looked at more often, so that its end is noticed at once
+                self._ended.wait(min(interval, HEARTBEAT_RETRY) if self._impeded else interval)
                 continue
             except SQLAlchemyError as error:
                 seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
@@ -166,11 +196,17 @@ class _Life:
 
         def register(session: Session) -> int:
             conductors.register(session, name, incarnation, group, interfaces)
+            self._expect_passes(session)
             return restore.advance(session, seen)
 
         self.conductor.set_mark(self._in_newest(register), checked)
         self.registered.set()
         logger.info("conductor.registered", incarnation=incarnation, group=group)
+
+    def _expect_passes(self, session: Session) -> None:
+        settings = self.conductor.runtime.settings
+        tasks = schedule.periods(settings, each_conductor=True)
+        periodic_passes.expect_of(connection_of(session), self.conductor.name, tasks)
 
     def _heartbeat(self) -> bool:
         """
@@ -186,23 +222,35 @@ class _Life:
             self._broker_answered = time.monotonic()
         except RedisError as error:
             seldom.warning("broker.unreachable", detail=str(error))
-        impediment = self._impediment()
+        impediment = next(filter(None, (each() for each in self._impediments)), None)
+        returns = self._impeded and impediment is None
 
         def beat(session: Session) -> int | None:
             if not conductors.heartbeat(session, conductor.name, conductor.incarnation, impediment):
                 return None
+            if returns:
+                self._expect_passes(session)
             return restore.advance(session, seen)
 
         mark = self._in_newest(beat)
         if mark is not None and valid:
             conductor.set_mark(mark, checked)
+        self._note(impediment)
         return mark is not None
 
-    def _impediment(self) -> str | None:
-        """
-        Return why this conductor can do no new work; None: it can.
+    def _note(self, impediment: str | None) -> None:
+        """Log the begin and the end of impediments."""
+        if impediment and not self._impeded:
+            logger.warning("conductor.impeded", reason=impediment)
+        elif self._impeded and not impediment:
+            logger.info("conductor.able")
+        self._impeded = impediment is not None
 
-        Without the broker it gets no messages: operations that it has not begun are sent to others.
+    def _of_broker(self) -> str | None:
+        """
+        Return the impediment of a conductor that does not reach Redis; None: it does.
+
+        Without it, it gets no messages: operations that it has not begun are sent to others.
         """
         silent = time.monotonic() - self._broker_answered
         if silent < self.conductor.runtime.settings.conductor.heartbeat_timeout / 2:
@@ -233,7 +281,7 @@ class _Life:
             with conductor.runtime.transaction() as session:
                 conductors.mark_offline(session, conductor.name, conductor.incarnation)
         except SQLAlchemyError as error:  # the others see that the heartbeats stop
-            logger.warning("conductor.no_database", detail=diagnosis.reason(error))
+            seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
         conductor.leaving.set()
         # in a thread, as the worker is about to wait for the running steps
         self._redispatching = threading.Thread(target=self._redispatch, name="drain", daemon=True)
@@ -248,7 +296,7 @@ class _Life:
             try:
                 self.conductor.wait_monitor.resume_all()
             except SQLAlchemyError as error:  # heartbeats resume the operations, a little later
-                logger.warning("conductor.no_database", detail=diagnosis.reason(error))
+                seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
             self._ended.wait(REDISPATCH_INTERVAL)
 
     def end(self) -> None:
@@ -284,7 +332,9 @@ def _keep_logging(**_: Any) -> None:
     """Keep the logging setup: Celery changes it unless this signal has a receiver."""
 
 
-def _fork_control(settings: Settings, name: str, incarnation: str) -> int:
+def _fork_control(
+    settings: Settings, name: str, incarnation: str, signs: abilities.ControlSigns
+) -> int:
     """Fork the control process and return its pid; call this before any thread is started."""
     parent = os.getpid()
     child = os.fork()
@@ -294,20 +344,25 @@ def _fork_control(settings: Settings, name: str, incarnation: str) -> int:
     try:
         die_with_parent(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
-        _run_control(settings, name, incarnation)
+        _run_control(settings, name, incarnation, signs)
         status = 0
     except Exception:
         logger.exception("control.crashed")
     os._exit(status)
 
 
-def _run_control(settings: Settings, name: str, incarnation: str) -> None:
+def _run_control(
+    settings: Settings, name: str, incarnation: str, signs: abilities.ControlSigns
+) -> None:
     recording.start()
     tracing.start(settings, "control")
     application = queue.celery(settings)
     runtime: Runtime = make(settings, queue.sender(application))
     broker = client(settings.broker.url, settings.broker.connect_timeout)
-    schedule.register_tasks(application, runtime, name, broker)
+    calls = runtime.calls = RedisCalls(application, settings, keyring_of(runtime.engine.dialect))
+    network = BmcNetwork(runtime, name, signs.network.set)
+    schedule.register_tasks(application, runtime, name, broker, network)
+    abilities.register_echo(application, signs.pulse.answer)
     leases = Leases(broker, f"now-{uuid4()}", settings.conductor.lease_ttl, settings.broker.prefix)
     leases.start()
     threads = ThreadPoolExecutor(settings.conductor.ask_threads, thread_name_prefix="answer")
@@ -315,7 +370,7 @@ def _run_control(settings: Settings, name: str, incarnation: str) -> None:
     rpc_server.register_task(
         application,
         rpc_server.CallReceiver(
-            RedisCalls(application, settings, keyring_of(runtime.engine.dialect)),
+            calls,
             handler,
             FreshCalls(runtime, incarnation),
             threads,

@@ -283,7 +283,7 @@ def _unchanged(node: Node) -> tuple[Any, ...]:
 
 
 def _without_database(error: SQLAlchemyError) -> dict[str, Any]:
-    logger.warning("call.no_database", detail=reason(error))
+    seldom.warning("call.no_database", detail=reason(error))
     return _error(503, "The database is out of reach, please retry.", 5)
 
 

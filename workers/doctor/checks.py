@@ -10,6 +10,7 @@ import redis
 from celery import Celery
 
 from app.config.settings import Settings
+from app.kit import stalled_operations
 from app.runtime import Runtime
 
 
@@ -24,8 +25,7 @@ class Installation:
     @property
     def grace(self) -> float:
         """Seconds after which the service itself should have repaired a finding."""
-        settings = self.runtime.settings.conductor
-        return 2 * settings.heartbeat_timeout + 2 * settings.reconcile_interval
+        return stalled_operations.grace(self.runtime.settings)
 
 
 @dataclass(frozen=True, slots=True)

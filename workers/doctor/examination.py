@@ -39,6 +39,7 @@ CHECKS: Sequence[Check] = (
     Check("beat", rows.beat),
     Check("dead conductors", rows.lost),
     Check("impeded conductors", rows.impeded),
+    Check("late periodic tasks", rows.late_passes),
     Check("duplicate names", surroundings.names, broker=True, remote_control=True),
     Check("unserved nodes", rows.unserved),
     Check("orphan rows", rows.orphans, rows.delete_orphans),

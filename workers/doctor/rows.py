@@ -2,15 +2,16 @@
 Checks of database rows: each function finds, or repairs, one kind of inconsistency.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Table, and_, delete, exists, func, or_, select, update
+from sqlalchemy import Table, and_, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from app.db.clock import age
+from app.db.transactions import connection_of
 from app.engine import endings, failures, operations, restore
-from app.kit import conductors, notification_events
+from app.kit import conductors, notification_events, periodic_passes, stalled_operations
 from app.models import (
     ACTIVE,
     BESIDE,
@@ -19,7 +20,6 @@ from app.models import (
     Node,
     NotificationCursor,
     Operation,
-    OperationState,
 )
 from app.models.base import Base
 from app.operation_states import Actor, OperationEvent, StepEvent, step_transition
@@ -138,7 +138,7 @@ def stalled(installation: Installation) -> Iterator[Finding]:
         query = (
             select(Operation.id, Operation.uuid, Operation.kind, Operation.state, Node.uuid)
             .join(Node, Node.id == Operation.node_id)
-            .where(_late(living, installation.grace))
+            .where(stalled_operations.condition(living, installation.grace))
         )
         for key, uuid, kind, state, node in session.execute(query):
             yield Finding(
@@ -153,33 +153,6 @@ def _service(session: Session, alive: int) -> str:
     leads = conductors.beat_leads(session)
     beat = "a beat leads" if leads else "no beat leads: start `ingot beat`"
     return f"{alive or 'no'} conductors are alive, {beat}"
-
-
-def _late(living: Iterable[str], grace: float) -> Any:
-    state = Operation.state
-    return or_(
-        and_(
-            state == OperationState.RUNNING,
-            or_(Operation.claimed_by.not_in(living), age(Operation.deadline_at) > grace),
-        ),
-        and_(
-            state == OperationState.QUEUED,
-            Operation.admitted_at.is_not(None),
-            or_(Operation.sent_to.is_(None), Operation.sent_to.not_in(living)),
-            or_(
-                age(Operation.sent_at) > grace,
-                and_(Operation.sent_at.is_(None), age(Operation.admitted_at) > grace),
-            ),
-        ),
-        and_(
-            state == OperationState.WAITING,
-            or_(
-                age(Operation.wake_at) > grace,
-                and_(age(Operation.deadline_at) > grace, Node.maintenance.is_(False)),
-            ),
-            or_(Node.reservation.is_(None), Node.operation_id == Operation.id),
-        ),
-    )
 
 
 def reconcile(installation: Installation, _finding: Finding) -> None:
@@ -230,6 +203,23 @@ def impeded(installation: Installation) -> Iterator[Finding]:
     with installation.runtime.reading() as session:
         for name, reason in conductors.impeded(session, timeout):
             yield Finding(f"conductor {name}", f"it takes no new work: {reason}")
+
+
+def late_passes(installation: Installation) -> Iterator[Finding]:
+    """Find periodic tasks that complete no pass, although a beat leads."""
+    timeout = installation.runtime.settings.conductor.heartbeat_timeout
+    with installation.runtime.reading() as session:
+        if not conductors.beat_leads(session) or not conductors.alive(session, timeout):
+            return
+        for each in periodic_passes.passes(connection_of(session), timeout):
+            if each.is_late:
+                where = f" on conductor {each.conductor}" if each.conductor else ""
+                yield Finding(
+                    f"task {each.task}{where}",
+                    f"it has not completed for {each.seconds:.0f} s, and should within"
+                    f" {each.bound:.0f}: {each.without}. The logs of the conductors say why"
+                    " (`task.postponed`); without a line, restart them",
+                )
 
 
 def unserved(installation: Installation) -> Iterator[Finding]:

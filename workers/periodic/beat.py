@@ -10,8 +10,9 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -27,6 +28,7 @@ from app.config.settings import Settings
 from app.db import diagnosis, transactions
 from app.db.clock import after, now
 from app.db.prepared import Prepared
+from app.kit import periodic_passes
 from app.metrics import recording
 from app.models import BeatLease
 from app.runtime import TaskMessage, connect
@@ -53,19 +55,32 @@ _LEAD = Prepared(
         _LEASE.c.id == 1,
         or_(_LEASE.c.holder == bindparam("leader"), _LEASE.c.until < now()),
     )
-    .values(holder=bindparam("leader"), until=after(bindparam("seconds")))
+    .values(
+        holder=bindparam("leader"),
+        until=after(bindparam("seconds")),
+        sent_at=after(bindparam("sent")),
+    )
     .returning(_LEASE.c.id)
 )
 _LED = Prepared(select(_LEASE.c.id))
 _LEAD_FIRST = Prepared(
-    insert(BeatLease).values(id=1, holder=bindparam("leader"), until=after(bindparam("seconds")))
+    insert(BeatLease).values(
+        id=1,
+        holder=bindparam("leader"),
+        until=after(bindparam("seconds")),
+        sent_at=after(bindparam("sent")),
+    )
 )
 
 
-def lead(engine: Engine, holder: str, seconds: float = LEASE) -> bool:
-    """Take or renew the leadership; whether `holder` leads now."""
+def lead(engine: Engine, holder: str, seconds: float = LEASE, silent: float = 0.0) -> bool:
+    """
+    Take or renew the leadership; whether `holder` leads now.
+
+    silent: seconds since it last sent a message to the broker.
+    """
     with transactions.write_connection(engine) as connection:
-        leader = {"leader": holder, "seconds": seconds}
+        leader = {"leader": holder, "seconds": seconds, "sent": -silent}
         if _LEAD.first(connection, leader):
             return True
         if _LED.first(connection, {}):
@@ -92,9 +107,16 @@ class LeasedScheduler(Scheduler):
     send: ClassVar[Callable[[TaskMessage], bool]]
     probe: ClassVar[Callable[[], None]]  # raises one of `queue.FAILURES`: the broker is away
     lookout: ClassVar[DeadConductorLog]
+    expected: ClassVar[Mapping[str, float]] = {}  # tasks that any conductor runs -> their periods
     leading: ClassVar[bool] = False
+    begun: ClassVar[bool] = False  # whether this leader has expected the tasks' passes
     #: Monotonic time of the first of the last failed sends; None: the last send has succeeded.
     silent_since: ClassVar[float | None] = None
+    #: Monotonic time of the last successful send, or of the probe before the lead.
+    sent: ClassVar[float] = 0.0
+    #: Tasks that had no work when they were due, since that was recorded.
+    idle: ClassVar[set[str]] = set()
+    idle_recorded: ClassVar[float] = 0.0  # monotonic time
 
     def setup_schedule(self) -> None:
         self.merge_inplace(self.app.conf.beat_schedule)
@@ -105,22 +127,57 @@ class LeasedScheduler(Scheduler):
         if leading != self.leading:
             type(self).leading = leading
             logger.info("beat.leads" if leading else "beat.stands_by", holder=self.holder)
+            type(self).begun = False
         if not leading:
             return STAND_BY
-        try:
-            self.lookout.check()
-        except SQLAlchemyError as error:
-            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
+        if not self.begun:
+            self._unless_away(self._begin)
+        self._unless_away(self.lookout.check)
+        if self.idle and time.monotonic() - self.idle_recorded >= periodic_passes.RECORDED_EVERY:
+            self._unless_away(self._record_idle)
         end = time.monotonic() + PACE / 2  # then the lease is renewed first
         wait = float(super().tick(*args, **kwargs))
         while not wait and time.monotonic() < end:  # Celery sends one entry per tick
             wait = float(super().tick(*args, **kwargs))
         return min(max(wait, TOGETHER), PACE)
 
+    def _unless_away(self, work: Callable[[], None]) -> None:
+        """Run `work`; log it if the database is away."""
+        try:
+            work()
+        except SQLAlchemyError as error:
+            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
+
+    def _begin(self) -> None:
+        """
+        Begin to lead: expect passes of the scheduled tasks, and count their periods from the last.
+
+        Celery counts from the start of the beat: a daily task would never run if beats live for
+        less than a day.
+        """
+        with transactions.write_connection(self.engine) as connection:
+            periodic_passes.expect(connection, self.expected)
+            passes = periodic_passes.passes(connection, self.lookout.timeout)
+        for entry in self.schedule.values():
+            ages = [each.seconds for each in passes if each.task == _task_of(entry)]
+            if ages:
+                last = schedule.beat_time() - timedelta(seconds=max(ages))
+                entry.last_run_at = min(entry.last_run_at, last)
+        self.populate_heap()
+        type(self).begun = True
+
+    def _record_idle(self) -> None:
+        """Record tasks without work as completed: to find nothing to do is all there is to do."""
+        with transactions.write_connection(self.engine) as connection:
+            periodic_passes.complete_of_all(connection, sorted(self.idle))
+        self.idle.clear()
+        type(self).idle_recorded = time.monotonic()
+
     def _leads(self) -> bool:
         """Take or renew the leadership; whether this beat leads now."""
         try:
-            return lead(self.engine, self.holder)
+            silent = time.monotonic() - self.sent
+            return lead(self.engine, self.holder, silent=silent)
         except IntegrityError:  # two beats inserted the first row; the other one leads
             return False
         except SQLAlchemyError as error:
@@ -144,7 +201,7 @@ class LeasedScheduler(Scheduler):
         except queue.FAILURES as error:
             seldom.warning("beat.no_broker", detail=str(error) or type(error).__name__)
             return False
-        type(self).silent_since = None
+        type(self).silent_since, type(self).sent = None, time.monotonic()
         return True
 
     def adjust(self, n: float, drift: float = 0.0) -> float:
@@ -160,16 +217,25 @@ class LeasedScheduler(Scheduler):
 
         A task is skipped until it is due again if the database or the broker is away.
         """
+        task = _task_of(entry)
         try:
-            if not schedule.has_work(self.engine, (entry.task, *entry.args)[-1]):
+            if not schedule.has_work(self.engine, task):
+                self.idle.add(task)
                 return
         except SQLAlchemyError as error:
             seldom.warning("beat.no_database", detail=diagnosis.reason(error))
             return
+        self.idle.discard(task)
         if type(self).send(TaskMessage(entry.task, entry.args)):
-            type(self).silent_since = None
+            type(self).silent_since, type(self).sent = None, time.monotonic()
         elif self.silent_since is None:
             type(self).silent_since = time.monotonic()
+
+
+def _task_of(entry: ScheduleEntry) -> str:
+    """Return the name of the task that an entry runs, also by the task that fans it out."""
+    name: str = (entry.task, *entry.args)[-1]
+    return name
 
 
 class _Service(Service):
@@ -187,6 +253,7 @@ def main(settings: Settings) -> None:
     application.conf.beat_schedule = dict(schedule.schedule(settings))
     application.conf.beat_max_loop_interval = PACE
     LeasedScheduler.engine = connect(settings)
+    LeasedScheduler.expected = schedule.periods(settings, each_conductor=False)
     timeout, broker = settings.conductor.heartbeat_timeout, settings.broker
     redis = client(broker.url, min(broker.connect_timeout, LEASE / 5))
     LeasedScheduler.probe = staticmethod(messages_of(application, settings, redis).probe)

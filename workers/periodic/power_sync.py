@@ -72,12 +72,19 @@ Change = Callable[[Session, Node], None]
 Compare = Callable[[Node, Power, Mapping[str, Any]], Iterator[Change]]
 
 
-def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
-    """Run one sweep over a conductor's nodes; count the nodes read, different and failed."""
+def sync(
+    runtime: Runtime, conductor: str, watch: Callable[[Node, Power], None] = lambda *_: None
+) -> dict[str, int]:
+    """
+    Run one sweep over a conductor's nodes; count the nodes read, different and failed.
+
+    watch: receives each node with its power state.
+    """
     counts = {"read": 0, "differ": 0, "failed": 0, "moving": 0}
 
     def compare(node: Node, state: Power, reports: Mapping[str, Any]) -> Iterator[Change]:
         counts["read"] += 1
+        watch(node, state)
         new = {name: value for name, value in reports.items() if value != getattr(node, name)}
         if "health" in new:
             yield lambda session, row: _record_health(session, row, new["health"])

@@ -40,6 +40,7 @@ from drivers.core.errors import FailureCode
 from drivers.core.steps import Failed, Resume
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
 #: Most operations per pass and action.
 BATCH = 500
@@ -195,7 +196,7 @@ def _each(runtime: Runtime, act: Act, *ids: int) -> int:
         if len(ids) > 1:
             return sum(_each(runtime, act, operation_id) for operation_id in ids)
         if isinstance(error, SQLAlchemyError):
-            logger.warning("reconciling.postponed", operation_id=ids[0], detail=reason(error))
+            seldom.warning("reconciling.postponed", operation_id=ids[0], detail=reason(error))
         else:  # a defect or an unexpected row must not block all other operations
             logger.exception("reconciling.failed", operation_id=ids[0])
         return 0

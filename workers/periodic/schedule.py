@@ -5,6 +5,7 @@ The beat sends the tasks, and the conductors' control processes run them. A task
 goes to the shared queue; a task for the nodes of each conductor is fanned out from there.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,11 +27,12 @@ from app.db import transactions
 from app.db.prepared import Prepared
 from app.engine import rollouts, silent_boots
 from app.inventory import holds, scheduling
-from app.kit import conductors
+from app.kit import conductors, periodic_passes
 from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
 from app.runtime import Runtime
 from workers import retry
 from workers.periodic import boot_files, power_sync, pruning, reconciler, sealing, webhooks
+from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
 from workers.restore_guard import Witness
@@ -50,6 +52,14 @@ class Control:
     reconcile: Callable[[], None]  # one pass of the reconciler
     webhooks: webhooks.Webhooks
     notifications: Notifications | None  # None: they are off
+    network: BmcNetwork | None = None  # None: nobody asks for its state
+
+    def sync_power(self) -> None:
+        """Compare the power states of this conductor's nodes, and judge its path to the BMCs."""
+        sweep = Sweep()
+        power_sync.sync(self.runtime, self.conductor, sweep.watch)
+        if self.network is not None:
+            self.network.judge(sweep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,7 @@ PERIODIC = (
     ),
     Periodic(
         "ingot.power_sync",
-        lambda control: power_sync.sync(control.runtime, control.conductor),
+        lambda control: control.sync_power(),
         lambda settings: settings.conductor.sync_power_state_interval,
         each_conductor=True,
         at_most=1,
@@ -219,22 +229,34 @@ def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
     return entries
 
 
+def periods(settings: Settings, *, each_conductor: bool) -> Mapping[str, float]:
+    """Return the periods in seconds of the tasks that run, by name; each_conductor: of which."""
+    tasks = [task for task in PERIODIC if task.each_conductor == each_conductor]
+    return {task.name: seconds for task in tasks if (seconds := task.every(settings))}
+
+
 def register_tasks(
-    application: Celery, runtime: Runtime, conductor: str, broker: redis.Redis
+    application: Celery,
+    runtime: Runtime,
+    conductor: str,
+    broker: redis.Redis,
+    network: BmcNetwork | None = None,
 ) -> None:
     """Register the tasks in the control process of `conductor`."""
     reconcile = _reconciler_pass(application, runtime, conductor, broker)
     is_on = runtime.settings.default.notification_level is not None
     notifications = Notifications(runtime, conductor) if is_on else None
-    control = Control(runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications)
-    periods = {task.name: task.every(runtime.settings) or 0.0 for task in PERIODIC}
+    control = Control(
+        runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications, network
+    )
+    spacing = {task.name: task.every(runtime.settings) or 0.0 for task in PERIODIC}
 
     def send_to_all(task: str) -> None:
         for member in conductors.members(runtime):
             send_task(application, task, (), queues_of(application).now(member.name))
 
     fanned = {
-        task.name: _spaced(periods[task.name], partial(send_to_all, task.name))
+        task.name: _spaced(spacing[task.name], partial(send_to_all, task.name))
         for task in PERIODIC
         if task.each_conductor
     }
@@ -251,9 +273,11 @@ def register_tasks(
     }
     for task in PERIODIC:
         run: Callable[[], object] = partial(task.run, control)
+        by = conductor if task.each_conductor else periodic_passes.ANY
+        run = _recorded(partial(_record, runtime, task.name, by), run)
         if task.at_most is not None:
             run = _at_most(task.at_most, run)
-        tasks[task.name] = _spaced(periods[task.name], run)
+        tasks[task.name] = _spaced(spacing[task.name], run)
     for name, work in tasks.items():
         register = application.task(name=name, acks_late=False, ignore_result=True, shared=False)
         register(_watched(name, work))
@@ -280,6 +304,33 @@ def _reconciler_pass(
         witness.check(runtime)
 
     return reconcile
+
+
+def _record(runtime: Runtime, task: str, conductor: str) -> None:
+    with runtime.write_connection() as connection:
+        periodic_passes.complete(connection, task, conductor)
+
+
+def _recorded(
+    record: Callable[[], None],
+    work: Callable[[], object],
+    clock: Callable[[], float] = time.monotonic,
+) -> Callable[[], None]:
+    """
+    Return a function that runs `work`, and records that it has ended without an error.
+
+    Passes in quick succession are recorded at intervals of `RECORDED_EVERY` seconds.
+    """
+    recorded = -math.inf
+
+    def run() -> None:
+        nonlocal recorded
+        work()
+        if clock() - recorded >= periodic_passes.RECORDED_EVERY:
+            recorded = clock()
+            record()
+
+    return run
 
 
 def _at_most(limit: int, work: Callable[[], object]) -> Callable[[], None]:

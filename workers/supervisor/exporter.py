@@ -28,7 +28,7 @@ from app.broker.redis_broker import client
 from app.config.settings import Settings
 from app.db import connections, transactions
 from app.db.diagnosis import reason
-from app.kit import conductors, fleet_counts
+from app.kit import conductors, fleet_counts, stalled_operations
 from app.kit.fleet_counts import Count
 from app.metrics import table
 from app.metrics.kinds import Gauge
@@ -91,6 +91,7 @@ class FleetCollector:
         limits = settings.database.limits | {"max_pool_size": 1}
         self._engine = connections.connect(settings.database.connection, **limits)
         self._timeout = settings.conductor.heartbeat_timeout
+        self._grace = stalled_operations.grace(settings)
         broker = client(settings.broker.url, settings.broker.connect_timeout)
         self._messages = backlog.messages_of(queue.celery(settings), settings, broker)
         self._interval = settings.metrics.count_interval
@@ -123,7 +124,7 @@ class FleetCollector:
         names: list[str] = []
         try:
             with transactions.reading(self._engine) as session:
-                yield from list(fleet_counts.in_database(session, self._timeout))
+                yield from list(fleet_counts.in_database(session, self._timeout, self._grace))
                 names = [each.name for each in conductors.alive(session, self._timeout)]
             yield table.REACHED, ("database",), 1
         except SQLAlchemyError as error:
