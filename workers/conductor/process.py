@@ -44,6 +44,7 @@ from workers.conductor.claimant import Conductor
 from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.poller import WaitMonitor
+from workers.conductor.promotion import Timeline
 from workers.periodic import schedule
 from workers.restore_guard import Witness
 from workers.supervisor import permissions
@@ -127,6 +128,7 @@ class _Life:
         self.registered = threading.Event()
         #: Monotonic time of the last answer of the broker.
         self._broker_answered = time.monotonic()
+        self._timeline = Timeline(conductor)
         self._ended = threading.Event()
         self._redispatching: threading.Thread | None = None
 
@@ -172,6 +174,7 @@ class _Life:
             return restore.advance(session, seen)
 
         self.conductor.set_mark(self._in_newest(register), checked)
+        self._timeline.look()
         self.registered.set()
         logger.info("conductor.registered", incarnation=incarnation, group=group)
 
@@ -199,6 +202,8 @@ class _Life:
         mark = self._in_newest(beat)
         if mark is not None and valid:
             conductor.set_mark(mark, checked)
+        if mark is not None:
+            self._timeline.look()
         return mark is not None
 
     def _impediment(self) -> str | None:
