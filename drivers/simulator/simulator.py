@@ -4,8 +4,8 @@ The simulator: a fleet of machines on loopback addresses, one per BMC.
     async with Simulator(machines=8) as simulator: ...
     with running(machines=8) as simulator: ...      # in a thread, for tests
 
-Machine i answers Redfish requests, and those to the agent's API while its agent runs, at an address of
-its own, by default 127.77.x.y, on a common port. The control endpoint is 127.77.0.1 on that port.
+Machine i answers Redfish requests, and those to the agent's API while its agent runs, at its own
+address, 127.77.x.y by default, on a common port. The control endpoint is 127.77.0.1 on that port.
 """
 
 import asyncio

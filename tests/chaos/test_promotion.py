@@ -3,7 +3,6 @@
 import uuid
 from types import SimpleNamespace
 
-import psycopg
 import pytest
 
 from app.db import schema
@@ -109,14 +108,3 @@ def test_claims_and_waits_that_a_promoted_standby_has_again_are_given_up(pair):
     assert life._heartbeat()  # the timeline is known: nothing more is given up
     assert 0 == reconciler.reconcile(inside.runtime, reconciler.Contact(timeout=0))["taken_over"]
     inside.close()
-
-
-def test_the_user_of_a_conductor_may_read_the_timeline(pair):
-    url = pair.primary.url
-    with psycopg.connect(url, autocommit=True) as session:
-        session.execute("CREATE ROLE nobody_special LOGIN")
-    pair.primary.server.execute("SELECT 1")
-    stranger = url.replace(f"user={postgresql.ACCOUNT}", "user=nobody_special")
-    with psycopg.connect(stranger) as session:
-        shown = session.execute("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")
-        assert ("00000001",) == shown.fetchone()

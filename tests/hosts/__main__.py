@@ -69,14 +69,14 @@ def work(options):
             say(name)
             row = run.phase(site, PHASES[name], options.clients, say)
             rows.append(row)
-            print("\n".join([table._line(row), *table.complaints(row)]), flush=True)
+            print("\n".join([table.line(row), *table.complaints(row)]), flush=True)
         if not all(row.ok for row in rows):
             site.keep_machines()
     facts = {"seed": options.seed, "nodes": options.nodes, "clients": options.clients}
     text = table.shown(rows, facts)
     print(text)
     if not options.phase and not options.no_page:
-        write(PAGE, "hosts", text)
+        write(PAGE, "hosts", text, "hosts")
         say(f"written to {PAGE.relative_to(ROOT)}")
     return 0 if all(row.ok for row in rows) else 1
 

@@ -14,7 +14,7 @@ from tests.chaos.judge import ENDED, FAILED, Verdict, goals, judge_operations, w
 #: Seconds of the promise: after each fault of one host all its work goes on within them.
 PROMISE = 20.0
 #: Longest seconds between two events of an undisturbed operation: a machine boots, an agent works.
-PACE = 12.0
+PACE = 10.0
 #: Failures that a fault of a path to a BMC or an agent explains.
 OF_PATHS = {"unreachable", "agent_unreachable", "timeout", "agent_timeout", "callback_timeout"}
 NODE_FIELDS = "uuid,provision_state,maintenance,fault,reservation,last_error"
@@ -80,11 +80,13 @@ class Judge:
         self._before = {each["uuid"] for some in operations(site).values() for each in some}
         self._states = {uuid: node["provision_state"] for uuid, node in nodes(site).items()}
 
-    def judge(self, ledger, probes, stuck, *, excused=(), stops=(), allowed=PROMISE, forgiven=()):
+    def judge(
+        self, ledger, probes, stuck, *, fault, excused=(), stops=(), allowed=PROMISE, forgiven=()
+    ):
         """
         Return the verdict.
 
-        excused: codes of failures that the fault explains. stops: (role, begin, end) of stopped
+        fault: time of its begin, in seconds since 1970. excused: codes of failures that the fault explains. stops: (role, begin, end) of stopped
         processes. allowed: seconds for which an operation may stand still. forgiven: nodes whose
         last changes the database has lost.
         """
@@ -120,7 +122,7 @@ class Judge:
             verdict.blame("stale", sentence)
         self._judge_machines(verdict, stops)
         verdict.counts["operations"] = sum(map(len, done.values()))
-        verdict.counts["standing"] = self._judge_times(verdict, allowed)
+        verdict.counts["standing"] = self._judge_times(verdict, fault, allowed)
         return verdict
 
     def _judge_node(self, verdict, ledger, node, done, excused):
@@ -151,8 +153,12 @@ class Judge:
             for sentence in interleaved(new):
                 verdict.blame("interleaved", f"machine {machine['number']}: {sentence}")
 
-    def _judge_times(self, verdict, allowed):
-        """Return the longest time between two events of an operation; blame those beyond allowed."""
+    def _judge_times(self, verdict, fault, allowed):
+        """
+        Return the longest time from the fault, or an event of an operation, to its next event.
+
+        Blame those that are longer than `allowed`, and the pace of an undisturbed operation.
+        """
         last, kinds, worst = {}, {}, 0.0
         for event in self.events():
             operation = event["operation_uuid"]
@@ -160,7 +166,7 @@ class Judge:
                 continue
             at = datetime.fromisoformat(event["created_at"]).timestamp()
             if operation in last and event["before"] != "held":
-                took = at - last[operation][0]
+                took = at - max(last[operation][0], fault)
                 worst = max(worst, took)
                 if took > allowed + PACE:
                     before = last[operation][1]

@@ -24,6 +24,7 @@ ENDS = {
     "redis": broker.WATCHERS,
     "machines": ("machines",),
     "peers": (*ROLES, SPARE),
+    "balancer": ("balancer",),
 }
 #: Group -> hosts of one role.
 ONE = {"api": APIS[:1], "conductor": CONDUCTORS[:1]}
@@ -82,7 +83,7 @@ def cut(site, role, end, direction="both"):
 @contextmanager
 def apart(site, *hosts):
     """Cut hosts off from each other and from all others."""
-    every = [name for name in site.network.numbers]
+    every = list(site.network.numbers)
     with _mended(site):
         site.network.cut(hosts, every)
         site.network.cut(every, hosts)
@@ -295,6 +296,12 @@ def scaled(site):
 
 
 SECONDS = 25
+#: Role -> groups that it sends to or hears from.
+PATHS = {
+    "api": ("database", "redis", "balancer"),
+    "conductor": ("database", "redis", "machines", "peers"),
+    "beat": ("database", "redis"),
+}
 _BMCS = frozenset(OF_PATHS)
 #: Clocks: the wrong wall clock of a role, while a conductor dies.
 _SKEWS = {"-1h": -3600, "-3s": -3, "+3s": 3, "+1h": 3600}
@@ -307,12 +314,9 @@ _DIRECTIONS = {
 
 def _phases():
     yield "none", Phase("none", 20, nothing)
-    for role in ("api", "conductor", "beat"):
-        for end in ("database", "redis", "machines", "peers"):
-            if (role == "beat") <= (end in ("database", "redis")) and not (
-                role == "api" and end == "peers"
-            ):
-                yield from _cuts(role, end)
+    for role, ends in PATHS.items():
+        for end in ends:
+            yield from _cuts(role, end)
     for role in ("api", "conductor", "beat"):
         each = partial(apart_of, role=role)
         yield f"cut-{role}-all", Phase(f"{role} is cut off from everything", SECONDS, each, _BMCS)

@@ -5,10 +5,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import requests
-
 from tests.chaos.clients import Client, Ledger
-from tests.chaos.site import VERSION
 from tests.hosts.judge import Judge, await_rest
 from tests.hosts.probes import Probes
 from tests.hosts.site import APIS
@@ -71,7 +68,7 @@ def phase(site, about, clients, say=print):
             forgiven = _lost_with_the_database(ledger, wall - MARGIN, until) | _restored(site)
             probes.stale.clear()
         verdict = judge.judge(
-            ledger, probes, stuck, excused=about.excused, stops=site.stops,
+            ledger, probes, stuck, fault=wall, excused=about.excused, stops=site.stops,
             allowed=about.allowed, forgiven=forgiven,
         )  # fmt: skip
         if not about.loses:  # numbers of events that were lost are given again
@@ -80,8 +77,8 @@ def phase(site, about, clients, say=print):
         kind: (probes.gap(kind, *APIS), *(probes.gap(kind, host) for host in APIS))
         for kind in ("read", "write")
     }
-    accepted = ledger.counts["accepted"]
     _repair(site)
+    accepted = ledger.counts["accepted"]
     return Row(
         about, ended - began, accepted, verdict, rest, gaps["read"], gaps["write"], len(forgiven)
     )
@@ -106,13 +103,9 @@ def _repair(site):
     """Act as an operator: end maintenance and holds that a phase has left, for the next one."""
     for node in site.get("nodes", fields="uuid,maintenance", limit=1000)["nodes"]:
         if node["maintenance"]:
-            _send(site, "DELETE", f"nodes/{node['uuid']}/maintenance")
+            site.request("DELETE", f"nodes/{node['uuid']}/maintenance")
     for hold in site.get("holds")["holds"]:
-        _send(site, "DELETE", f"holds/{hold['uuid']}")
-
-
-def _send(site, method, path):
-    requests.request(method, f"{site.url}/v1/{path}", headers=VERSION, timeout=30)
+        site.request("DELETE", f"holds/{hold['uuid']}")
 
 
 @contextmanager
@@ -120,9 +113,8 @@ def _reading(site, judge):
     """Read the events of a phase: a stream of each host, and a webhook's receiver."""
     with receiving(host=site.outside) as receiver:
         body = {"name": f"phase-{judge.position}", "url": receiver.url, "secret": SECRET}
-        created = requests.post(f"{site.url}/v1/webhooks", json=body, headers=VERSION, timeout=30)
-        assert 201 == created.status_code, created.text
-        judge.position = created.json()["position"]
+        created = site.request("POST", "webhooks", body)
+        judge.position = created["position"]
         streams = [Reader(url, f"{site.seed}/{judge.position}", 300) for url in site.urls.values()]
         for each in streams:
             each.position = judge.position
@@ -132,4 +124,4 @@ def _reading(site, judge):
         finally:
             for each in streams:
                 each.ended.set()
-            _send(site, "DELETE", f"webhooks/{created.json()['uuid']}")
+            site.request("DELETE", f"webhooks/{created['uuid']}")

@@ -218,21 +218,31 @@ class Site:
     def outside(self):
         return self.network.address(OUTSIDE)
 
-    def get(self, path, **query):
-        """Read from the first host of the API that answers."""
+    def request(self, method, path, body=None, **query):
+        """
+        Send a request to the hosts in turn until one answers it well; return the document.
+
+        Raises AssertionError: none does.
+        """
         errors = []
-        for url in (*self.urls.values(), *self.urls.values()):
+        for url in 2 * list(self.urls.values()):
             try:
-                answer = requests.get(f"{url}/v1/{path}", params=query, headers=VERSION, timeout=20)
+                answer = requests.request(
+                    method, f"{url}/v1/{path}", json=body, params=query, headers=VERSION, timeout=20
+                )
                 if answer.ok:
-                    return answer.json()
+                    return answer.json() if answer.content else None
                 errors.append(answer.text)
             except requests.RequestException as error:
                 errors.append(str(error))
-        raise AssertionError(f"no host answers {path}: {errors}")
+        raise AssertionError(f"no host answers {method} {path}: {errors}")
+
+    def get(self, path, **query):
+        """Read from the first host of the API that answers."""
+        return self.request("GET", path, **query)
 
     def is_ready(self):
-        with suppress(AssertionError):
+        with suppress(AssertionError, requests.RequestException):
             alive = [each for each in self.get("conductors")["conductors"] if each["alive"]]
             answers = [
                 requests.get(f"{url}/v1/nodes?limit=1", timeout=5).ok for url in self.urls.values()

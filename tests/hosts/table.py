@@ -19,12 +19,12 @@ def shown(rows, facts):
     """The rows as Markdown. facts: name -> figure of the whole run."""
     align = ["---", *["---:"] * (len(HEAD) - 1)]
     lines = ["| " + " | ".join(HEAD) + " |", "| " + " | ".join(align) + " |"]
-    lines += [_line(row) for row in rows]
+    lines += [line(row) for row in rows]
     about = ", ".join(f"{name} {value}" for name, value in facts.items())
     return f"{about}.\n\n" + "\n".join(lines) + "\n"
 
 
-def _line(row):
+def line(row):
     wrong = row.verdict.wrong
     counts = [sum(len(wrong.get(name, ())) for name in names) for names in COUNTED.values()]
     cells = [
