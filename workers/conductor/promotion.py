@@ -94,7 +94,11 @@ def give_up_lost(conductor: Conductor) -> tuple[int, int]:
         ).all()  # fmt: skip
     # after the rows: an attempt whose record came in between is not in progress any more, but then
     # its claim has no effect
-    lost = [tuple(row) for row in running if row.claim not in conductor.attempts]
+    lost = [
+        (id_, fence, token)
+        for id_, fence, token in running
+        if token is not None and token not in conductor.attempts
+    ]
     given_up = claims.expire_lost(conductor, lost)
     asked = sum(
         poller.resume_operation(runtime, id_, fence)
