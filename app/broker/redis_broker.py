@@ -31,8 +31,12 @@ class MasterConnection(SentinelManagedConnection):
     lease that another conductor holds counts as taken.
     """
 
-    def read_response(self, *args: Any, disconnect_on_error: bool = True, **options: Any) -> Any:
-        return super().read_response(*args, disconnect_on_error=disconnect_on_error, **options)  # type: ignore[no-untyped-call]
+    def read_response(
+        self, disable_decoding: bool = False, *, disconnect_on_error: bool | None = True, **how: Any
+    ) -> Any:
+        return super().read_response(
+            disable_decoding, disconnect_on_error=disconnect_on_error, **how
+        )
 
 
 def client(url: str, seconds: float) -> redis.Redis:

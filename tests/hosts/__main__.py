@@ -67,7 +67,7 @@ def work(options):
                 say(f"{name}: NOT RUN: no C compiler on this machine")
                 continue
             say(name)
-            row = run.phase(site, PHASES[name], options.clients, say)
+            row = run.phase(site, PHASES[name], options.clients)
             rows.append(row)
             print("\n".join([table.line(row), *table.complaints(row)]), flush=True)
         if not all(row.ok for row in rows):

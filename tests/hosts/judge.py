@@ -6,6 +6,7 @@ Reuses the goals of requests of `tests.chaos.judge`; the rows there come from th
 
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime
 
 from tests.chaos import orders
@@ -15,6 +16,8 @@ from tests.chaos.judge import ENDED, FAILED, Verdict, goals, judge_operations, w
 PROMISE = 20.0
 #: Longest seconds between two events of an undisturbed operation: a machine boots, an agent works.
 PACE = 10.0
+#: Most seconds until all rests.
+REST = 180
 #: Failures that a fault of a path to a BMC or an agent explains.
 OF_PATHS = {"unreachable", "agent_unreachable", "timeout", "agent_timeout", "callback_timeout"}
 NODE_FIELDS = "uuid,provision_state,maintenance,fault,reservation,last_error"
@@ -60,15 +63,30 @@ def active(site):
     return [each for each in found if each["state"] not in (*ENDED, "held")]
 
 
-def await_rest(site, seconds):
-    """Wait until nothing is under way; return the seconds, and the operations that still are."""
+def await_rest(site, seconds, ignored=()):
+    """
+    Wait until nothing is under way; return the seconds, and the operations that still are.
+
+    ignored: UUIDs of operations that an earlier phase was blamed for.
+    """
     began = time.monotonic()
     while True:
-        busy = active(site)
+        busy = [each for each in active(site) if each["uuid"] not in ignored]
         took = time.monotonic() - began
         if not busy or took > seconds:
             return took, busy
         time.sleep(0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Excuses:
+    """What a fault explains."""
+
+    fault: float  # time of its begin, in seconds since 1970
+    allowed: float = PROMISE  # seconds for which an operation may stand still
+    codes: frozenset = frozenset()  # of failures
+    stops: tuple = ()  # (role, begin, end) of stopped processes, in seconds since 1970
+    nodes: frozenset = frozenset()  # nodes whose last changes the database has lost
 
 
 class Judge:
@@ -77,67 +95,56 @@ class Judge:
     def __init__(self, site):
         self.site, self.began = site, time.time()
         self.position = site.get("events", limit=1)["last"]
+        left = active(site)  # of an earlier phase, which was blamed for it
+        self.stuck = {each["uuid"] for each in left}
+        self._stuck_nodes = {each["node_uuid"] for each in left}
         self._before = {each["uuid"] for some in operations(site).values() for each in some}
         self._states = {uuid: node["provision_state"] for uuid, node in nodes(site).items()}
 
-    def judge(
-        self, ledger, probes, stuck, *, fault, excused=(), stops=(), allowed=PROMISE, forgiven=()
-    ):
+    def judge(self, ledger, stale, excuses):
         """
-        Return the verdict.
+        Wait until the site is at rest; return the verdict.
 
-        fault: time of its begin, in seconds since 1970. excused: codes of failures that the fault explains. stops: (role, begin, end) of stopped
-        processes. allowed: seconds for which an operation may stand still. forgiven: nodes whose
-        last changes the database has lost.
+        stale: sentences about reads that did not see a write.
         """
-        verdict, site = Verdict(), self.site
+        verdict = Verdict()
+        _, stuck = await_rest(self.site, REST, self.stuck)
+        verdict.counts["rested"] = time.time()
         for each in stuck:
             verdict.blame(
-                "stuck",
-                f"{each['kind']} {each['uuid']} of node {each['node_uuid']} is {each['state']}, claimed by {each['claimed_by']}",
+                "stuck", f"{each['kind']} {each['uuid']} is {each['state']}: {_facts(each)}"
             )
-        every = operations(site)
         done = {
             uuid: [each for each in some if each["uuid"] not in self._before]
-            for uuid, some in every.items()
+            for uuid, some in operations(self.site).items()
         }
-        for uuid, node in nodes(site).items():
-            if uuid in forgiven:
-                continue
-            self._judge_node(verdict, ledger, node, done[uuid], excused)
-            judge_operations(verdict, ledger, node, done[uuid])
-        for some in done.values():
-            for each in some:
-                code = (each["error"] or {}).get("code")
-                if (
-                    each["state"] == "failed"
-                    and code not in excused
-                    and each["node"] not in forgiven
-                ):
-                    verdict.blame("unexplained", f"{each['kind']} {each['uuid']}: {each['error']}")
+        for uuid, node in nodes(self.site).items():
+            if uuid not in excuses.nodes | self._stuck_nodes:
+                self._judge_node(verdict, ledger, node, done[uuid], excuses.codes)
+                judge_operations(verdict, ledger, node, done[uuid])
+                _judge_failures(verdict, done[uuid], excuses.codes)
         for node, verb in ledger.unknown:
-            if node not in forgiven:
+            if node not in excuses.nodes:
                 verdict.blame("lost", f"node {node}: the request to {verb} was never answered")
-        for sentence in probes.stale:
+        for sentence in stale:
             verdict.blame("stale", sentence)
-        self._judge_machines(verdict, stops)
-        verdict.counts["operations"] = sum(map(len, done.values()))
-        verdict.counts["standing"] = self._judge_times(verdict, fault, allowed)
+        self._judge_machines(verdict, excuses.stops)
+        verdict.counts["standing"] = self._judge_times(verdict, excuses.fault, excuses.allowed)
         return verdict
 
-    def _judge_node(self, verdict, ledger, node, done, excused):
+    def _judge_node(self, verdict, ledger, node, done, codes):
         uuid, state = node["uuid"], node["provision_state"]
         if node["reservation"] is not None:
             verdict.blame("stuck", f"node {uuid} is reserved for {node['reservation']}")
         wanted = goals(ledger.accepted[uuid]) or {self._states[uuid]}
-        last = [each for each in done if each["kind"] != "power"][-1:]
-        has_failed = last and last[0]["state"] == "failed"
-        if state in wanted or (
-            has_failed and state in FAILED and last[0]["error"]["code"] in excused
-        ):
-            return
-        verbs = [each.verb for each in ledger.accepted[uuid]][-3:]
-        verdict.blame("astray", f"node {uuid} is {state!r}, wanted {wanted} after {verbs}: {last}")
+        last = next((each for each in reversed(done) if each["kind"] != "power"), None)
+        is_explained = last is not None and state in FAILED and _code(last) in codes
+        if state not in wanted and not is_explained:
+            verbs = [each.verb for each in ledger.accepted[uuid]][-3:]
+            facts = _facts(last) if last else "no operation"
+            verdict.blame(
+                "astray", f"node {uuid} is {state!r}, wanted {wanted} after {verbs}: {facts}"
+            )
 
     def _judge_machines(self, verdict, stops):
         site, late = self.site, None
@@ -159,7 +166,7 @@ class Judge:
 
         Blame those that are longer than `allowed`, and the pace of an undisturbed operation.
         """
-        last, kinds, worst = {}, {}, 0.0
+        last, worst = {}, 0.0
         for event in self.events():
             operation = event["operation_uuid"]
             if operation is None:
@@ -175,7 +182,7 @@ class Judge:
                         f"{event['operation_kind']} {operation}: {took:.0f} s between"
                         f" {_shown(before)} and {_shown(event)}",
                     )
-            last[operation], kinds[operation] = (at, event), event["operation_kind"]
+            last[operation] = (at, event)
         return worst
 
     def events(self):
@@ -208,6 +215,26 @@ class Judge:
         missed = [each for each in expected if each not in posted]
         if missed:
             verdict.blame("events", f"the receiver has missed {len(missed)}, {missed[:3]} first")
+
+
+def _judge_failures(verdict, done, codes):
+    for each in done:
+        if each["state"] == "failed" and _code(each) not in codes:
+            verdict.blame("unexplained", f"{each['kind']} {each['uuid']}: {each['error']}")
+
+
+def _code(operation):
+    """Code of an operation's failure; None: it has not failed."""
+    return operation["error"]["code"] if operation["state"] == "failed" else None
+
+
+def _facts(operation):
+    """What an operation's row says about its fate, as a text."""
+    names = (
+        "uuid", "kind", "state", "node_uuid", "cursor", "fence", "claimed_by", "sends", "sent_at",
+        "wake_at", "deadline_at", "error",
+    )  # fmt: skip
+    return ", ".join(f"{name} {operation[name]}" for name in names)
 
 
 def _shown(event):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.chaos.clients import Client, Ledger
-from tests.hosts.judge import Judge, await_rest
+from tests.hosts.judge import REST, Excuses, Judge, await_rest
 from tests.hosts.probes import Probes
 from tests.hosts.site import APIS
 from tests.support.receiver import SECRET, receiving
@@ -14,9 +14,7 @@ from tests.support.stream_reader import Reader
 
 #: Seconds of undisturbed work before a fault, and after it.
 BEFORE, AFTER = 6, 4
-#: Most seconds until all rests.
-REST = 180
-#: Seconds before the loss of writes that may be lost, too: a client waits for its answer.
+#: Seconds before and after a loss of writes in which requests may be lost, too: a client waits.
 MARGIN = 3.0
 
 
@@ -31,14 +29,13 @@ class Row:
     rest: float  # seconds from the end of the fault until nothing was under way
     reads: tuple  # longest seconds without an answer: of any host, of each
     writes: tuple
-    forgiven: int = 0  # nodes with acknowledged writes that the database has lost
 
     @property
     def ok(self):
         return self.verdict.ok
 
 
-def phase(site, about, clients, say=print):
+def phase(site, about, clients):
     """Run a phase; return its Row."""
     nodes = [each["uuid"] for each in site.machines]
     site.stops, stop, ledger = [], threading.Event(), Ledger()
@@ -52,25 +49,24 @@ def phase(site, about, clients, say=print):
             each.start()
         try:
             time.sleep(BEFORE)
-            began, wall = time.monotonic(), time.time()
+            wall = time.time()
             with about.fault(site):
                 time.sleep(about.seconds)
-            ended, until = time.monotonic(), time.time()
+            until = time.time()
             time.sleep(AFTER)
         finally:
             stop.set()
         for each in callers:
             each.join()
-        _, stuck = await_rest(site, REST)
-        rest = time.monotonic() - ended
-        forgiven = set()
+        lost = frozenset()
         if about.loses:
-            forgiven = _lost_with_the_database(ledger, wall - MARGIN, until) | _restored(site)
+            # the rows of the judge are those of the end, so a restore has been detected by then
+            await_rest(site, REST, judge.stuck)
+            end = wall + about.loses + MARGIN
+            lost = frozenset(_lost_with_the_database(ledger, wall - MARGIN, end) | _restored(site))
             probes.stale.clear()
-        verdict = judge.judge(
-            ledger, probes, stuck, fault=wall, excused=about.excused, stops=site.stops,
-            allowed=about.allowed, forgiven=forgiven,
-        )  # fmt: skip
+        excuses = Excuses(wall, about.allowed, about.excused, tuple(site.stops), lost)
+        verdict = judge.judge(ledger, probes.stale, excuses)
         if not about.loses:  # numbers of events that were lost are given again
             judge.judge_readers(verdict, streams, receiver)
     gaps = {
@@ -80,7 +76,13 @@ def phase(site, about, clients, say=print):
     _repair(site)
     accepted = ledger.counts["accepted"]
     return Row(
-        about, ended - began, accepted, verdict, rest, gaps["read"], gaps["write"], len(forgiven)
+        about,
+        until - wall,
+        accepted,
+        verdict,
+        verdict.counts["rested"] - until,
+        gaps["read"],
+        gaps["write"],
     )
 
 
