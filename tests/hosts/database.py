@@ -110,6 +110,16 @@ class Pair:
         self.signal(host, signal.SIGKILL)
         self._programs[host].wait(30)
 
+    def lives(self, host):
+        """Whether the server of a host runs."""
+        return self._programs[host].poll() is None
+
+    def start_again(self, host):
+        """Start the server of a host that was killed; wait until it replicates again."""
+        (self._path(host) / "data" / "postmaster.pid").unlink(missing_ok=True)
+        self.run(host)
+        self.await_replication()
+
     # replication
 
     def set_synchronous(self, on):

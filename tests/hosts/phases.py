@@ -26,7 +26,7 @@ ENDS = {
     "peers": (*ROLES, SPARE),
     "balancer": ("balancer",),
 }
-#: Group -> hosts of one role.
+#: Role -> the host that a fault concerns.
 ONE = {"api": APIS[:1], "conductor": CONDUCTORS[:1]}
 
 
@@ -163,19 +163,20 @@ def database_killed(site):
     try:
         yield
     finally:
-        (site.database._path(primary) / "data" / "postmaster.pid").unlink(missing_ok=True)
-        site.database.run(primary)
-        site.database.await_replication()
+        site.database.start_again(primary)
 
 
 @contextmanager
 def disk_full(site):
-    disk = site.database.disks[site.database.primary]
+    primary = site.database.primary
+    disk = site.database.disks[primary]
     disk.fill()
     try:
         yield
     finally:
         disk.empty()
+        if not site.database.lives(primary):  # it could not write to its log
+            site.database.start_again(primary)
 
 
 @contextmanager
