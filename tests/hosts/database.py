@@ -89,7 +89,7 @@ class Pair:
         return None
 
     def ask(self, host, question, *values, database="postgres"):
-        """Send a statement to a host's server by its socket, whatever the network does; return rows."""
+        """Send a statement to a host's server by its socket, without the network; return rows."""
         url = f"host={self._path(host)} user={postgresql.ACCOUNT} dbname={database}"
         with psycopg.connect(url, autocommit=True, connect_timeout=10) as session:
             found = session.execute(question, values or None)

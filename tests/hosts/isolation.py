@@ -43,7 +43,7 @@ def run(*words, **files):
     """
     Run `python -m tests.hosts WORDS` isolated; return its exit status.
 
-    Whatever ends this process or raises here also ends everything that was started inside.
+    The end of this process, or an error here, also ends all processes inside.
     """
     parent = os.getpid()
     program = subprocess.Popen(

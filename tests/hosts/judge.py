@@ -80,7 +80,7 @@ def await_rest(site, seconds, ignored=()):
 
 @dataclass(frozen=True, slots=True)
 class Excuses:
-    """What a fault explains."""
+    """Deviations that a fault explains."""
 
     fault: float  # time of its begin, in seconds since 1970
     allowed: float = PROMISE  # seconds for which an operation may stand still
@@ -229,7 +229,7 @@ def _code(operation):
 
 
 def _facts(operation):
-    """What an operation's row says about its fate, as a text."""
+    """Fields of an operation that show its fate, as a text."""
     names = (
         "uuid", "kind", "state", "node_uuid", "cursor", "fence", "claimed_by", "sends", "sent_at",
         "wake_at", "deadline_at", "error",

@@ -40,7 +40,7 @@ class Phase:
     excused: frozenset = frozenset()  # codes of failures that the fault explains
     allowed: float = PROMISE  # seconds for which work may stand still
     loses: float = 0.0  # seconds of acknowledged writes that the database itself loses
-    needs: str = ""  # what the machine must have: "clocks"
+    needs: str = ""  # prerequisite: "clocks"; empty: none
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def failed_over(site, lost=None):
         pair.stop_replication()
         time.sleep(lost)
     pair.kill(pair.primary)
-    time.sleep(1)  # until somebody decides
+    time.sleep(1)  # as an operator takes to decide
     pair.promote()
     try:
         yield

@@ -55,7 +55,7 @@ SETTINGS = {
     "INGOT_DEFAULT_BIOS_INTERFACE": "redfish",
     "INGOT_DEFAULT_INSPECT_INTERFACE": "agent",
 }
-#: Where file systems in memory are mounted: an empty directory of every Linux.
+#: Directory of the file systems in memory; every Linux has it.
 MOUNT = Path("/mnt")
 
 

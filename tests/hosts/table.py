@@ -39,7 +39,7 @@ def _gaps(gaps):
 
 
 def complaints(row):
-    """What is wrong in a row, as lines."""
+    """Violations of a row, as lines."""
     return [
         f"WRONG ({ROWS[name]}): {sentence}"
         for name, sentences in row.verdict.wrong.items()

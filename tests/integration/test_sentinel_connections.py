@@ -62,7 +62,7 @@ def test_each_command_gets_its_own_answer_after_one_that_came_too_late(served, c
     url, primary = served
     client = client_of(url)
     client.set("name", "value")
-    # the server executes the command, and answers when nobody waits any more
+    # the server executes the command, and answers after the client has given up
     primary.execute_command("CLIENT", "PAUSE", "1000", "ALL")
     with pytest.raises(redis.TimeoutError):
         client.ping()
