@@ -33,7 +33,11 @@ def arguments():
     parser.add_argument("--clients", type=int, default=4, help="clients (default: 4)")
     parser.add_argument("--seed", type=int, help="of all random choices; default: the clock")
     parser.add_argument("--folder", type=Path, help="of all logs; kept")
-    parser.add_argument("--no-page", action="store_true", help=f"leave {PAGE.name} as it is")
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help=f"write the table of selected phases to {PAGE.name}, too",
+    )
     return parser.parse_args()
 
 
@@ -72,10 +76,13 @@ def work(options):
             print("\n".join([table.line(row), *table.complaints(row)]), flush=True)
         if not all(row.ok for row in rows):
             site.keep_machines()
-    facts = {"seed": options.seed, "nodes": options.nodes, "clients": options.clients}
+    facts = {
+        "phases": f"{len(rows)} of {len(PHASES)}", "seed": options.seed, "nodes": options.nodes,
+        "clients": options.clients,
+    }  # fmt: skip
     text = table.shown(rows, facts)
     print(text)
-    if not options.phase and not options.no_page:
+    if options.page or not options.phase:
         write(PAGE, "hosts", text, "hosts")
         say(f"written to {PAGE.relative_to(ROOT)}")
     return 0 if all(row.ok for row in rows) else 1

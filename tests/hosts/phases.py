@@ -321,14 +321,15 @@ def _phases():
     for role in ("api", "conductor", "beat"):
         each = partial(apart_of, role=role)
         yield f"cut-{role}-all", Phase(f"{role} is cut off from everything", SECONDS, each, _BMCS)
-        yield f"loss-{role}-database", Phase(
-            f"{role} and database lose 30 % of the packets to each other", SECONDS,
-            partial(impaired, role=role, end="database", loss=0.3), allowed=PROMISE + SECONDS,
-        )  # fmt: skip
-        yield f"delay-{role}-database", Phase(
-            f"{role} is behind a line of 1 s to the database, each way", SECONDS,
-            partial(impaired, role=role, end="database", delay=1.0), allowed=PROMISE + SECONDS,
-        )  # fmt: skip
+        for end in ("database", "redis"):
+            yield f"loss-{role}-{end}", Phase(
+                f"{role} and {end} lose 30 % of the packets to each other", SECONDS,
+                partial(impaired, role=role, end=end, loss=0.3), allowed=PROMISE + SECONDS,
+            )  # fmt: skip
+            yield f"delay-{role}-{end}", Phase(
+                f"{role} is behind a line of 1 s to {end}, each way", SECONDS,
+                partial(impaired, role=role, end=end, delay=1.0), allowed=PROMISE + SECONDS,
+            )  # fmt: skip
         yield (
             f"stop-{role}",
             Phase(f"{role} is stopped (SIGSTOP)", SECONDS, partial(stopped, role=role)),
