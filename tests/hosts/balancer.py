@@ -4,6 +4,7 @@ The address of the API for agents: a load balancer, which asks each backend for 
     python -m tests.hosts.balancer ADDRESS PORT BACKEND...
 
 A new connection goes to the backends in turn that have answered the last question of a second ago.
+When a backend does not answer, its connections are cut, so that agents try again at another one.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ QUESTION = b"GET /healthcheck HTTP/1.1\r\nHost: balancer\r\nConnection: close\r\
 class Balancer:
     def __init__(self, backends, port):
         self._backends, self._port, self._turn = backends, port, itertools.count()
-        self._healthy = set(backends)
+        self._healthy, self._open = set(backends), {backend: set() for backend in backends}
 
     async def watch(self, backend):
         while True:
@@ -31,7 +32,12 @@ class Balancer:
                     writer.close()
             except OSError:  # including TimeoutError
                 is_well = False
-            (self._healthy.add if is_well else self._healthy.discard)(backend)
+            if is_well:
+                self._healthy.add(backend)
+            else:
+                self._healthy.discard(backend)
+                for end in self._open[backend]:
+                    end.transport.abort()
             await asyncio.sleep(PAUSE)
 
     async def serve(self, reader, writer):
@@ -43,7 +49,12 @@ class Balancer:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(_pass(reader, back), _pass(there, writer))
+        ends = {writer, back}
+        self._open[backend] |= ends
+        try:
+            await asyncio.gather(_pass(reader, back), _pass(there, writer))
+        finally:
+            self._open[backend] -= ends
 
 
 async def _pass(source, sink):
