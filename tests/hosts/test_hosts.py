@@ -40,7 +40,7 @@ def temporary(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(500)
 def test_the_work_of_a_conductor_that_cannot_reach_the_database_goes_on(allowed, temporary):
     """`make hosts`, one phase of it."""
     words = ["--phase", "cut-conductor-database", "--no-times"]
