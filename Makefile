@@ -19,7 +19,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-fast test-slow fuzz check docs bench model mutants mutation chaos compare-ironic lab lab-faults lab-up \
+.PHONY: help setup demo up test test-fast test-slow fuzz check docs bench model mutants mutation chaos hosts compare-ironic lab lab-faults lab-up \
 	lab-down lock sbom audit images clean
 
 help:  ## Show this
@@ -71,6 +71,9 @@ mutation: $(DEV)  ## Mutate the core with mutmut, list the survivors (ARGS="app.
 
 chaos: $(DEV)  ## Kill everything at random, lose nothing (ARGS="--minutes 10 --nodes 300 --seed N")
 	$(BIN)/python -m tests.chaos $(ARGS)
+
+hosts: $(DEV)  ## Cut, delay and skew hosts in network namespaces (root; ARGS="--list", "--phase NAME --seed N")
+	$(BIN)/python -m tests.hosts $(ARGS)
 
 compare-ironic: $(DEV)  ## Send the same requests to Ironic and Ingot, show the differences
 	$(BIN)/python -m tests.compare $(ARGS)

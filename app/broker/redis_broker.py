@@ -9,7 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.driver_info import DriverInfo
 from redis.retry import Retry
-from redis.sentinel import Sentinel
+from redis.sentinel import Sentinel, SentinelManagedConnection
 
 from app.config import redis_url
 from app.kit.reach import CircuitBreaker
@@ -20,6 +20,23 @@ KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCN
 DRIVER = DriverInfo()
 #: Log events at the begin and the end of an outage of Redis or RabbitMQ.
 OUTAGE = ("broker.unreachable", "broker.reached_again")
+
+
+class MasterConnection(SentinelManagedConnection):
+    """
+    Connection to the master that Sentinel names; it closes itself if an answer was not read.
+
+    That of redis-py is used again after a timeout, as if nothing were outstanding (redis-py 8.1,
+    pull request 4292): from then on each command gets the answer of the command before it, and a
+    lease that another conductor holds counts as taken.
+    """
+
+    def read_response(
+        self, disable_decoding: bool = False, *, disconnect_on_error: bool | None = True, **how: Any
+    ) -> Any:
+        return super().read_response(
+            disable_decoding, disconnect_on_error=disconnect_on_error, **how
+        )
 
 
 def client(url: str, seconds: float) -> redis.Redis:
@@ -45,7 +62,9 @@ def client(url: str, seconds: float) -> redis.Redis:
     if address.scheme == "sentinel":
         login = address.sentinel_options(seconds)
         sentinel = Sentinel(address.hosts, sentinel_kwargs=login)  # type: ignore[no-untyped-call]
-        master = sentinel.master_for(address.master, redis.Redis, **options)  # type: ignore[no-untyped-call]
+        master = sentinel.master_for(  # type: ignore[no-untyped-call]
+            address.master, redis.Redis, connection_class=MasterConnection, **options
+        )
         return cast("redis.Redis", master)
     ((host, port),) = address.hosts
     options |= {"ssl": address.scheme == "rediss", **address.tls}

@@ -23,12 +23,15 @@ from app.models import ChangeEvent
 from app.runtime import Runtime
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
 _EVENTS = ChangeEvent.__table__.c
 #: Most events that one transaction numbers.
 BATCH = 5_000
 #: Key of PostgreSQL's advisory lock for numbering: "events" in ASCII.
 LOCK = int.from_bytes(b"events")
+#: Most milliseconds that a reader waits for a process that numbers: a stopped one keeps the lock.
+PATIENCE = 1000
 
 #: Most numbers that one query examines.
 SPAN = 50_000
@@ -56,7 +59,8 @@ def number(runtime: Runtime) -> None:
     """
     Number the committed events. SQLite's triggers have done so already: it has one writer.
 
-    If the database accepts no writes, readers get the events that were numbered before.
+    If the database accepts no writes, or the process that numbers does not end in time, readers get
+    the events that were numbered before.
     """
     if runtime.engine.dialect.name == "sqlite":
         return
@@ -67,7 +71,7 @@ def number(runtime: Runtime) -> None:
         while _number_batch(runtime) == BATCH:
             pass
     except DBAPIError as error:
-        logger.warning("change_events.not_numbered", error=str(error.orig))
+        seldom.warning("change_events.not_numbered", error=str(error.orig))
 
 
 def has_news(runtime: Runtime, known: int) -> bool:
@@ -91,7 +95,8 @@ def newest(runtime: Runtime) -> int:
 def _number_batch(runtime: Runtime) -> int:
     with runtime.write_connection() as connection:
         # the next statement must see all that earlier holders of the lock have numbered
-        connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
+        patience = func.set_config("lock_timeout", str(PATIENCE), True)
+        connection.execute(select(patience, func.pg_advisory_xact_lock(LOCK)))
         oldest = (
             select(_EVENTS.id, func.row_number().over(order_by=_EVENTS.id).label("place"))
             .where(_EVENTS.id.in_(

@@ -17,7 +17,7 @@ from drivers.recording.bundle import BadRecording
 from drivers.simulator import fault_settings
 from drivers.simulator.fault_settings import BadFault
 from drivers.simulator.replay import Replay
-from drivers.simulator.simulator import Simulator
+from drivers.simulator.simulator import NETWORK, Simulator
 
 
 def arguments() -> argparse.Namespace:
@@ -25,6 +25,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--machines", type=int, default=8)
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--network", default=NETWORK, help="first two parts of all addresses (default: %(default)s)"
+    )
     parser.add_argument("--username", default="admin")
     parser.add_argument("--password", default="admin")
     parser.add_argument(
@@ -77,6 +80,7 @@ def simulated(args: argparse.Namespace) -> Simulator:
         username=args.username,
         password=args.password,
         pxe=args.pxe_params,
+        network=args.network,
     )
     if args.faults:
         for_all, for_one = fault_settings.read(args.faults, args.machines)

@@ -4,8 +4,8 @@ The simulator: a fleet of machines on loopback addresses, one per BMC.
     async with Simulator(machines=8) as simulator: ...
     with running(machines=8) as simulator: ...      # in a thread, for tests
 
-Machine i answers Redfish requests, and those to the agent's API while its agent runs, at 127.77.x.y
-on a common port. The control endpoint is 127.77.0.1 on that port.
+Machine i answers Redfish requests, and those to the agent's API while its agent runs, at its own
+address, 127.77.x.y by default, on a common port. The control endpoint is 127.77.0.1 on that port.
 """
 
 import asyncio
@@ -26,22 +26,24 @@ from drivers.simulator.power import Power
 from drivers.simulator.redfish import Redfish
 from drivers.simulator.server import CUT, Request, Response, Server
 
-CONTROL_ADDRESS = "127.77.0.1"
+#: First two parts of all addresses, by default.
+NETWORK = "127.77"
 #: Attempts to find a port that is free on all addresses.
 PORT_TRIES = 20
 
 
-def address(number: int) -> str:
+def address(number: int, network: str = NETWORK) -> str:
     """Return the address of a machine's BMC."""
     high, low = divmod(number, 250)
-    return f"127.77.{high + 1}.{low + 1}"
+    return f"{network}.{high + 1}.{low + 1}"
 
 
 class Simulator(Fleet):
     """
     A fleet of `machines` machines at `port` (0: any free port). A seed gives the same identities.
 
-    username, password: of all BMCs. pxe: see `Power`. behaviour: settings of faults for all
+    username, password: of all BMCs. pxe: see `Power`. network: first two parts of all addresses,
+    which this host must have. behaviour: settings of faults for all
     machines, see `fault_settings`.
     """
 
@@ -54,9 +56,11 @@ class Simulator(Fleet):
         username: str = "admin",
         password: str = "admin",  # noqa: S107 - of simulated machines
         pxe: str = "",
+        network: str = NETWORK,
         **behaviour: Any,
     ) -> None:
-        super().__init__([build(i, address(i), port, seed) for i in range(machines)])
+        super().__init__([build(i, address(i, network), port, seed) for i in range(machines)])
+        self._control = f"{network}.0.1"
         self.port = port
         for each in self.machines:
             each.username, each.password = username, password
@@ -68,7 +72,7 @@ class Simulator(Fleet):
     @property
     def url(self) -> str:
         """URL of the control endpoint."""
-        return f"http://{CONTROL_ADDRESS}:{self.port}"
+        return f"http://{self._control}:{self.port}"
 
     def medium(self, api_url: str) -> str:
         """Return the URL of a medium that boots the agent for the service at `api_url`."""
@@ -89,7 +93,7 @@ class Simulator(Fleet):
         handlers = [_front(power, Redfish(power)) for power in self._powers]
         for attempt in range(PORT_TRIES):
             try:
-                port = await self._server.listen(CONTROL_ADDRESS, self.port, Control(self).handle)
+                port = await self._server.listen(self._control, self.port, Control(self).handle)
                 for each, handler in zip(self.machines, handlers, strict=True):
                     each.port = await self._server.listen(each.address, port, handler)
             except OSError as error:

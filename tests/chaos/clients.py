@@ -207,9 +207,10 @@ class Client(threading.Thread):
     def ask(self, method, path, body=None, key=None):
         """Repeat a request until it is answered; None after `GIVE_UP` seconds."""
         headers = {"Idempotency-Key": key} if key else {}
-        url, end, tries = f"{self.site.url}/v1/{path}", time.monotonic() + GIVE_UP, 0
+        end, tries = time.monotonic() + GIVE_UP, 0
         while time.monotonic() < end:
             tries += 1
+            url = f"{self.site.url}/v1/{path}"  # of another host each time, if there are several
             self.ledger.counts["sent"] += 1
             try:
                 answer = self.http.request(method, url, json=body, headers=headers, timeout=ANSWER)

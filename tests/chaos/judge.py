@@ -109,8 +109,8 @@ def judge(site, ledger, flaky, stops, stuck):
     ill = {site.machines[number]["uuid"] for number in flaky}
     for uuid, node in nodes.items():
         _judge_node(verdict, ledger, node, done[uuid], ill)
-        _judge_operations(verdict, ledger, node, done[uuid])
-    _judge_failures(verdict, done, ill)
+        judge_operations(verdict, ledger, node, done[uuid])
+    judge_failures(verdict, done, ill)
     for row in audit.written_by_others(site):
         verdict.blame("fenced", " ".join(map(str, row)))
     _judge_orders(verdict, site, stops)
@@ -201,7 +201,7 @@ def _judge_node(verdict, ledger, node, done, ill):
     verdict.counts[name] = verdict.counts.get(name, 0) + 1
 
 
-def _judge_operations(verdict, ledger, node, done):
+def judge_operations(verdict, ledger, node, done):
     """Each accepted request has begun its operation, and there are no other operations."""
     requested = [
         each.verb
@@ -214,7 +214,7 @@ def _judge_operations(verdict, ledger, node, done):
         verdict.blame("lost", f"node {node['uuid']}: accepted {requested}, begun {begun}")
 
 
-def _judge_failures(verdict, done, ill):
+def judge_failures(verdict, done, ill):
     for uuid, found in done.items():
         for each in found:
             if each["state"] != "failed":
@@ -239,14 +239,14 @@ def _judge_orders(verdict, site, stops):
     verdict.counts |= totals
     refused = site.log("step.refused", "claim.given_up") if seconds else []
     for each in seconds:
-        if _was_under_way(each, site.machines[each.machine]["uuid"], stops, refused):
+        if was_under_way(each, site.machines[each.machine]["uuid"], stops, refused):
             late += 1
             continue
         verdict.blame("second", f"machine {each.machine}: {each}")
     verdict.counts["orders under way when their process was stopped"] = late
 
 
-def _was_under_way(second, node, stops, refused):
+def was_under_way(second, node, stops, refused):
     """
     Whether a second start comes from a process that was stopped between its last check and the order.
 

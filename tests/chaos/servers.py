@@ -1,6 +1,7 @@
 """Redis and PostgreSQL servers with injectable faults."""
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -161,6 +162,36 @@ def running(server):
 def a_postgresql():
     with a_folder() as folder, running(PostgreSQL(folder)) as server:
         yield server
+
+
+class Replica(PostgreSQL):
+    """A server that replicates another one, until it is cut off and promoted."""
+
+    def __init__(self, folder, primary):
+        super().__init__(folder)
+        shutil.rmtree(f"{folder}/data")
+        copy = ["--host", primary.folder, "--username", postgresql.ACCOUNT, "--write-recovery-conf"]
+        subprocess.run(
+            [postgresql.find() / "pg_basebackup", *copy, "--pgdata", f"{folder}/data"],
+            check=True, capture_output=True, timeout=60, cwd="/", **postgresql.as_account(),
+        )  # fmt: skip
+
+    def cut_off(self):
+        self.server.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        self.server.execute("SELECT pg_reload_conf()")
+        until(lambda: not self.receives(), "the end of replication")
+
+    def receives(self):
+        return ask(self, "postgres", "SELECT count(*) FROM pg_stat_wal_receiver")
+
+    def promote(self):
+        self.server.execute("SELECT pg_promote()")
+
+
+def ask(server, database, question):
+    url = f"postgresql:///{database}?host={server.folder}&user={postgresql.ACCOUNT}"
+    with psycopg.connect(url) as session:
+        return session.execute(question).fetchone()[0]
 
 
 class Redis:

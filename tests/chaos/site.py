@@ -168,6 +168,11 @@ class Site:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def agents_url(self):
+        """URL of the API for agents."""
+        return self.url
+
+    @property
     def _redis_socket(self):
         return str(redis_server.socket_path(self.folder))
 
@@ -339,8 +344,8 @@ class Site:
         }
 
     def driver_info(self, machine):
-        medium = f"{self.control}/agent.iso?api={self.url}"
-        callback = f"{self.url}/v1/continue_inspection"
+        medium = f"{self.control}/agent.iso?api={self.agents_url}"
+        callback = f"{self.agents_url}/v1/continue_inspection"
         return {
             "redfish_address": machine["redfish_address"],
             "redfish_system_id": machine["system_id"],

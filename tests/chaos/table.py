@@ -62,12 +62,12 @@ def shown(facts, storm, ledger, verdict):
 
 
 #: Lines around each section of the page that a run writes.
-BEGIN, END = "<!-- {0}: written by `make chaos` -->", "<!-- end of {0} -->"
+BEGIN, END = "<!-- {0}: written by `make {1}` -->", "<!-- end of {0} -->"
 
 
-def write(page, section, text):
-    """Replace a section of the page; the rest of it stays."""
-    begin, end = BEGIN.format(section), END.format(section)
+def write(page, section, text, target="chaos"):
+    """Replace a section of the page, written by a target of make; the rest of it stays."""
+    begin, end = BEGIN.format(section, target), END.format(section)
     before, _, rest = page.read_text().partition(begin)
     _, _, after = rest.partition(end)
     dated = f"{time.strftime('%Y-%m-%d', time.gmtime())}, on {machine()}:"

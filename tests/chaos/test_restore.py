@@ -5,18 +5,16 @@ By the machines' own logs, they get no order until an operator allows it.
 """
 
 import json
-import shutil
 import sqlite3
 import subprocess
 import sys
 import time
 
-import psycopg
 import pytest
 
 from drivers.simulator.simulator import running
 from tests.chaos.outage import answers
-from tests.chaos.servers import PostgreSQL, a_folder, a_postgresql
+from tests.chaos.servers import Replica, a_folder, a_postgresql, ask
 from tests.chaos.servers import running as serving
 from tests.support import postgresql
 from tests.support.fleet import AGENTS, ROOT, Fleet, until
@@ -211,36 +209,6 @@ def test_an_operator_declares_a_restore_that_an_emptied_redis_cannot_detect(post
             while time.monotonic() < end:
                 assert before == orders(simulator)
                 time.sleep(0.2)
-
-
-class Replica(PostgreSQL):
-    """A server that replicates another one, until it is cut off and promoted."""
-
-    def __init__(self, folder, primary):
-        super().__init__(folder)
-        shutil.rmtree(f"{folder}/data")
-        copy = ["--host", primary.folder, "--username", postgresql.ACCOUNT, "--write-recovery-conf"]
-        subprocess.run(
-            [postgresql.find() / "pg_basebackup", *copy, "--pgdata", f"{folder}/data"],
-            check=True, capture_output=True, timeout=60, cwd="/", **postgresql.as_account(),
-        )  # fmt: skip
-
-    def cut_off(self):
-        self.server.execute("ALTER SYSTEM SET primary_conninfo = ''")
-        self.server.execute("SELECT pg_reload_conf()")
-        until(lambda: not self.receives(), "the end of replication")
-
-    def receives(self):
-        return ask(self, "postgres", "SELECT count(*) FROM pg_stat_wal_receiver")
-
-    def promote(self):
-        self.server.execute("SELECT pg_promote()")
-
-
-def ask(server, database, question):
-    url = f"postgresql:///{database}?host={server.folder}&user={postgresql.ACCOUNT}"
-    with psycopg.connect(url) as session:
-        return session.execute(question).fetchone()[0]
 
 
 @pytest.fixture

@@ -59,8 +59,8 @@ def test_a_second_order_is_excused_if_its_process_was_stopped_and_refused(
 ):
     second = orders.Second(80, "update firmware", 1.0, 20.1, running=False, operation=operation)
     line = {"role": "c-2", "timestamp": "1970-01-01T00:00:21Z", **refused}
-    assert excused is judge._was_under_way(second, "n", [("c-2", 5.0, 20.0)], [line])
-    assert not judge._was_under_way(second, "n", [("c-2", 5.0, 30.0)], [line])
+    assert excused is judge.was_under_way(second, "n", [("c-2", 5.0, 20.0)], [line])
+    assert not judge.was_under_way(second, "n", [("c-2", 5.0, 30.0)], [line])
 
 
 class Database:

@@ -8,6 +8,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
 from app.db import connections
 from app.errors import Invalid
@@ -144,6 +145,23 @@ def test_one_process_at_a_time_numbers_events(inside):
         other.commit()
         numbering.result(timeout=30)
     assert [1] == [each.sequence for each in read(inside)]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_process_that_stops_while_it_numbers_delays_no_reader_for_long(inside):
+    inside.node("manageable")
+    assert [1] == [each.sequence for each in read(inside)]
+    inside.node("manageable")
+    with inside.runtime.write_connection() as stopped, capture_logs() as logged:
+        stopped.execute(select(func.pg_advisory_xact_lock(change_events.LOCK)))
+        newest = [change_events.newest(inside.runtime) for _ in range(2)]
+        stopped.rollback()
+    assert [1, 1] == newest, "the event that is not numbered yet comes later"
+    (warning,) = logged
+    assert ("change_events.not_numbered", "canceling statement due to lock timeout") == (
+        warning["event"], warning["error"]
+    )  # fmt: skip
+    assert 2 == change_events.newest(inside.runtime)
 
 
 WRITERS, NODES, ROUNDS = 4, 6, 15

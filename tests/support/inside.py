@@ -44,6 +44,9 @@ class NoWaker:
     def watch(self, *_):
         pass
 
+    def watches(self, *_):
+        return False
+
 
 class Inside:
     """One process's view of the service: `sent` has the messages that it would have sent."""

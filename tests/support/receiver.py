@@ -76,10 +76,10 @@ class _Posted(Handler):
 
 
 @contextmanager
-def receiving(secret=SECRET):
+def receiving(secret=SECRET, host="127.0.0.1"):
     """Serve a receiver on a free port."""
     receiver = Receiver(secret=secret)
-    with serving(_Posted, receiver=receiver) as server:
+    with serving(_Posted, host, receiver=receiver) as server:
         receiver.url = server.url
         try:
             yield receiver

@@ -123,6 +123,7 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
                 scope.callback(forward_refused, conductor.runtime, operation, message.fence)
                 return None
             CLAIMS.add()
+            scope.callback(conductor.attempts.discard, attempt.operation.claim)
             kind, step = attempt.operation.kind, attempt.step
             killpoints.reach("claimed", kind)
             _trace(scope, message, attempt, began)

@@ -48,6 +48,8 @@ class Conductor:
     wait_monitor: WaitMonitor
     #: Set while the conductor drains: it claims no more steps.
     leaving: threading.Event = field(default_factory=threading.Event)
+    #: Tokens of the attempts in progress, from before the claim to after the record.
+    attempts: set[str] = field(default_factory=set)
     #: Highest watermark seen; a database with a lower one is not written to.
     mark: int = 0
     #: Monotonic time until which `mark` is recent enough to detect a restored database.

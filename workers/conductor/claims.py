@@ -170,11 +170,20 @@ def claim(
 
     leased: UUID of the node whose lease the conductor holds, which must be the operation's; None:
     it holds none.
+
+    The attempt is in `conductor.attempts`, until the caller removes it.
     """
     token = str(uuid4())
-    return until_available(
-        lambda: _claim(conductor, operation, fence, cursor, token=token, leased=leased)
-    )
+    conductor.attempts.add(token)
+    attempt = None
+    try:
+        attempt = until_available(
+            lambda: _claim(conductor, operation, fence, cursor, token=token, leased=leased)
+        )
+    finally:
+        if attempt is None:
+            conductor.attempts.discard(token)
+    return attempt
 
 
 def _claim(
@@ -296,6 +305,24 @@ def expire(conductor: Conductor, attempt: Attempt) -> None:
     """Expire a claim without an outcome: its deadline passes now, and the reconciler takes over."""
     with conductor.write_connection() as connection:
         _GIVE_UP.count(connection, _held(conductor, attempt))
+
+
+def expire_lost(conductor: Conductor, lost: Sequence[tuple[int, int, str]]) -> int:
+    """
+    Expire claims of attempts that this process does not make; return how many were valid.
+
+    lost: (id, fence, token of the claim) of operations.
+    """
+    if not lost:
+        return 0
+    with conductor.write_connection() as connection:
+        return sum(
+            _GIVE_UP.count(
+                connection,
+                {"operation": id_, "under": fence, "token": token, "mark": conductor.mark},
+            )
+            for id_, fence, token in lost
+        )
 
 
 def holds(session: Session, operation: Operation, attempt: Attempt) -> bool:

@@ -88,6 +88,10 @@ class WaitMonitor:
         self._watched[operation_id] = fence
         self._submit(lambda: self._watch(operation_id, fence, url, token, ca))
 
+    def watches(self, operation_id: int, fence: int) -> bool:
+        """Whether an agent is polled for the operation under this fence."""
+        return self._watched.get(operation_id) == fence
+
     def resume_all(self) -> None:
         """
         Resume the operations that wait for an agent, so that another conductor monitors them.

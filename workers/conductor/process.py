@@ -46,6 +46,7 @@ from workers.conductor.claimant import Conductor
 from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.poller import WaitMonitor
+from workers.conductor.promotion import Timeline
 from workers.periodic import schedule
 from workers.periodic.bmc_network import BmcNetwork
 from workers.restore_guard import Witness
@@ -153,6 +154,7 @@ class _Life:
         self.registered = threading.Event()
         #: Monotonic time of the last answer of the broker.
         self._broker_answered = time.monotonic()
+        self._timeline = Timeline(conductor)
         self._ended = threading.Event()
         self._redispatching: threading.Thread | None = None
 
@@ -200,6 +202,7 @@ class _Life:
             return restore.advance(session, seen)
 
         self.conductor.set_mark(self._in_newest(register), checked)
+        self._timeline.look()
         self.registered.set()
         logger.info("conductor.registered", incarnation=incarnation, group=group)
 
@@ -236,6 +239,8 @@ class _Life:
         if mark is not None and valid:
             conductor.set_mark(mark, checked)
         self._note(impediment)
+        if mark is not None:
+            self._timeline.look()
         return mark is not None
 
     def _note(self, impediment: str | None) -> None:

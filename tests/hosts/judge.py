@@ -1,0 +1,256 @@
+"""
+The judge of a phase: it sees only what the API, the machines and the receivers show.
+
+Reuses the goals of requests of `tests.chaos.judge`; the rows there come from the API here.
+"""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+
+from tests.chaos import orders
+from tests.chaos.judge import ENDED, FAILED, Verdict, goals, judge_operations, was_under_way
+
+#: Seconds of the promise: after each fault of one host all its work goes on within them.
+PROMISE = 20.0
+#: Longest seconds between two events of an undisturbed operation: a machine boots, an agent works.
+PACE = 10.0
+#: Most seconds until all rests.
+REST = 180
+#: Failures that a fault of a path to a BMC or an agent explains.
+OF_PATHS = {"unreachable", "agent_unreachable", "timeout", "agent_timeout", "callback_timeout"}
+NODE_FIELDS = "uuid,provision_state,maintenance,fault,reservation,last_error"
+#: Row of the verdict -> what must be 0.
+ROWS = {
+    "stuck": "operations or nodes stuck",
+    "lost": "accepted requests without their operation, or the reverse",
+    "astray": "nodes neither in the requested state nor in an explained failure",
+    "unexplained": "failures without a fault",
+    "second": "orders given twice",
+    "interleaved": "orders of two operations interleaved at a machine",
+    "stale": "reads at one host that missed a write at the other",
+    "events": "events missed, repeated, or out of order",
+    "late": "operations that stood still for longer than the promise",
+}
+
+
+def operations(site):
+    """The operations of all nodes, the oldest first: UUID of the node -> operations."""
+    found = defaultdict(list)
+    for machine in site.machines:
+        page = site.get(f"nodes/{machine['uuid']}/operations")["operations"]
+        found[machine["uuid"]] = [
+            {
+                **each, "node": each["node_uuid"], "request": each["request_id"],
+                "created": each["created_at"],
+            }
+            for each in reversed(page)
+        ]  # fmt: skip
+    return found
+
+
+def nodes(site):
+    """Nodes by UUID."""
+    return {
+        each["uuid"]: each for each in site.get("nodes", fields=NODE_FIELDS, limit=1000)["nodes"]
+    }
+
+
+def active(site):
+    """Operations that are under way; those that are held wait for a client."""
+    found = site.get("operations", limit=1000)["operations"]
+    return [each for each in found if each["state"] not in (*ENDED, "held")]
+
+
+def await_rest(site, seconds, ignored=()):
+    """
+    Wait until nothing is under way; return the seconds, and the operations that still are.
+
+    ignored: UUIDs of operations that an earlier phase was blamed for.
+    """
+    began = time.monotonic()
+    while True:
+        busy = [each for each in active(site) if each["uuid"] not in ignored]
+        took = time.monotonic() - began
+        if not busy or took > seconds:
+            return took, busy
+        time.sleep(0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Excuses:
+    """Deviations that a fault explains."""
+
+    fault: float  # time of its begin, in seconds since 1970
+    allowed: float = PROMISE  # seconds for which an operation may stand still
+    codes: frozenset = frozenset()  # of failures
+    stops: tuple = ()  # (role, begin, end) of stopped processes, in seconds since 1970
+    nodes: frozenset = frozenset()  # nodes whose last changes the database has lost
+
+
+class Judge:
+    """The judge of one phase, created before it begins."""
+
+    def __init__(self, site):
+        self.site, self.began = site, time.time()
+        self.position = site.get("events", limit=1)["last"]
+        left = active(site)  # of an earlier phase, which was blamed for it
+        self.stuck = {each["uuid"] for each in left}
+        self._stuck_nodes = {each["node_uuid"] for each in left}
+        self._before = {each["uuid"] for some in operations(site).values() for each in some}
+        self._states = {uuid: node["provision_state"] for uuid, node in nodes(site).items()}
+
+    def judge(self, ledger, stale, excuses):
+        """
+        Wait until the site is at rest; return the verdict.
+
+        stale: sentences about reads that did not see a write.
+        """
+        verdict = Verdict()
+        _, stuck = await_rest(self.site, REST, self.stuck)
+        verdict.counts["rested"] = time.time()
+        for each in stuck:
+            verdict.blame(
+                "stuck", f"{each['kind']} {each['uuid']} is {each['state']}: {_facts(each)}"
+            )
+        done = {
+            uuid: [each for each in some if each["uuid"] not in self._before]
+            for uuid, some in operations(self.site).items()
+        }
+        for uuid, node in nodes(self.site).items():
+            if uuid not in excuses.nodes | self._stuck_nodes:
+                self._judge_node(verdict, ledger, node, done[uuid], excuses.codes)
+                judge_operations(verdict, ledger, node, done[uuid])
+                _judge_failures(verdict, done[uuid], excuses.codes)
+        for node, verb in ledger.unknown:
+            if node not in excuses.nodes:
+                verdict.blame("lost", f"node {node}: the request to {verb} was never answered")
+        for sentence in stale:
+            verdict.blame("stale", sentence)
+        self._judge_machines(verdict, excuses.stops)
+        verdict.counts["standing"] = self._judge_times(verdict, excuses.fault, excuses.allowed)
+        return verdict
+
+    def _judge_node(self, verdict, ledger, node, done, codes):
+        uuid, state = node["uuid"], node["provision_state"]
+        if node["reservation"] is not None:
+            verdict.blame("stuck", f"node {uuid} is reserved for {node['reservation']}")
+        wanted = goals(ledger.accepted[uuid]) or {self._states[uuid]}
+        last = next((each for each in reversed(done) if each["kind"] != "power"), None)
+        is_explained = last is not None and state in FAILED and _code(last) in codes
+        if state not in wanted and not is_explained:
+            verbs = [each.verb for each in ledger.accepted[uuid]][-3:]
+            facts = _facts(last) if last else "no operation"
+            verdict.blame(
+                "astray", f"node {uuid} is {state!r}, wanted {wanted} after {verbs}: {facts}"
+            )
+
+    def _judge_machines(self, verdict, stops):
+        site, late = self.site, None
+        for machine in site.machines:
+            log = site.machine_log(machine["number"])
+            for second in orders.second_starts(machine["number"], log):
+                if second.at < self.began:
+                    continue
+                late = site.log("step.refused", "claim.given_up") if late is None else late
+                if not was_under_way(second, machine["uuid"], stops, late):
+                    verdict.blame("second", f"machine {machine['number']}: {second}")
+            new = [entry for entry in log if entry["at"] >= self.began]
+            for sentence in interleaved(new):
+                verdict.blame("interleaved", f"machine {machine['number']}: {sentence}")
+
+    def _judge_times(self, verdict, fault, allowed):
+        """
+        Return the longest time from the fault, or an event of an operation, to its next event.
+
+        Blame those that are longer than `allowed`, and the pace of an undisturbed operation.
+        """
+        last, worst = {}, 0.0
+        for event in self.events():
+            operation = event["operation_uuid"]
+            if operation is None:
+                continue
+            at = datetime.fromisoformat(event["created_at"]).timestamp()
+            if operation in last and event["before"] != "held":
+                took = at - max(last[operation][0], fault)
+                worst = max(worst, took)
+                if took > allowed + PACE:
+                    before = last[operation][1]
+                    verdict.blame(
+                        "late",
+                        f"{event['operation_kind']} {operation}: {took:.0f} s between"
+                        f" {_shown(before)} and {_shown(event)}",
+                    )
+            last[operation] = (at, event)
+        return worst
+
+    def events(self):
+        """All events since the begin of the phase."""
+        found, after = [], self.position
+        while True:
+            page = self.site.get("events", after=after, limit=1000)
+            found += page["events"]
+            if page["last"] == after:
+                return found
+            after = page["last"]
+
+    def judge_readers(self, verdict, streams, receiver, seconds=30.0):
+        """Compare what the streams of all hosts and the receiver have got with the list."""
+        expected = [each["sequence"] for each in self.events()]
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and expected:
+            have = [max((e["sequence"] for _, e in each.events), default=0) for each in streams]
+            if min([*have, max(receiver.numbers, default=0)]) >= expected[-1]:
+                break
+            time.sleep(0.5)
+        if expected and expected != list(range(expected[0], expected[0] + len(expected))):
+            verdict.blame("events", "the numbers of the list have gaps")
+        for number, stream in enumerate(streams):
+            got = [event["sequence"] for _, event in stream.events]
+            got = [each for each in got if each <= (expected or [0])[-1]]
+            if got != expected[-len(got) :] or len(got) != len(expected):
+                verdict.blame("events", f"stream {number}: {len(got)} of {len(expected)} events")
+        posted = {each for each in receiver.numbers if each > self.position}
+        missed = [each for each in expected if each not in posted]
+        if missed:
+            verdict.blame("events", f"the receiver has missed {len(missed)}, {missed[:3]} first")
+
+
+def _judge_failures(verdict, done, codes):
+    for each in done:
+        if each["state"] == "failed" and _code(each) not in codes:
+            verdict.blame("unexplained", f"{each['kind']} {each['uuid']}: {each['error']}")
+
+
+def _code(operation):
+    """Code of an operation's failure; None: it has not failed."""
+    return operation["error"]["code"] if operation["state"] == "failed" else None
+
+
+def _facts(operation):
+    """Fields of an operation that show its fate, as a text."""
+    names = (
+        "uuid", "kind", "state", "node_uuid", "cursor", "fence", "claimed_by", "sends", "sent_at",
+        "wake_at", "deadline_at", "error",
+    )  # fmt: skip
+    return ", ".join(f"{name} {operation[name]}" for name in names)
+
+
+def _shown(event):
+    return f"{event['type']} {event['step'] or ''} {event['before']} -> {event['after']}"
+
+
+def interleaved(log):
+    """Sentences: orders of an operation that came after those of the operation that followed it."""
+    seen, found = [], []
+    for entry in log:
+        mark = str((entry.get("step") or {}).get("ingot_step") or "")
+        operation = mark.partition(":")[0]
+        if entry["kind"] != "agent" or not operation or entry["what"].startswith("finished "):
+            continue
+        if operation in seen[:-1]:
+            found.append(f"{entry['what']} of {operation} after orders of {seen[-1]}")
+        if operation not in seen:
+            seen.append(operation)
+    return found

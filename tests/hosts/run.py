@@ -1,0 +1,129 @@
+"""A phase: clients and probes work while a fault comes and goes, until all rests; the verdict."""
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.chaos.clients import Client, Ledger
+from tests.hosts.judge import REST, Excuses, Judge, await_rest
+from tests.hosts.probes import Probes
+from tests.hosts.site import APIS
+from tests.support.receiver import SECRET, receiving
+from tests.support.stream_reader import Reader
+
+#: Seconds of undisturbed work before a fault, and after it.
+BEFORE, AFTER = 6, 4
+#: Seconds before and after a loss of writes in which requests may be lost, too: a client waits.
+MARGIN = 3.0
+
+
+@dataclass(slots=True)
+class Row:
+    """Result of a phase."""
+
+    phase: object
+    seconds: float  # from the begin of the fault to its end
+    accepted: int
+    verdict: object
+    rest: float  # seconds from the end of the fault until nothing was under way
+    reads: tuple  # longest seconds without an answer: of any host, of each
+    writes: tuple
+
+    @property
+    def ok(self):
+        return self.verdict.ok
+
+
+def phase(site, about, clients):
+    """Run a phase; return its Row."""
+    nodes = [each["uuid"] for each in site.machines]
+    site.stops, stop, ledger = [], threading.Event(), Ledger()
+    locks = {node: threading.Lock() for node in nodes}
+    judge = Judge(site)
+    # the position makes the random choices of each phase others: no key of a request comes again
+    names = [f"{judge.position}/{number}" for number in range(clients)]
+    callers = [Client(site, name, nodes, locks, ledger, stop) for name in names]
+    with _reading(site, judge) as (streams, receiver), Probes(site) as probes:
+        for each in callers:
+            each.start()
+        try:
+            time.sleep(BEFORE)
+            wall = time.time()
+            with about.fault(site):
+                time.sleep(about.seconds)
+            until = time.time()
+            time.sleep(AFTER)
+        finally:
+            stop.set()
+        for each in callers:
+            each.join()
+        lost = frozenset()
+        if about.loses:
+            # the rows of the judge are those of the end, so a restore has been detected by then
+            await_rest(site, REST, judge.stuck)
+            end = wall + about.loses + MARGIN
+            lost = frozenset(_lost_with_the_database(ledger, wall - MARGIN, end) | _restored(site))
+            probes.stale.clear()
+        excuses = Excuses(wall, about.allowed, about.excused, tuple(site.stops), lost)
+        verdict = judge.judge(ledger, probes.stale, excuses)
+        if not about.loses:  # numbers of events that were lost are given again
+            judge.judge_readers(verdict, streams, receiver)
+    gaps = {
+        kind: (probes.gap(kind, *APIS), *(probes.gap(kind, host) for host in APIS))
+        for kind in ("read", "write")
+    }
+    _repair(site)
+    accepted = ledger.counts["accepted"]
+    return Row(
+        about,
+        until - wall,
+        accepted,
+        verdict,
+        verdict.counts["rested"] - until,
+        gaps["read"],
+        gaps["write"],
+    )
+
+
+def _lost_with_the_database(ledger, begin, end):
+    """Nodes with requests in the time whose writes the database has lost."""
+    return {
+        node
+        for node, entries in ledger.accepted.items()
+        if any(begin <= entry.known and entry.sent <= end for entry in entries)
+    } | {node for node, _ in ledger.unknown}
+
+
+def _restored(site):
+    """Nodes that the service has put into maintenance for a loss of writes."""
+    found = site.get("nodes", fields="uuid,fault", limit=1000)["nodes"]
+    return {each["uuid"] for each in found if each["fault"] == "restored"}
+
+
+def _repair(site):
+    """Act as an operator: end maintenance and holds that a phase has left, for the next one."""
+    for node in site.get("nodes", fields="uuid,maintenance", limit=1000)["nodes"]:
+        if node["maintenance"]:
+            site.request("DELETE", f"nodes/{node['uuid']}/maintenance")
+    for hold in site.get("holds")["holds"]:
+        site.request("DELETE", f"holds/{hold['uuid']}")
+
+
+@contextmanager
+def _reading(site, judge):
+    """Read the events of a phase: a stream of each host, and a webhook's receiver."""
+    with receiving(host=site.outside) as receiver:
+        body = {"name": f"phase-{judge.position}", "url": receiver.url, "secret": SECRET}
+        created = site.request("POST", "webhooks", body)
+        judge.position = created["position"]
+        streams = [Reader(url, f"{site.seed}/{judge.position}", 300) for url in site.urls.values()]
+        for each in streams:
+            each.position = judge.position
+            each.start()
+        try:
+            yield streams, receiver
+        finally:
+            for each in streams:
+                each.ended.set()
+            site.request("DELETE", f"webhooks/{created['uuid']}")

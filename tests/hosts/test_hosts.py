@@ -1,0 +1,120 @@
+"""The rig of hosts: a short run of it, and what its parts promise."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.hosts import database, isolation, judge, phases, probes, table
+from tests.hosts.judge import interleaved
+from tests.hosts.run import Row
+from tests.support.fleet import ROOT, until
+from tests.support.postgresql import NoServer
+from tests.support.prerequisites import not_allowed, not_run
+from tests.support.processes import children
+
+RIG = [sys.executable, "-m", "tests.hosts", "--nodes", "6", "--clients", "2", "--seed", "11"]
+
+
+@pytest.fixture
+def allowed():
+    """Skip the test where no namespaces are allowed."""
+    if why := isolation.why_not():
+        not_allowed(f"no private networks: {why}")
+    try:
+        if missing := database.tools():
+            not_run(missing)
+    except NoServer as error:
+        not_run(str(error))
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder in which a run creates that of its logs."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.timeout(500)
+def test_the_work_of_a_conductor_that_cannot_reach_the_database_goes_on(allowed, temporary):
+    """`make hosts`, one phase of it."""
+    words = ["--phase", "cut-conductor-database", "--no-times"]
+    run = subprocess.run([*RIG, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert 0 == run.returncode, run.stdout + run.stderr
+    assert "conductor and database lose all packets" in run.stdout
+    assert [] == list(temporary.glob(f"{isolation.PREFIX}*")), "the logs of a good run are removed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_run_that_is_ended(allowed, temporary, number):
+    with subprocess.Popen(RIG, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+        until(lambda: children(run.pid) and children(children(run.pid)[0]), "the isolated process")
+        unshare = children(run.pid)[0]
+        (inside,) = children(unshare)
+        end = os.pidfd_open(inside)
+        until(lambda: children(inside), "a process of the site")
+        within = [(pid, os.pidfd_open(pid)) for pid in children(inside)]
+        run.send_signal(number)
+        run.wait(30)
+        for descriptor in (end, *(each for _, each in within)):
+            assert select.select([descriptor], [], [], 30)[0], "a process goes on"
+            os.close(descriptor)
+    left = list(temporary.glob(f"{isolation.PREFIX}*"))
+    assert len(left) == (number == signal.SIGKILL)
+    isolation.remove_left()  # as the next run does
+    assert [] == list(temporary.glob(f"{isolation.PREFIX}*"))
+
+
+def test_folders_in_use_and_kept_ones_are_not_removed(temporary):
+    with isolation.folder() as used, isolation.folder() as kept:
+        isolation.keep(kept)
+        isolation.remove_left()
+        assert used.is_dir()
+    isolation.remove_left()
+    assert [kept] == list(temporary.glob(f"{isolation.PREFIX}*"))
+
+
+def agent(what, operation):
+    return {"kind": "agent", "what": what, "step": {"ingot_step": f"{operation}:3"}}
+
+
+def test_orders_of_two_operations_may_follow_each_other_but_not_mix():
+    first, second = agent("deploy.write_image", "a"), agent("raid.create_configuration", "b")
+    power = {"kind": "redfish", "what": "power on"}
+    assert [] == interleaved([first, power, first, second, second])
+    (sentence,) = interleaved([first, second, first])
+    assert "deploy.write_image of a after orders of b" in sentence
+    ended = agent("finished deploy.write_image", "a")
+    assert [] == interleaved([first, second, ended])
+
+
+def test_gaps_are_between_answers_of_any_host_or_of_one():
+    seen = probes.Probes(None)
+    seen.began, seen.ended = 0.0, 10.0
+    seen.times = {("api-1", "read"): [1.0, 2.0, 9.0], ("api-2", "read"): [4.0, 12.0]}
+    assert 5.0 == seen.gap("read", "api-1", "api-2")
+    assert 7.0 == seen.gap("read", "api-1")
+    assert 6.0 == seen.gap("read", "api-2"), "an answer after the phase does not end its gap"
+
+
+def test_a_row_counts_what_is_wrong_and_names_it():
+    verdict = judge.Verdict({"standing": 1.5})
+    verdict.blame("lost", "an operation")
+    verdict.blame("second", "an order")
+    verdict.blame("late", "another operation")
+    row = Row(phases.PHASES["none"], 20, 9, verdict, 3, (0.5, 0.6, 0.7), (0.5, 0.6, 0.7))
+    assert not row.ok
+    assert "| none | 20 | 9 | 0.5; 0.6; 0.7 | 0.5; 0.6; 0.7 | 1.5 | 3 | 1 | 1 | 1 |" == table.line(
+        row
+    )
+    assert 3 == len(table.complaints(row))
+
+
+def test_each_kind_of_wrong_is_in_a_column_of_the_table():
+    counted = Counter(name for names in table.COUNTED.values() for name in names)
+    assert dict.fromkeys(judge.ROWS, 1) == counted
