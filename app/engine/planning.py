@@ -18,7 +18,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import flows
-from app.engine import step_rows
+from app.engine import plan_conditions, step_rows
 from app.engine.step_rows import Rows
 from app.errors import Invalid
 from app.flows import ProvisionFlow
@@ -241,7 +241,10 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     if not errors:
         try:
             own = targets.without_instance(runtime, node, target)
-            return rows + clean(runtime, node, own, request)
+            cleaning = clean(runtime, node, own, request)
+            errors = plan_conditions.problems(own, flows.CLEAN, cleaning)
+            if not errors:
+                return rows + cleaning
         except (Invalid, InvalidDriverInfo) as error:
             errors = (str(error),)
     refusal = step_rows.of_frame(runtime, "deploy", "refuse_cleaning")

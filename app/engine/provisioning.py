@@ -19,6 +19,7 @@ from app.engine import (
     endings,
     failures,
     operations,
+    plan_conditions,
     planning,
     provision_state,
     transitions,
@@ -201,9 +202,9 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
         candidate.target = replace(candidate.target, instance_info=info)
     for guard in how.before_work:
         guard(candidate)
-    request, wrong = _checked_request(candidate, how, arguments, caller)
+    request, invalid = _checked_request(candidate, how, arguments, caller)
     child_nodes.check_not_held(session, request.steps)
-    rows = [] if wrong else how.plan(runtime_of(session), node, candidate.target, request)
+    rows, wrong = _plan(candidate, how, request, invalid)
     hidden = ("configdrive", "rescue_password")
     shown = {key: value for key, value in arguments.items() if key not in hidden}
     return Intent(event, leaves, how, rows, request.steps, wrong, shown)
@@ -253,7 +254,8 @@ def check_deployment(session: Session, node: Node, target: Target) -> None:
     candidate = Candidate(session, node, "deploy", Event.DEPLOY)
     candidate.target = target
     boot_mode_allowed(candidate)
-    _checked_request(candidate, _VERBS[Event.DEPLOY], {}, Caller())
+    how = _VERBS[Event.DEPLOY]
+    _plan(candidate, how, *_checked_request(candidate, how, {}, Caller()))
 
 
 def leads_to(intent: Intent) -> State:
@@ -353,6 +355,24 @@ def _checked_request(
     if wrong and not how.fails:
         raise Invalid("; ".join(wrong))
     return request, wrong
+
+
+def _plan(
+    candidate: Candidate, how: Verb, request: planning.Request, wrong: Sequence[str]
+) -> tuple[Sequence[OperationStep], Sequence[str]]:
+    """
+    Return the plan of a verb, and the errors in it; with any, or with `wrong`, it has no steps.
+
+    Raises Invalid: errors in the plan of a verb that refuses them.
+    """
+    if wrong:
+        return [], wrong
+    runtime, node, target = runtime_of(candidate.session), candidate.node, candidate.target
+    rows = how.plan(runtime, node, target, request)
+    errors = plan_conditions.problems(target, flows.of_operation(how.kind), rows)
+    if errors and not how.fails:
+        raise Invalid("; ".join(errors))
+    return ([], errors) if errors else (rows, ())
 
 
 def _step_errors(target: Target, how: Verb, request: planning.Request) -> list[str]:

@@ -19,6 +19,7 @@ from app.engine import (
     child_nodes,
     endings,
     failures,
+    plan_conditions,
     planning,
     provision_state,
     resume,
@@ -229,8 +230,9 @@ def _replan(
     Returns the errors in the requested steps, now that all offered steps are known.
     """
     under_way = flows.busy_in(node.provision_state)
-    flow = under_way.step_flow if under_way else None
-    assert flow is not None  # only frames of step flows collect the agent's steps
+    assert under_way is not None  # only frames of step flows collect the agent's steps
+    flow = under_way.step_flow
+    assert flow is not None
     rest = [row for row in pending(session, operation) if row.position > step.position]
     before = [row for row in steps_of(session, operation) if row.position <= step.position]
     session.flush()
@@ -243,6 +245,8 @@ def _replan(
         lacks = (step.result or {}).get("lacks")
         return [*errors, f"the ramdisk has no {lacks} extension"] if lacks else errors
     rows = planning.with_agent_steps(runtime_of(session), target, flow, rest, requested, before)
+    if errors := plan_conditions.problems(target, under_way, [*before, *rows]):
+        return errors
     for row in rest:
         session.delete(row)
         steps_of(session, operation).remove(row)
