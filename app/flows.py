@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from app.models import BESIDE, Fault, OperationKind
 from app.states import Kind, State
+from drivers.core.conditions import Condition
 from drivers.core.steps import Flow
 
 
@@ -33,6 +34,8 @@ class Effect(StrEnum):
 
 
 S, K, X = State, OperationKind, Effect
+#: Conditions in which a tenant gets a machine.
+_IN_USE = (Condition.INSTANCE, Condition.TENANT_NETWORKS)
 #: Selects states of a flow by their kind.
 StateKinds = tuple[Kind, ...]
 
@@ -60,6 +63,7 @@ class ProvisionFlow:
     hold: State | None = None
     failed: State
     step_flow: Flow | None = None  # its steps; None: only its frame
+    ends: tuple[Condition, ...] = ()  # conditions in which it must leave the machine
     forbidden_steps: str | None = None  # option of [api]: steps refused to callers
     limit: Limit | None = None
     callback_timeout: str = "deploy_callback_timeout"  # option of [conductor]
@@ -122,7 +126,7 @@ CLEAN = ProvisionFlow(
 DEPLOY = ProvisionFlow(
     name="deploy", operations=(K.ACTIVE, K.REBUILD),
     busy=S.DEPLOYING, wait=S.DEPLOY_WAIT, hold=S.DEPLOY_HOLD, failed=S.DEPLOY_FAIL,
-    step_flow=Flow.DEPLOY, forbidden_steps="disallow_deploy_steps", limit=DEPLOYMENTS,
+    step_flow=Flow.DEPLOY, ends=_IN_USE, forbidden_steps="disallow_deploy_steps", limit=DEPLOYMENTS,
     callback_timeout="deploy_callback_timeout",
     event_type="deploying", steps_event="deployment",
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.BUSY, Kind.WAIT, Kind.HOLD), boots_again=True,
@@ -150,12 +154,13 @@ RESCUE = ProvisionFlow(
 )  # fmt: skip
 UNRESCUE = ProvisionFlow(
     name="unrescue", operations=(K.UNRESCUE,), busy=S.UNRESCUING, failed=S.UNRESCUE_FAIL,
+    ends=(Condition.INSTANCE,),
     event_type="rescue", on_done=(X.FORGET_PASSWORD, X.FORGET_AGENT),
 )  # fmt: skip
 SERVICE = ProvisionFlow(
     name="service", operations=(K.SERVICE,),
     busy=S.SERVICING, wait=S.SERVICE_WAIT, hold=S.SERVICE_HOLD, failed=S.SERVICE_FAIL,
-    step_flow=Flow.SERVICE, forbidden_steps="disallow_service_steps",
+    step_flow=Flow.SERVICE, ends=_IN_USE, forbidden_steps="disallow_service_steps",
     callback_timeout="service_callback_timeout", power_off_on_failure="poweroff_in_servicefail",
     fault=Fault.SERVICE_FAILURE, event_type="servicing", steps_event="servicing",
     looks_up=(Kind.WAIT,), looks_up_if_kept=(Kind.BUSY, Kind.HOLD),
@@ -179,6 +184,9 @@ _FAILED: Mapping[str, ProvisionFlow] = {flow.failed: flow for flow in FLOWS}
 _UNDER_WAY: Mapping[str, ProvisionFlow] = {
     state: flow for flow in FLOWS for state in flow.under_way.values()
 }
+_BY_OPERATION: Mapping[str, ProvisionFlow] = {
+    kind: flow for flow in FLOWS for kind in flow.operations
+}
 _BY_STEP_FLOW = {flow.step_flow: flow for flow in FLOWS if flow.step_flow}
 
 
@@ -195,6 +203,11 @@ def under_way_in(state: str) -> ProvisionFlow | None:
 def failed_in(state: str) -> ProvisionFlow | None:
     """Return the flow with this failed state."""
     return _FAILED.get(state)
+
+
+def of_operation(kind: str) -> ProvisionFlow:
+    """Return the flow that the operations of a kind run."""
+    return _BY_OPERATION[kind]
 
 
 def of_steps(step_flow: Flow) -> ProvisionFlow:

@@ -3,7 +3,8 @@ The provision state machine: one table, from which API, workers, docs and tests 
 
 The entries are Ironic's 30 states and their transitions, plus those of the seed specs (marked SEED).
 The function that makes an entry names the kind of the state; its keywords are events, their values
-the next states.
+the next states. What verbs a busy state takes follows from the entry of its wait state
+(`waits_in`).
 """
 
 from collections.abc import Mapping
@@ -193,9 +194,21 @@ def allows(state: str, event: Event) -> bool:
     return event in MACHINE[State(state)].moves
 
 
-def verbs_in(state: str) -> tuple[str, ...]:
-    """Return the verbs that a state accepts, none while busy; `deleted` stands for `undeploy`."""
+def waits_in(state: str) -> State | None:
+    """
+    Return the wait state whose verbs a busy state takes; None: it takes none.
+
+    A busy state with a wait state takes `abort` in the middle of a step, and the other verbs as
+    long as its operation is in the admission queue.
+    """
     row = MACHINE[State(state)]
-    if row.kind is Kind.BUSY:
-        return ()
-    return tuple(verb for verb, event in VERBS.items() if event in row.moves and verb != "undeploy")
+    return row.moves.get(Event.WAIT) if row.kind is Kind.BUSY else None
+
+
+def verbs_in(state: str) -> tuple[str, ...]:
+    """Return the verbs that a state accepts; `deleted` stands for `undeploy`."""
+    waits = waits_in(state)
+    if MACHINE[State(state)].kind is Kind.BUSY:
+        return ("abort",) if waits is not None and allows(waits, Event.ABORT) else ()
+    moves = MACHINE[State(state)].moves
+    return tuple(verb for verb, event in VERBS.items() if event in moves and verb != "undeploy")

@@ -8,7 +8,17 @@ from app.flows import FLOWS, ProvisionFlow
 from app.models import StepState
 from app.operation_states import OPERATIONS, STEPS, Origins
 from app.rollout_states import ROLLOUTS
-from app.states import MACHINE, VERBS, WITHOUT_INSTANCE, Event, Kind, State, of_kind
+from app.states import (
+    MACHINE,
+    VERBS,
+    WITHOUT_INSTANCE,
+    Event,
+    Kind,
+    State,
+    allows,
+    of_kind,
+    waits_in,
+)
 from docs.markdown import Lines, code, table
 
 KINDS: Mapping[Kind, tuple[str, str]] = {
@@ -76,11 +86,19 @@ def states() -> Lines:
     )
     yield "## Verbs\n"
     yield '`PUT /v1/nodes/<node>/states/provision` with `{"target": ...}`. A node in a busy'
-    yield "state is reserved: it accepts no verb.\n"
+    yield "state is reserved. If its flow has a wait state, it takes the verbs of that state:"
+    yield "`abort`, which ends the current step or follows one that must not be interrupted; the"
+    yield "others only as long as the operation waits for its turn in the admission queue.\n"
     yield from table(
-        ("target", "since", "in state"),
+        ("target", "since", "in state", "in busy state", "in busy state while queued"),
         (
-            (code(verb), f"1.{versions.VERBS.get(verb, versions.MIN)}", code(*_taking(event)))
+            (
+                code(verb),
+                f"1.{versions.VERBS.get(verb, versions.MIN)}",
+                code(*_taking(event)),
+                code(*(_busy_taking(event) if event is Event.ABORT else ())),
+                code(*(_busy_taking(event) if event is not Event.ABORT else ())),
+            )
             for verb, event in VERBS.items()
         ),
     )
@@ -168,6 +186,10 @@ def _taking(event: Event) -> list[State]:
     return [
         state for state, row in MACHINE.items() if event in row.moves and row.kind is not Kind.BUSY
     ]
+
+
+def _busy_taking(event: Event) -> list[State]:
+    return [state for state in MACHINE if (waits := waits_in(state)) and allows(waits, event)]
 
 
 def operation_states() -> Lines:

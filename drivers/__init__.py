@@ -11,6 +11,7 @@ from drivers.agent.hooks import (
     post_service_step_hook,
 )
 from drivers.core import errors
+from drivers.core.conditions import Condition, conditions
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Frame
 from drivers.core.kinds import (
@@ -58,6 +59,7 @@ __all__ = [
     "Arg",
     "Bios",
     "Boot",
+    "Condition",
     "Console",
     "Deploy",
     "Done",
@@ -79,6 +81,7 @@ __all__ = [
     "Vendor",
     "Wait",
     "clean_step",
+    "conditions",
     "deploy_step",
     "errors",
     "passthru",

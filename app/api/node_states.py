@@ -22,6 +22,7 @@ from app.api.openapi.shapes import (
     BOOLEAN,
     INTEGER,
     TEXT,
+    TIME,
     UUID,
     Component,
     array,
@@ -32,11 +33,11 @@ from app.api.openapi.shapes import (
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.api.transactions import in_transaction, once_per_key
-from app.engine import power, provisioning
+from app.engine import power, provisioning, rehearsal
 from app.engine.step_views import step_view
 from app.errors import Invalid, NotFound, ServiceError
 from app.inventory.idle import is_idle
-from app.models import StepSource
+from app.models import Node, OperationStep, StepSource
 from app.states import VERBS, State, allows
 from drivers.core.kinds import SOFT_OFF, SOFT_REBOOT
 from drivers.core.steps import Flow
@@ -72,8 +73,13 @@ REHEARSAL = Component("Rehearsal", exactly(
         "node_uuid": UUID, "target": TEXT, "from": one_of(State), "to": TEXT, "accepted": BOOLEAN,
         "refused": array(exactly({"status": or_null(INTEGER), "reason": TEXT})),
         "steps": array(REHEARSED_STEP),
+        "destroys": array(TEXT),
+        "agent": or_null(exactly({
+            "after": TEXT, "reported_at": or_null(TIME), "steps": array(REHEARSED_STEP),
+            "problems": array(TEXT), "summary": TEXT,
+        })),
     },
-    optional=["to"],
+    optional=["to", "destroys", "agent"],
 ))  # fmt: skip
 
 
@@ -169,12 +175,34 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
             "accepted": True,
             "to": provisioning.leads_to(intent),
             "refused": [{"status": None, "reason": concealer(node)(each)} for each in intent.wrong],
-            "steps": [
-                step_view(row)
-                | {"source": row.source, "in_band": row.in_band, "child_node": row.child}
-                for row in intent.rows
-            ],
+            "steps": _steps(intent.rows),
+            **_foreseen(session, node, intent),
         }
+
+
+def _steps(rows: Sequence[OperationStep]) -> list[Fields]:
+    return [
+        step_view(row) | {"source": row.source, "in_band": row.in_band, "child_node": row.child}
+        for row in rows
+    ]
+
+
+def _foreseen(session: Session, node: Node, intent: provisioning.Intent) -> Fields:
+    """Tell what the agent would do, and what the steps destroy."""
+    part = rehearsal.agent_part(session, node, intent)
+    later = part.steps if part else ()
+    known = {row.label for row in later}
+    document = None
+    if part is not None:
+        document = {
+            "after": part.after,
+            "reported_at": part.reported_at,
+            "steps": _steps(part.steps),
+            "problems": [concealer(node)(each) for each in part.problems],
+            "summary": concealer(node)(part.summary),
+        }
+    rows = [*(row for row in intent.rows if row.label not in known), *later]
+    return {"destroys": rehearsal.destroyed(rows), "agent": document}
 
 
 def _accepted(ident: str) -> Response:

@@ -191,7 +191,7 @@ def _plan(target: str, filters: Fields, strategy: Strategy, arguments: Fields) -
     query = filtered(select(*rollout_plan.columns(strategy)), filters)
     with runtime().reading() as session:
         found = enforce.narrowed(query, Node)
-        return rollout_plan.plan(session, found, target, strategy, denial)
+        return rollout_plan.plan(session, found, target, strategy, denial, arguments, caller())
 
 
 @rollouts.declare("GET", "/rollouts/<uuid>", rule="baremetal:rollout:get", returns=WHOLE_ROLLOUT)

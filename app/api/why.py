@@ -19,10 +19,12 @@ from app.api.openapi.shapes import (
     array,
     column_shapes,
     exactly,
+    map_of,
     one_of,
     or_null,
 )
 from app.api.operations import ADMISSION
+from app.api.policy import by_body, enforce
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.engine.why import HOLD_FIELDS, explain
@@ -44,6 +46,7 @@ WHY = Component("Why", exactly(
         "waiting_for": or_null(TEXT), "held_by": or_null(TEXT), "since": or_null(TIME),
         "next": or_null(TEXT), "next_at": or_null(TIME), "step": or_null(TEXT),
         "operation": or_null(UUID), "error": or_null(DOCUMENT), "verbs": array(TEXT),
+        "refused_verbs": map_of(TEXT),
         "admission": or_null(ADMISSION), "holds": array(HELD), "links": LINKS,
     },
     optional=["links"],
@@ -74,7 +77,8 @@ def show_why(_query: Any, ident: str) -> Response:
     """Explain a node's state: the awaited event, the holder of its reservation, the next action"""
     with runtime().reading() as session:
         node = node_of(session, ident)
-        answer = explain(session, node, _refused(session, node))
+        denied = enforce.denial(by_body.PROVISIONING, {})(node.owner, node.lessee)
+        answer = explain(session, node, _refused(session, node), denied)
         document = {
             "node_uuid": node.uuid,
             "provision_state": node.provision_state,

@@ -183,9 +183,21 @@ def rehearse(api: Api, out: Output, node: str, body: Document) -> None:
         out.result(*accepted(node, result))
         if out.people:
             out.items(result["steps"], STEP_COLUMNS)
+            for words in foreseen(result):
+                out.say(words)
     elif not out.people:
         out.item(result)
     accepted(node, result)
+
+
+def foreseen(result: Document) -> list[str]:
+    """Tell what the agent would do, and which steps before it destroy data, by a dry run."""
+    agent = result.get("agent")
+    told = agent["summary"] if agent else ""
+    return [
+        *([told] if told else []),
+        *(joined(words) for words in result.get("destroys") or () if words not in told),
+    ]
 
 
 def rehearsal(api: Api, node: str, body: Document) -> Document:

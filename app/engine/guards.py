@@ -41,11 +41,19 @@ class Candidate:
 Guard = Callable[[Candidate], None]
 
 
+#: Events that begin a clean.
+_CLEANING = (Event.CLEAN, Event.PROVIDE)
+
+
 def not_in_maintenance(candidate: Candidate) -> None:
-    """Refuse a node in maintenance, unless a failed clean has set the maintenance."""
+    """
+    Refuse a node in maintenance; but a failed clean, which has set it, may be followed by another.
+
+    So it is in `clean failed` and, after `manage`, in `manageable`.
+    """
     node = candidate.node
-    by_failed_clean = node.fault == Fault.CLEAN_FAILURE and node.provision_state == State.CLEAN_FAIL
-    if node.maintenance and not by_failed_clean:
+    cleans_again = node.fault == Fault.CLEAN_FAILURE and candidate.event in _CLEANING
+    if node.maintenance and not cleans_again:
         raise InMaintenance(candidate.verb, node.uuid)
 
 
@@ -76,23 +84,19 @@ _INTO_SERVICE: Mapping[Event, State] = {
 }
 
 
-def refused_by_retirement(node: Node, event: Event) -> bool:
+def not_retired(candidate: Candidate) -> None:
     """
-    Return whether an event would bring a retired node into service (spec node-retirement).
+    Refuse to bring a retired node into service (spec node-retirement).
 
     A rebuild does so in `error` only, where the tear-down has removed the instance; elsewhere, the
     tenant has the node already.
     """
+    node, event = candidate.node, candidate.event
     tenants = event is Event.REBUILD and node.provision_state != State.ERROR
-    return node.retired and event in _INTO_SERVICE and not tenants
-
-
-def not_retired(candidate: Candidate) -> None:
-    """Refuse to bring a retired node into service."""
-    if refused_by_retirement(candidate.node, candidate.event):
+    if node.retired and not tenants:
         raise Conflict(
-            f"Node {candidate.node.uuid} is retired and cannot become"
-            f" {_INTO_SERVICE[candidate.event]}; first set its field 'retired' to false."
+            f"Node {node.uuid} is retired and cannot become"
+            f" {_INTO_SERVICE[event]}; first set its field 'retired' to false."
         )
 
 

@@ -18,12 +18,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import flows
-from app.engine import step_rows
+from app.engine import plan_conditions, step_rows
 from app.engine.step_rows import Rows
 from app.errors import Invalid
 from app.flows import ProvisionFlow
 from app.hardware import targets
-from app.hardware.steps import Key, RequestedStep, needs_ramdisk, of_driver, offered
+from app.hardware.steps import Key, RequestedStep, needs_ramdisk, of_driver, offered, problems
 from app.inventory import runbooks, templates
 from app.models import Node, OperationStep, StepSource
 from app.runtime import Runtime, runtime_of
@@ -72,7 +72,7 @@ def requested(name: str, session: Session, node: Node, arguments: Arguments) -> 
     if "runbook" in arguments:
         return _by_runbook(session, node, arguments["runbook"])
     return Request(
-        _read(session, node, arguments[name], StepSource.CALLER),
+        _read(session, node, arguments.get(name) or (), StepSource.CALLER),
         disable_ramdisk=bool(arguments.get("disable_ramdisk")),
     )
 
@@ -241,7 +241,10 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     if not errors:
         try:
             own = targets.without_instance(runtime, node, target)
-            return rows + clean(runtime, node, own, request)
+            cleaning = clean(runtime, node, own, request)
+            errors = plan_conditions.problems(own, flows.CLEAN, cleaning)
+            if not errors:
+                return rows + cleaning
         except (Invalid, InvalidDriverInfo) as error:
             errors = (str(error),)
     refusal = step_rows.of_frame(runtime, "deploy", "refuse_cleaning")
@@ -301,6 +304,33 @@ def abort_cleanup(target: Target, flow: str) -> Rows:
     """Plan the cleanup steps after an abort of a flow."""
     around = frame(target, flow)
     return step_rows.of_cleanup(around.on_failure if around.on_abort is None else around.on_abort)
+
+
+def continued(  # noqa: PLR0917 - inputs of a plan
+    runtime: Runtime,
+    target: Target,
+    flow: ProvisionFlow,
+    before: Sequence[OperationStep],
+    rest: Sequence[OperationStep],
+    requests: Sequence[RequestedStep],
+) -> tuple[Rows, Sequence[str]]:
+    """
+    Plan the rest of an operation after the agent has reported its steps, and check all of it.
+
+    before: rows up to the one that reads the report. rest: the planned rows after it. requests: the
+    requested steps. Returns the new rows after it, and the errors; with any, there are no rows.
+    """
+    step_flow = flow.step_flow
+    assert step_flow is not None  # only frames of step flows collect the agent's steps
+    try:
+        known = offered(target, step_flow)
+    except Invalid as error:
+        return [], [str(error)]
+    if errors := problems(requests, step_flow, known, agent=False):
+        return [], errors
+    rows = with_agent_steps(runtime, target, step_flow, rest, requests, before)
+    errors = plan_conditions.problems(target, flow, [*before, *rows])
+    return ([], errors) if errors else (rows, ())
 
 
 def with_agent_steps(  # noqa: PLR0917 - inputs of a plan

@@ -23,11 +23,11 @@ FORBIDDEN_IN = (State.CLEANING, State.CLEAN_WAIT)
 HELD_BY = Effect.MACHINE
 
 
-def check_fields(node: Node, state: str) -> None:
+def check(session: Session, node: Node, state: str) -> None:
     """
-    Check what a power state requires of a node's own fields, without its lock.
+    Check whether the power state of a node may be changed now, without writing.
 
-    Raises IllegalMove, Conflict.
+    Raises IllegalMove, Invalid, Conflict, NodeLocked, NodeHeld, Unavailable.
     """
     if state not in TARGETS:
         why = f"{state!r} is not a power state; valid are {', '.join(TARGETS)}"
@@ -36,19 +36,6 @@ def check_fields(node: Node, state: str) -> None:
         raise IllegalMove(state, node.uuid, node.provision_state)
     if node.disable_power_off and state in (POWER_OFF, SOFT_OFF):
         raise Conflict(f"Node {node.uuid} must not be powered off: disable_power_off is set.")
-
-
-def request(
-    session: Session, node: Node, state: str, timeout: float | None, caller: Caller
-) -> Operation:
-    """
-    Change the power state of a node, and return the operation.
-
-    timeout: seconds; None: the setting's. The caller has locked the node's row.
-
-    Raises Invalid, Conflict, NodeLocked, NodeHeld, Unavailable.
-    """
-    check_fields(node, state)
     nodes.check_unlocked(node)
     holds.check(session, node, HELD_BY)
     require_served(session, node)
@@ -60,6 +47,19 @@ def request(
         target.driver.validate("power", target)
     except HardwareError as error:
         raise Invalid(str(error)) from error
+
+
+def request(
+    session: Session, node: Node, state: str, timeout: float | None, caller: Caller
+) -> Operation:
+    """
+    Change the power state of a node, and return the operation.
+
+    timeout: seconds; None: the setting's. The caller has locked the node's row.
+
+    Raises the errors of `check`.
+    """
+    check(session, node, state)
     node.target_power_state = POWER_OFF if state in (POWER_OFF, SOFT_OFF) else POWER_ON
     node.last_error = None
     history.record_request(session, node, "power", f"A change to {state!r} was requested.", caller)

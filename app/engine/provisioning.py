@@ -19,6 +19,7 @@ from app.engine import (
     endings,
     failures,
     operations,
+    plan_conditions,
     planning,
     provision_state,
     transitions,
@@ -38,7 +39,7 @@ from app.engine.guards import (
     service_not_in_maintenance,
 )
 from app.engine.planning import Arguments
-from app.errors import IllegalMove, Invalid, NodeLocked, NotFound
+from app.errors import IllegalMove, Invalid, NodeLocked, NotFound, ServiceError
 from app.hardware import targets
 from app.hardware.steps import RequestedStep, offered, problems
 from app.hold_kinds import Effect
@@ -47,7 +48,7 @@ from app.kit.caller import Caller
 from app.kit.rescue_password import hashed
 from app.models import Node, Operation, OperationKind, OperationStep
 from app.runtime import Runtime, runtime_of
-from app.states import MACHINE, VERBS, Event, Kind, State, allows, verbs_in
+from app.states import MACHINE, VERBS, Event, Kind, State, allows, verbs_in, waits_in
 from drivers.core.errors import FailureCode, InvalidDriverInfo
 from drivers.core.steps import Flow
 from drivers.core.target import Target
@@ -174,6 +175,11 @@ class Intent:
     wrong: Sequence[str] = ()  # errors in them; with any, the operation fails before its first step
     shown: Arguments = field(default_factory=dict)  # arguments without secrets
 
+    @property
+    def tears_down(self) -> bool:
+        """Whether it removes the instance before its flow of steps."""
+        return self.event is Event.DELETE
+
 
 def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller: Caller) -> Intent:
     """
@@ -185,6 +191,29 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
     Raises NodeHeld: a hold on the node, or on a child node of a step, forbids it.
     Raises Unavailable: no conductor serves the node.
     """
+    candidate, leaves, how = _admissible(session, node, verb)
+    if how is None:
+        return Intent(candidate.event, leaves)
+    if "configdrive" in arguments:  # checked before it is stored
+        info = {**candidate.target.instance_info, "configdrive": arguments["configdrive"]}
+        candidate.target = replace(candidate.target, instance_info=info)
+    for guard in how.before_work:
+        guard(candidate)
+    request, invalid = _checked_request(candidate, how, arguments, caller)
+    child_nodes.check_not_held(session, request.steps)
+    rows, wrong = _plan(candidate, how, request, invalid)
+    hidden = ("configdrive", "rescue_password")
+    shown = {key: value for key, value in arguments.items() if key not in hidden}
+    return Intent(candidate.event, leaves, how, rows, request.steps, wrong, shown)
+
+
+def _admissible(session: Session, node: Node, verb: str) -> tuple[Candidate, State, Verb | None]:
+    """
+    Check what a verb requires without its arguments: the node's state, fields and holds.
+
+    Returns the candidate, the state that it leaves, and the declaration of its work; None: there is
+    only the transition. Raises as `decide`.
+    """
     event = VERBS.get(verb)
     if event is None:
         raise _illegal(verb, node, "there is no such action, and ")
@@ -194,19 +223,29 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
     for guard in (how or _INTERRUPTS[event]).guards:
         guard(candidate)
     if how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE:
-        return Intent(event, leaves)  # no work, only the transition
+        return candidate, leaves, None
     holds.check(session, node, how.held_by)
-    if "configdrive" in arguments:  # checked before it is stored
-        info = {**candidate.target.instance_info, "configdrive": arguments["configdrive"]}
-        candidate.target = replace(candidate.target, instance_info=info)
-    for guard in how.before_work:
-        guard(candidate)
-    request, wrong = _checked_request(candidate, how, arguments, caller)
-    child_nodes.check_not_held(session, request.steps)
-    rows = [] if wrong else how.plan(runtime_of(session), node, candidate.target, request)
-    hidden = ("configdrive", "rescue_password")
-    shown = {key: value for key, value in arguments.items() if key not in hidden}
-    return Intent(event, leaves, how, rows, request.steps, wrong, shown)
+    return candidate, leaves, how
+
+
+def refusals(session: Session, node: Node) -> Mapping[str, str | None]:
+    """
+    Map each verb that the state of a node has to the reason why it is refused; None: it is not.
+
+    A verb that is not refused may still be, for its arguments, or for fields of the node that an
+    interface finds invalid.
+    """
+    found: dict[str, str | None] = {}
+    for verb in VERBS:
+        try:
+            _admissible(session, node, verb)
+            found[verb] = None
+        except (IllegalMove, NodeLocked):
+            continue
+        except ServiceError as error:
+            found[verb] = str(error)
+    found.pop("undeploy", None)  # `deleted` is the same
+    return found
 
 
 def _departed_state(session: Session, node: Node, verb: str, event: Event) -> State:
@@ -219,7 +258,7 @@ def _departed_state(session: Session, node: Node, verb: str, event: Event) -> St
     """
     leaves = State(node.provision_state)
     if node.reservation is not None:
-        waits = MACHINE[leaves].moves.get(Event.WAIT)
+        waits = waits_in(leaves)
         if waits is None or not allows(waits, event) or not _may_end(session, node, event):
             raise NodeLocked(node.uuid, node.reservation)
         leaves = waits
@@ -253,32 +292,13 @@ def check_deployment(session: Session, node: Node, target: Target) -> None:
     candidate = Candidate(session, node, "deploy", Event.DEPLOY)
     candidate.target = target
     boot_mode_allowed(candidate)
-    _checked_request(candidate, _VERBS[Event.DEPLOY], {}, Caller())
+    how = _VERBS[Event.DEPLOY]
+    _plan(candidate, how, *_checked_request(candidate, how, {}, Caller()))
 
 
 def leads_to(intent: Intent) -> State:
     """Return the state that the node enters at once."""
     return MACHINE[intent.leaves].moves[intent.event]
-
-
-def held_by(verb: str) -> Effect:
-    """Return the effect of the holds that refuse a verb that starts an operation."""
-    return _VERBS[VERBS[verb]].held_by
-
-
-def check_fields(session: Session, node: Node, verb: str) -> None:
-    """
-    Check what a verb requires of a node's own fields: a part of `decide` that reads no other row.
-
-    verb: one that starts an operation.
-
-    Raises IllegalMove, InMaintenance, NodeProtected, Conflict.
-    """
-    event = VERBS[verb]
-    if not allows(node.provision_state, event):
-        raise _illegal(verb, node)
-    for guard in _VERBS[event].guards:
-        guard(Candidate(session, node, verb, event))
 
 
 def request(
@@ -353,6 +373,24 @@ def _checked_request(
     if wrong and not how.fails:
         raise Invalid("; ".join(wrong))
     return request, wrong
+
+
+def _plan(
+    candidate: Candidate, how: Verb, request: planning.Request, wrong: Sequence[str]
+) -> tuple[Sequence[OperationStep], Sequence[str]]:
+    """
+    Return the plan of a verb, and the errors in it; with any, or with `wrong`, it has no steps.
+
+    Raises Invalid: errors in the plan of a verb that refuses them.
+    """
+    if wrong:
+        return [], wrong
+    runtime, node, target = runtime_of(candidate.session), candidate.node, candidate.target
+    rows = how.plan(runtime, node, target, request)
+    errors = plan_conditions.problems(target, flows.of_operation(how.kind), rows)
+    if errors and not how.fails:
+        raise Invalid("; ".join(errors))
+    return ([], errors) if errors else (rows, ())
 
 
 def _step_errors(target: Target, how: Verb, request: planning.Request) -> list[str]:

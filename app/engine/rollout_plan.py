@@ -7,20 +7,24 @@ are in progress together, and a wave begins once every node of the wave before i
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, String
+from sqlalchemy import ColumnElement, Row, Select, String, select
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.orm import Session
 
+from app import log
 from app.engine import power, provisioning
-from app.errors import ServiceError
-from app.hold_kinds import Effect
-from app.inventory import holds
+from app.errors import NodeLocked, ServiceError, Unavailable
+from app.kit.caller import Caller
 from app.models import Node
+from app.runtime import runtime_of
 from app.states import VERBS
+from drivers.core.errors import HardwareError
+
+logger = log.get(__name__)
 
 #: Verbs that end or change an operation, or carry a secret of one node.
 UNSUITABLE = ("abort", "unhold", "rescue")
@@ -31,11 +35,13 @@ GROUPING = ("chassis_uuid", "conductor_group", "lessee", "owner", "resource_clas
 GROUPING_DOCUMENTS = ("extra", "properties")
 
 _NODES = Node.__table__.c
-#: Columns that `refusal` and the plan read.
-COLUMNS = (
-    "id", "uuid", "name", "owner", "lessee", "provision_state", "maintenance", "fault",
-    "protected", "retired", "disable_power_off",
-)  # fmt: skip
+#: Columns that the plan reads.
+COLUMNS = ("id", "uuid", "name", "owner", "lessee")
+#: Nodes whose rows are loaded at once.
+CHUNK = 200
+#: Reason of a refusal that is a defect of a driver, or of the service.
+DEFECT = "The start of the verb failed; the log has more."
+_NOBODY = Caller()
 
 
 #: The caller's rights: owner and lessee of a node -> reason of a denial; None: allowed.
@@ -110,21 +116,36 @@ def _group_of(field: str | None) -> ColumnElement[Any]:
     return _NODES[field]
 
 
-def plan(
-    session: Session, found: Select[Any], target: str, strategy: Strategy, denial: Denial
+def plan(  # noqa: PLR0917 - what a rollout consists of
+    session: Session,
+    found: Select[Any],
+    target: str,
+    strategy: Strategy,
+    denial: Denial,
+    arguments: Mapping[str, Any] | None = None,
+    caller: Caller = _NOBODY,
 ) -> Plan:
-    """Plan a rollout of `target` over the nodes of a query with the columns of `columns`."""
+    """
+    Plan a rollout of `target` over the nodes of a query with the columns of `columns`.
+
+    A node takes part unless its request would be refused now, by the checks of that request. One
+    that is locked, or has no conductor, takes part: it is tried again.
+    """
     accepted: list[Row[Any]] = []
     excluded = []
-    held = holds.refusals(session, _held_by(target))
-    for row in session.execute(found.order_by(_NODES.id)):
-        reason = (
-            denial(row.owner, row.lessee) or _refusal(session, row, target) or held.get(row.uuid)
-        )
-        if reason is None:
-            accepted.append(row)
-        else:
-            excluded.append(Excluded(row.uuid, row.name, reason))
+    rows = session.execute(found.order_by(_NODES.id)).all()
+    for at in range(0, len(rows), CHUNK):
+        chunk = rows[at : at + CHUNK]
+        nodes = {node.id: node for node in session.scalars(_nodes_of(chunk))}
+        for row in chunk:
+            reason = denial(row.owner, row.lessee) or _refusal(
+                session, nodes[row.id], target, arguments or {}, caller
+            )
+            if reason is None:
+                accepted.append(row)
+            else:
+                excluded.append(Excluded(row.uuid, row.name, reason))
+        session.expunge_all()
     total = len(accepted)
     canary = min(strategy.canary, total)
     members: list[Member] = []
@@ -138,22 +159,29 @@ def plan(
     return Plan(members, excluded, last, canary_waves, budget)
 
 
-def _held_by(target: str) -> Effect:
-    """Return the effect of the holds that refuse a target."""
-    return power.HELD_BY if target in power.TARGETS else provisioning.held_by(target)
+def _nodes_of(rows: Sequence[Row[Any]]) -> Select[Any]:
+    return select(Node).where(Node.id.in_([row.id for row in rows]))
 
 
-def _refusal(session: Session, row: Row[Any], target: str) -> str | None:
-    """Return the reason why a node would not accept the target; None if it may."""
-    node = cast("Node", row)  # the checks read the columns of the row only
+def _refusal(
+    session: Session, node: Node, target: str, arguments: Mapping[str, Any], caller: Caller
+) -> str | None:
+    """Return the reason why the request of a node would be refused, or fail at once; or None."""
+    if node.driver not in runtime_of(session).drivers.types:
+        return None  # a process that has loaded it starts the node
     try:
         if target in power.TARGETS:
-            power.check_fields(node, target)
-        else:
-            provisioning.check_fields(session, node, target)
-    except ServiceError as error:
+            power.check(session, node, target)
+            return None
+        intent = provisioning.decide(session, node, target, arguments, caller)
+    except (NodeLocked, Unavailable):
+        return None
+    except (ServiceError, HardwareError) as error:
         return str(error)
-    return None
+    except Exception:  # of a driver: it must not end the plan of the other nodes
+        logger.exception("rollout.start_failed", node=node.uuid, target=target)
+        return DEFECT
+    return "; ".join(intent.wrong) or None
 
 
 def _waves(

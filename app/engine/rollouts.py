@@ -21,7 +21,7 @@ from app.db.clock import after, fixed, now
 from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.engine import power, provisioning
-from app.engine.rollout_plan import Plan
+from app.engine.rollout_plan import DEFECT, Plan
 from app.errors import Conflict, Invalid, NodeHeld, NodeLocked, NotFound, ServiceError, Unavailable
 from app.kit import crud
 from app.kit.caller import Caller
@@ -303,7 +303,7 @@ def _start(runtime: Runtime, rollout_id: int, member_id: int) -> bool:
         raise
     except Exception:  # it must not block the other nodes
         logger.exception("rollout.start_failed", rollout_id=rollout_id, member_id=member_id)
-        failure = Failure(StartRefusal.DEFECT, "The start of the verb failed; the log has more.")
+        failure = Failure(StartRefusal.DEFECT, DEFECT)
     return retrying(partial(_fail, runtime, rollout_id, member_id, failure))
 
 

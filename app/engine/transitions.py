@@ -26,8 +26,8 @@ from app.engine import (
 )
 from app.engine.dispatch import admit, dispatch
 from app.engine.operations import append, current_step, has_frame, pending, rewind, steps_of
-from app.errors import Invalid, NodeLocked
-from app.hardware import steps, targets
+from app.errors import NodeLocked
+from app.hardware import targets
 from app.inventory import history
 from app.models import (
     AgentRecord,
@@ -229,20 +229,17 @@ def _replan(
     Returns the errors in the requested steps, now that all offered steps are known.
     """
     under_way = flows.busy_in(node.provision_state)
-    flow = under_way.step_flow if under_way else None
-    assert flow is not None  # only frames of step flows collect the agent's steps
+    assert under_way is not None  # only frames of flows collect the agent's steps
     rest = [row for row in pending(session, operation) if row.position > step.position]
     before = [row for row in steps_of(session, operation) if row.position <= step.position]
     session.flush()
     target, requested = targets.of_node(session, node), operation.requested_steps
-    try:
-        errors = steps.problems(requested, flow, steps.offered(target, flow), agent=False)
-    except Invalid as error:
-        return [str(error)]
+    rows, errors = planning.continued(
+        runtime_of(session), target, under_way, before, rest, requested
+    )
     if errors:
         lacks = (step.result or {}).get("lacks")
         return [*errors, f"the ramdisk has no {lacks} extension"] if lacks else errors
-    rows = planning.with_agent_steps(runtime_of(session), target, flow, rest, requested, before)
     for row in rest:
         session.delete(row)
         steps_of(session, operation).remove(row)

@@ -3,15 +3,14 @@ Explanations of a node's state for `/why`: the wait, the party that ends it, and
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.engine import admission, agent_waits, operations, timeouts
-from app.engine.guards import refused_by_retirement
+from app.engine import admission, agent_waits, operations, provisioning, timeouts
 from app.hold_kinds import EFFECTS, HoldKind
 from app.inventory import holds
 from app.kit import conductors, health
@@ -19,7 +18,7 @@ from app.kit.refused_lookups import Refusal
 from app.models import ACTIVE, Conductor, Hold, Node, Operation, OperationState, OperationStep
 from app.runtime import runtime_of
 from app.sentences import joined
-from app.states import MACHINE, VERBS, Kind, State, verbs_in
+from app.states import MACHINE, Kind, State
 from drivers.core.errors import FailureCode
 
 #: Most refused lookups in an answer.
@@ -45,7 +44,8 @@ class Answer:
     step: str | None = None  # label of the current step
     operation: str | None = None  # UUID
     error: dict[str, Any] | None = None  # of the operation
-    verbs: tuple[str, ...] = ()  # verbs that the state accepts, unless the node is retired
+    verbs: tuple[str, ...] = ()  # verbs that the node accepts now
+    refused_verbs: Mapping[str, str] = field(default_factory=dict)  # of its state -> the reason
     admission: dict[str, Any] | None = None  # see `admission.document`
     holds: tuple[dict[str, Any], ...] = ()  # those that have not expired
 
@@ -53,17 +53,26 @@ class Answer:
         return asdict(self)
 
 
-def explain(session: Session, node: Node, refused: Sequence[Refusal] = ()) -> Answer:
+def explain(
+    session: Session, node: Node, refused: Sequence[Refusal] = (), denied: str | None = None
+) -> Answer:
     """
     Explain the state of a node.
 
     refused: refused lookups of agents since the newest operation started, by this node or unknown
-    machines, newest first.
+    machines, newest first. denied: reason why the caller may request no verb of the node.
     """
     held = holds.of_node(session, node)
-    answer = _explained(session, node, refused)
-    summary = joined(answer.summary, *(f"held by a {holds.described(each)}" for each in held))
-    return replace(answer, summary=summary, holds=tuple(map(_hold_of, held)))
+    reasons = {verb: denied or why for verb, why in provisioning.refusals(session, node).items()}
+    verbs = tuple(verb for verb, reason in reasons.items() if reason is None)
+    answer = _explained(session, node, refused, verbs)
+    return replace(
+        answer,
+        summary=joined(answer.summary, *(f"held by a {holds.described(each)}" for each in held)),
+        verbs=verbs,
+        refused_verbs={verb: reason for verb, reason in reasons.items() if reason is not None},
+        holds=tuple(map(_hold_of, held)),
+    )
 
 
 def _hold_of(hold: Hold) -> dict[str, Any]:
@@ -72,8 +81,10 @@ def _hold_of(hold: Hold) -> dict[str, Any]:
     return shown | {"effects": sorted(EFFECTS[HoldKind(hold.kind)])}
 
 
-def _explained(session: Session, node: Node, refused: Sequence[Refusal]) -> Answer:
-    """Explain the state of a node, without its holds."""
+def _explained(
+    session: Session, node: Node, refused: Sequence[Refusal], verbs: Sequence[str]
+) -> Answer:
+    """Explain the state of a node, without its holds and verbs."""
     found = operations.of_node(session, node.id)
     active = [each for each in found if each.state in ACTIVE]
     if active:
@@ -84,7 +95,6 @@ def _explained(session: Session, node: Node, refused: Sequence[Refusal]) -> Answ
         return _reserved_answer(session, node, parents)
     state = State(node.provision_state)
     row = MACHINE[state]
-    verbs = _verbs_of(node)
     failed = _last_failed(found)
     last = failed or (found[0] if found else None)
     error = failed.error if failed else None
@@ -103,11 +113,10 @@ def _explained(session: Session, node: Node, refused: Sequence[Refusal]) -> Answ
         "operator" if row.kind is Kind.FAILED else None,
         node.reservation,
         node.provision_updated_at,
-        f"{_one_of(verbs)}, on request",
+        f"{_one_of(verbs)}, on request" if verbs else "no verb: each one is refused",
         None,
         operation=last.uuid if last else None,
         error=error,
-        verbs=verbs,
     )
 
 
@@ -139,15 +148,6 @@ def _reserved_answer(session: Session, node: Node, operation: Operation) -> Answ
         None,
         step.label,
         operation.uuid,
-    )
-
-
-def _verbs_of(node: Node) -> tuple[str, ...]:
-    """Return the verbs that a node accepts, by its state and retirement."""
-    return tuple(
-        verb
-        for verb in verbs_in(node.provision_state)
-        if not refused_by_retirement(node, VERBS[verb])
     )
 
 
@@ -233,7 +233,6 @@ def _active_answer(
         step.label,
         operation.uuid,
         operation.error,
-        _verbs_of(node) if operation.moves_node else (),
         admission=admission.document(session, operation),
     )
 

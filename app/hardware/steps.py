@@ -60,7 +60,6 @@ def problems(
     """
     found = []
     seen: set[Key] = set()
-    off = False  # a requested step has switched the machine off
     for each in requested:
         key = (each["interface"], each["step"])
         label = ".".join(key)
@@ -70,16 +69,10 @@ def problems(
             continue
         if key[1] in reserved.METHODS:
             found += wrong_args(each, reserved.ARGS.get(key[1], ()))
-            off = key[1] == "power_off" or (off and key[1] not in reserved.STARTING)
             continue
         step = known.get(key)
         if flow is Flow.DEPLOY:
             found += _wrong_in_deploy(label, each, step, key in seen)
-        elif off and (step.in_band if step else agent):  # in the other flows, the order is theirs
-            found.append(
-                f"{label}: the agent runs it, but power_off before it ends the agent; request"
-                " power_on or reboot between them"
-            )
         seen.add(key)
         if step is None:
             if not agent:
@@ -113,8 +106,6 @@ def _wrong_in_deploy(
     priority, found = each.get("priority", 0), []
     if repeated:
         found.append(f"{label}: is requested twice")
-    if label == "deploy.deploy" and priority > 0:
-        found.append(f"{label}: starts every deployment and cannot be replaced")
     low, high = IN_BAND_DEPLOY
     if (step is None or step.in_band) and priority and not low <= priority <= high:
         found.append(

@@ -9,6 +9,10 @@ export const facts = () => file("facts.json");
 export const badge = (known, state) =>
   element(`span.badge.${known.states[state]?.kind || "stable"}`, {}, state || "none");
 
+// Return the verbs of a state by the state machine alone: a node may refuse them.
+export const verbsOf = (known, state) => Object.keys(known.verbs).filter(verb =>
+  verb !== "undeploy" && known.states[state].kind !== "busy" && known.verbs[verb].event in known.states[state].moves);
+
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
 
 // A duration in words of at most two units.

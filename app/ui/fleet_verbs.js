@@ -2,6 +2,7 @@
 
 import { dialog } from "./dialogs.js";
 import { element } from "./dom.js";
+import { foreseen } from "./node_verbs.js";
 
 const AT_ONCE = 4; // requests
 
@@ -65,6 +66,7 @@ export async function rehearse(api, nodes, verb, tell, asked) {
   await dialog(`Dry run: ${verb}`, [
     element("p", {}, `${good.length} of ${nodes.length} nodes accept it.`),
     [...steps.keys()].slice(0, 3).map(words => element("p.code", {}, words || "no step")),
+    [...new Set(good.flatMap(one => foreseen(one.plan)))].slice(0, 3).map(words => element("p", {}, element("strong", {}, words))),
     steps.size > 3 && element("p.muted", {}, `and ${steps.size - 3} other sequences of steps`),
     bad.length > 0 && [element("h3", {}, "Not started"), listed(bad)],
   ], good.length ? [{ label: `Start ${verb} on ${good.length}`, kind: "primary", act: start }] : []);

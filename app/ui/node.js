@@ -1,7 +1,7 @@
 // A node: where it is, why it waits, its operation step by step, and its verbs.
 
 import { element, empty, failure, replace } from "./dom.js";
-import { badge, facts, moment } from "./facts.js";
+import { badge, facts, moment, verbsOf } from "./facts.js";
 import { gathered } from "./live.js";
 import { held, holds } from "./node_holds.js";
 import { parts } from "./node_parts.js";
@@ -24,6 +24,7 @@ async function show(root, { api, live, params, signal }) {
   const told = liveness();
   let node = await api.get(`nodes/${at}`, {}, signal); // a node that does not exist has no page
   let kept = []; // its holds
+  let accepted = []; // verbs, unknown for a caller who may not read the explanation
   let chosen = null, list = [], operation = null;
   const tabs = parts(api, node.uuid, signal);
   const section = holds(api, node.uuid, known.filters.hold.values, () => again());
@@ -43,10 +44,10 @@ async function show(root, { api, live, params, signal }) {
       node.fault && element("span.badge.failed", {}, node.fault),
       element("span.muted", {}, [node.driver, node.resource_class, node.conductor && `conductor ${node.conductor}`].filter(Boolean).join(" · ")),
       node.name && element("code.muted", {}, node.uuid), told.element);
-    const shown = [node.provision_state, node.power_state, node.maintenance, node.reservation].join();
+    const shown = [node.provision_state, node.power_state, node.maintenance, node.reservation, accepted].join();
     if (verbs.dataset.shown !== shown) {
       verbs.dataset.shown = shown; // unchanged buttons keep their focus
-      replace(verbs, buttons(api, node, known, again, section.button));
+      replace(verbs, buttons(api, node, known, accepted, again, section.button));
     }
     replace(drawing, element("h2", {}, "States"), draw(node.provision_state, node.target_provision_state),
       following(known.states, node.provision_state));
@@ -57,6 +58,7 @@ async function show(root, { api, live, params, signal }) {
       ["waits for", found.waiting_for], ["step", found.step && element("code", {}, found.step)],
       ["held by", found.held_by], ["since", found.since && moment(found.since)],
       ["next", found.next], ["at the latest", found.next_at && moment(found.next_at)],
+      ...Object.entries(found.refused_verbs).filter(([verb]) => verb !== "active").map(([verb, reason]) => [`${verb} is refused`, reason]),
     ].filter(([, value]) => value);
     const { error } = found;
     // The summary has the message; no row repeats it.
@@ -101,8 +103,9 @@ async function show(root, { api, live, params, signal }) {
   async function read() {
     const explained = api.get(`nodes/${at}/why`, {}, signal);
     const current = explained.then(found => found.holds, holdsAlone);
+    const offered = explained.then(found => found.verbs, async () => verbsOf(known, (await api.get(`nodes/${at}`, {}, signal)).provision_state));
     await part(head, async () => {
-      [node, kept] = await Promise.all([api.get(`nodes/${at}`, {}, signal), current]);
+      [node, kept, accepted] = await Promise.all([api.get(`nodes/${at}`, {}, signal), current, offered]);
       showHead();
       section.show(kept);
     });

@@ -52,6 +52,7 @@ function rehearse(api, node, verb, about, done) {
         ? [element("p", {}, `The node becomes ${found.to}. `, found.steps.length ? "Steps, in this order:" : "There are no steps."),
           element("ol", {}, found.steps.map(step => element("li", {}, element("code", {}, `${step.interface}.${step.step}`),
             element("span.muted", {}, ` ${step.source}${step.in_band ? ", by the agent" : ""}${step.child_node ? `, on ${step.child_node}` : ""}`)))),
+          foreseen(found).map(words => element("p", {}, element("strong", {}, words))),
           refused.length > 0 && [element("p", {}, "It would fail, because:"), refused]]
         : [element("p", {}, "The node refuses this:"), refused]);
     } catch (error) {
@@ -98,15 +99,15 @@ function confirm(title, words, act, done) {
   }]);
 }
 
-// Return the verbs that a state accepts, each by one of its names.
-function accepted(known, state) {
-  const { kind, moves } = known.states[state];
-  const names = Object.entries(known.verbs).filter(([, { event }]) => kind !== "busy" && event in moves);
-  return names.map(([verb]) => verb).filter(verb => verb !== "active" && verb !== "undeploy");
+// Tell what the agent would do, and which steps destroy data, by a dry run.
+export function foreseen({ agent, destroys = [] }) {
+  const summary = agent?.summary || "";
+  return [summary, ...destroys.filter(words => !summary.includes(words))].filter(Boolean);
 }
 
-// Return the buttons of a node, and `more` after them. done: called after a change.
-export function buttons(api, node, known, done, more) {
+// Return the buttons of the verbs that a node accepts, and `more` after them. verbs: as `why` lists them. done: called
+// after a change.
+export function buttons(api, node, known, verbs, done, more) {
   const make = (label, act, kind = "") => element(`button${kind}`, { type: "button", onclick: act }, label);
   const reason = element("input", { name: "reason" });
   const maintenance = node.maintenance
@@ -118,7 +119,7 @@ export function buttons(api, node, known, done, more) {
     () => api.put(`nodes/${node.uuid}/states/power`, { target }), done));
   const idle = !node.reservation;
   return element("div.buttons", { role: "group", "aria-label": "Verbs" },
-    accepted(known, node.provision_state).map(verb => make(verb, () => rehearse(api, node, verb, known.verbs[verb], done),
+    verbs.filter(verb => verb !== "active").map(verb => make(verb, () => rehearse(api, node, verb, known.verbs[verb], done),
       DANGEROUS.has(verb) ? ".danger" : verb === "deploy" ? ".primary" : "")),
     idle && (node.power_state === "power on" ? ["power off", "rebooting"] : ["power on"]).map(power), maintenance, more);
 }

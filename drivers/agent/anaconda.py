@@ -7,6 +7,7 @@ installer posts its status as heartbeats: start, end or error.
 
 from drivers.agent.flows import AgentFlows
 from drivers.core import boot_settings
+from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
 from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts, step
@@ -68,12 +69,13 @@ class AnacondaDeploy(AgentFlows):
         config_drive.files(target)
         addresses.of_files(target)  # for the kickstart file, with any boot interface
 
+    @conditions(leaves=[Condition.UNWRITTEN])
     def prepare(self, target: Target) -> Outcome:
         """Frame step: validate the fields of the installation."""
         self.validate(target)
         return Done()
 
-    @step(deploy=100)
+    @step(deploy=100, leaves=[Condition.STARTED, Condition.BOOTABLE])
     def deploy(self, target: Target) -> Outcome:
         """Start the installer and wait for its end."""
         status = target.agent.status
@@ -90,6 +92,7 @@ class AnacondaDeploy(AgentFlows):
             return Done()
         return Wait({"started": True})
 
+    @conditions(needs=[Condition.BOOTABLE], leaves=[Condition.INSTANCE_NEXT])
     def boot_from_disk(self, target: Target) -> Outcome:
         """Frame step: prepare firmware and boot device for the installed system on the disk."""
         return run_parts(target, {"firmware": boot_settings.for_instance, "device": self._set_disk})

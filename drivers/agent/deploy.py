@@ -16,6 +16,7 @@ from drivers import urls
 from drivers.agent import client, fast_track, image, in_band, logs, raid, root_device, standby
 from drivers.agent.flows import AgentFlows
 from drivers.core import capabilities
+from drivers.core.conditions import AS_FOUND, Condition, Conditions, conditions
 from drivers.core.errors import HardwareError, LeaseLost, Unreachable
 from drivers.core.interface import Frame, Rows
 from drivers.core.kinds import POWER_OFF
@@ -24,6 +25,8 @@ from drivers.core.target import Target
 from drivers.images import published
 
 _WITHDRAW: Rows = (("deploy", "withdraw_image"),)
+#: Of `prepare_instance_boot` on a node with a boot volume: nothing is installed.
+_OF_VOLUME = Conditions(leaves=(Condition.INSTANCE_NEXT,))
 
 
 class AgentDeploy(AgentFlows):
@@ -72,20 +75,28 @@ class AgentDeploy(AgentFlows):
             found = replace(found, collect=("deploy", "boot_agent"))
         return found
 
+    def conditions_of(self, target: Target, method: str) -> Conditions:
+        found = super().conditions_of(target, method)
+        if not _boots_from_volume(target):
+            return found
+        return {"deploy": AS_FOUND, "prepare": AS_FOUND, "prepare_instance_boot": _OF_VOLUME}.get(
+            method, found
+        )
+
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
         steps = super().get_steps(target, flow)
         from_volume = target is not None and _boots_from_volume(target)
         left_out = "write_image" if from_volume else "boot_agent"
         return [step for step in steps if step.name != left_out]
 
-    @step(deploy=100)
+    @step(deploy=100, leaves=[Condition.AGENT])
     def deploy(self, target: Target) -> Outcome:
         """Boot the agent and read its deploy steps. Does nothing for a node with a boot volume."""
         if _boots_from_volume(target):
             return Done()
         return self._await_agent(target)
 
-    @step(deploy=0)
+    @step(deploy=0, leaves=[Condition.AGENT, Condition.AGENT_NEXT])
     def boot_agent(self, target: Target) -> Outcome:
         """Boot the agent on a node with a boot volume, for the agent's own deploy steps."""
         boot = target.driver.boot.boot_agent_next
@@ -100,7 +111,11 @@ class AgentDeploy(AgentFlows):
                 return Wait({"booted": True})
         return in_band.collect(target, Flow.DEPLOY)
 
-    @step(deploy=60, resume=Resume.PROBE)
+    @step(
+        deploy=60, resume=Resume.PROBE,
+        needs=[Condition.AGENT, Condition.WRITTEN],
+        leaves=[Condition.INSTANCE_NEXT, Condition.BOOTABLE],
+    )  # fmt: skip
     def prepare_instance_boot(self, target: Target) -> Outcome:
         """Set the machine to boot the instance from its disk."""
         if "boot" not in target.progress and self._needs_bootloader(target):
@@ -109,7 +124,10 @@ class AgentDeploy(AgentFlows):
                 return outcome
         return run_parts(target, {"boot": target.driver.boot.boot_instance_next})
 
-    @step(deploy=40, resume=Resume.PROBE)
+    @step(
+        deploy=40, resume=Resume.PROBE,
+        needs=[Condition.BOOTABLE], leaves=[Condition.OFF, Condition.INSTANCE_NEXT],
+    )  # fmt: skip
     def tear_down_agent(self, target: Target) -> Outcome:
         """
         Power the machine off and remove the agent's boot files and settings.
@@ -125,7 +143,7 @@ class AgentDeploy(AgentFlows):
                 return waiting
         return run_parts(target, parts)
 
-    @step(deploy=30)
+    @step(deploy=30, needs=[Condition.OFF], leaves=[Condition.TENANT_NETWORKS])
     def switch_to_tenant_network(self, target: Target) -> Outcome:
         """
         Move the machine from the provisioning network to the tenant's networks.
@@ -138,7 +156,10 @@ class AgentDeploy(AgentFlows):
         old, new = network.remove_provisioning_network, network.configure_tenant_networks
         return run_parts(target, {"old": old, "new": new})
 
-    @step(deploy=20)
+    @step(
+        deploy=20,
+        needs=[Condition.OFF, Condition.INSTANCE_NEXT], leaves=[Condition.INSTANCE],
+    )  # fmt: skip
     def boot_instance(self, target: Target) -> Outcome:
         """Power the machine on to boot the instance."""
         return target.driver.power.power_on(target)
@@ -256,6 +277,7 @@ class Direct(AgentDeploy):
             found = found.without(_WITHDRAW)
         return found
 
+    @conditions(leaves=[Condition.UNWRITTEN])
     def prepare(self, target: Target) -> Outcome:
         super().prepare(target)
         if not _boots_from_volume(target):
@@ -267,7 +289,10 @@ class Direct(AgentDeploy):
         published.withdraw(target)
         return Done()
 
-    @step(deploy=80, resume=Resume.PROBE)
+    @step(
+        deploy=80, resume=Resume.PROBE,
+        needs=[Condition.AGENT], leaves=[Condition.WRITTEN],
+    )  # fmt: skip
     def write_image(self, target: Target) -> Outcome:
         """Write the image and the config drive to the disk."""
         outcome = standby.write_image(target, image.write_step(target))

@@ -10,6 +10,7 @@ from typing import Any
 
 from drivers.agent import client, fast_track, in_band, logs
 from drivers.core import capabilities
+from drivers.core.conditions import AS_FOUND, Condition, conditions
 from drivers.core.interface import Frame, Rows
 from drivers.core.kinds import Deploy
 from drivers.core.steps import Done, Flow, Outcome
@@ -124,6 +125,8 @@ class AgentFlows(Deploy):
         " certificate: PEM text, or the path of a PEM file; or true, false",
     }
 
+    undeclared = AS_FOUND
+
     def validate(self, target: Target) -> None:
         capabilities.boot_mode(target)
         client.authorities_of_node(target)
@@ -140,10 +143,12 @@ class AgentFlows(Deploy):
             found = found.without(_VOLUMES)
         return found
 
+    @conditions(leaves=[Condition.AGENT])
     def await_clean_agent(self, target: Target) -> Outcome:
         """Frame step: wait for the agent and read its clean steps."""
         return in_band.collect(target, Flow.CLEAN)
 
+    @conditions(leaves=[Condition.AGENT])
     def await_service_agent(self, target: Target) -> Outcome:
         """Frame step: wait for the agent and read its service steps."""
         return in_band.collect(target, Flow.SERVICE)

@@ -11,6 +11,7 @@ from typing import Any
 
 from drivers.agent import in_band
 from drivers.core import raid_schema
+from drivers.core.conditions import Condition
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.kinds import Raid
 from drivers.core.steps import Done, Flow, Outcome, Resume, step
@@ -52,12 +53,14 @@ class AgentRaid(Raid):
                 " machine to boot from it"
             )
 
-    @step(clean=0, abortable=True, resume=Resume.PROBE)
+    @step(clean=0, abortable=True, resume=Resume.PROBE, needs=[Condition.AGENT])
     def delete_configuration(self, target: Target) -> Outcome:
         """Delete all RAID volumes."""
         return _execute(target, "delete_configuration")
 
-    @step(clean=0, abortable=True, resume=Resume.PROBE, args=Raid.SELECTION)
+    @step(
+        clean=0, abortable=True, resume=Resume.PROBE, args=Raid.SELECTION, needs=[Condition.AGENT]
+    )
     def create_configuration(
         self,
         target: Target,

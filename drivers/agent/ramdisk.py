@@ -3,6 +3,7 @@ Booting a ramdisk as the instance: interface `ramdisk`. Nothing is written to a 
 """
 
 from drivers.agent.flows import AgentFlows
+from drivers.core.conditions import Condition
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
 from drivers.core.steps import Done, Outcome, run_parts, step
@@ -62,7 +63,7 @@ class RamdiskDeploy(AgentFlows):
         self.validate(target)
         return Done()
 
-    @step(deploy=100)
+    @step(deploy=100, leaves=[Condition.INSTANCE, Condition.INSTANCE_NEXT])
     def deploy(self, target: Target) -> Outcome:
         """Boot the ramdisk."""
         boot, power = target.driver.boot, target.driver.power

@@ -5,6 +5,7 @@ Rescue through the agent: interface `agent`. The tenant gets a password for the 
 from dataclasses import replace
 
 from drivers.agent import client, in_band
+from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import AgentBusy, InvalidDriverInfo, Unreachable
 from drivers.core.kinds import Rescue
 from drivers.core.steps import Done, Outcome, Wait
@@ -25,6 +26,7 @@ class AgentRescue(Rescue):
             # of the images for a rescue: the tenant's machine is powered off before they are read
             target.driver.boot.validate(replace(target, provision_state="rescuing"))
 
+    @conditions(needs=[Condition.AGENT])
     def rescue(self, target: Target) -> Outcome:
         """
         Frame step: set the rescue password.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from drivers.core.conditions import UNKNOWN, Conditions
 from drivers.core.errors import FailureCode, NotSupported
 from drivers.core.interface import Frame, Interface
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait, run_parts
@@ -18,6 +19,7 @@ class Deploy(Interface):
     kind = "deploy"
     #: boot source of a deployed machine: "local" (its disk), "ramdisk" or "kickstart"
     boot_option: ClassVar[str] = "local"
+    undeclared = UNKNOWN
     priority_settings = {
         "erase_devices": "erase_devices_priority",
         "erase_devices_metadata": "erase_devices_metadata_priority",
@@ -30,6 +32,12 @@ class Deploy(Interface):
         flow: clean, deploy, delete, service, rescue, unrescue or adopt.
         """
         return self.frames.get(flow, Frame())
+
+    def conditions_of(self, target: Target, method: str) -> Conditions:
+        """Return what a step or frame step needs and leaves; a mega step may leave anything."""
+        if method == "deploy" and not self.has_decomposed_deploy_steps():
+            return UNKNOWN
+        return super().conditions_of(target, method)
 
     def has_decomposed_deploy_steps(self) -> bool:
         """

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
 
-from drivers.core import schema
+from drivers.core import conditions, schema
 from drivers.core.bmc import Bmcs
+from drivers.core.conditions import Conditions
 from drivers.core.errors import BadArgument
 from drivers.core.steps import MARK, Done, Flow, Outcome, Step
 from drivers.core.target import Target
@@ -70,6 +71,8 @@ class Interface:
     #: of deploy and inspect interfaces: flow -> its frame, with every step that `frame` may return.
     #: The registry checks the methods when a hardware type loads
     frames: ClassVar[Mapping[str, Frame]] = {}
+    #: conditions of a step or frame step that declares none, and overrides none that does
+    undeclared: ClassVar[Conditions] = conditions.AS_FOUND
     #: off unless `[DEFAULT]enabled_<kind>_interfaces` names it
     opt_in: ClassVar[bool] = False
     #: the BMCs of this process; set by the registry
@@ -110,9 +113,19 @@ class Interface:
             return step
         return replace(step, priorities={**step.priorities, Flow.CLEAN: given})
 
+    def conditions_of(self, target: Target, method: str) -> Conditions:
+        """Return what a step or frame step needs and leaves on this node."""
+        return conditions.of_method(type(self), method) or self.undeclared
+
     def has(self, method: str) -> bool:
         """Whether this interface overrides a method of its kind."""
         return getattr(type(self), method) is not getattr(self._of_kind(), method)
+
+    @classmethod
+    def lists(cls, flow: Flow) -> bool:
+        """Whether this interface has a list of its own of the steps of a flow."""
+        name = f"get_{flow}_steps"
+        return getattr(cls, name) is not getattr(cls._of_kind(), name)
 
     def run(self, target: Target, method: str, args: Mapping[str, Any]) -> Outcome:
         """

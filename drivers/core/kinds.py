@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from drivers.core import boot_settings, capabilities, raid_schema
+from drivers.core.conditions import AS_FOUND, Condition, Conditions, conditions
 from drivers.core.deploy import Deploy
 from drivers.core.errors import HardwareError, InvalidDriverInfo, LeaseLost, NotSupported
 from drivers.core.interface import Frame, Interface
@@ -44,6 +45,7 @@ class Boot(Interface):
         """
         capabilities.validate(target)
 
+    @conditions(leaves=[Condition.AGENT_NEXT])
     def prepare_ramdisk(self, target: Target) -> Outcome | None:
         """Frame step: set the next power-on to boot the agent."""
         raise NotImplementedError
@@ -59,10 +61,12 @@ class Boot(Interface):
         target.report(driver_internal_info={self.INSTANCE_NEXT: None})
         return self.prepare_ramdisk(target)
 
+    @conditions(leaves=[Condition.UNPREPARED])
     def clean_up_ramdisk(self, target: Target) -> Outcome | None:
         """Frame step: remove files and boot settings of `prepare_ramdisk`."""
         return Done()
 
+    @conditions(leaves=[Condition.INSTANCE_NEXT])
     def prepare_instance(self, target: Target) -> Outcome | None:
         """Set every power-on to boot the instance."""
         return Done()
@@ -80,6 +84,7 @@ class Boot(Interface):
             target.report(driver_internal_info={self.INSTANCE_NEXT: True})
         return outcome
 
+    @conditions(leaves=[Condition.UNPREPARED])
     def clean_up_instance(self, target: Target) -> Outcome | None:
         """Frame step: remove files and boot settings of `prepare_instance`."""
         return Done()
@@ -92,6 +97,10 @@ class Network(Interface):
     #: whether attached VIFs are recorded on the node's ports
     keeps_vifs: ClassVar[bool] = True
 
+    def conditions_of(self, target: Target, method: str) -> Conditions:
+        """Return what a frame step needs and leaves; one that does nothing leaves all as it was."""
+        return super().conditions_of(target, method) if self.has(method) else AS_FOUND
+
     def physical_networks(self, vif: Mapping[str, Any]) -> frozenset[str]:
         """
         Return the physical networks of a VIF; empty if any will do. Sends no request.
@@ -101,6 +110,7 @@ class Network(Interface):
         named = vif.get("physical_network")
         return frozenset([named] if isinstance(named, str) else ())
 
+    @conditions(leaves=[Condition.SERVICE_NETWORK])
     def add_cleaning_network(self, target: Target) -> Outcome | None:
         """Frame step."""
         return Done()
@@ -109,6 +119,7 @@ class Network(Interface):
         """Frame step."""
         return Done()
 
+    @conditions(leaves=[Condition.SERVICE_NETWORK])
     def add_provisioning_network(self, target: Target) -> Outcome | None:
         """Frame step."""
         return Done()
@@ -117,6 +128,7 @@ class Network(Interface):
         """Frame step."""
         return Done()
 
+    @conditions(leaves=[Condition.SERVICE_NETWORK])
     def add_servicing_network(self, target: Target) -> Outcome | None:
         """Frame step."""
         return Done()
@@ -125,6 +137,7 @@ class Network(Interface):
         """Frame step."""
         return Done()
 
+    @conditions(leaves=[Condition.SERVICE_NETWORK])
     def add_rescuing_network(self, target: Target) -> Outcome | None:
         """Frame step."""
         return Done()
@@ -133,6 +146,7 @@ class Network(Interface):
         """Frame step."""
         return Done()
 
+    @conditions(leaves=[Condition.SERVICE_NETWORK])
     def add_inspection_network(self, target: Target) -> Outcome | None:
         """Frame step."""
         return Done()
@@ -141,6 +155,7 @@ class Network(Interface):
         """Frame step."""
         return Done()
 
+    @conditions(leaves=[Condition.TENANT_NETWORKS])
     def configure_tenant_networks(self, target: Target) -> Outcome | None:
         """Frame step."""
         return Done()

@@ -53,7 +53,7 @@ def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Ste
     Raises InvalidDriverInfo: the list is malformed, names a step without a method, or two steps
     have the same priority other than 0, by the list or by settings.
     """
-    if target is None or not interface.has(f"get_{flow}_steps"):
+    if target is None or not interface.lists(flow):
         return interface.get_steps(target, flow)
     label = f"{interface.kind} interface {interface.name!r}: get_{flow}_steps"
     declared = interface.get_steps(target, flow)

@@ -10,6 +10,7 @@ a single reading.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import Busy, HardwareError, LeaseLost
 from drivers.core.interface import Interface
 from drivers.core.power_pursuit import PENDING, Pursuit, answer_of, report_pending
@@ -61,12 +62,14 @@ class Power(Interface):
         """
         raise NotImplementedError
 
+    @conditions(leaves=[Condition.STARTED])
     def power_on(self, target: Target) -> Outcome:
         """Frame step: switch the machine on; reset one that must not be powered off."""
         if target.disable_power_off:
             return self._reset(target)
         return self._reach(target, POWER_ON, POWER_ON, target.progress)
 
+    @conditions(leaves=[Condition.OFF])
     def power_off(self, target: Target) -> Outcome:
         """
         Frame step: switch the machine off.
@@ -78,6 +81,7 @@ class Power(Interface):
             return Done()
         return self._reach(target, POWER_OFF, POWER_OFF, target.progress)
 
+    @conditions(leaves=[Condition.RESTARTED])
     def reboot(self, target: Target) -> Outcome:
         """Frame step: switch the machine off, and on again."""
         return self.change(target, REBOOT)

@@ -7,8 +7,8 @@ others come from the entry point group `ingot.hardware_types`, whose entries nam
 subclasses.
 
 A hardware type is refused if two steps of an interface have the same non-zero priority in a flow,
-by declaration or by settings (spec implement-cleaning-states), or if a frame names a missing
-method. The other hardware types still load.
+by declaration or by settings (spec implement-cleaning-states), if a method overrides a step and is
+none, or if a frame names a missing method. The other hardware types still load.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +19,7 @@ from typing import Any
 
 from drivers.core import listed, priorities
 from drivers.core.bmc import Bmcs
+from drivers.core.deploy import Deploy
 from drivers.core.driver import Driver, HardwareType
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Interface
@@ -214,8 +215,8 @@ def _instantiate(  # noqa: PLR0917 - as `load`, which passes them on
 
     checked: classes that were found right in other hardware types; adds those of this one.
 
-    Raises ValueError: overlapping priorities, methods that cannot be called, a class of another
-    kind, or a kind without an interface.
+    Raises ValueError: overlapping priorities, hidden steps, methods that cannot be called, a class
+    of another kind, or a kind without an interface.
     """
     result: dict[str, dict[str, Interface]] = {}
     for kind in KINDS:
@@ -238,6 +239,7 @@ def _instantiate(  # noqa: PLR0917 - as `load`, which passes them on
             interface.bmcs = bmcs
             if cls not in checked:
                 _refuse_overlaps(cls, options)
+                _refuse_hidden(cls)
                 listed.check(interface)
                 checked.add(cls)
             result[kind][cls.name] = interface
@@ -277,6 +279,29 @@ def _refuse_overlaps(cls: type[Interface], options: Options | None) -> None:
             raise ValueError(
                 f"{cls.kind} interface {cls.name!r}: the {flow} steps {error}"
             ) from None
+
+
+def _refuse_hidden(cls: type[Interface]) -> None:
+    """
+    Refuse a method that overrides a step, of any flow, and is no step: it would never run.
+
+    Likewise a `deploy` that is no step, as nothing would be deployed. A name that is set to None
+    leaves the step out on purpose, and a list of steps of the interface may name any method.
+    """
+    for base in cls.__mro__[1:]:
+        hidden = {name: step.priorities for name, step in getattr(base, "steps", {}).items()}
+        if base is Deploy:
+            hidden["deploy"] = {Flow.DEPLOY: 0}
+        for name, flows in hidden.items():
+            owner = next(each for each in cls.__mro__ if name in vars(each))
+            replaced = owner is not base and vars(owner)[name] is not None
+            if replaced and name not in cls.steps and not all(map(cls.lists, flows)):
+                raise ValueError(
+                    f"{cls.kind} interface {cls.name!r}: {owner.__name__}.{name} overrides the step"
+                    f" {cls.kind}.{name} of {base.__name__}, and is no step: decorate it with"
+                    f" @step, @clean_step or @deploy_step, rename it, or leave the step out with"
+                    f" `{name} = None`"
+                )
 
 
 def _priorities(

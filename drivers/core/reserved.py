@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from drivers.core.conditions import AS_FOUND, Condition, Conditions
 from drivers.core.errors import NotSupported
 from drivers.core.kinds import REBOOT
 from drivers.core.steps import Arg, Done, Hold, Outcome, Wait, run_parts
@@ -72,10 +73,23 @@ METHODS: Mapping[str, Method] = {
     each.__name__: each for each in (power_on, power_off, reboot, hold, wait)
 }
 ARGS: Mapping[str, tuple[Arg, ...]] = {"wait": (SECONDS,)}
-#: Steps after which the machine is on, and its agent runs if the flow has one.
-STARTING = frozenset({"power_on", "reboot"})
+#: What a reserved step leaves: a start boots what is prepared, or the agent (see `run`).
+LEAVES: Mapping[str, Condition] = {
+    "power_on": Condition.STARTED,
+    "power_off": Condition.OFF,
+    "reboot": Condition.RESTARTED,
+}
 #: Steps that may run on child nodes.
 ON_CHILDREN = frozenset({"power_on", "power_off", "reboot"})
+
+
+def conditions_of(name: str, *, ramdisk: bool) -> Conditions:
+    """Return the conditions of a reserved step. ramdisk: as for `run`."""
+    left = LEAVES.get(name)
+    if left is None:
+        return AS_FOUND
+    boots_agent = ramdisk and left is not Condition.OFF
+    return Conditions(leaves=(Condition.AGENT_NEXT, left) if boots_agent else (left,))
 
 
 def run(target: Target, name: str, args: Mapping[str, Any], *, ramdisk: bool) -> Outcome:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import FailureCode
 from drivers.core.target import Target
 
@@ -183,14 +184,18 @@ def step(
     resume: Resume | str = Resume.RERUN,
     timeout: float | None = None,
     retry: Retry = Retry(),
+    needs: Sequence[Condition] | None = None,
+    leaves: Sequence[Condition] | None = None,
 ) -> Callable[[Method], Method]:
     """
     Declare a method as a step of the flows that have a priority here.
 
     A method may have several decorators, each for other flows. Without `abortable`, deploy steps
-    are abortable and all others are not (Ironic's defaults).
+    are abortable and all others are not (Ironic's defaults). Without `needs` and `leaves`, it has
+    the conditions of the method that it overrides (`drivers.core.conditions`).
 
-    Raises ValueError: a priority is not a number, or an argument is not an `Arg`.
+    Raises ValueError: a priority is not a number, an argument is not an `Arg`, or a condition is
+    wrong.
     """
     given = {Flow.CLEAN: clean, Flow.DEPLOY: deploy, Flow.SERVICE: service, Flow.VERIFY: verify}
     priorities = {flow: priority for flow, priority in given.items() if priority is not None}
@@ -201,7 +206,13 @@ def step(
         if not isinstance(arg, Arg):
             raise ValueError(f"an argument of a step must be an Arg, not {arg!r}")
 
+    conditioned = None
+    if needs is not None or leaves is not None:
+        conditioned = conditions(needs=needs or (), leaves=leaves or ())
+
     def mark(method: Method) -> Method:
+        if conditioned is not None:
+            conditioned(method)
         before: Step | None = getattr(method, MARK, None)
         declared = before or Step("", method.__name__, {})
         by_flow = dict(declared.by_flow)

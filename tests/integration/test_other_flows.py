@@ -79,7 +79,6 @@ def test_requested_steps_run_among_the_drivers_and_priority_0_disables_one(harne
 @pytest.mark.parametrize(
     ("step", "complaint"),
     [
-        (deploy_step("deploy", "deploy", 90), "cannot be replaced"),
         (deploy_step("management", "scrub", 90), "'level' is required"),
         (deploy_step("management", "scrub", 90, level=1, x=1), "no argument 'x'"),
         (deploy_step("deploy", "nonsense", 50), "no deploy step of that name"),
@@ -113,6 +112,62 @@ def test_interfaces_traits_and_templates_are_checked_before_a_deployment_begins(
     row = harness.inside.read(node)
     assert ("available", None, None) == (row.provision_state, row.reservation, row.operation_id)
     assert ([], []) == (harness.inside.sent, Acme.did)
+
+
+OFF = "needs the agent running, but power.power_off before it leaves the machine off"
+REPLACED = "tear_down_agent, which leaves that, is not among the steps"
+
+
+@pytest.mark.parametrize(
+    ("name", "priority", "complaint"),
+    [
+        ("write_image", 110, OFF),
+        ("deploy", 30, OFF),
+        ("tear_down_agent", 0, REPLACED),
+        ("boot_instance", 0, "must end with the instance running"),
+    ],
+)
+@pytest.mark.parametrize("source", ["caller", "template"])
+@pytest.mark.parametrize(("verb", "state"), [("active", "available"), ("rebuild", "active")])
+def test_a_deployment_that_cannot_end_well_is_refused_whoever_asks_for_its_steps(
+    harness, name, priority, complaint, source, verb, state
+):
+    traits = {"traits": ["CUSTOM_T"]} if source == "template" else {}
+    node = harness.with_agent(state, instance_info=IMAGE | traits)
+    step = deploy_step("deploy", name, priority)
+    if traits:
+        with harness.inside.runtime.transaction() as session:
+            session.add(NodeTrait(node_id=node, trait="CUSTOM_T"))
+            session.add(DeployTemplate(uuid="t" * 36, name="CUSTOM_T", steps=[step]))
+    steps = {} if traits else {"deploy_steps": [step]}
+    with pytest.raises(Invalid, match=complaint):
+        harness.ask(node, verb, **steps)
+    row = harness.inside.read(node)
+    assert (state, None) == (row.provision_state, row.reservation)
+    assert [] == harness.inside.sent
+
+
+def test_a_plan_is_checked_again_with_the_steps_that_the_agent_reports(harness, image):
+    node = harness.with_agent("available", instance_info=image)
+    harness.do(node, "active", deploy_steps=[deploy_step("power", "power_off", 55)])
+    harness.offer("deploy", ("deploy", "check", 50))
+    assert "deploy failed" == harness.call(node)
+    assert harness.inside.read(node).last_error == (
+        "deploy.check (priority 50) needs the agent running, but power.power_off (priority 55)"
+        " before it leaves the machine off; power_on or reboot between them starts the machine"
+    )
+    assert [] == harness.ran()
+
+
+def test_a_runbook_of_a_service_is_checked_as_a_whole(harness):
+    node = harness.node("active")
+    with harness.inside.runtime.transaction() as session:
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
+        steps = [{**requested("power", "power_off", args={}), "order": 1}]
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=steps))
+    assert "service failed" == harness.do(node, "service", runbook="CUSTOM_R")
+    assert "service must end with the instance running" in harness.inside.read(node).last_error
+    assert [] == Acme.did
 
 
 def test_two_steps_of_one_name_are_refused(harness):

@@ -11,7 +11,7 @@ from drivers.builtin import HARDWARE_TYPES, FakeHardware
 from drivers.core import errors
 from drivers.core.driver import Driver, HardwareType
 from drivers.core.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
-from drivers.core.kinds import KINDS, Frame, Management
+from drivers.core.kinds import KINDS, Deploy, Frame, Management
 from drivers.core.registry import UnknownName, load
 from drivers.core.steps import Arg, Done, Flow, clean_step, deploy_step, step
 from drivers.fake.hardware import FakeDeploy, FakeInspect, FakeManagement, FakePower
@@ -160,6 +160,68 @@ def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
     assert "'first'" in why
     assert "'second'" in why
     assert "priority 5" in why
+
+
+class Base(FakeManagement):
+    """Has a step of each flow."""
+
+    name = "base"
+
+    @clean_step(priority=10)
+    def erase(self, target):
+        """Clean."""
+
+    @step(service=0, verify=4)
+    def probe(self, target):
+        """Serve, and verify."""
+
+
+def overriding(base, name, method, **more):
+    """Hardware type "ported" whose interface overrides `name` of a base."""
+    cls = type(
+        "Late", (type("Middle", (base,), {"name": "mid"}),), {"name": "late", name: method, **more}
+    )
+    return type("Ported", (HardwareType,), {
+        "name": "ported", "interfaces": {**FakeHardware.interfaces, base.kind: (cls,)},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "owner"),
+    [
+        (Base, "erase", "Base"),
+        (Base, "probe", "Base"),
+        (FakeDeploy, "deploy", "FakeDeploy"),
+        (Deploy, "deploy", "Deploy"),
+    ],
+)
+def test_an_override_that_loses_a_step_refuses_the_driver_and_no_other(base, name, owner):
+    found = load([FakeHardware, overriding(base, name, lambda self, target: Done())])
+    assert ["fake-hardware"] == list(found.types)
+    assert found.refused["ported"].startswith(
+        f"{base.kind} interface 'late': Late.{name} overrides the step {base.kind}.{name} of"
+    )
+    assert f"{owner}, and is no step: decorate it with" in found.refused["ported"].replace(
+        "Middle", owner
+    )
+
+
+def test_a_step_is_overridden_by_a_step_or_left_out_by_none_or_listed():
+    def erase(self, target):
+        """Override the step."""
+
+    def listing(self, target):
+        return [{"step": "erase", "priority": 5}]
+
+    renewed = clean_step(priority=10)(lambda self, target: Done())
+    for ported in (
+        overriding(Base, "erase", renewed),
+        overriding(Base, "erase", None),
+        overriding(Base, "erase", erase, get_clean_steps=listing),
+    ):
+        assert "ported" in load([ported]).types
+    listed = overriding(Base, "probe", erase, get_verify_steps=lambda self, target: [])
+    assert "overrides the step management.probe" in load([listed]).refused["ported"]
 
 
 def test_steps_that_do_not_run_by_themselves_may_have_equal_priorities():

@@ -1,0 +1,129 @@
+"""
+Conditions of a machine in a plan: what steps need before they run, and what they leave.
+
+A step declares them at its decorator, `step(needs=..., leaves=...)`, a frame step with
+`conditions`. A method that overrides another one and declares nothing has the conditions of the
+overridden one. A step that declares nothing anywhere leaves the machine as it was; of deploy
+interfaces that are not derived from those of the agent, it may leave the machine in any condition
+(`Interface.undeclared`).
+
+    @step(deploy=40, needs=[Condition.BOOTABLE], leaves=[Condition.OFF, Condition.INSTANCE_NEXT])
+    def tear_down_agent(self, target): ...
+
+Conditions of the same `Aspect` exclude each other. An aspect of which nothing is known meets every
+need: a plan is refused only for what is known to be wrong.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+MARK = "__ingot_conditions__"
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Aspect(StrEnum):
+    """Part of a machine's state; one condition of each holds at a time, or none is known."""
+
+    MACHINE = "machine"  # what runs
+    BOOT = "boot"  # what the next start boots
+    NETWORK = "network"
+    DISK = "disk"  # of the instance
+
+
+class Condition(StrEnum):
+    """Condition of a machine; the value follows "needs" or "leaves" in messages."""
+
+    OFF = "the machine off"
+    AGENT = "the agent running"
+    INSTANCE = "the instance running"
+
+    UNPREPARED = "no boot prepared"
+    AGENT_NEXT = "the agent's boot prepared"
+    INSTANCE_NEXT = "the instance's boot prepared"
+
+    SERVICE_NETWORK = "the machine on the agent's network"
+    TENANT_NETWORKS = "the machine on the tenant's networks"
+
+    UNWRITTEN = "the disk without the image"
+    WRITTEN = "the image on the disk"
+    BOOTABLE = "an image that boots on the disk"
+
+    # what a start leaves depends on the boot that is prepared
+    STARTED = "the machine on"  # no change, if it is on already
+    RESTARTED = "the machine restarted"
+
+
+ASPECTS: Mapping[Condition, Aspect] = {
+    Condition.OFF: Aspect.MACHINE,
+    Condition.AGENT: Aspect.MACHINE,
+    Condition.INSTANCE: Aspect.MACHINE,
+    Condition.STARTED: Aspect.MACHINE,
+    Condition.RESTARTED: Aspect.MACHINE,
+    Condition.UNPREPARED: Aspect.BOOT,
+    Condition.AGENT_NEXT: Aspect.BOOT,
+    Condition.INSTANCE_NEXT: Aspect.BOOT,
+    Condition.SERVICE_NETWORK: Aspect.NETWORK,
+    Condition.TENANT_NETWORKS: Aspect.NETWORK,
+    Condition.UNWRITTEN: Aspect.DISK,
+    Condition.WRITTEN: Aspect.DISK,
+    Condition.BOOTABLE: Aspect.DISK,
+}
+#: What runs after a start, by the boot that is prepared; nothing is known after others.
+BOOTED: Mapping[Condition, Condition] = {
+    Condition.AGENT_NEXT: Condition.AGENT,
+    Condition.INSTANCE_NEXT: Condition.INSTANCE,
+}
+_STARTS = frozenset({Condition.STARTED, Condition.RESTARTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions that a step needs and leaves."""
+
+    needs: tuple[Condition, ...] = ()
+    leaves: tuple[Condition, ...] | None = ()  # None: any; nothing is known after the step
+
+
+AS_FOUND = Conditions()
+UNKNOWN = Conditions(leaves=None)
+
+
+def _checked(named: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Raises ValueError: one is no `Condition`, or two exclude each other."""
+    listed = tuple(named)
+    for condition in listed:
+        if not isinstance(condition, Condition):
+            raise ValueError(f"a condition of a step must be a Condition, not {condition!r}")
+    if len({ASPECTS[condition] for condition in listed}) < len(listed):
+        raise ValueError(f"conditions of a step exclude each other: {' and '.join(listed)}")
+    return listed
+
+
+def conditions(
+    *, needs: Iterable[Condition] = (), leaves: Iterable[Condition] = ()
+) -> Callable[[Method], Method]:
+    """
+    Declare the conditions of a frame step.
+
+    Raises ValueError: a condition is none, cannot be needed, or excludes another one.
+    """
+    declared = Conditions(_checked(needs), _checked(leaves))
+    if starts := _STARTS.intersection(declared.needs):
+        raise ValueError(f"a step cannot need {min(starts)!r}: name what runs then")
+
+    def mark(method: Method) -> Method:
+        setattr(method, MARK, declared)
+        return method
+
+    return mark
+
+
+def of_method(cls: type, name: str) -> Conditions | None:
+    """Return the conditions of a method, its own or those it inherits; None: none is declared."""
+    for ancestor in cls.__mro__:
+        found: Conditions | None = getattr(vars(ancestor).get(name), MARK, None)
+        if found is not None:
+            return found
+    return None
