@@ -27,22 +27,14 @@ from drivers.core.steps import Done, Failed, Outcome, Wait
 from drivers.core.target import Target
 from drivers.redfish import client, tasks
 from drivers.redfish.client import Connection, Reply
+from drivers.redfish.errors import is_busy
 from drivers.redfish.messages import messages, words
 from drivers.redfish.tasks import Content, End, Look, Seen
 from drivers.redfish.values import entry, text
 
 Record = Mapping[str, Any]
-#: HTTP statuses and names of messages of a refusal that passes by itself.
-_BUSY_STATUSES = frozenset({409, 423, 429, 503})
-_BUSY_MESSAGES = frozenset(
-    {
-        "ResourceInUse",
-        "SYS518",  # an iDRAC that is not ready
-        "ServiceShuttingDown",
-        "ServiceTemporarilyUnavailable",
-        "UnableToModifyDuringSystemPOST",  # HPE
-    }
-)
+#: Conflict and Locked: states of a resource that pass, which only an order can meet.
+_IN_USE = (409, 423)
 #: Statuses above 499 that prove that nothing was done.
 _REFUSALS = (501, 503, 505)
 #: Parts of paths of tasks and jobs, which an answer without 202 may name, too.
@@ -194,8 +186,7 @@ def answer_of(reply: Reply, path: str) -> Answer:
     status, said = reply.status, messages(reply.document)
     refusal = f"{status}: {words(said) or 'no message'}"
     if status >= 400:
-        is_passing = status in _BUSY_STATUSES or any(name in refusal for name in _BUSY_MESSAGES)
-        is_passing = is_passing or any(message.name in _BUSY_MESSAGES for message in said)
+        is_passing = status in _IN_USE or is_busy(status, said)
         # another error of the server may have come after the order's effect
         is_refusal = status < 500 or status in _REFUSALS
         result = Result.REFUSED if is_refusal else Result.UNKNOWN
