@@ -150,9 +150,7 @@ def _translated(error: Exception, bmc: Access) -> tuple[HardwareError | None, bo
         status=status,
         words=bmc.mask(f"{status}: {words or getattr(error, 'code', '')}"),
     )
-    if isinstance(error, HTTPError) and is_busy(
-        error.status_code, messages({"error": error.body})
-    ):
+    if isinstance(error, HTTPError) and is_busy(error.status_code, messages({"error": error.body})):
         return Busy(text(message, _LONGEST) or "busy"), False
     return rule.error(text(message, _LONGEST) or "unknown error"), rule.skippable
 

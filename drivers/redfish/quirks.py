@@ -25,7 +25,7 @@ class Difference(StrEnum):
     USB_CD = "the virtual CD boots as UsbCd, not as Cd: UsbCd is ordered where the BMC lists it"
     OEM_VIRTUAL_CD = (
         "Cd is the drive in the machine, not the virtual CD: the boot device VCD-DVD is ordered by"
-        " ImportSystemConfiguration"
+        " ImportSystemConfiguration, and compared with the attributes of the iDRAC"
     )
     MEDIUM_1 = "images boot from the virtual medium with the id 1 only: it is used first"
     NO_INSERTION = (

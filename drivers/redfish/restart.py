@@ -56,12 +56,15 @@ def restart(target: Target, *, with_agent: bool) -> Outcome:
 
 
 def carry_out(
-    target: Target, bmcs: Bmcs, order: Order, needs_restart: Callable[[Mapping[str, Any]], bool]
+    target: Target,
+    bmcs: Bmcs,
+    order: Order,
+    needs_restart: Callable[[Mapping[str, Any]], bool] | None,
 ) -> Outcome:
     """
     Order a change, restart the machine if needed, and wait for the effect; `Done` once it shows.
 
-    needs_restart: receives the record of the accepted order.
+    needs_restart: receives the record of the accepted order; None: the machine is never restarted.
     """
     pace, progress = Pace(POLL_INTERVAL, PATIENCE), target.progress
     if "record" not in progress:
@@ -73,7 +76,7 @@ def carry_out(
         has_agent = target.agent.url is not None
         return Wait({"record": dict(outcome.result), "agent": has_agent}, poll_after=0)
     record = progress["record"]
-    restarts = needs_restart(record) or "staged" in progress
+    restarts = needs_restart is not None and (needs_restart(record) or "staged" in progress)
     if restarts and not progress.get("restarted"):
         return _after(
             restart(target, with_agent=progress["agent"]), {**progress, "restarted": True}
@@ -88,7 +91,7 @@ def carry_out(
         if not isinstance(outcome, Done):
             return outcome
         own = {name: value for name, value in progress.items() if name != "follow"}
-        if outcome.result["end"] == End.STAGED:
+        if outcome.result["end"] == End.STAGED and needs_restart is not None:
             return Wait({**own, "staged": True}, poll_after=0)
         target = replace(target, progress={**own, "record": dict(outcome.result)})
     return _compare(target, bmcs, order, pace, RESTART_PATIENCE if restarts else PATIENCE)

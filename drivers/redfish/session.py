@@ -75,7 +75,7 @@ class Session:
         document = None
         with self.skip_unreadable(path):
             document = self._read(path)
-        return document
+        return document  # noqa: RET504 - None if it was skipped
 
     def _read(self, path: str) -> Mapping[str, Any]:
         document: Mapping[str, Any] = self.open()._conn.get(path).json()

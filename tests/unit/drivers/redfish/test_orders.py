@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.core.errors import HardwareError, Unreachable
+from drivers.core.errors import Busy, HardwareError, Unreachable
 from drivers.core.steps import Done, Failed
-from drivers.redfish import client, orders, software, tasks
+from drivers.redfish import client, errors, orders, software, tasks
 from drivers.redfish.client import Reply
 from drivers.redfish.orders import Result
 from drivers.redfish.tasks import ANSWERS, JOBS, STATUSES, TASKS, Content, End, Seen
 from drivers.simulator.documents import INVENTORY, MANAGER, ROOT, SYSTEM
+from tests.unit.drivers.documents import sweep_of
 from tests.unit.drivers.redfish.scripted import (
     ACCEPTED,
     LOST,
@@ -192,6 +193,22 @@ def test_a_monitor_that_ends_with_messages_is_judged_by_them(document, expected)
 def test_an_answer_to_an_order_has_a_type(reply, result, paths):
     answer = orders.answer_of(reply, UPDATE)
     assert (result, paths) == (answer.result, answer.paths)
+
+
+@pytest.mark.parametrize("name", errors._BUSY_MESSAGES)
+@pytest.mark.parametrize(
+    "said",
+    [{"MessageId": "Vendor.1.0.{}"}, {"MessageId": "Vendor.1.0.Error", "Message": "{}: not now"}],
+)
+def test_a_message_of_a_busy_bmc_has_one_meaning_for_reads_and_orders(name, said):
+    message = {key: text.format(name) for key, text in said.items()}
+    document = {"error": {"code": "x", "message": "no", "@Message.ExtendedInfo": [message]}}
+    assert Result.BUSY == orders.answer_of(Reply(400, document), UPDATE).result
+    with pytest.MonkeyPatch.context() as patch:
+        bmc = ScriptedBmc(scripts={("GET", SYSTEM): [(400, {}, document)]}).install(patch)
+        with pytest.raises(Busy):
+            bmc.node().driver.power.get_power_state(bmc.node())
+        assert Busy is type(sweep_of(bmc.node()))
 
 
 # Ends of firmware updates
