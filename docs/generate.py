@@ -356,6 +356,34 @@ def vendors() -> Lines:
     )
 
 
+#: Value of `Boot.options` -> the instance.
+_INSTANCES = {
+    "boot_iso": "`boot_iso`",
+    "ramdisk": "`kernel` and `ramdisk`",
+    "kickstart": "an installer",
+    "iscsi_volume": "a volume over iSCSI",
+}
+
+
+def boot_combinations() -> Lines:
+    yield from table(
+        ("boot interface", "boot modes", "instances beside those on a disk"),
+        (
+            (
+                code(boot.name),
+                ", ".join(map(code, boot.modes)),
+                ", ".join(text for name, text in _INSTANCES.items() if name in boot.options),
+            )
+            for boot in {
+                boot.name: boot
+                for hardware in HARDWARE_TYPES
+                for boot in hardware.interfaces["boot"]
+                if boot.name != "fake"
+            }.values()
+        ),
+    )
+
+
 def _models(row: quirks.Quirk) -> str:
     """Return the models and firmware versions of the BMCs that a row is about."""
     bounds = (("from", row.since), ("before", row.before))
@@ -365,6 +393,7 @@ def _models(row: quirks.Quirk) -> str:
 
 #: Pages written by hand, each with one part between `BEGIN` and `END` generated from the code.
 PARTS: Mapping[str, Callable[[], Lines]] = {
+    "docs/boot.md": boot_combinations,
     "docs/deploying.md": deploy_flow,
     "docs/hardware.md": power_table.power_table,
     "docs/hardware-orders.md": task_ends,

@@ -14,6 +14,7 @@ from drivers.core import capabilities
 from drivers.core.errors import (
     Busy,
     HardwareError,
+    InvalidDriverInfo,
     LoginRefused,
     NotSupported,
     Refused,
@@ -67,12 +68,41 @@ def for_ramdisk(target: Target) -> Outcome:
     """
     Part of a step: prepare the firmware for the agent's ramdisk, with the machine switched off.
 
-    Secure boot is switched off if it belongs to the instance: the ramdisk need not be signed.
-    Nothing is changed that neither instance nor node requests.
+    Secure boot is switched off if it belongs to an instance, unless that still requests it and the
+    ramdisk is signed. Nothing is changed that neither instance nor node requests.
+
+    Raises HardwareError: the machine cannot be brought to the requested boot mode.
+    """
+    stays_on = ramdisk_is_signed(target) and capabilities.requests_secure_boot(target)
+    if not target.progress and stays_on:
+        return run_parts(target, {"boot_mode": _in_boot_mode})
+    return for_installer(target)
+
+
+def for_installer(target: Target) -> Outcome:
+    """
+    Part of a step: prepare the firmware for an installer, as for a ramdisk that is not signed.
 
     Raises HardwareError: the machine cannot be brought to the requested boot mode.
     """
     return run_parts(target, {"secure_boot": _without_secure_boot, "boot_mode": _in_boot_mode})
+
+
+def ramdisk_is_signed(target: Target) -> bool:
+    """
+    Whether the agent's ramdisks, and all loaders before them, start with secure boot on.
+
+    Raises InvalidDriverInfo: driver_info/ramdisk_signed is neither true nor false.
+    """
+    value = target.driver_info.get("ramdisk_signed")
+    if value in (None, ""):
+        return bool(target.options["deploy"]["ramdisk_signed"])
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise InvalidDriverInfo(
+            f"driver_info/ramdisk_signed must be true or false, not {value!r:.80}"
+        )
+    return text == "true"
 
 
 def for_instance(target: Target) -> Outcome:
