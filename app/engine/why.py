@@ -297,7 +297,7 @@ def _of_queue(queued: Mapping[str, Any]) -> str:
 
 def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) -> tuple[str, str]:
     """Return the awaited party and the reason for a step with a due time."""
-    if step.faults and step.faults < step.tries:
+    if step.error and step.faults and step.faults < step.tries:
         tried = f"try {step.faults} of {step.tries} failed ({step.error}); it is retried"
         return "timer", tried
     if step.child:
