@@ -21,6 +21,7 @@ from app.runtime import runtime_of
 from app.sentences import joined
 from app.states import MACHINE, VERBS, Kind, State, verbs_in
 from drivers.core.errors import FailureCode
+from drivers.core.steps import AWAITED
 
 #: Most refused lookups in an answer.
 MOST_REFUSED = 3
@@ -314,8 +315,8 @@ def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) 
 
 
 def _awaited(progress: Mapping[str, Any]) -> str | None:
-    """Return `waits_for` of a driver's progress, also of a part of the step; None: it has none."""
-    awaited = progress.get("waits_for")
+    """Return `AWAITED` of a driver's progress, also of a part of the step; None: it has none."""
+    awaited = progress.get(AWAITED)
     if isinstance(awaited, str):
         return awaited
     parts = (part for part in progress.values() if isinstance(part, Mapping))

@@ -21,7 +21,7 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.core.kinds import POWER_ON, REBOOT, SOFT_REBOOT, Power
-from drivers.core.steps import Done, Failed, Outcome, Progress, Wait
+from drivers.core.steps import AWAITED, Done, Failed, Outcome, Progress, Wait
 from drivers.core.target import Target
 
 #: The agent's command that restarts the machine.
@@ -143,7 +143,7 @@ class AgentPower(Power):
         except Unreachable:
             return _restarted(target)
         if status in (CommandStatus.RUNNING, CommandStatus.SUCCEEDED):
-            awaited = {"waits_for": "the end of the agent that restarts the machine"}
+            awaited = {AWAITED: "the end of the agent that restarts the machine"}
             return Wait({**progress, **awaited}, _POLL_INTERVAL)
         if status is CommandStatus.FAILED:
             reason = client.failure_reason(target, dict(command))

@@ -22,7 +22,7 @@ from drivers.core.errors import (
     Unexpected,
 )
 from drivers.core.power import POWER_OFF, REBOOT
-from drivers.core.steps import Done, Outcome, Wait, run_parts
+from drivers.core.steps import AWAITED, Done, Outcome, Wait, run_parts
 from drivers.core.target import Target
 
 #: Key of driver_internal_info: secure boot was switched on for the present instance.
@@ -163,7 +163,7 @@ def change(target: Target, setting: Setting, value: Any) -> Outcome:
         # commit first: after a crash during the restart, the change is not ordered again
         state = target.driver.power.get_power_state(target)
         waits_for = f"{setting.name} {_word(value)}, which takes effect with a restart"
-        return Wait({"was": state, "waits_for": waits_for}, poll_after=0)
+        return Wait({"was": state, AWAITED: waits_for}, poll_after=0)
     was_off = target.progress["was"] == POWER_OFF
     return run_parts(
         target,
@@ -245,12 +245,13 @@ def _await(target: Target, setting: Setting, value: Any) -> Outcome:
     looks = int(target.progress.get("looks", 0))
     if not limit:
         return Done()
+    reason = None
     try:
         effective = setting.read(target)
     except HardwareError as error:  # a BMC may be absent for a while as the machine starts
         if not error.retryable:
             raise
-        effective = str(error)
+        effective = reason = str(error)
     else:
         setting.report(target, effective)
     if effective == value:
@@ -260,7 +261,8 @@ def _await(target: Target, setting: Setting, value: Any) -> Outcome:
             f"{setting.name} of node {target.uuid} is {_word(effective)}, not {_word(value)} as"
             f" ordered: the restart {looks * POLL_INTERVAL:.0f} s ago has not applied it"
         )
-    return Wait({"looks": looks + 1}, poll_after=POLL_INTERVAL)
+    awaited = f"{setting.name} {_word(value)} to take effect"
+    return Wait({"looks": looks + 1, AWAITED: awaited}, POLL_INTERVAL, reason=reason)
 
 
 def _switch_off(target: Target) -> Outcome:

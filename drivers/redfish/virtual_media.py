@@ -25,7 +25,7 @@ from drivers.core.errors import (
     Unexpected,
     WithoutEffect,
 )
-from drivers.core.steps import Done, Outcome, Wait
+from drivers.core.steps import AWAITED, Done, Outcome, Wait
 from drivers.core.target import Target
 from drivers.redfish import client, tasks, virtual_drives
 from drivers.redfish.client import Connection
@@ -63,7 +63,7 @@ class Insertion:
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> "Insertion":
-        known = {name: value for name, value in progress.items() if name != "waits_for"}
+        known = {name: value for name, value in progress.items() if name != AWAITED}
         return cls(**{**known, "slow": tuple(known.get("slow", ()))})
 
 
@@ -94,7 +94,7 @@ def insert(target: Target, bmcs: Bmcs, device_type: str, url: str) -> Outcome:
             progress, pause = following
             if pause:
                 waits_for = f"virtual medium {_name(progress.drive)}"
-                return Wait({**asdict(progress), "waits_for": waits_for}, poll_after=pause)
+                return Wait({**asdict(progress), AWAITED: waits_for}, poll_after=pause)
 
 
 def eject(
@@ -130,7 +130,7 @@ def eject(
     if looks * interval < (patience if required else IMPATIENCE):
         progress = {"looks": looks + 1, "refusals": refusals}
         waits_for = f"the ejection of {_name(stays[0].path)}"
-        return Wait({**progress, "waits_for": waits_for}, poll_after=interval)
+        return Wait({**progress, AWAITED: waits_for}, poll_after=interval)
     reasons = (
         f"{_name(drive.path)} (ordered to eject it{_colon(refusals.get(drive.path))})"
         for drive in stays
