@@ -23,7 +23,7 @@ from app.main import create_app
 from app.metrics.kinds import OTHER
 from app.metrics.table import METRICS
 from app.runtime import Runtime
-from docs import fault_tables, node_fields, power_table, state_pages
+from docs import fault_tables, node_fields, power_table, state_pages, vendor_features
 from docs.markdown import Lines, code, table
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.interface import Interface
@@ -354,6 +354,7 @@ def vendors() -> Lines:
             for row in quirks.QUIRKS
         ),
     )
+    yield from vendor_features.features()
 
 
 #: Value of `Boot.options` -> the instance.

@@ -426,6 +426,7 @@ def test_a_version_that_shows_after_the_restart_is_waited_for(bmc, node):
     assert Done({"versions": {"bios": "1.1.0"}}) == update(node)[0]
 
 
+@pytest.mark.vendor("Dell", "firmware")
 @pytest.mark.parametrize(
     "queue", [f"{ROOT}/JobService/Jobs", f"{MANAGER}/Oem/Dell/Jobs", f"{MANAGER}/Jobs"]
 )

@@ -75,6 +75,8 @@ def change(bmc, state, node=None, budget=60.0, on_poll=lambda polls: None):
     raise AssertionError("it polls for ever")
 
 
+@pytest.mark.vendor("Dell", "power")
+@pytest.mark.vendor("HPE", "power")
 @pytest.mark.parametrize(
     "refusal",
     [

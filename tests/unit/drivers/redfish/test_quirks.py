@@ -46,6 +46,9 @@ FULL = {
 }
 
 
+@pytest.mark.vendor("AMI", "boot device")
+@pytest.mark.vendor("ASRock Rack", "boot device")
+@pytest.mark.vendor("Supermicro", "boot device")
 @pytest.mark.parametrize(
     "vendor", ["AMI", "American Megatrends International LLC.", "ASRockRack", "Supermicro"]
 )
@@ -59,6 +62,7 @@ def test_target_enabled_and_mode_are_sent_together(bmc, node, vendor):
     assert [FULL | {"BootSourceOverrideMode": "Legacy"}] == boots(bmc)
 
 
+@pytest.mark.vendor("Supermicro", "virtual media")
 def test_the_virtual_cd_of_a_supermicro_boots_as_usb_cd(bmc, node):
     is_made_by(bmc, "Supermicro")
     node.driver.management.set_boot_device(node, "cdrom")
@@ -66,6 +70,7 @@ def test_the_virtual_cd_of_a_supermicro_boots_as_usb_cd(bmc, node):
     assert "cdrom" == node.driver.management.get_boot_device(node)["boot_device"]
 
 
+@pytest.mark.vendor("Dell", "virtual media")
 @pytest.mark.parametrize(
     ("model", "firmware"), [("13G Monolithic", "2.86"), ("14G Modular", "3.21.26.22")]
 )
@@ -122,6 +127,7 @@ def idrac(monkeypatch):
     return bmc
 
 
+@pytest.mark.vendor("Dell", "boot device")
 def test_the_virtual_cd_of_an_old_idrac_is_ordered_by_its_oem_action(idrac):
     outcome, _ = run(idrac.node(), "boot", "prepare_ramdisk")
     (order,) = [body for _, name, body in idrac.orders if name == "import"]
@@ -152,6 +158,7 @@ def test_an_idrac_with_another_job_is_asked_again(idrac, name):
     assert (FailureCode.BUSY, True) == (outcome.code, outcome.retryable)
 
 
+@pytest.mark.vendor("Dell", "boot device")
 @pytest.mark.parametrize("place", [f"{MANAGER}/Attributes", NEW_PLACE])
 @pytest.mark.parametrize(
     ("effect", "words"),
@@ -187,6 +194,7 @@ def test_an_idrac_that_does_not_show_its_attributes_is_believed_by_its_task(idra
     assert Done() == run(idrac.node(), "boot", "prepare_ramdisk")[0]
 
 
+@pytest.mark.vendor("Dell", "virtual media")
 def test_an_idrac_10_gets_its_image_in_medium_1(bmc, node):
     is_made_by(bmc, "Dell Inc.", "17G Monolithic", "1.20.25.00")
     bmc.drives = {"2": Drive(insertion="ignored"), "1": Drive()}

@@ -44,6 +44,8 @@ def media(bmc):
     return {name: drive.medium for name, drive in bmc.drives.items() if drive.medium}
 
 
+@pytest.mark.vendor("Cisco", "virtual media")
+@pytest.mark.vendor("OpenBMC", "virtual media")
 @pytest.mark.parametrize(
     "first",
     [
@@ -64,6 +66,7 @@ def test_a_drive_that_does_not_take_the_image_is_left_for_the_next(bmc, node, fi
     assert {"Slot_2": ISO} == media(bmc)
 
 
+@pytest.mark.vendor("Lenovo", "virtual media")
 def test_a_drive_without_the_action_takes_the_image_by_patch(bmc, node):
     bmc.drives = {"Cd": Drive(has_actions=False, can_patch=True)}
     outcome, node = attach(node)
@@ -73,6 +76,8 @@ def test_a_drive_without_the_action_takes_the_image_by_patch(bmc, node):
     assert {} == media(bmc)
 
 
+@pytest.mark.vendor("Dell", "virtual media")
+@pytest.mark.vendor("Supermicro", "virtual media")
 @pytest.mark.parametrize("reports", [{"stale": 2}, {"stale": 50}, {"stale": 0}])
 def test_a_medium_that_is_still_reported_after_its_ejection_is_inserted_again(bmc, node, reports):
     """A BMC reports an ejected medium for a while: https://bugs.launchpad.net/ironic 2115475."""
@@ -150,6 +155,7 @@ def test_another_image_than_the_ordered_one_is_not_believed(bmc, node):
         attach(node)
 
 
+@pytest.mark.vendor("Supermicro", "virtual media")
 @pytest.mark.parametrize(
     "demands",
     [("TransferProtocolType",), ("TransferMethod",), ("UserName", "Password"), ("Inserted",),
