@@ -23,7 +23,14 @@ from app.main import create_app
 from app.metrics.kinds import OTHER
 from app.metrics.table import METRICS
 from app.runtime import Runtime
-from docs import fault_tables, file_index, node_fields, power_table, state_pages
+from docs import (
+    fault_tables,
+    file_index,
+    node_fields,
+    power_table,
+    state_pages,
+    vendor_features,
+)
 from docs.markdown import Lines, code, table
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.interface import Interface
@@ -356,6 +363,35 @@ def vendors() -> Lines:
             for row in quirks.QUIRKS
         ),
     )
+    yield from vendor_features.features()
+
+
+#: Value of `Boot.options` -> the instance.
+_INSTANCES = {
+    "boot_iso": "`boot_iso`",
+    "ramdisk": "`kernel` and `ramdisk`",
+    "kickstart": "an installer",
+    "iscsi_volume": "a volume over iSCSI",
+}
+
+
+def boot_combinations() -> Lines:
+    yield from table(
+        ("boot interface", "boot modes", "instances beside those on a disk"),
+        (
+            (
+                code(boot.name),
+                ", ".join(map(code, boot.modes)),
+                ", ".join(text for name, text in _INSTANCES.items() if name in boot.options),
+            )
+            for boot in {
+                boot.name: boot
+                for hardware in HARDWARE_TYPES
+                for boot in hardware.interfaces["boot"]
+                if boot.name != "fake"
+            }.values()
+        ),
+    )
 
 
 def _models(row: quirks.Quirk) -> str:
@@ -377,6 +413,7 @@ def role_needs() -> Lines:
 
 #: Pages written by hand, each with one part between `BEGIN` and `END` generated from the code.
 PARTS: Mapping[str, Callable[[], Lines]] = {
+    "docs/boot.md": boot_combinations,
     "docs/deploying.md": deploy_flow,
     "docs/hardware.md": power_table.power_table,
     "docs/hardware-orders.md": task_ends,

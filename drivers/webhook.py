@@ -6,6 +6,7 @@ state. docs/machines-without-bmc.md describes requests and answers.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from drivers.core.errors import (
     Refused,
     Unconfirmed,
     Unexpected,
+    Unreachable,
 )
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, Power
 from drivers.core.target import Target
@@ -81,12 +83,22 @@ class WebhookPower(Power):
             raise _refusal(status, shown)
 
     def _exchange(self, target: Target, name: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Send a request to the URL in a key of driver_info, in the turn of its server."""
+        """
+        Send a request to the URL in a key of driver_info, in the turn of its server.
+
+        One without a body is a read: it is sent once more if it is not answered.
+        """
         url, secret = _url(target, name), _secret(target)
         timeout = float(target.options["webhooks"]["timeout"])
         with self.bmcs.turn(urlsplit(url).netloc):
             where = f"driver_info/{name}"
-            return signed.exchange(target.options, where, url, secret, timeout, body=body)
+            send = partial(signed.exchange, target.options, where, url, secret, timeout, body=body)
+            try:
+                return send()
+            except Unreachable:
+                if body is not None:
+                    raise
+                return send()
 
 
 def _url(target: Target, name: str) -> str:

@@ -100,7 +100,7 @@ def _step(step: OperationStep) -> View:
     view = {name: getattr(step, name) for name in STEP_SHOWN}
     for name in ("result", "progress"):
         view[name] = mask(view[name])
-    return view | {"step": step.name, "args": mask(step.args)}
+    return view | {"step": step.name, "args": mask(step.args), "error": step.error or None}
 
 
 @operations.declare(

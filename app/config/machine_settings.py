@@ -44,6 +44,7 @@ class Deploy:
     external_callback_url: str | None = option(None, "URL of the API for agents booted from images; empty: [api]public_endpoint", check=base_url)
     fast_track: bool = option(False, "Use a running agent without a reboot")
     fast_track_timeout: float = seconds(300, "Maximum age of the last heartbeat of a running agent, in seconds")
+    ramdisk_signed: bool = option(False, "Ramdisks of agents, and the loaders before them, start with secure boot on: it is not switched off for them")
     default_boot_mode: str = option("uefi", "Boot mode of nodes without one", choices=("uefi", "bios"))
     power_off_after_deploy_failure: bool = option(True, "Power a node off after a failed deployment")
     erase_devices_priority: float | None = option(None, "Priority of erasing whole disks; empty: the agent's; 0: not at all")

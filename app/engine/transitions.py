@@ -91,6 +91,8 @@ def wait(
     step.progress = dict(outcome.progress)
     if outcome.reason:
         _record_reason(session, node, operation, step, outcome.reason)
+    elif step.error:
+        step.error = ""
     operation.wake_at = operation.deadline_at = None
     limit = timeouts.budget_of(session, node, step, outcome)
     if outcome.poll_after is not None:
@@ -115,8 +117,9 @@ def _record_reason(
     """
     Record the error for which a step waits.
 
-    The step has the last one. The log has each new one, at a limited rate, and the node's history
-    the first one of the step: a machine may answer with another error each time.
+    The step has the last one, until it waits without any. The log has each new one, at a limited
+    rate, and the node's history the first one of the step: a machine may answer with another error
+    each time, or every other time.
     """
     if step.error is None:
         event = f"Step {step.label} waits after an error: {reason}"

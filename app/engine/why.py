@@ -20,6 +20,7 @@ from app.runtime import runtime_of
 from app.sentences import joined
 from app.states import MACHINE, Kind, State
 from drivers.core.errors import FailureCode
+from drivers.core.steps import AWAITED
 
 #: Most refused lookups in an answer.
 MOST_REFUSED = 3
@@ -296,7 +297,7 @@ def _of_queue(queued: Mapping[str, Any]) -> str:
 
 def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) -> tuple[str, str]:
     """Return the awaited party and the reason for a step with a due time."""
-    if step.faults and step.faults < step.tries:
+    if step.error and step.faults and step.faults < step.tries:
         tried = f"try {step.faults} of {step.tries} failed ({step.error}); it is retried"
         return "timer", tried
     if step.child:
@@ -313,8 +314,8 @@ def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) 
 
 
 def _awaited(progress: Mapping[str, Any]) -> str | None:
-    """Return `waits_for` of a driver's progress, also of a part of the step; None: it has none."""
-    awaited = progress.get("waits_for")
+    """Return `AWAITED` of a driver's progress, also of a part of the step; None: it has none."""
+    awaited = progress.get(AWAITED)
     if isinstance(awaited, str):
         return awaited
     parts = (part for part in progress.values() if isinstance(part, Mapping))

@@ -13,6 +13,7 @@ from app.kit import crud
 from app.models import Node, VolumeConnector, VolumeTarget
 from app.models.base import kind_of
 from drivers.core.kinds import POWER_OFF
+from drivers.core.power_pursuit import PENDING
 
 Volume = TypeVar("Volume", VolumeConnector, VolumeTarget)
 
@@ -38,7 +39,7 @@ def change(
     Raises NodeLocked, AlreadyExists.
     """
     node = owned_resources.lock_node(session, volume)
-    if node.power_state != POWER_OFF:
+    if not _is_off(node):
         raise _refusal("update", volume, node)
     crud.change(session, volume, owned_resources.by_column(session, dict(values)))
 
@@ -51,14 +52,25 @@ def remove(session: Session, volume: VolumeConnector | VolumeTarget) -> None:
     Raises NodeLocked.
     """
     node = owned_resources.lock_node(session, volume)
-    if node.power_state != POWER_OFF and node.provision_state not in nodes.REMOVABLE:
+    if not _is_off(node) and node.provision_state not in nodes.REMOVABLE:
         raise _refusal("deletion", volume, node)
     session.delete(volume)
 
 
+def _is_off(node: Node) -> bool:
+    """Whether the machine is off for sure: its last power order may still switch it on."""
+    return node.power_state == POWER_OFF and PENDING not in node.driver_internal_info
+
+
 def _refusal(what: str, volume: VolumeConnector | VolumeTarget, node: Node) -> Invalid:
     kind = kind_of(type(volume))
+    remedy = "power it off first."
+    if node.power_state == POWER_OFF:
+        remedy = (
+            "the outcome of its last power order is unknown; wait until the power sync has"
+            " settled it, or power it off again."
+        )
     return Invalid(  # existing clients match on the first words
         f'The requested action "{kind} {what}" can not be performed on node "{node.uuid}" while it'
-        f' is in state "{node.power_state}": power it off first.'
+        f' is in state "{node.power_state}": {remedy}'
     )

@@ -277,7 +277,8 @@ class OperationStep(Base):
     conductor: Mapped[str | None] = mapped_column(String(255))
     progress: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of its last `Wait`
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # of `Done`; None: no result
-    error: Mapped[str | None] = mapped_column(Text)  # message of the last failure; None: no failure
+    # message of the last failure; None: no failure; "": the machine has answered since
+    error: Mapped[str | None] = mapped_column(Text)
     # end of its time limit; None: not waiting, or counted in `remaining`
     deadline_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]  # start of the first attempt

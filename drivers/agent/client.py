@@ -1,9 +1,10 @@
 """
 Client of the agent's command API: its command list, and one command at a time.
 
-Errors: Unreachable (no answer), InvalidDriverInfo (unreadable CA certificates), AgentBusy (another
-command runs), NotSupported (unknown command), Refused (rejected command), Unexpected (malformed
-answer). No message contains the agent's token.
+Errors: Unreachable (no answer; a command was not sent), Unconfirmed (a command was sent, and its
+answer was lost), InvalidDriverInfo (unreadable CA certificates), AgentBusy (another command runs),
+NotSupported (unknown command), Refused (rejected command), Unexpected (malformed answer). No
+message contains the agent's token.
 """
 
 import re
@@ -14,10 +15,16 @@ from http import HTTPStatus
 from typing import Any
 
 import requests
-from urllib3.exceptions import NewConnectionError
 
 from drivers import networks
-from drivers.core.errors import AgentBusy, NotSupported, Refused, Unexpected, Unreachable
+from drivers.core.errors import (
+    AgentBusy,
+    NotSupported,
+    Refused,
+    Unconfirmed,
+    Unexpected,
+    Unreachable,
+)
 from drivers.core.target import Target
 from drivers.tls import bundle, of_node, valid_pem
 from drivers.web import answers, fetch
@@ -39,7 +46,7 @@ _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
 def commands(target: Target) -> list[dict[str, Any]]:
     """Return the agent's commands since its start, oldest first."""
     with _observed(target, "get_commands"):
-        answer = _call(target, "GET", {}, None, may_retry=_never_answered, longest=LONGEST_LIST)
+        answer = _call(target, "GET", {}, None, longest=LONGEST_LIST)
         return command_list(answer)
 
 
@@ -55,8 +62,11 @@ def run(
     Run `extension.command`; return its document, as in the agent's list.
 
     wait: the agent answers when the command has ended. These commands only read, so they are
-    repeated when the connection breaks; any other command is repeated only if the request was never
-    sent. longest: most bytes of the answer.
+    repeated when the connection breaks; any other command is an order, and is repeated only if the
+    request was never sent. longest: most bytes of the answer.
+
+    Raises Unconfirmed: an order was sent, and its answer was lost; the agent's list has it if it
+    has arrived.
     """
     if not wait:
         target.before_order()
@@ -66,8 +76,8 @@ def run(
             "POST",
             {"wait": "true" if wait else "false"},
             {"name": name, "params": params},
-            may_retry=_never_answered if wait else _never_sent,
             longest=longest,
+            is_order=not wait,
         )
         if not isinstance(command, dict) or "command_status" not in command:
             raise Unexpected(f"the agent of node {target.uuid} did not report the status of {name}")
@@ -123,11 +133,15 @@ def _call(
     query: dict[str, str],
     body: dict[str, Any] | None,
     *,
-    may_retry: Any,
     longest: int = answers.LONGEST,
+    is_order: bool = False,
 ) -> Any:
     """
-    Send one request, repeated for failures that `may_retry` accepts; return the answer's JSON.
+    Send one request; return the answer's JSON.
+
+    A request that was not sent is repeated, and one whose connection breaks, unless it is an order.
+
+    Raises Unreachable: no answer. Raises Unconfirmed: none to an order that was sent.
     """
     url = f"{(target.agent.url or '').rstrip('/')}/v1/commands/"
     options = target.options["agent"]
@@ -139,10 +153,8 @@ def _call(
         raise Unreachable(f"the agent of node {target.uuid} has sent no heartbeat")
     name = f"the agent of node {target.uuid}"
     reach = networks.of_agents(target.options)
-    with (
-        bundle(authorities) as verify,
-        answers.session(answers.MachineAdapter(target.agent.url, name, reach, longest)) as session,
-    ):
+    adapter = answers.MachineAdapter(target.agent.url, name, reach, longest)
+    with bundle(authorities) as verify, answers.session(adapter) as session:
         attempts = max(1, int(options["max_command_attempts"]))
         for left in reversed(range(attempts)):
             try:
@@ -156,11 +168,16 @@ def _call(
                     allow_redirects=False,
                 )
                 return _document_of(target, answer)
+            except Unreachable as error:  # the deadline of the whole answer has passed
+                raise (Unconfirmed if is_order and adapter.sent else Unreachable)(
+                    str(error)
+                ) from None
             except (requests.RequestException, OSError) as error:
-                if left and may_retry(error):
+                is_broken = isinstance(error, requests.ConnectionError) and not is_order
+                if left and (is_broken or not adapter.sent):
                     continue
                 # `from None`: the library's message contains the URL, and with it the token
-                raise Unreachable(
+                raise (Unconfirmed if is_order and adapter.sent else Unreachable)(
                     f"the agent of node {target.uuid} at {target.agent.url} did not answer"
                     f" ({_cause(target, error)})"
                 ) from None
@@ -216,14 +233,3 @@ def _document_of(target: Target, answer: requests.Response) -> Any:
     if 400 <= answer.status_code < 500:
         raise Refused(message)
     raise Unexpected(message)
-
-
-def _never_answered(error: Exception) -> bool:
-    return isinstance(error, requests.ConnectionError)
-
-
-def _never_sent(error: Exception) -> bool:
-    if isinstance(error, requests.ConnectTimeout):
-        return True
-    cause = getattr(error.args[0], "reason", None) if error.args else None
-    return isinstance(cause, NewConnectionError)

@@ -6,19 +6,33 @@ An operator switches the machine on and boots the agent, which keeps running bet
 such as one with an instance, cannot be reached.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from drivers.agent import client, fast_track, in_band
 from drivers.agent.in_band import CommandStatus
-from drivers.core.errors import InvalidDriverInfo, NotSupported, Unconfirmed, Unreachable
+from drivers.core.errors import (
+    FailureCode,
+    InvalidDriverInfo,
+    NotSupported,
+    Unconfirmed,
+    Unexpected,
+    Unreachable,
+)
 from drivers.core.kinds import POWER_ON, REBOOT, SOFT_REBOOT, Power
-from drivers.core.steps import Done, Failed, Outcome, Wait
+from drivers.core.steps import AWAITED, Done, Failed, Outcome, Progress, Wait
 from drivers.core.target import Target
 
 #: The agent's command that restarts the machine.
 _RESTART = in_band.Order("standby.run_image")
 #: Seconds between two looks at the agent that restarts.
 _POLL_INTERVAL = 5.0
+#: Looks that settle an order without an answer: it did not arrive if the agent's list does not have
+#: it; the agent is gone if it does not answer.
+_LOOKS_ABSENT, _LOOKS_SILENT = 2, 12
+#: Most of the agent's last commands that are recorded.
+_MOST_COMMANDS = 20
 
 
 class AgentPower(Power):
@@ -60,50 +74,89 @@ class AgentPower(Power):
         """
         Restart the machine, and wait until the agent that got the command is gone.
 
-        A command whose answer was lost is never repeated: the list of the agent's commands shows
-        whether it has arrived.
+        The ids of the agent's earlier commands are recorded before the command is sent. If its
+        answer is lost, or the conductor dies, the agent's list settles whether it has arrived: it
+        is sent again only if the same agent does not have it.
         """
         progress = dict(target.progress)
-        if not progress.get("ordered") and not (target.resumed and self._was_ordered(target)):
-            try:
-                command = self._order(target, state)
-                progress["command"] = command.get("id")
-            except Unconfirmed:
-                pass
-        elif progress.get("ordered"):
-            ended = self._ended(target)
-            if ended is not None:
-                return ended
-        return Wait(
-            {**progress, "ordered": True},
-            poll_after=_POLL_INTERVAL,
-            timeout=timeout or target.options["conductor"]["power_state_change_timeout"],
-        )
+        limit = timeout or float(target.options["conductor"]["power_state_change_timeout"])
+        if not progress.keys() & {"before", "ordered"}:
+            before = [_id(command) for command in client.commands(target)[-_MOST_COMMANDS:]]
+            return Wait({"before": before, "crashes": target.crashes}, 0, limit)
+        # "ordered": progress of the previous release
+        is_unknown = "lost" in progress or "ordered" in progress
+        if progress.get("command") is not None:
+            outcome = self._ended(target, progress)
+        elif is_unknown or target.crashes > progress["crashes"]:
+            outcome = self._settled(target, progress)
+        else:
+            outcome = self._sent(target, state, progress)
+        return replace(outcome, timeout=limit) if isinstance(outcome, Wait) else outcome
+
+    def _sent(self, target: Target, state: str, progress: Progress) -> Outcome:
+        """Send the command once."""
+        try:
+            command = self._order(target, state)
+        except (Unconfirmed, Unexpected) as error:
+            lost = {**progress, "lost": str(error)}
+            return Wait(lost, _POLL_INTERVAL, reason=str(error))
+        return Wait({**progress, "command": command.get("id")}, _POLL_INTERVAL)
 
     def _order(self, target: Target, state: str) -> dict[str, Any]:
         if state not in self.supported:
             raise NotSupported(f"power_interface: the agent cannot do {state!r}, only a restart")
         return client.run(target, _RESTART.name, {}, wait=False)
 
-    def _was_ordered(self, target: Target) -> bool:
-        """Whether the command of an attempt before the conductor's crash has arrived."""
+    def _settled(self, target: Target, progress: Progress) -> Outcome:
+        """Find out whether a command without an answer has arrived, and how it ended."""
+        lost = progress.get("lost", "its answer was not recorded")
         try:
-            return in_band.was_sent(target, _RESTART)
-        except Unreachable:  # the agent was heard lately: it is going down
-            return True
+            listed = client.commands(target)
+        except Unreachable as error:
+            silent = int(progress.get("silent", 0)) + 1
+            if silent >= _LOOKS_SILENT:
+                return _restarted(target)
+            return Wait({**progress, "silent": silent}, _POLL_INTERVAL, reason=str(error))
+        before = progress.get("before", [])
+        new = [command for command in listed if _id(command) not in before]
+        of_order = [command for command in new if command.get("command_name") == _RESTART.command]
+        if of_order:
+            found = {**progress, "command": of_order[-1].get("id")}
+            return self._ended(target, found)
+        if not set(before) <= set(map(_id, listed)):
+            return _restarted(target)
+        absent = int(progress.get("absent", 0)) + 1
+        if absent < _LOOKS_ABSENT:
+            return Wait({**progress, "absent": absent}, _POLL_INTERVAL, reason=lost)
+        if not before:  # the agent may be the one before the restart, or the one after it
+            return Failed(
+                f"the restart was ordered, not confirmed: {lost}", FailureCode.UNCONFIRMED
+            )
+        return Wait({"before": before, "crashes": target.crashes}, 0, reason=lost)
 
-    def _ended(self, target: Target) -> Outcome | None:
-        """Return the outcome of the command; None while the agent that got it still answers."""
-        sent = target.progress.get("command")
+    def _ended(self, target: Target, progress: Progress) -> Outcome:
+        """Return the outcome of the command; wait while the agent that got it still answers."""
         try:
-            status, command = in_band.command_status(client.commands(target), _RESTART, sent)
+            status, command = in_band.command_status(
+                client.commands(target), _RESTART, progress["command"]
+            )
         except Unreachable:
-            status, command = CommandStatus.FRESH, {}
+            return _restarted(target)
         if status in (CommandStatus.RUNNING, CommandStatus.SUCCEEDED):
-            return None
+            awaited = {AWAITED: "the end of the agent that restarts the machine"}
+            return Wait({**progress, **awaited}, _POLL_INTERVAL)
         if status is CommandStatus.FAILED:
             reason = client.failure_reason(target, dict(command))
             return Failed(f"the agent did not restart the machine: {reason}")
-        target.forget_agent()
-        target.report(power_state=POWER_ON)
-        return Done()
+        return _restarted(target)
+
+
+def _id(command: Mapping[str, Any]) -> str:
+    return str(command.get("id"))[:64]
+
+
+def _restarted(target: Target) -> Done:
+    """Report that the agent which got the command is gone."""
+    target.forget_agent()
+    target.report(power_state=POWER_ON)
+    return Done()

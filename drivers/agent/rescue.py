@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from drivers.agent import client, in_band
 from drivers.core.conditions import Condition, conditions
-from drivers.core.errors import AgentBusy, InvalidDriverInfo, Unreachable
+from drivers.core.errors import AgentBusy, InvalidDriverInfo, Unconfirmed, Unreachable
 from drivers.core.kinds import Rescue
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Target
@@ -39,18 +39,21 @@ class AgentRescue(Rescue):
             raise InvalidDriverInfo("instance_info/hashed_rescue_password is missing")
         if not target.agent.url:
             return Wait(target.progress)
-        was_ordered = target.progress.get("sent") or target.resumed
-        try:
-            if was_ordered and in_band.was_sent(target, in_band.Order(ORDER)):
+        if target.progress.get("sent") or target.resumed:
+            try:
+                if in_band.was_sent(target, in_band.Order(ORDER)):
+                    return Done()
+            except Unreachable:
                 return Done()
+        try:
             secret = {"rescue_password": password, "hashed": True}
             ordered = client.run(target, ORDER, secret, wait=False)
         except AgentBusy as error:
             return Wait(target.progress, poll_after=in_band.RETRY, reason=str(error))
-        except Unreachable as error:
-            if was_ordered:
-                return Done()
+        except Unconfirmed as error:
             return Wait({"sent": True}, poll_after=10, reason=str(error))
+        except Unreachable as error:
+            return Wait(poll_after=10, reason=str(error))
         client.result(target, ordered)
         return Done()
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from drivers.boot import command_line, fetchable, kickstart, network_data, ramdisks, scripts
-from drivers.core import boot_settings
+from drivers.core import boot_settings, capabilities
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.kinds import Boot
 from drivers.core.steps import Outcome, run_parts
@@ -71,7 +71,7 @@ class NetworkBoot(Boot):
     def prepare_instance(self, target: Target) -> Outcome:
         firmware = boot_settings.for_instance
         if target.driver.deploy.boot_option == "kickstart":  # the installer is not the instance yet
-            firmware = boot_settings.for_ramdisk
+            firmware = boot_settings.for_installer
         return run_parts(target, {"firmware": firmware, "boot": self._boot_instance})
 
     def _boot_instance(self, target: Target) -> None:
@@ -240,6 +240,7 @@ class HttpIpxe(Ipxe):
 
     name = "http-ipxe"
     devices = _UEFI_HTTP
+    modes = (capabilities.UEFI,)
 
 
 class Pxe(NetworkBoot):
@@ -300,6 +301,7 @@ class Http(Pxe):
 
     name = "http"
     devices = _UEFI_HTTP
+    modes = (capabilities.UEFI,)
     disk_configs: ClassVar[Mapping[str, str]] = {Pxe._grub: scripts.LOCAL["grub"]}
 
     def root_url(self, target: Target) -> str:

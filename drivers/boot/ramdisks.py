@@ -25,6 +25,8 @@ PROPERTIES = {
     "rescue_kernel": "URL of the kernel for rescues; else [conductor]rescue_kernel, else that of"
     " the agent",
     "rescue_ramdisk": "URL of the ramdisk for rescues",
+    "ramdisk_signed": "true: the agent's ramdisks, and the loaders before them, start with secure"
+    " boot on, so that it is not switched off for them; else [deploy]ramdisk_signed",
     "kernel_append_params": "Kernel arguments in place of those in the settings; %default% stands"
     " for the latter",
 }

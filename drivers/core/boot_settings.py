@@ -14,6 +14,7 @@ from drivers.core import capabilities
 from drivers.core.errors import (
     Busy,
     HardwareError,
+    InvalidDriverInfo,
     LoginRefused,
     NotSupported,
     Refused,
@@ -21,7 +22,7 @@ from drivers.core.errors import (
     Unexpected,
 )
 from drivers.core.power import POWER_OFF, REBOOT
-from drivers.core.steps import Done, Outcome, Wait, run_parts
+from drivers.core.steps import AWAITED, Done, Outcome, Wait, run_parts
 from drivers.core.target import Target
 
 #: Key of driver_internal_info: secure boot was switched on for the present instance.
@@ -67,12 +68,41 @@ def for_ramdisk(target: Target) -> Outcome:
     """
     Part of a step: prepare the firmware for the agent's ramdisk, with the machine switched off.
 
-    Secure boot is switched off if it belongs to the instance: the ramdisk need not be signed.
-    Nothing is changed that neither instance nor node requests.
+    Secure boot is switched off if it belongs to an instance, unless that still requests it and the
+    ramdisk is signed. Nothing is changed that neither instance nor node requests.
+
+    Raises HardwareError: the machine cannot be brought to the requested boot mode.
+    """
+    stays_on = ramdisk_is_signed(target) and capabilities.requests_secure_boot(target)
+    if not target.progress and stays_on:
+        return run_parts(target, {"boot_mode": _in_boot_mode})
+    return for_installer(target)
+
+
+def for_installer(target: Target) -> Outcome:
+    """
+    Part of a step: prepare the firmware for an installer, as for a ramdisk that is not signed.
 
     Raises HardwareError: the machine cannot be brought to the requested boot mode.
     """
     return run_parts(target, {"secure_boot": _without_secure_boot, "boot_mode": _in_boot_mode})
+
+
+def ramdisk_is_signed(target: Target) -> bool:
+    """
+    Whether the agent's ramdisks, and all loaders before them, start with secure boot on.
+
+    Raises InvalidDriverInfo: driver_info/ramdisk_signed is neither true nor false.
+    """
+    value = target.driver_info.get("ramdisk_signed")
+    if value in (None, ""):
+        return bool(target.options["deploy"]["ramdisk_signed"])
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise InvalidDriverInfo(
+            f"driver_info/ramdisk_signed must be true or false, not {value!r:.80}"
+        )
+    return text == "true"
 
 
 def for_instance(target: Target) -> Outcome:
@@ -133,7 +163,7 @@ def change(target: Target, setting: Setting, value: Any) -> Outcome:
         # commit first: after a crash during the restart, the change is not ordered again
         state = target.driver.power.get_power_state(target)
         waits_for = f"{setting.name} {_word(value)}, which takes effect with a restart"
-        return Wait({"was": state, "waits_for": waits_for}, poll_after=0)
+        return Wait({"was": state, AWAITED: waits_for}, poll_after=0)
     was_off = target.progress["was"] == POWER_OFF
     return run_parts(
         target,
@@ -215,12 +245,13 @@ def _await(target: Target, setting: Setting, value: Any) -> Outcome:
     looks = int(target.progress.get("looks", 0))
     if not limit:
         return Done()
+    reason = None
     try:
         effective = setting.read(target)
     except HardwareError as error:  # a BMC may be absent for a while as the machine starts
         if not error.retryable:
             raise
-        effective = str(error)
+        effective = reason = str(error)
     else:
         setting.report(target, effective)
     if effective == value:
@@ -230,7 +261,8 @@ def _await(target: Target, setting: Setting, value: Any) -> Outcome:
             f"{setting.name} of node {target.uuid} is {_word(effective)}, not {_word(value)} as"
             f" ordered: the restart {looks * POLL_INTERVAL:.0f} s ago has not applied it"
         )
-    return Wait({"looks": looks + 1}, poll_after=POLL_INTERVAL)
+    awaited = f"{setting.name} {_word(value)} to take effect"
+    return Wait({"looks": looks + 1, AWAITED: awaited}, POLL_INTERVAL, reason=reason)
 
 
 def _switch_off(target: Target) -> Outcome:

@@ -21,6 +21,8 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "secure_boot": ("true", "false"),
 }
 UEFI, BIOS = "uefi", "bios"
+#: Values of properties/cpu_arch of machines whose firmware is never a legacy BIOS.
+_WITHOUT_BIOS = ("aarch64", "arm64")
 #: Key of driver_internal_info, Ironic's name: boot mode of the machine at its last preparation.
 DEPLOY_BOOT_MODE = "deploy_boot_mode"
 _INSTANCE, _NODE = "instance_info/capabilities", "properties/capabilities"
@@ -45,9 +47,7 @@ def requested_boot_mode(target: Target) -> str | None:
 
     Raises InvalidDriverInfo: a value is malformed, or secure boot is requested with `bios`.
     """
-    fields = {_INSTANCE: of_instance(target), _NODE: of_node(target)}
-    modes = {name: values["boot_mode"] for name, values in fields.items() if "boot_mode" in values}
-    field, mode = next(iter(modes.items()), (None, None))
+    field, mode = _requested(target)
     if not requests_secure_boot(target):
         return mode
     if mode == BIOS:
@@ -55,6 +55,13 @@ def requested_boot_mode(target: Target) -> str | None:
             f"{_INSTANCE}: secure_boot needs boot_mode uefi, and {field} requests {mode}"
         )
     return UEFI
+
+
+def _requested(target: Target) -> tuple[str, str | None]:
+    """Return the field that requests a boot mode, and the mode. Raises InvalidDriverInfo."""
+    fields = {_INSTANCE: of_instance(target), _NODE: of_node(target)}
+    modes = {name: values["boot_mode"] for name, values in fields.items() if "boot_mode" in values}
+    return next(iter(modes.items()), (_NODE, None))
 
 
 def boot_mode(target: Target) -> str:
@@ -85,12 +92,24 @@ def requests_secure_boot(target: Target) -> bool:
 
 def validate(target: Target) -> None:
     """
-    Check boot mode and secure boot in the capabilities of instance and node.
+    Check boot mode and secure boot in the capabilities of instance and node, and that the boot
+    interface and the machine's architecture have the boot mode.
 
     Raises InvalidDriverInfo: names the field.
     """
-    requested_boot_mode(target)
-    management = target.driver.management
+    mode, (field, _) = requested_boot_mode(target), _requested(target)
+    boot, management = target.driver.boot, target.driver.management
+    if mode is not None and mode not in boot.modes:
+        raise InvalidDriverInfo(
+            f"{field}: boot_mode {mode} is requested, and boot_interface {boot.name} boots in"
+            f" {' and '.join(boot.modes)} only"
+        )
+    architecture = target.properties.get("cpu_arch")
+    if mode == BIOS and architecture in _WITHOUT_BIOS:
+        raise InvalidDriverInfo(
+            f"{field}: boot_mode {mode} is requested, and machines with properties/cpu_arch"
+            f" {architecture} boot in {UEFI} only"
+        )
     if requests_secure_boot(target) and not management.has("set_secure_boot"):
         raise InvalidDriverInfo(
             f"{_INSTANCE}: secure_boot is requested, and management_interface"

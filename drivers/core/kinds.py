@@ -32,6 +32,8 @@ class Boot(Interface):
     #: boot sources besides the disk: boot_iso, ramdisk (with a kernel), ramdisk_configdrive
     #: (either of them with a config drive), kickstart (an installer), iscsi_volume
     options: ClassVar[frozenset[str]] = frozenset()
+    #: boot modes in which it can boot a machine
+    modes: ClassVar[tuple[str, ...]] = (capabilities.UEFI, capabilities.BIOS)
     #: whether a machine is booted again if its agent stays silent (`[pxe]boot_retry_timeout`)
     boots_again: ClassVar[bool] = False
     #: key of driver_internal_info, true during a deployment once the instance boots next
@@ -44,6 +46,7 @@ class Boot(Interface):
         Raises InvalidDriverInfo: names the field.
         """
         capabilities.validate(target)
+        boot_settings.ramdisk_is_signed(target)
 
     @conditions(leaves=[Condition.AGENT_NEXT])
     def prepare_ramdisk(self, target: Target) -> Outcome | None:

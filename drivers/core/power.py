@@ -38,6 +38,8 @@ class Power(Interface):
         """
         Return `power on` or `power off`, as the BMC reports it; None: no settled state.
 
+        A driver repeats a request that was lost, as far as its protocol allows; callers do not.
+
         Raises HardwareError.
         """
         raise NotImplementedError
@@ -175,7 +177,7 @@ class Power(Interface):
         if pursuit.answer in (Answer.TAKEN, Answer.LOST) and wanted == POWER_OFF:
             target.forget_agent()
         for attempt in (1, 2):
-            state = self._look(target, 1 if pursuit.sent else 2)
+            state = self._look(target)
             if order == REBOOT and state == POWER_OFF:
                 # a reset that was sent may switch it on again
                 sent = {"answer": Answer.LOST} if pursuit.uncertain else {}
@@ -201,19 +203,13 @@ class Power(Interface):
             reason=pursuit.obstacle(),
         )
 
-    def _look(self, target: Target, requests: int = 2) -> str | HardwareError | None:
-        """
-        Read the power state; return the last error if it cannot be read.
-
-        requests: at most, as a single one may be lost.
-        """
+    def _look(self, target: Target) -> str | HardwareError | None:
+        """Read the power state; return the error if it cannot be read."""
         try:
             return self.get_power_state(target)
         except LeaseLost:
             raise
         except HardwareError as error:
-            if error.retryable and requests > 1:
-                return self._look(target, requests - 1)
             return error
 
     def _last_reset(self, target: Target) -> str | None:

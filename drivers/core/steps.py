@@ -24,6 +24,8 @@ from drivers.core.errors import FailureCode
 from drivers.core.target import Target
 
 Progress = Mapping[str, Any]
+#: Key of a progress: what is awaited, in words for operators.
+AWAITED = "waits_for"
 Method = TypeVar("Method", bound=Callable[..., Any])
 MARK = "__ingot_step__"
 
@@ -107,7 +109,11 @@ def run_parts(target: Target, parts: Mapping[str, Callable[[Target], Outcome | N
     `agent_token` is recorded before the next part begins, since that part may start the machine.
     """
     names = list(parts)
-    own = {name: value for name, value in target.progress.items() if name not in parts}
+    own = {
+        name: value
+        for name, value in target.progress.items()
+        if name not in parts and name != AWAITED  # the part says what it waits for
+    }
     first = max((at for at, name in enumerate(names) if name in target.progress), default=0)
     outcome: Outcome = Done()
     for name in names[first:]:

@@ -7,7 +7,7 @@ it, an image is made for the node from `deploy_kernel` and `deploy_ramdisk`.
 
 from drivers.agent import image
 from drivers.boot import command_line, fetchable, iso, media, network_data, ramdisks
-from drivers.core import boot_settings
+from drivers.core import boot_settings, capabilities
 from drivers.core.kinds import Boot
 from drivers.core.steps import Done, Outcome, run_parts
 from drivers.core.target import Target
@@ -142,6 +142,7 @@ class RedfishHttps(RedfishImage):
     """Boot by UEFI HTTP boot, from a URL set through the BMC."""
 
     name = "redfish-https"
+    modes = (capabilities.UEFI,)
 
     def set_image(self, target: Target, url: str, *, persistent: bool) -> Outcome:
         with client.turn(target, self.bmcs) as bmc:

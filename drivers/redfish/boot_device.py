@@ -254,9 +254,7 @@ def _pending(bmc: Connection) -> Override | None:
     path = entry(entry(entry(system.json, "@Redfish.Settings"), "SettingsObject"), "@odata.id")
     if not isinstance(path, str):
         return None
-    boot = None
-    with bmc.skip_unreadable(path):
-        boot = entry(bmc.open()._conn.get(path).json(), "Boot")
+    boot = entry(bmc.find(path), "Boot")
     return _override(boot) if boot else None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.core.bmc import Bmc, Bmcs, Urgency
-from drivers.core.errors import HardwareError, NotSupported, Unexpected
+from drivers.core.errors import HardwareError, NotSupported
 from drivers.core.target import Target
 from drivers.redfish import parts
 from drivers.redfish.access import Access, access
@@ -126,25 +126,6 @@ class Connection(Session):
         Raises HardwareError: no answer, or the login is refused.
         """
         return self._exchange("get", path)
-
-    def find(self, path: str) -> Any:
-        """Read a document; None if the BMC lacks it, or serves it malformed."""
-        document = None
-        with self.skip_unreadable(path):
-            document = self.open()._conn.get(path).json()
-        return document if isinstance(document, Mapping) else None
-
-    def document(self, path: str) -> Mapping[str, Any]:
-        """
-        Read a JSON object.
-
-        Raises HardwareError: it is missing or malformed.
-        """
-        with errors_of(self.access):
-            document = self.open()._conn.get(path).json()
-        if not isinstance(document, Mapping):
-            raise Unexpected(f"BMC {self.access.address} sent a malformed document: {path}")
-        return document
 
     def order(
         self, method: str, path: str, body: Mapping[str, Any] | None, etag: str | None = None

@@ -16,7 +16,8 @@ from drivers.core.errors import Unexpected, Unreachable
 from drivers.redfish import bodies
 from drivers.redfish.access import Access
 from drivers.redfish.command import Command
-from drivers.redfish.http_rules import Answer, Failure, Peer, Request, conversation, received
+from drivers.redfish.http_rules import Answer, Failure, Request, conversation, received
+from drivers.redfish.peer import Peer
 from drivers.tls import file
 from drivers.web import answers
 from drivers.web.connections import Adapter, Exchange

@@ -12,7 +12,6 @@ from typing import Any
 from drivers.core.errors import Unexpected
 from drivers.redfish.session import Session
 from drivers.redfish.values import entry, is_present
-from drivers.web.answers import origin
 
 Document = Mapping[str, Any]
 
@@ -47,25 +46,15 @@ class Documents:
 
     def at(self, path: object) -> Document | None:
         """
-        Read the document at a path, or at a URL of the same BMC; None if the BMC lacks it, or sends
-        no JSON object.
-
-        Raises Exception, for `errors_of`: the BMC failed, did not answer or refused the login.
+        Read the document at a path, or at a URL of the same BMC; None as in `Session.find`, and if
+        the path is no text.
         """
-        if not isinstance(path, str) or not self._is_own(path):
+        if not isinstance(path, str) or not path:
             return None
-        documents: list[Document] = []  # empty if it is skipped
-        with self._bmc.skip_unreadable(path):
-            document = self._bmc.open()._conn.get(path).json()
-            if not isinstance(document, Mapping):
-                raise TypeError("it is no JSON object")
-            documents.append(document)
-        if not documents:
+        document = self._bmc.find(path)
+        if document is None:
             self.omitted.append(path)
-        return documents[0] if documents else None
-
-    def _is_own(self, link: str) -> bool:
-        return link.startswith("/") or origin(link) == origin(self._bmc.access.address)
+        return document
 
     def part(self, owner: object, name: str) -> Document | None:
         """Read the document that a property of `owner` links to."""

@@ -6,7 +6,7 @@ may go on after a missing or malformed one (`skip_unreadable`).
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from drivers.core.errors import (
 from drivers.redfish.access import LOGIN_REFUSED, Access
 from drivers.redfish.bodies import MalformedDocument
 from drivers.redfish.http_rules import BUSY
+from drivers.redfish.messages import Message, messages
 from drivers.redfish.values import entry, text
 from drivers.web import answers
 
@@ -31,13 +32,14 @@ logger = logging.getLogger(__name__)
 
 #: Most characters of an error message.
 _LONGEST = 1000
-#: Last parts of the ids of messages that refuse a request only for now.
-_BUSY_MESSAGES = frozenset({
+#: Names of messages that refuse a request only for now. Some BMCs have the name in the text.
+_BUSY_MESSAGES = (
     "UnableToModifyDuringSystemPOST",  # HPE: the machine is in POST
     "SYS518",  # Dell: the BMC is not ready after the last operation
+    "LC068", "SYS011", "RAC0679",  # Dell: another job runs, or is pending until the next start
     "ResourceInUse", "ServiceShuttingDown", "ServiceTemporarilyUnavailable",  # of DSP8011
     "SessionLimitExceeded",
-})  # fmt: skip
+)  # fmt: skip
 
 
 class _Rule(NamedTuple):
@@ -148,13 +150,12 @@ def _translated(error: Exception, bmc: Access) -> tuple[HardwareError | None, bo
         status=status,
         words=bmc.mask(f"{status}: {words or getattr(error, 'code', '')}"),
     )
-    if isinstance(error, HTTPError) and is_busy(error.status_code, error.extended_info):
+    if isinstance(error, HTTPError) and is_busy(error.status_code, messages({"error": error.body})):
         return Busy(text(message, _LONGEST) or "busy"), False
     return rule.error(text(message, _LONGEST) or "unknown error"), rule.skippable
 
 
-def is_busy(status: int, messages: object) -> bool:
-    """Whether an error is temporary, by its status and its @Message.ExtendedInfo."""
-    ids = [entry(item, "MessageId") for item in messages] if isinstance(messages, list) else []
-    parts = {name.rpartition(".")[2] for name in ids if isinstance(name, str)}
-    return status in BUSY or not parts.isdisjoint(_BUSY_MESSAGES)
+def is_busy(status: int, said: Iterable[Message]) -> bool:
+    """Whether a refusal passes by itself, by its HTTP status and its messages."""
+    texts = [f"{message.id} {message.text}" for message in said]
+    return status in BUSY or any(name in words for name in _BUSY_MESSAGES for words in texts)

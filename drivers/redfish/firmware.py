@@ -15,7 +15,7 @@ from drivers.core.errors import (
     Unexpected,
 )
 from drivers.core.kinds import Firmware
-from drivers.core.steps import Arg, Done, Failed, Outcome, Resume, Wait, run_parts, step
+from drivers.core.steps import AWAITED, Arg, Done, Failed, Outcome, Resume, Wait, run_parts, step
 from drivers.core.target import Target
 from drivers.redfish import client, orders, software
 from drivers.redfish.interface import Redfish
@@ -91,7 +91,8 @@ class RedfishFirmware(Redfish, Firmware):
             outcome = run_parts(target, {"order": place})
             if not isinstance(outcome, Done):
                 return outcome
-            return Wait({**so_far, "record": dict(outcome.result)}, pace.interval)
+            accepted = {**so_far, "record": dict(outcome.result)}
+            return Wait({**accepted, AWAITED: f"{order.what}, which has begun"}, pace.interval)
         follow = partial(orders.follow, bmcs=self.bmcs, order=order, pace=pace, record=accepted)
         outcome = run_parts(target, {"follow": follow})
         if not isinstance(outcome, Done):
@@ -125,6 +126,7 @@ class RedfishFirmware(Redfish, Firmware):
         """Wait until an updated BMC has reported its versions several times in a row."""
         options, progress = target.options["redfish"], target.progress
         good, polls = int(progress["good"]), int(progress["polls"])
+        reason = None
         so_far = {"number": progress["number"], "ends": progress["ends"]}
         if good >= options["firmware_update_required_successes"]:
             return Wait(so_far, 0.1)
@@ -134,8 +136,10 @@ class RedfishFirmware(Redfish, Firmware):
         except HardwareError as error:
             if (polls + 1) * interval > options["firmware_update_resource_validation_timeout"]:
                 return Failed(f"the BMC does not answer correctly since it was updated: {error}")
-            good = -1
-        return Wait({**so_far, "good": good + 1, "polls": polls + 1}, interval)
+            good, reason = -1, str(error)
+        awaited = "the updated BMC to report its versions"
+        polled = {**so_far, "good": good + 1, "polls": polls + 1, AWAITED: awaited}
+        return Wait(polled, interval, reason=reason)
 
     def _compare(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """Compare the versions with the orders, for some time; then report them."""
@@ -145,7 +149,8 @@ class RedfishFirmware(Redfish, Firmware):
         except LeaseLost:
             raise
         except HardwareError as error:
-            return self._wait_for_versions(target, f"the versions cannot be read: {error}")
+            unread = f"the versions cannot be read: {error}"
+            return self._wait_for_versions(target, unread, reason=str(error))
         versions = {each["component"]: each["current_version"] for each in components}
         last = {
             setting["component"]: (setting, end)
@@ -160,8 +165,10 @@ class RedfishFirmware(Redfish, Firmware):
             return Done({"versions": {component: versions.get(component) for component in last}})
         return self._wait_for_versions(target, "; ".join(differences))
 
-    def _wait_for_versions(self, target: Target, difference: str) -> Outcome:
-        """Compare the versions again later, for some time."""
+    def _wait_for_versions(
+        self, target: Target, difference: str, reason: str | None = None
+    ) -> Outcome:
+        """Compare the versions again later, for some time. reason: error of the reading."""
         options, progress = target.options["redfish"], target.progress
         polls = int(progress.get("polls", 0)) + 1
         interval = float(options["firmware_update_validation_interval"])
@@ -169,7 +176,8 @@ class RedfishFirmware(Redfish, Firmware):
             return Failed(
                 f"firmware was ordered, not confirmed: {difference}", FailureCode.UNCONFIRMED
             )
-        return Wait({**progress, "polls": polls}, interval)
+        awaited = f"the new versions: {difference}"
+        return Wait({**progress, "polls": polls, AWAITED: awaited}, interval, reason=reason)
 
     def _read(self, target: Target, flashed: Collection[str] = ()) -> list[dict[str, Any]]:
         """Read and report the components; flashed: those that were updated."""

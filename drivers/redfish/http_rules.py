@@ -9,25 +9,22 @@ the rules as a table; they follow DSP0266 and RFC 9110.
 import math
 import re
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
-from ipaddress import ip_address
+from functools import partial
 from typing import Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from drivers.core.errors import HardwareError, Refused, Unconfirmed, Unexpected, Unreachable
-from drivers.redfish import bodies
+from drivers.redfish import bodies, pages
 from drivers.redfish.bodies import MalformedDocument
+from drivers.redfish.peer import Peer, raw_target
 from drivers.redfish.values import entry, printable
-from drivers.web.answers import MOST_VALUES
 
 READS = frozenset({"GET", "HEAD"})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 5
-PORTS = {"http": 80, "https": 443}
 #: Pauses before the repetitions of a read, in seconds.
 PAUSES = (0.2, 1.0)
 #: Longest time, in seconds, that a request waits for a BMC that is busy; also the longest wait for
@@ -42,13 +39,8 @@ _FAILED = frozenset({500, 502, 503, 504})
 #: Statuses of a gateway before the BMC: the order may have been carried out.
 _OF_GATEWAYS = frozenset({502, 504})
 _PRECONDITION = frozenset({412, 428})
-_NEXT = "@odata.nextLink"
-#: Properties with the path of a resource or action.
-_PATHS = ("@odata.id", "target")
 #: A login or logout changes no state of the machine, so it is no order.
 _SESSION = re.compile(r"/Sessions(/[^/?]*)?/?$", re.IGNORECASE)
-#: Characters of a path and query that stay as they are.
-_PLAIN = "%/:=&?~#+!$,;'@()*[]"
 
 
 class Failure(Exception):
@@ -104,64 +96,6 @@ Conversation = Generator[Request, Answer, tuple[Answer, Any]]
 _Exchange = Generator[Request, Answer, Answer]
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """A BMC at its address: scheme, host and port."""
-
-    address: str
-
-    @property
-    def name(self) -> str:
-        return f"BMC {self.address}"
-
-    def url(self, link: str, base: str | None = None) -> str:
-        """
-        Return the URL of a link at this address.
-
-        link: a path, or a URL with another spelling of the address: of the host, with or without
-        the default port, with the other scheme and its default port. base: URL of the document.
-
-        Raises MalformedDocument: the link leads to another address, or is no URL.
-        """
-        if link.startswith("/") and not link.startswith("//"):
-            return self.address + _target(link)
-        url = _joined(base or f"{self.address}/", link)
-        if url is None or not self._is_of_machine(url):
-            raise MalformedDocument(
-                f"{self.name} sent a link to another address: {printable(link)[:200]!r}"
-            )
-        return self.address + _target(url)
-
-    def path(self, link: str) -> str:
-        """Return the path of a link to this address; other texts unchanged."""
-        url = _joined(f"{self.address}/", link) if "//" in link else None
-        return _target(url) if url and self._is_of_machine(url) else link
-
-    def redirect(self, location: str, base: str) -> str | None:
-        """
-        Return the URL that a redirect leads to; None: another address.
-
-        The scheme may change from http to https between the default ports, never back.
-        """
-        url = _joined(base, location)
-        place, here = _place(url) if url else None, _place(base)
-        if url is None or place is None or here is None:
-            return None
-        if place == here:
-            return f"{base.removesuffix(_raw_target(base))}{_target(url)}"
-        defaults = [("http", here[1], PORTS["http"]), ("https", here[1], PORTS["https"])]
-        if [here, place] == defaults:
-            host = f"[{here[1]}]" if ":" in here[1] else here[1]
-            return f"https://{host}:{PORTS['https']}{_target(url)}"
-        return None
-
-    def _is_of_machine(self, url: str) -> bool:
-        place, here = _place(url), _place(self.address)
-        if place is None or here is None or place[1] != here[1]:
-            return False
-        return place == here or (place[2], here[2]) == (PORTS.get(place[0]), PORTS.get(here[0]))
-
-
 def is_order(method: str, url: str) -> bool:
     """Whether a request changes the state of the machine, so that it may not be repeated."""
     return method not in READS and not _SESSION.search(urlsplit(url).path)
@@ -210,12 +144,19 @@ def conversation(peer: Peer, request: Request, deadline: float) -> Conversation:
         raise _unconfirmed(request.order, f"{peer.name} answered {answer.status}")
     if request.method != "GET" or not 200 <= answer.status < 300 or not answer.body:
         return answer, None
-    if not _has_rules(answer.body):
+    if not pages.may_be_partial(answer.body):
         return answer, None
     document = bodies.document(peer.name, answer.body)
-    yield from _completed(peer, document, answer.url, deadline)
-    _shorten(peer, document)
+    yield from pages.complete(peer, document, answer.url, partial(_page, peer, deadline))
     return answer, document
+
+
+def _page(peer: Peer, deadline: float, url: str) -> Generator[Request, Answer, dict[str, Any]]:
+    """Read a further page of a document. Raises Unexpected: the BMC does not serve it."""
+    answer = yield from _followed(peer, Request("GET", url), deadline)
+    if not 200 <= answer.status < 300:
+        raise Unexpected(f"{peer.name} answered {answer.status} for page {urlsplit(url).path}")
+    return bodies.document(peer.name, answer.body)
 
 
 def _delivered(peer: Peer, request: Request, deadline: float) -> _Exchange:
@@ -282,7 +223,7 @@ def _redirected(peer: Peer, request: Request, status: int, location: str) -> Req
         return replace(request, url=url, pause=0.0)
     if status == 303:
         return replace(request, url=url, pause=0.0, method="GET", has_body=False)
-    moved = _raw_target(url).rstrip("/") != _raw_target(request.url).rstrip("/")
+    moved = raw_target(url).rstrip("/") != raw_target(request.url).rstrip("/")
     if status == 302 and moved and request.order:
         raise _unconfirmed(request.order, f"{peer.name} answered 302 with the address {url}")
     return replace(request, url=url, pause=0.0)
@@ -313,72 +254,6 @@ def _tags(tag: str | None, *, required: bool) -> list[str | None]:
     strong = (tag or "").removeprefix("W/")
     forms = [tag, strong, strong if strong.startswith('"') else f'"{strong}"'] if tag else []
     return [*dict.fromkeys(forms), "*" if required else None]
-
-
-def _completed(
-    peer: Peer, document: dict[str, Any], url: str, deadline: float
-) -> Generator[Request, Answer, None]:
-    """
-    Add the members of all further pages to the lists of a document.
-
-    Raises Unexpected: a page is missing, or the pages have no end.
-    """
-    for holder, key in list(_paged(document)):
-        name = key.removesuffix(_NEXT) or "Members"
-        members, link, base = holder.get(name), holder.pop(key), url
-        links: set[str] = set()
-        while link not in {None, ""}:
-            if not isinstance(link, str) or not isinstance(members, list):
-                raise MalformedDocument(f"{peer.name} sent a malformed {key}")
-            base = peer.url(link, base)
-            if base in links or base == url or len(members) > MOST_VALUES:
-                raise Unexpected(f"{peer.name} sent pages of {urlsplit(url).path} without an end")
-            links.add(base)
-            answer = yield from _followed(peer, Request("GET", base), deadline)
-            if not 200 <= answer.status < 300:
-                raise Unexpected(
-                    f"{peer.name} answered {answer.status} for a page of {urlsplit(url).path}"
-                )
-            page = bodies.document(peer.name, answer.body)
-            more, link = page.get(name), page.pop(key, None) or page.pop(_NEXT, None)
-            if not isinstance(more, list):
-                raise Unexpected(f"{peer.name} sent a page of {urlsplit(url).path} without {name}")
-            yield from _completed(peer, page, base, deadline)  # lists inside its members
-            members.extend(more)
-
-
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects in a JSON value."""
-    values = [value]
-    while values:
-        value = values.pop()
-        if isinstance(value, dict):
-            yield value
-            values.extend(item for item in value.values() if isinstance(item, dict | list))
-        else:
-            values.extend(item for item in value if isinstance(item, dict | list))
-
-
-def _paged(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the objects with a link to a further page, and the key of the link."""
-    for value in _objects(document):
-        for key in list(value):
-            if key.endswith(_NEXT):
-                yield value, key
-
-
-def _has_rules(body: bytes) -> bool:
-    """Whether a document may have further pages, or URLs in place of paths."""
-    return b"nextLink" in body or b"//" in body or b"\\/" in body
-
-
-def _shorten(peer: Peer, document: dict[str, Any]) -> None:
-    """Replace the URLs of the BMC's resources by their paths."""
-    for value in _objects(document):
-        for key in _PATHS:
-            link = value.get(key)
-            if isinstance(link, str):
-                value[key] = peer.path(link)
 
 
 def _wait(answer: Answer) -> float | None:
@@ -426,39 +301,6 @@ def _not_done(request: Request, words: str) -> HardwareError:
     if request.method in READS:  # after a 303
         return _unconfirmed(request.order, words)
     return Unexpected(f"{request.order} was not ordered: {words}")
-
-
-def _joined(base: str, link: str) -> str | None:
-    try:
-        return urljoin(base, link)
-    except ValueError:
-        return None
-
-
-@lru_cache(maxsize=4096)
-def _place(url: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of a URL in one spelling; None: it is no URL of HTTP."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or PORTS.get(parts.scheme)
-    except ValueError:
-        return None
-    host = (parts.hostname or "").rstrip(".")
-    if not host or port is None or parts.scheme not in PORTS:
-        return None
-    with suppress(ValueError):
-        host = str(ip_address(host))
-    return parts.scheme, host, port
-
-
-def _raw_target(url: str) -> str:
-    parts = urlsplit(url)
-    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-
-
-def _target(url: str) -> str:
-    """Return path and query of a URL, quoted."""
-    return quote(_raw_target(url), safe=_PLAIN)
 
 
 def _is_header(value: str) -> bool:

@@ -9,7 +9,7 @@ and its job queue, and an inspection by Dell's service tag and PXE settings.
 from typing import Any
 
 from drivers.core.errors import HardwareError, NotSupported
-from drivers.core.steps import Done, Outcome, Wait, run_parts, step
+from drivers.core.steps import AWAITED, Done, Outcome, Wait, run_parts, step
 from drivers.core.target import Target
 from drivers.redfish import client, parts
 from drivers.redfish.bios import RedfishBios
@@ -101,7 +101,8 @@ class IdracManagement(RedfishManagement):
                 services.job_service.delete_jobs([_ALL_JOBS])
             unfinished = services.job_collection.get_unfinished_jobs()
         if unfinished:
-            return Wait({"ordered": True}, poll_after=POLL_INTERVAL)
+            awaited = f"the end of {len(unfinished)} jobs of the iDRAC"
+            return Wait({"ordered": True, AWAITED: awaited}, poll_after=POLL_INTERVAL)
         return Done()
 
     @step(clean=0, verify=0, service=0, needs_ramdisk=False, timeout=LONGEST)
@@ -126,8 +127,9 @@ class IdracManagement(RedfishManagement):
             with client.turn(target, self.bmcs) as bmc:
                 bmc.system(fresh=True)
                 after = _last_reset(bmc)
-        except HardwareError:
-            return Wait({**progress, "silent": True}, poll_after=POLL_INTERVAL)
+        except HardwareError as error:
+            silent = {**progress, "silent": True}
+            return Wait(silent, poll_after=POLL_INTERVAL, reason=str(error))
         if after is None:
             restarted = progress["silent"] or polls >= POLLS
         else:

@@ -2,86 +2,89 @@
 Redfish: boot device of BMCs for which `Cd` is the drive in the machine, by an action of the vendor.
 """
 
-from http import HTTPStatus
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from drivers.core.bmc import Bmcs
-from drivers.core.errors import Busy, NotSupported, StepFailed
-from drivers.core.steps import Done, Outcome, Wait
+from drivers.core.errors import NotSupported
+from drivers.core.steps import Outcome
 from drivers.core.target import Target
-from drivers.redfish import client, parts, tasks
+from drivers.redfish import parts, restart
 from drivers.redfish.client import Connection
-from drivers.redfish.errors import errors_of
-from drivers.redfish.tasks import End
+from drivers.redfish.orders import Order, Request
 from drivers.redfish.values import entry, text
 
-#: Seconds between polls of the BMC's task.
-POLL_INTERVAL = 2.0
-#: Polls in a row at which the BMC may not have the task: jobs of iDRAC appear late.
-MOST_MISSING = 15
-_ENDED = (End.SUCCEEDED, End.STAGED, End.UNCLEAR)
 _ACTION = "OemManager.v1_0_0#OemManager.ImportSystemConfiguration"
-#: Message ids of iDRAC: another job runs, or is pending until the next start.
-_BUSY = ("LC068", "SYS011", "RAC0679")
-_CONFIGURATION = (
-    '<SystemConfiguration><Component FQDD="{manager}"><Attribute Name="ServerBoot.1#BootOnce">'
-    '{once}</Attribute><Attribute Name="ServerBoot.1#FirstBootDevice">VCD-DVD</Attribute>'
-    "</Component></SystemConfiguration>"
-)
+#: Attributes of iDRAC: boot device of the next starts, and whether only of the next one.
+_DEVICE, _ONCE = "ServerBoot.1#FirstBootDevice", "ServerBoot.1#BootOnce"
+_VIRTUAL_CD = "VCD-DVD"
 
 
 def choose_virtual_cd(target: Target, bmcs: Bmcs, *, persistent: bool) -> Outcome:
     """
-    Part of a step: set the boot device to the virtual CD of an iDRAC; `Done` once its task ends.
+    Part of a step: set the boot device to the virtual CD of an iDRAC; `Done` once it shows that.
 
     Raises NotSupported: the BMC lacks the action.
-    Raises Busy: another job runs.
-    Raises StepFailed: the task failed.
     Raises HardwareError.
     """
-    progress = target.progress
-    with client.turn(target, bmcs) as bmc:
-        task = progress.get("task") or _order(target, bmc, persistent=persistent)
-        if task is None:
-            return Done()
-        look = tasks.look(bmc, task, tasks.Seen(progress.get("seen", "")))
-    if look.end is End.FAILED:
-        raise StepFailed(f"boot device VCD-DVD of node {target.uuid}: {look.words}")
-    missing = int(progress.get("missing", 0)) + 1 if look.end is End.MISSING else 0
-    if look.end in _ENDED or missing > MOST_MISSING:
-        if look.end is not End.SUCCEEDED and not look.seen:
-            raise StepFailed(f"boot device VCD-DVD of node {target.uuid}: its task {task} is lost")
-        return Done()
-    following = {"task": task, "seen": look.seen, "missing": missing}
-    return Wait({**following, "waits_for": "the boot device"}, poll_after=POLL_INTERVAL)
+    return restart.carry_out(target, bmcs, VirtualCd(is_persistent=persistent), None)
 
 
-def _order(target: Target, bmc: Connection, *, persistent: bool) -> str | None:
-    from sushy import exceptions as theirs
-    from sushy.taskmonitor import TaskMonitor
+@dataclass(frozen=True)
+class VirtualCd(Order):
+    """Order of the boot device: an import of two attributes of the iDRAC, which is a job."""
 
-    manager = next(iter(parts.managers(bmc, bmc.system(fresh=False))), None)
-    path = None if manager is None else _action(manager)
-    if manager is None or path is None:
-        raise NotSupported(
-            f"BMC {bmc.access.address} cannot boot from virtual media: it lacks"
-            " ImportSystemConfiguration; update its firmware, or use boot_interface ipxe"
+    is_persistent: bool
+
+    what = f"boot device {_VIRTUAL_CD}"
+    #: an iDRAC that does not show its attributes is compared with nothing
+    is_compared = False
+
+    @property
+    def _attributes(self) -> dict[str, str]:
+        return {_ONCE: "Disabled" if self.is_persistent else "Enabled", _DEVICE: _VIRTUAL_CD}
+
+    def facts(self, bmc: Connection) -> dict[str, Any]:
+        """Note whether the iDRAC shows its attributes."""
+        return {"shows": bool(_shown(bmc))}
+
+    def request(self, bmc: Connection) -> Request:
+        manager = _manager(bmc)
+        path = None if manager is None else _action(manager)
+        if manager is None or path is None:
+            raise NotSupported(
+                f"BMC {bmc.access.address} cannot boot from virtual media: it lacks"
+                " ImportSystemConfiguration; update its firmware, or use boot_interface ipxe"
+            )
+        attributes = "".join(
+            f'<Attribute Name="{name}">{value}</Attribute>'
+            for name, value in self._attributes.items()
         )
-    once = "Disabled" if persistent else "Enabled"
-    configuration = _CONFIGURATION.format(manager=manager.identity, once=once)
-    body = {"ShareParameters": {"Target": ["ALL"]}, "ImportBuffer": configuration}
-    connector = bmc.open()._conn
-    target.before_order()
-    with errors_of(bmc.access):
-        try:
-            answer = connector.post(path, data=body)
-        except theirs.HTTPError as error:
-            if any(name in f"{error} {error.body}" for name in _BUSY):
-                raise Busy(f"BMC {bmc.access.address} runs another job: {error.detail}") from None
-            raise
-        if answer.status_code != HTTPStatus.ACCEPTED:
-            return None
-        return str(TaskMonitor.from_response(connector, answer, path).task_monitor_uri)
+        configuration = (
+            f'<SystemConfiguration><Component FQDD="{manager.identity}">{attributes}</Component>'
+            "</SystemConfiguration>"
+        )
+        body = {"ShareParameters": {"Target": ["ALL"]}, "ImportBuffer": configuration}
+        return Request("POST", path, body)
+
+    def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
+        if not facts["shows"]:
+            return ""
+        shown = _shown(bmc)
+        return ", ".join(
+            f"{name} is {shown.get(name)}, not {value}"
+            for name, value in self._attributes.items()
+            if shown.get(name) != value
+        )
+
+    def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
+        return bool(facts["shows"]) and not self.difference(bmc, facts)
+
+
+def _manager(bmc: Connection) -> Any:
+    """Read the system's first manager; None: it has none."""
+    return next(iter(parts.managers(bmc, bmc.system(fresh=False))), None)
 
 
 def _action(manager: Any) -> str | None:
@@ -89,3 +92,22 @@ def _action(manager: Any) -> str | None:
     names = (_ACTION, "#OemManager.ImportSystemConfiguration")
     paths = (text(entry(entry(actions, name), "target"), longest=2048) for name in names)
     return next(filter(None, paths), None)
+
+
+def _shown(bmc: Connection) -> dict[str, str | None]:
+    """
+    Read the attributes of the boot device, by their names in an import.
+
+    They are in one document of the manager, whose place depends on the firmware. Empty: the BMC
+    does not serve it.
+    """
+    manager = _manager(bmc)
+    if manager is None:
+        return {}
+    base = manager.path.rstrip("/")
+    for path in (f"{base}/Oem/Dell/DellAttributes/{manager.identity}", f"{base}/Attributes"):
+        attributes = entry(bmc.find(path), "Attributes")
+        shown = {name: text(entry(attributes, name.replace("#", "."))) for name in (_DEVICE, _ONCE)}
+        if any(shown.values()):
+            return shown
+    return {}

@@ -23,26 +23,18 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.core.steps import Done, Failed, Outcome, Wait
+from drivers.core.steps import AWAITED, Done, Failed, Outcome, Wait
 from drivers.core.target import Target
 from drivers.redfish import client, tasks
 from drivers.redfish.client import Connection, Reply
+from drivers.redfish.errors import is_busy
 from drivers.redfish.messages import messages, words
 from drivers.redfish.tasks import Content, End, Look, Seen
 from drivers.redfish.values import entry, text
 
 Record = Mapping[str, Any]
-#: HTTP statuses and names of messages of a refusal that passes by itself.
-_BUSY_STATUSES = frozenset({409, 423, 429, 503})
-_BUSY_MESSAGES = frozenset(
-    {
-        "ResourceInUse",
-        "SYS518",  # an iDRAC that is not ready
-        "ServiceShuttingDown",
-        "ServiceTemporarilyUnavailable",
-        "UnableToModifyDuringSystemPOST",  # HPE
-    }
-)
+#: Conflict and Locked: states of a resource that pass, which only an order can meet.
+_IN_USE = (409, 423)
 #: Statuses above 499 that prove that nothing was done.
 _REFUSALS = (501, 503, 505)
 #: Parts of paths of tasks and jobs, which an answer without 202 may name, too.
@@ -91,8 +83,22 @@ class Pace:
     silence: float = 300.0  # seconds for which the BMC may be silent
     timeout: float | None = None  # of the step, see `Wait`
 
-    def wait(self, record: Record, pause: float | None = None) -> Wait:
-        return Wait(record, self.interval if pause is None else pause, self.timeout)
+    def wait(
+        self,
+        record: Record,
+        waits_for: str,
+        *,
+        reason: str | None = None,
+        pause: float | None = None,
+    ) -> Wait:
+        """
+        Return a `Wait` for the next poll.
+
+        waits_for: what is awaited, for operators. reason: see `Wait`. pause: seconds, if not the
+        usual ones.
+        """
+        progress = {**record, AWAITED: waits_for}
+        return Wait(progress, self.interval if pause is None else pause, self.timeout, reason)
 
     def is_over(self, polls: int, seconds: float) -> bool:
         """Whether so many polls take longer than `seconds`."""
@@ -194,8 +200,7 @@ def answer_of(reply: Reply, path: str) -> Answer:
     status, said = reply.status, messages(reply.document)
     refusal = f"{status}: {words(said) or 'no message'}"
     if status >= 400:
-        is_passing = status in _BUSY_STATUSES or any(name in refusal for name in _BUSY_MESSAGES)
-        is_passing = is_passing or any(message.name in _BUSY_MESSAGES for message in said)
+        is_passing = status in _IN_USE or is_busy(status, said)
         # another error of the server may have come after the order's effect
         is_refusal = status < 500 or status in _REFUSALS
         result = Result.REFUSED if is_refusal else Result.UNKNOWN
@@ -227,7 +232,7 @@ def follow(
     only a comparison of the state can; or staged, unless the machine was restarted since: then the
     task begins. record: the result of `place`, or of an earlier call.
     """
-    record = {**record, **target.progress}
+    record = {**record, **_recorded(target)}
     try:
         with client.turn(target, bmcs) as bmc:
             # some BMCs start a task, and do not name it
@@ -250,7 +255,8 @@ def follow(
     record = {**record, "seen": look.seen, "silent": 0}
     if look.end is End.RUNNING or (look.end is End.STAGED and is_restarted):
         record = {**record, "paths": [path, *(each for each in record["paths"] if each != path)]}
-        return pace.wait({**record, "missing": 0}, max(look.pause, pace.interval))
+        pause = max(look.pause, pace.interval)
+        return pace.wait({**record, "missing": 0}, f"{order.what}: task {path}", pause=pause)
     if look.end is End.FAILED:
         return Failed(f"{order.what} failed: {look.words or record.get('said')}")
     if is_missing and not is_taken:
@@ -262,7 +268,10 @@ def _await_task(order: Order, pace: Pace, record: Record, difference: str) -> Ou
     """Wait for a missing task; then the state alone decides."""
     missing = int(record.get("missing", 0)) + 1
     if not pace.is_over(missing, pace.patience):
-        return pace.wait({**record, "missing": missing})
+        return pace.wait(
+            {**record, "missing": missing},
+            f"{order.what}: task {record['paths'][0]}, which the BMC does not show",
+        )
     # a task that was read has ended; one that was never seen may still run
     if order.is_compared or (record["seen"] and not difference):
         return Done({**record, "end": End.UNCLEAR if difference else End.SUCCEEDED})
@@ -284,7 +293,7 @@ def _plan(target: Target, bmcs: Bmcs, order: Order) -> dict[str, Any]:
 
 def _decide(target: Target, order: Order, pace: Pace, request: Request, answer: Answer) -> Outcome:
     """Return the outcome of an answer."""
-    record = {**target.progress, "crashes": target.crashes}
+    record = {**_recorded(target), "crashes": target.crashes}
     if answer.result in (Result.REFUSED, Result.UNKNOWN) and answer.status is not None:
         other = order.instead(request, record["facts"], answer.words)
         if other is not None:
@@ -296,15 +305,16 @@ def _decide(target: Target, order: Order, pace: Pace, request: Request, answer: 
         if pace.is_over(tries, pace.patience):
             reason = f"{order.what} was not ordered: {answer.words}"
             return Failed(reason, FailureCode.BUSY, retryable=True)
-        return pace.wait({**record, "refusals": tries})
+        awaited = f"the BMC to accept {order.what}"
+        return pace.wait({**record, "refusals": tries}, awaited, reason=answer.words)
     if answer.result is Result.UNKNOWN:
-        return pace.wait({**record, "lost": answer.words, "looks": 0})
+        return _await_effect(order, pace, {**record, "lost": answer.words, "looks": 0})
     return Done({**record, "paths": list(answer.paths)})
 
 
 def _settle(target: Target, bmcs: Bmcs, order: Order, pace: Pace) -> Outcome:
     """Find out whether an order without an answer was taken."""
-    record = target.progress
+    record = _recorded(target)
     lost = record.get("lost", "its answer was not recorded")
     looks = int(record.get("looks", 0)) + 1
     taken, path = False, None
@@ -321,11 +331,17 @@ def _settle(target: Target, bmcs: Bmcs, order: Order, pace: Pace) -> Outcome:
         return Done({**record, "paths": [path] if path else []})
     record = {**record, "lost": lost, "looks": looks, "silent": 0}
     if not is_late:
-        return pace.wait(record)
+        return _await_effect(order, pace, record)
     if not order.is_repeatable or record.get("repeated"):
         return _unconfirmed(order, lost)
     kept = {name: value for name, value in record.items() if name not in ("lost", "looks")}
     return Wait({**kept, "crashes": target.crashes, "repeated": True}, poll_after=0)
+
+
+def _await_effect(order: Order, pace: Pace, record: Record) -> Wait:
+    """Wait for the effect of an order without an answer."""
+    reason = f"whether the BMC has taken {order.what} is not known: {record['lost']}"
+    return pace.wait(record, f"an effect of {order.what}", reason=reason)
 
 
 def _await_answer(order: Order, pace: Pace, record: Record, error: str) -> Outcome:
@@ -333,7 +349,12 @@ def _await_answer(order: Order, pace: Pace, record: Record, error: str) -> Outco
     silent = int(record.get("silent", 0)) + 1
     if pace.is_over(silent, pace.silence):
         return _unconfirmed(order, f"the BMC cannot be read since then: {error}")
-    return pace.wait({**record, "silent": silent})
+    return pace.wait({**record, "silent": silent}, "the BMC to answer", reason=error)
+
+
+def _recorded(target: Target) -> dict[str, Any]:
+    """Return the record of an order in the progress, without the words for operators."""
+    return {name: value for name, value in target.progress.items() if name != AWAITED}
 
 
 def _look(bmc: Connection, record: Record) -> tuple[str, Look]:

@@ -25,7 +25,7 @@ class Difference(StrEnum):
     USB_CD = "the virtual CD boots as UsbCd, not as Cd: UsbCd is ordered where the BMC lists it"
     OEM_VIRTUAL_CD = (
         "Cd is the drive in the machine, not the virtual CD: the boot device VCD-DVD is ordered by"
-        " ImportSystemConfiguration"
+        " ImportSystemConfiguration, and compared with the attributes of the iDRAC"
     )
     EMULATED_HTTP_BOOT = (
         "Pxe, or Cd with the image of the URL, emulate boot by UEFI HTTP and are reported instead:"

@@ -12,7 +12,7 @@ from typing import Any
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import HardwareError, LeaseLost
 from drivers.core.kinds import REBOOT
-from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts
+from drivers.core.steps import AWAITED, Done, Failed, Outcome, Wait, run_parts
 from drivers.core.target import Target
 from drivers.redfish import client, orders
 from drivers.redfish.orders import Order, Pace
@@ -43,8 +43,11 @@ def through_restart(
     if not progress.get("restarted"):
         outcome = restart(target, with_agent=progress["agent"])
         return _after(outcome, {**progress, "restarted": True})
-    if (progress["agent"] and target.agent.url is None) or not settled():
-        return Wait(progress, poll_after=POLL_INTERVAL)
+    if progress["agent"] and target.agent.url is None:
+        return _await_agent(progress)
+    if not settled():
+        awaited = {AWAITED: "the change to take effect"}
+        return Wait({**progress, **awaited}, poll_after=POLL_INTERVAL)
     return Done()
 
 
@@ -56,14 +59,18 @@ def restart(target: Target, *, with_agent: bool) -> Outcome:
 
 
 def carry_out(
-    target: Target, bmcs: Bmcs, order: Order, needs_restart: Callable[[Mapping[str, Any]], bool]
+    target: Target,
+    bmcs: Bmcs,
+    order: Order,
+    needs_restart: Callable[[Mapping[str, Any]], bool] | None,
 ) -> Outcome:
     """
     Order a change, restart the machine if needed, and wait for the effect; `Done` once it shows.
 
-    needs_restart: receives the record of the accepted order.
+    needs_restart: receives the record of the accepted order; None: the machine is never restarted.
     """
-    pace, progress = Pace(POLL_INTERVAL, PATIENCE), target.progress
+    pace = Pace(POLL_INTERVAL, PATIENCE)
+    progress = {name: value for name, value in target.progress.items() if name != AWAITED}
     if "record" not in progress:
         outcome = run_parts(
             target, {"order": partial(orders.place, bmcs=bmcs, order=order, pace=pace)}
@@ -73,13 +80,13 @@ def carry_out(
         has_agent = target.agent.url is not None
         return Wait({"record": dict(outcome.result), "agent": has_agent}, poll_after=0)
     record = progress["record"]
-    restarts = needs_restart(record) or "staged" in progress
+    restarts = needs_restart is not None and (needs_restart(record) or "staged" in progress)
     if restarts and not progress.get("restarted"):
         return _after(
             restart(target, with_agent=progress["agent"]), {**progress, "restarted": True}
         )
     if restarts and progress["agent"] and target.agent.url is None:
-        return Wait(progress, poll_after=POLL_INTERVAL)
+        return _await_agent(progress)
     if "end" not in record:
         follow = partial(
             orders.follow, bmcs=bmcs, order=order, pace=pace, record=record, is_restarted=restarts
@@ -88,7 +95,7 @@ def carry_out(
         if not isinstance(outcome, Done):
             return outcome
         own = {name: value for name, value in progress.items() if name != "follow"}
-        if outcome.result["end"] == End.STAGED:
+        if outcome.result["end"] == End.STAGED and needs_restart is not None:
             return Wait({**own, "staged": True}, poll_after=0)
         target = replace(target, progress={**own, "record": dict(outcome.result)})
     return _compare(target, bmcs, order, pace, RESTART_PATIENCE if restarts else PATIENCE)
@@ -97,23 +104,30 @@ def carry_out(
 def _compare(target: Target, bmcs: Bmcs, order: Order, pace: Pace, patience: float) -> Outcome:
     """Compare the state with the order until it has had its effect, or `patience` seconds pass."""
     progress = target.progress
-    looks = int(progress.get("looks", 0)) + 1
+    looks, reason = int(progress.get("looks", 0)) + 1, None
     try:
         with client.turn(target, bmcs) as bmc:
             difference = order.difference(bmc, progress["record"]["facts"])
     except LeaseLost:
         raise
     except HardwareError as error:
-        difference = str(error)
+        difference = reason = str(error)
     if not difference:
         return Done()
     if pace.is_over(looks, patience):
         return Failed(f"{order.what} was ordered, and has had no effect: {difference}")
-    return Wait({**progress, "looks": looks}, poll_after=pace.interval)
+    return pace.wait(
+        {**progress, "looks": looks}, f"the effect of {order.what}: {difference}", reason=reason
+    )
+
+
+def _await_agent(progress: Mapping[str, Any]) -> Wait:
+    awaited = {AWAITED: "the agent to start after the restart"}
+    return Wait({**progress, **awaited}, poll_after=POLL_INTERVAL)
 
 
 def _after(outcome: Outcome, progress: Mapping[str, Any]) -> Outcome:
     """Return a `Wait` with this progress if the outcome is `Done`, else the outcome."""
     if not isinstance(outcome, Done):
         return outcome
-    return Wait(progress, poll_after=POLL_INTERVAL)
+    return Wait({**progress, AWAITED: "the restarted machine"}, poll_after=POLL_INTERVAL)

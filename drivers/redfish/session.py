@@ -2,6 +2,7 @@
 A Redfish session with a BMC: root and system resources of sushy, kept between commands.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -55,6 +56,30 @@ class Session:
             self.command.begin()
             with errors_of(self.access):
                 root._conn._op("DELETE", path, timeout=max(seconds, 0.1), allow_reauth=False)
+
+    def document(self, path: str) -> Mapping[str, Any]:
+        """
+        Read a document, a JSON object.
+
+        Raises HardwareError: it is missing or malformed.
+        """
+        with errors_of(self.access):
+            return self._read(path)
+
+    def find(self, path: str) -> Mapping[str, Any] | None:
+        """
+        Read a document; None if the BMC lacks it, or serves it malformed.
+
+        Raises Exception, for `errors_of`: the BMC failed, did not answer or refused the login.
+        """
+        document = None
+        with self.skip_unreadable(path):
+            document = self._read(path)
+        return document  # noqa: RET504 - None if it was skipped
+
+    def _read(self, path: str) -> Mapping[str, Any]:
+        document: Mapping[str, Any] = self.open()._conn.get(path).json()
+        return document
 
     def skip_unreadable(self, path: str) -> AbstractContextManager[None]:
         """Ignore errors inside if the BMC lacks `path`, or serves it malformed; see `errors`."""

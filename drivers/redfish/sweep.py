@@ -31,8 +31,10 @@ from drivers.core.target import Target
 from drivers.networks import Reach
 from drivers.redfish import access, bodies, client
 from drivers.redfish.errors import errors_of, is_busy
-from drivers.redfish.http_rules import Answer, Failure, Peer, Request, conversation, received
+from drivers.redfish.http_rules import Answer, Failure, Request, conversation, received
 from drivers.redfish.inventory import BOOT_MODES
+from drivers.redfish.messages import messages
+from drivers.redfish.peer import Peer
 from drivers.redfish.power import ironic_power_state
 from drivers.redfish.values import entry
 from drivers.web import answers
@@ -154,7 +156,7 @@ def _refusal(bmc: access.Access, path: str, answer: Answer) -> HardwareError:
     name = f"BMC {bmc.address}"
     error = bodies.error_of(name, answer.status, answer.reason, answer.body)
     words = bmc.mask(f"refused GET {path}: {answer.status}: {error['message']}")
-    if is_busy(answer.status, error["@Message.ExtendedInfo"]):
+    if is_busy(answer.status, messages({"error": error})):
         return Busy(f"{name} {words}")
     return (Refused if answer.status < 500 else Unexpected)(f"{name} {words}")
 

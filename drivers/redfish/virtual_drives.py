@@ -4,25 +4,16 @@ Redfish: drives for virtual media: their reports, and orders to one of them.
 
 import json
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from drivers.core.errors import (
-    Busy,
-    LoginRefused,
-    NotSupported,
-    Refused,
-    Unconfirmed,
-    Unexpected,
-)
+from drivers.core.errors import LoginRefused, NotSupported, Refused, Unconfirmed, Unexpected
 from drivers.core.target import Target
 from drivers.redfish import parts, quirks
-from drivers.redfish.client import Connection
-from drivers.redfish.errors import errors_of
+from drivers.redfish.client import Connection, Reply
+from drivers.redfish.orders import Answer, Result, answer_of
 from drivers.redfish.quirks import Difference
 from drivers.redfish.values import entry, text
 
@@ -133,16 +124,14 @@ def candidates(bmc: Connection, device_type: str) -> list[Any]:
     return sorted(of_types(bmc, {device_type}), key=rank)
 
 
-def order_insertion(bmc: Connection, drive: Any, url: str) -> str | None:
+def order_insertion(bmc: Connection, drive: Any, url: str) -> Answer:
     """
-    Order a drive to insert an image; return the path of the BMC's task, if it has made one.
+    Order a drive to insert an image; return the BMC's answer.
 
-    Raises HardwareError.
+    Raises NotSupported: this firmware cannot insert images.
+    Raises HardwareError: it was not sent, or its answer was lost.
     """
-    from sushy import exceptions as theirs
-    from sushy.taskmonitor import TaskMonitor
-
-    connector, action = bmc.open()._conn, _action(drive, "InsertMedia")
+    action = _action(drive, "InsertMedia")
     if action is None and Difference.NO_INSERTION in quirks.of(bmc, {Difference.NO_INSERTION}):
         raise NotSupported(
             "the firmware of this BMC cannot insert images by Redfish; update it, or use"
@@ -151,29 +140,25 @@ def order_insertion(bmc: Connection, drive: Any, url: str) -> str | None:
     body: dict[str, Any] = {"Image": url}
     if action is None:
         body |= {"Inserted": True, "WriteProtected": True}
-    with errors_of(bmc.access):
-        for _ in range(len(_DEMANDED) + 1):
-            try:
-                if action is None:
-                    answer = connector.patch(drive.path, data=body, etag=drive._get_etag())
-                else:
-                    answer = connector.post(action, data=body)
-                break
-            except theirs.HTTPError as error:
-                more = _demanded(error, body, url)
-                if not more or error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                    raise
-                body |= more
-        if answer.status_code != HTTPStatus.ACCEPTED:
-            return None
-        with suppress(theirs.MissingHeaderError, ValueError, AttributeError):
-            return str(TaskMonitor.from_response(connector, answer, drive.path).task_monitor_uri)
-    return None
+    while True:
+        reply = _order(bmc, drive, action, body)
+        answer = answer_of(reply, action or drive.path)
+        demanded = _demanded(reply.document, body, url)
+        if answer.result is not Result.REFUSED or not demanded:
+            return answer
+        body |= demanded
 
 
-def _demanded(error: Any, body: Mapping[str, Any], url: str) -> dict[str, Any]:
+def _order(bmc: Connection, drive: Any, action: str | None, body: Mapping[str, Any]) -> Reply:
+    """Send an order to a drive once: by its action, else by a change of its properties."""
+    if action is None:
+        return bmc.order("PATCH", drive.path, body, drive._get_etag())
+    return bmc.order("POST", action, body)
+
+
+def _demanded(refusal: object, body: Mapping[str, Any], url: str) -> dict[str, Any]:
     """Return the first property that a refusal names, and that was not sent; empty: none."""
-    words = json.dumps([error.body, error.detail], default=str)
+    words = json.dumps(refusal)
     for name, values in _DEMANDED.items():
         if name in words and name not in body:
             return dict(values) or {name: urlsplit(url).scheme.upper()}
@@ -182,27 +167,23 @@ def _demanded(error: Any, body: Mapping[str, Any], url: str) -> dict[str, Any]:
 
 def order_ejection(target: Target, bmc: Connection, drive: Any) -> str:
     """
-    Order a drive to eject its medium; return the BMC's refusal, or "".
+    Order a drive to eject its medium; return the BMC's words if it did not accept, or "".
 
-    BMCs refuse it for an empty drive, too, so the effect decides.
+    BMCs refuse it for an empty drive, too, and an answer may be lost: the effect decides. The order
+    may be sent again, as an empty drive stays empty.
 
-    Raises Unreachable, LoginRefused, Busy.
+    Raises Unreachable: it was not sent.
+    Raises LoginRefused.
     """
     action = _action(drive, "EjectMedia")
-    connector = bmc.open()._conn
+    body = {"Image": None, "Inserted": False} if action is None else {}
     target.before_order()
     try:
-        with errors_of(bmc.access):
-            if action is not None:
-                connector.post(action, data={})
-            else:
-                body = {"Image": None, "Inserted": False}
-                connector.patch(drive.path, data=body, etag=drive._get_etag())
-    except (Busy, LoginRefused):
+        return answer_of(_order(bmc, drive, action, body), action or drive.path).words
+    except LoginRefused:
         raise
-    except (Refused, NotSupported, Unexpected, Unconfirmed) as error:
+    except (Unconfirmed, Unexpected, Refused) as error:
         return str(error)
-    return ""
 
 
 def _action(drive: Any, name: str) -> str | None:

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import (
-    Busy,
     LoginRefused,
     NotSupported,
     Refused,
@@ -26,16 +25,18 @@ from drivers.core.errors import (
     Unexpected,
     WithoutEffect,
 )
-from drivers.core.steps import Done, Outcome, Wait
+from drivers.core.steps import AWAITED, Done, Outcome, Wait
 from drivers.core.target import Target
 from drivers.redfish import client, tasks, virtual_drives
 from drivers.redfish.client import Connection
+from drivers.redfish.orders import Answer, Result
 from drivers.redfish.tasks import End
 from drivers.redfish.virtual_drives import Report
 
 #: Key of driver_internal_info: paths of the drives with an image of this service.
 USED = "redfish_virtual_media"
-#: Reads after which an insertion is ordered although the old medium is still reported.
+#: Reads after which a medium that is still reported is ordered to be ejected again, and after which
+#: an insertion is ordered although the old medium is still reported.
 EJECT_LOOKS = 3
 #: Insertions into one drive at most: the BMC may still be ejecting, or failed (5xx).
 TRIES = 3
@@ -51,6 +52,7 @@ class Insertion:
     phase: str = "eject"  # eject, emptied, insert, task, look
     looks: int = 0  # reads in this phase
     tries: int = 0  # insertions into this drive
+    waits: int = 0  # of them refused for now
     before: Mapping[str, Any] = field(default_factory=dict)  # report before the insertion
     task: str | None = None  # path of the BMC's task
     seen: str = ""  # `tasks.Seen` of the task
@@ -61,7 +63,7 @@ class Insertion:
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> "Insertion":
-        known = {name: value for name, value in progress.items() if name != "waits_for"}
+        known = {name: value for name, value in progress.items() if name != AWAITED}
         return cls(**{**known, "slow": tuple(known.get("slow", ()))})
 
 
@@ -92,7 +94,7 @@ def insert(target: Target, bmcs: Bmcs, device_type: str, url: str) -> Outcome:
             progress, pause = following
             if pause:
                 waits_for = f"virtual medium {_name(progress.drive)}"
-                return Wait({**asdict(progress), "waits_for": waits_for}, poll_after=pause)
+                return Wait({**asdict(progress), AWAITED: waits_for}, poll_after=pause)
 
 
 def eject(
@@ -101,7 +103,8 @@ def eject(
     """
     Part of a step: eject all media of these types; `Done` once the BMC reports none.
 
-    Includes the drives that this service has used, also if the BMC reports them as empty.
+    Includes the drives that this service has used, also if the BMC reports them as empty. A drive
+    that still presents a medium is ordered again: the order or its answer may have been lost.
 
     required: whether a medium that stays fails the step; else it is reported as a warning.
 
@@ -114,8 +117,8 @@ def eject(
     refusals = dict(target.progress.get("refusals", {}))
     with client.turn(target, bmcs) as bmc:
         drives = virtual_drives.of_types(bmc, device_types)
-        if not target.progress:
-            used = set(_facts(target).get(USED) or ())
+        if looks % EJECT_LOOKS == 0:
+            used = set() if looks else set(_facts(target).get(USED) or ())
             for drive in drives:
                 if drive.path in used or not Report.of(drive.json).is_empty:
                     refusals[drive.path] = virtual_drives.order_ejection(target, bmc, drive)
@@ -127,7 +130,7 @@ def eject(
     if looks * interval < (patience if required else IMPATIENCE):
         progress = {"looks": looks + 1, "refusals": refusals}
         waits_for = f"the ejection of {_name(stays[0].path)}"
-        return Wait({**progress, "waits_for": waits_for}, poll_after=interval)
+        return Wait({**progress, AWAITED: waits_for}, poll_after=interval)
     reasons = (
         f"{_name(drive.path)} (ordered to eject it{_colon(refusals.get(drive.path))})"
         for drive in stays
@@ -184,17 +187,25 @@ class _Step:
         _note_used(self.target, (self.drive.path,))
         tried = replace(progress, tries=progress.tries + 1, phase="look", looks=0, refusal="")
         try:
-            task = virtual_drives.order_insertion(self.bmc, self.drive, self.url)
-        except (Busy, LoginRefused):
+            answer = virtual_drives.order_insertion(self.bmc, self.drive, self.url)
+        except LoginRefused:
             raise
-        except (Unexpected, Unconfirmed) as error:  # perhaps it was carried out
-            return replace(tried, refusal=str(error)), 0
-        except (Refused, NotSupported) as error:
-            refused = replace(tried, refusal=str(error))
-            if Report(**progress.before).is_empty:
-                return _give_up(refused), 0
-            return self._again(refused)  # the BMC may still be ejecting the old medium
-        return replace(tried, task=task, phase="task" if task else "look"), 0
+        except (Unexpected, Unconfirmed) as error:
+            answer = Answer(Result.UNKNOWN, words=str(error))
+        except (NotSupported, Refused) as error:
+            answer = Answer(Result.REFUSED, words=str(error))
+        match answer.result:
+            case Result.TASK:
+                return replace(tried, task=answer.paths[0], phase="task"), 0
+            case Result.DONE | Result.UNKNOWN:  # an unknown one was perhaps carried out
+                return replace(tried, refusal=answer.words), 0
+            case Result.BUSY if progress.waits * self.interval < self.patience:
+                waits = progress.waits + 1
+                return replace(progress, waits=waits, refusal=answer.words), self.interval
+        refused = replace(tried, refusal=answer.words)
+        if Report(**progress.before).is_empty:
+            return _give_up(refused), 0
+        return self._again(refused)  # the BMC may still be ejecting the old medium
 
     def _await_task(self, progress: Insertion) -> tuple[Insertion, float]:
         assert progress.task is not None

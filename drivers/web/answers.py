@@ -87,6 +87,7 @@ class MachineAdapter(Adapter):
     def __init__(self, address: str, name: str, reach: Reach, longest: int = LONGEST) -> None:
         super().__init__()
         self._address, self._name, self._reach, self._longest = address, name, reach, longest
+        self.sent = False  # the machine may have received a part of the last request
 
     def send(  # type: ignore[override]
         self,
@@ -100,15 +101,19 @@ class MachineAdapter(Adapter):
 
         Raises Unexpected, Unreachable, requests.RequestException.
         """
+        self.sent = False
         if origin(request.url or "") != origin(self._address):
             raise Unexpected(f"{self._name} sent a link to another address")
         request.headers.update(UNCOMPRESSED)
         seconds = longest_exchange(timeout)
         with Exchange(self._name, seconds, self._reach.check) as exchange:
-            answer = self.exchange(exchange, request, stream=True, timeout=timeout, **options)
-            with answer:
-                check_encoding(self._name, answer.headers)
-                body = body_of(answer, self._longest)
+            try:
+                answer = self.exchange(exchange, request, stream=True, timeout=timeout, **options)
+                with answer:
+                    check_encoding(self._name, answer.headers)
+                    body = body_of(answer, self._longest)
+            finally:
+                self.sent = exchange.sent
         check_body(self._name, body, self._longest)
         answer._content = body
         answer._content_consumed = True  # type: ignore[attr-defined]

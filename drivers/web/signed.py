@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 
 import requests
-from urllib3.exceptions import NewConnectionError
 
 from drivers.core.errors import HardwareError, Unconfirmed, Unreachable
 from drivers.core.target import Options
@@ -71,21 +70,9 @@ def exchange(
             )  # fmt: skip
             return answer.status_code, answer.content
     except Unreachable as error:  # the deadline of the whole answer has passed
-        raise _silence(body, str(error)) from None
+        words = str(error)
     except HardwareError:
         raise
     except (requests.RequestException, OSError, ValueError) as error:
-        lost = body if not _never_sent(error) else None
-        raise _silence(lost, f"{name} did not answer: {cause(error)}") from None
-
-
-def _silence(body: bytes | None, words: str) -> Unreachable:
-    return Unreachable(words) if body is None else Unconfirmed(words)
-
-
-def _never_sent(error: Exception) -> bool:
-    """Whether the connection was never made."""
-    if isinstance(error, requests.ConnectTimeout | requests.exceptions.SSLError):
-        return True
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    return isinstance(reason, NewConnectionError)
+        words = f"{name} did not answer: {cause(error)}"
+    raise (Unreachable if body is None or not adapter.sent else Unconfirmed)(words)

@@ -171,6 +171,24 @@ def test_the_volumes_of_a_node_that_is_on_are_not_changed(
 
 
 @pytest.mark.parametrize("part", KINDS)
+@pytest.mark.parametrize("ordered", ["power on", "power off", None])
+def test_a_machine_with_a_pending_power_order_does_not_count_as_off(api, node, part, ordered):
+    """The recorded state is older than an order whose answer was lost."""
+    path = f"/v1/volume/{part}/{make(api, node, part).json['uuid']}"
+    pending = {"pending_power": {"state": ordered, "sweeps": 0}}
+    api.set(node["uuid"], power_state="power off", driver_internal_info=pending)
+    api.set(node["uuid"], provision_state="active")
+    for answer in (
+        api("PATCH", path, replaced("/extra", {"a": 1})), api("DELETE", path)
+    ):  # fmt: skip
+        assert 400 == answer.status_code
+        assert "the outcome of its last power order is unknown" in fault(answer)["faultstring"]
+    api.set(node["uuid"], driver_internal_info={})
+    assert 200 == api("PATCH", path, replaced("/extra", {"a": 1})).status_code
+    assert 204 == api("DELETE", path).status_code
+
+
+@pytest.mark.parametrize("part", KINDS)
 def test_changes(api, node, part):
     path = f"/v1/volume/{part}/{make(api, node, part).json['uuid']}"
     other = api.node()["uuid"]

@@ -10,6 +10,7 @@ from app.engine import operations, resume, why
 from app.models import AgentRecord, Conductor, Node, NodeHistory, NodeTrait, Operation
 from app.states import Kind, State, of_kind
 from drivers.core.errors import Busy
+from drivers.core.steps import Wait
 from tests.integration.harness import Acme, Harness, requested
 from tests.unit.drivers.machines import image_server, scripted_agent
 from workers.conductor import claims
@@ -203,6 +204,38 @@ def test_a_step_of_a_busy_machine_is_tried_again_until_its_deadline(make, monkey
         " error: the machine is in POST"
     )
     assert late == harness.inside.read(node).last_error
+
+
+def test_an_error_is_forgotten_once_the_machine_answers_and_noted_once(make, monkeypatch):
+    """A BMC may fail every other time: why, and a later timeout, have an error that lasts only."""
+    harness, outcomes = make(STEP_ATTEMPTS="1"), []
+
+    def poll(_interface, _target):
+        return outcomes.pop(0)
+
+    failed = Wait({"n": 1}, poll_after=0.1, reason="the BMC is silent")
+    answered = Wait({"n": 2}, poll_after=0.1)
+    outcomes += [answered]
+    monkeypatch.setattr(Acme.interfaces["management"][0], "stroll", poll)
+    node = harness.arrive("clean wait", STEPS["clean wait"](STROLL))
+
+    def step():
+        return next(row for row in harness.steps(node) if row.label == "management.stroll")
+
+    assert None is step().error
+    for _ in range(2):
+        outcomes += [failed, failed, answered]
+        for error in ("the BMC is silent", "the BMC is silent", ""):
+            assert "clean wait" == harness.poll(node)
+            assert error == step().error
+            assert bool(error) == ("the last error: the BMC is silent" in harness.why(node).summary)
+    with harness.inside.runtime.reading() as session:
+        events = session.scalars(select(NodeHistory.event).where(NodeHistory.node_id == node))
+        assert 1 == sum("waits after an error" in event for event in events)
+    harness.inside.change_step(harness.last(node).uuid, step().position, remaining=0.0)
+    outcomes += [answered]
+    assert "clean failed" == harness.poll(node)
+    assert "the last error" not in harness.inside.read(node).last_error
 
 
 def test_why_says_what_a_driver_waits_for(make, monkeypatch):

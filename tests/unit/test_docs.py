@@ -12,7 +12,7 @@ from app.config import options
 from app.config.settings import Settings
 from app.engine import step_rows
 from app.hardware.steps import IN_BAND_DEPLOY
-from docs import generate
+from docs import generate, vendor_features
 from drivers.agent.deploy import Direct
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.errors import BadArgument, InvalidDriverInfo, LeaseLost, Refused, Unreachable
@@ -348,3 +348,34 @@ def test_the_installation_of_the_client_comes_before_its_first_command(page):
     installed = re.search(r"pip install python-openstackclient python-ironicclient", text)
     assert installed
     assert installed.start() < text.index("openstack baremetal node create")
+
+
+MARKED = """
+@pytest.mark.vendor("Dell", "power")
+@pytest.mark.vendor({vendor!r}, {feature!r})
+@pytest.mark.parametrize("x", [1])
+def test_one(x):
+    pass
+
+
+def test_without_a_mark():
+    pass
+"""
+
+
+def test_features_of_vendors_are_those_of_marked_tests(tmp_path):
+    (tmp_path / "test_a.py").write_text(MARKED.format(vendor="HPE", feature="firmware"))
+    assert [("Dell", "power", "test_one", "test_a.py"), ("HPE", "firmware", "test_one", "test_a.py")] == [
+        tuple(proof) for proof in vendor_features.proofs(tmp_path)
+    ]  # fmt: skip
+    for vendor, feature in (("Hpe", "firmware"), ("HPE", "coffee")):
+        (tmp_path / "test_a.py").write_text(MARKED.format(vendor=vendor, feature=feature))
+        with pytest.raises(vendor_features.UnknownMark, match="test_one"):
+            vendor_features.proofs(tmp_path)
+
+
+def test_a_feature_without_a_test_is_not_in_the_table(monkeypatch):
+    kept = [proof for proof in vendor_features.proofs() if proof.vendor != "Cisco"]
+    monkeypatch.setattr(vendor_features, "proofs", lambda: kept)
+    row = next(line for line in vendor_features.features() if line.startswith("| Cisco"))
+    assert "yes" not in row

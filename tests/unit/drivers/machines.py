@@ -45,6 +45,7 @@ _OWN = {
         "post_deploy_get_power_state_retry_interval": 5,
     },
     "deploy": {
+        "ramdisk_signed": False,
         "default_boot_mode": "uefi",
         "fast_track": False,
         "fast_track_timeout": 300,

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from drivers.agent import client
-from drivers.core.errors import InvalidDriverInfo, NotSupported, Unconfirmed, Unreachable
+from drivers.core.errors import (
+    FailureCode,
+    InvalidDriverInfo,
+    NotSupported,
+    Unconfirmed,
+    Unexpected,
+    Unreachable,
+)
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_REBOOT
 from drivers.core.reserved import power_off
 from drivers.core.steps import Done, Failed, Wait
@@ -69,13 +76,30 @@ def test_the_power_of_a_machine_with_a_silent_agent_is_unknown():
         machine.driver.power.get_power_state(machine)
 
 
+def ordered(machine, state=REBOOT):
+    """Return the target of the call after the order, and its outcome."""
+    power = machine.driver.power
+    machine = after(machine, power.change(machine, state))
+    outcome = power.change(machine, state)
+    return after(machine, outcome), outcome
+
+
+def ended(machine, state=REBOOT, calls=30):
+    """Call the change until it ends."""
+    for _ in range(calls):
+        outcome = machine.driver.power.change(machine, state)
+        if not isinstance(outcome, Wait):
+            return outcome
+        machine = after(machine, outcome)
+    return outcome
+
+
 @pytest.mark.parametrize("state", [REBOOT, SOFT_REBOOT])
 def test_a_restart_has_happened_when_another_agent_answers(agent, state):
-    machine = node(agent)
+    machine, _ = ordered(node(agent), state)
     power = machine.driver.power
-    outcome = power.change(machine, state)
     agent.finish()
-    outcome = power.change(after(machine, outcome), state)  # the old agent still answers
+    outcome = power.change(machine, state)  # the old agent still answers
     assert [(RESTART, {})] == agent.received
     agent.restart()
     machine = after(machine, outcome)
@@ -86,6 +110,7 @@ def test_a_restart_has_happened_when_another_agent_answers(agent, state):
 
 def test_a_restart_has_happened_when_the_agent_is_gone(agent):
     machine = node(agent)
+    machine = after(machine, machine.driver.power.power_on(machine))
     outcome = machine.driver.power.power_on(machine)
     gone = replace(machine.agent, url="http://127.0.0.1:9")
     machine = after(machine, outcome, agent=gone)
@@ -94,43 +119,134 @@ def test_a_restart_has_happened_when_the_agent_is_gone(agent):
 
 
 def test_a_restart_that_the_agent_fails_is_a_failure(agent):
-    machine = node(agent)
-    outcome = machine.driver.power.change(machine, REBOOT)
+    machine, _ = ordered(node(agent))
     agent.fail("no systemctl")
-    outcome = machine.driver.power.change(after(machine, outcome), REBOOT)
+    outcome = machine.driver.power.change(machine, REBOOT)
     assert isinstance(outcome, Failed)
     assert "no systemctl" in outcome.reason
 
 
-def test_a_command_whose_answer_was_lost_is_not_repeated(agent, monkeypatch):
-    machine = node(agent)
-
-    def lost(*args, **kwargs):
-        agent.post(RESTART, {}, wait=False)
-        raise Unconfirmed("lost")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(client, "run", lost)
-        outcome = machine.driver.power.change(machine, REBOOT)
-    assert {"ordered": True} == outcome.progress
-    outcome = machine.driver.power.change(after(machine, outcome), REBOOT)
-    agent.restart()
-    assert Done() == machine.driver.power.change(after(machine, outcome), REBOOT)
-    assert [(RESTART, {})] == agent.received
+def used(agent):
+    """Have the agent run a command before."""
+    agent.post("clean.get_clean_steps", {}, wait=True)
+    agent.commands[-1]["id"] = "id-0"
+    agent.received.clear()
 
 
-def test_a_command_that_was_sent_before_a_crash_is_not_repeated(agent):
-    machine = node(agent, resumed=True)
-    machine.driver.power.change(replace(machine, resumed=False), REBOOT)
-    outcome = machine.driver.power.change(machine, REBOOT)
-    assert isinstance(outcome, Wait)
-    assert [(RESTART, {})] == agent.received
+def lose(monkeypatch, answer, *, arrives):
+    """Lose the answer of the next order."""
+    run = client.run
+
+    def lost(target, name, params, **options):
+        if arrives:
+            run(target, name, params, **options)
+        monkeypatch.setattr(client, "run", run)
+        raise answer
+
+    monkeypatch.setattr(client, "run", lost)
 
 
-def test_a_command_that_a_crash_prevented_is_sent(agent):
-    machine = node(agent, resumed=True)
+@pytest.mark.parametrize("is_used", [True, False])
+@pytest.mark.parametrize("answer", [Unconfirmed("lost"), Unexpected("500")], ids=repr)
+def test_a_command_that_has_arrived_is_not_repeated_though_its_answer_was_lost(
+    agent, monkeypatch, answer, is_used
+):
+    if is_used:
+        used(agent)
+    lose(monkeypatch, answer, arrives=True)
+    machine, outcome = ordered(node(agent))
+    assert str(answer) == outcome.reason
+    machine = after(machine, machine.driver.power.change(machine, REBOOT))
     assert isinstance(machine.driver.power.change(machine, REBOOT), Wait)
+    agent.restart()
+    assert Done() == ended(machine)
     assert [(RESTART, {})] == agent.received
+
+
+def test_a_lost_command_that_the_agent_fails_is_a_failure(agent, monkeypatch):
+    used(agent)
+    lose(monkeypatch, Unconfirmed("lost"), arrives=True)
+    machine, _ = ordered(node(agent))
+    agent.fail("no systemctl")
+    assert "no systemctl" in ended(machine).reason
+
+
+def test_a_command_that_has_not_arrived_is_sent_again_to_the_same_agent(agent, monkeypatch):
+    used(agent)
+    lose(monkeypatch, Unconfirmed("lost"), arrives=False)
+    machine, _ = ordered(node(agent))
+    for _ in range(10):
+        if agent.received:
+            break
+        machine = after(machine, machine.driver.power.change(machine, REBOOT))
+    assert [(RESTART, {})] == agent.received
+    agent.finish()
+    agent.restart()
+    assert Done() == ended(machine)
+    assert 1 == len(agent.received)
+
+
+def test_a_lost_command_has_arrived_if_another_agent_answers(agent, monkeypatch):
+    used(agent)
+    lose(monkeypatch, Unconfirmed("lost"), arrives=True)
+    machine, _ = ordered(node(agent))
+    agent.restart()
+    assert Done() == ended(machine)
+    assert 1 == len(agent.received)
+
+
+def test_a_lost_command_that_no_list_can_settle_is_not_confirmed(agent, monkeypatch):
+    """An agent without commands may be the one before the restart, or the one after it."""
+    lose(monkeypatch, Unconfirmed("lost"), arrives=False)
+    machine, _ = ordered(node(agent))
+    outcome = ended(machine)
+    assert (FailureCode.UNCONFIRMED, []) == (outcome.code, agent.received)
+    assert "was ordered, not confirmed" in outcome.reason
+
+
+def test_a_silent_agent_has_not_restarted_at_once_after_a_lost_command(agent, monkeypatch):
+    used(agent)
+    lose(monkeypatch, Unconfirmed("lost"), arrives=True)
+    machine, _ = ordered(node(agent))
+    silent = replace(machine, agent=replace(machine.agent, url="http://127.0.0.1:9"))
+    outcome = machine.driver.power.change(silent, REBOOT)
+    assert isinstance(outcome, Wait)
+    assert "did not answer" in outcome.reason
+    assert Done() == ended(after(silent, outcome))
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_crash_at_the_order_is_settled_by_the_agents_list(agent, is_sent):
+    used(agent)
+    machine = node(agent)
+    machine = after(machine, machine.driver.power.change(machine, REBOOT))
+    if is_sent:
+        machine.driver.power.change(machine, REBOOT)
+    machine = replace(machine, resumed=True, crashes=machine.crashes + 1)
+    for _ in range(6):
+        machine = after(machine, machine.driver.power.change(machine, REBOOT))
+    assert [(RESTART, {})] == agent.received
+
+
+@pytest.mark.parametrize("progress", [{"ordered": True, "command": "id-1"}, {"ordered": True}])
+def test_the_progress_of_the_previous_release_sends_nothing(agent, progress):
+    used(agent)
+    agent.post(RESTART, {}, wait=False)
+    machine = replace(node(agent), progress=progress)
+    machine = after(machine, machine.driver.power.change(machine, REBOOT))
+    agent.restart()
+    ended(machine)
+    assert 1 == len(agent.received)
+
+
+@pytest.mark.parametrize(
+    "commands", [[{"id": ["a"]}], [{}], [{"id": {"a": 1}, "command_name": 5}]], ids=repr
+)
+def test_a_malformed_list_of_an_agent_ends_in_a_typed_outcome(agent, monkeypatch, commands):
+    agent.commands = commands
+    lose(monkeypatch, Unconfirmed("lost"), arrives=False)
+    machine, _ = ordered(node(agent))
+    assert isinstance(ended(machine, calls=4), Wait | Failed)
 
 
 def test_an_unreachable_agent_gets_no_command(agent):
@@ -138,6 +254,10 @@ def test_an_unreachable_agent_gets_no_command(agent):
     machine = replace(machine, agent=replace(machine.agent, url="http://127.0.0.1:9"))
     with pytest.raises(Unreachable):
         machine.driver.power.change(machine, REBOOT)
+    progress = {"before": ["id-1"], "crashes": 0}
+    with pytest.raises(Unreachable) as raised:
+        machine.driver.power.change(replace(machine, progress=progress), REBOOT)
+    assert Unreachable is type(raised.value)
 
 
 def test_it_switches_nothing_off_and_says_so(agent):
@@ -147,7 +267,7 @@ def test_it_switches_nothing_off_and_says_so(agent):
     for state in (POWER_OFF, POWER_ON):
         assert state not in power.supported
         with pytest.raises(NotSupported, match="only a restart"):
-            power.change(machine, state)
+            ordered(machine, state)
     with pytest.raises(NotSupported, match="cannot switch the machine off"):
         power_off(machine, ramdisk=False)
     assert [] == agent.received

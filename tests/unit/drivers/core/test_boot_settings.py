@@ -167,6 +167,41 @@ def test_secure_boot_of_an_instance_is_switched_off_for_each_ramdisk(machine):
     assert machine.secure
 
 
+@pytest.mark.parametrize(
+    ("info", "setting", "is_signed"),
+    [
+        ({"ramdisk_signed": True}, False, True), ({"ramdisk_signed": "True"}, False, True),
+        ({}, True, True), ({"ramdisk_signed": "false"}, True, False), ({}, False, False),
+        ({"ramdisk_signed": None}, True, True),
+    ],
+)  # fmt: skip
+def test_secure_boot_stays_on_for_a_ramdisk_that_is_signed(machine, info, setting, is_signed):
+    it = node(instance_info=SECURE, driver_info=info)
+    deploy = {**it.options["deploy"], "ramdisk_signed": setting}
+    it = replace(it, options={**it.options, "deploy": deploy})
+    _, it = finish(it, boot_settings.for_instance)
+    _, it = finish(replace(it, reports={}), boot_settings.for_ramdisk)
+    assert is_signed is machine.secure
+    _, it = finish(replace(it, reports={}), boot_settings.for_installer)
+    assert not machine.secure
+
+
+def test_secure_boot_of_a_forgotten_instance_ends_with_a_signed_ramdisk_too(machine):
+    _, it = finish(
+        node(instance_info=SECURE, driver_info={"ramdisk_signed": True}), boot_settings.for_instance
+    )
+    forgotten = replace(it, instance_info={}, reports={})
+    _, it = finish(forgotten, boot_settings.for_ramdisk)
+    assert (False, {}) == (machine.secure, _of_instance(it))
+
+
+@pytest.mark.parametrize("value", ["yes please", 1, [], {"a": 1}])
+def test_a_malformed_ramdisk_signed_is_refused_by_each_boot_interface(value):
+    it = node(driver_info={"ramdisk_signed": value})
+    with pytest.raises(InvalidDriverInfo, match="driver_info/ramdisk_signed must be true or false"):
+        it.driver.boot.validate(it)
+
+
 def test_secure_boot_is_switched_off_even_if_the_instance_is_forgotten(machine):
     """A tear-down removes the instance from the node even if the BMC refused to switch it off."""
     _, it = finish(node(instance_info=SECURE), boot_settings.for_instance)

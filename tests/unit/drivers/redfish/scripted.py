@@ -120,12 +120,14 @@ def run(
     *,
     polls: int = 2000,
     crash: Callable[[int], bool] = lambda call: False,
+    waits: list | None = None,
     **args,
 ):
     """
     Call a step until it ends; return (outcome or error, reports).
 
     crash: receives the number of a call, and says whether its outcome is lost in a crash.
+    waits: gets each `Wait`.
     """
     for call in range(polls):
         node = replace(node, reports={})
@@ -141,6 +143,7 @@ def run(
             continue
         if not isinstance(outcome, Wait):
             return outcome, node.reports
-        json.dumps(outcome.progress)
+        if waits is not None:
+            waits.append(outcome)
         node = replace(node, progress=json.loads(json.dumps(outcome.progress)))
     return outcome, node.reports

@@ -69,6 +69,7 @@ def test_an_accepted_boot_device_without_effect_is_an_error(bmc, node, managemen
         management.set_boot_device(node, "pxe")
 
 
+@pytest.mark.vendor("Lenovo", "boot device")
 def test_a_bmc_that_keeps_once_for_continuous_gets_the_device_before_each_start(
     bmc, node, management
 ):
@@ -111,6 +112,8 @@ def test_a_busy_bmc_is_told_from_a_refusal(bmc, node, management, status):
             order()
 
 
+@pytest.mark.vendor("AMI", "boot device")
+@pytest.mark.vendor("Dell", "boot device")
 def test_settings_of_the_next_start_count_as_set(bmc, node, management):
     """AMI and iDRAC 10 take the device in a resource of its own, and show it after the start."""
     path = f"{SYSTEM}/SD".replace("{id}", bmc.machine.uuid)

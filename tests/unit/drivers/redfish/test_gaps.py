@@ -312,6 +312,9 @@ LENOVO = {
 UNCLEAR = {"a": {"Name": "BIOS of board 1"}, "b": {"Name": "BIOS of board 2"}, "c": {"Name": "x"}}
 
 
+@pytest.mark.vendor("Dell", "firmware")
+@pytest.mark.vendor("HPE", "firmware")
+@pytest.mark.vendor("Lenovo", "firmware")
 @pytest.mark.parametrize(
     ("entries", "component", "target"),
     [

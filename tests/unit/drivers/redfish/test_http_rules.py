@@ -32,8 +32,9 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.redfish import client, http_rules, parts
-from drivers.redfish.http_rules import Failure, Peer, Request, conversation
+from drivers.redfish import client, http_rules, parts, peer
+from drivers.redfish.http_rules import Failure, Request, conversation
+from drivers.redfish.peer import Peer
 from tests.support.ports import free_port
 from tests.support.rude_bmc import (
     RESET,
@@ -208,8 +209,8 @@ def test_a_redirect_from_http_to_https_of_the_same_host_is_followed_and_never_ba
         ports = {
             each.url.partition(":")[0]: int(each.url.rpartition(":")[2]) for each in (bmc, secure)
         }
-        monkeypatch.setattr(http_rules, "PORTS", ports)
-        http_rules._place.cache_clear()
+        monkeypatch.setattr(peer, "PORTS", ports)
+        peer._place.cache_clear()
         bmc.rule = lambda handler: (301, {"Location": secure.url + handler.path}, b"")
         trusting = {"redfish_verify_ca": str(paths[0])}
         assert "power on" == read(node(bmc, **trusting))
@@ -221,7 +222,7 @@ def test_a_redirect_from_http_to_https_of_the_same_host_is_followed_and_never_ba
         with pytest.raises(Unexpected, match="to another address"):
             read(node(secure, **trusting))
         assert [] == bmc.asked
-    http_rules._place.cache_clear()
+    peer._place.cache_clear()
 
 
 def test_a_login_is_redirected_with_its_body(bmc):
@@ -371,8 +372,8 @@ def test_identity_that_is_not_acceptable_is_asked_again_with_gzip(bmc, read):
 def test_links_with_another_spelling_of_the_address_are_paths(bmc, read, spelling, monkeypatch):
     place = bmc.url.removeprefix("http://")
     port = int(place.rpartition(":")[2])
-    monkeypatch.setattr(http_rules, "PORTS", {"http": port, "https": 443})
-    http_rules._place.cache_clear()
+    monkeypatch.setattr(peer, "PORTS", {"http": port, "https": 443})
+    peer._place.cache_clear()
     url = spelling.format(url=bmc.url, place=place, other="127.0.0.1")
     bmc.documents[SYSTEMS]["Members"] = [link(url + SYSTEM)]
     bmc.documents[ROOT]["Systems"] = link(url + SYSTEMS)
@@ -380,7 +381,7 @@ def test_links_with_another_spelling_of_the_address_are_paths(bmc, read, spellin
     it = node(bmc, redfish_system_id=None)
     assert "power on" == read(it)
     assert SYSTEM == client.connection(it.driver.power.bmcs.get(bmc.url), client.access(it)).path
-    http_rules._place.cache_clear()
+    peer._place.cache_clear()
 
 
 # Errors
@@ -784,7 +785,7 @@ def test_a_collection_without_one_of_its_pages_is_no_collection(bmc, read, page)
 DOORS = {
     r"\bSushy\(|Connector\)?:|\.Session\(": {"connector.py"},
     r"ClientSession\(": {"sweep.py"},
-    r"nextLink|\$skip|\$top": {"http_rules.py"},
+    r"nextLink|\$skip|\$top": {"pages.py"},
 }
 
 

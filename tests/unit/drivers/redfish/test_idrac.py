@@ -102,6 +102,7 @@ def test_the_power_of_an_idrac_node_is_that_of_its_redfish_system(bmc):
         missing.driver.power.validate(missing)
 
 
+@pytest.mark.vendor("Dell", "inspection")
 def test_the_service_tag_is_the_serial_number_and_pxe_settings_name_the_boot_interface(bmc):
     path = NICS.replace("{id}", bmc.machine.uuid)
     bmc.more[NICS] = {"Members": [{"@odata.id": f"{path}/{at}"} for at in ("A", "B")]}
@@ -134,6 +135,7 @@ def test_an_idrac_without_service_tag_or_bios_is_inspected_nevertheless(bmc, cha
     assert "x86_64" == node.reports["findings"].node["properties"]["cpu_arch"]
 
 
+@pytest.mark.vendor("Dell", "management")
 def test_the_job_queue_is_cleared_once_and_watched_until_it_is_empty(bmc):
     node = bmc.node(driver="idrac")
     bmc.jobs = (("JID_1", "Running"), ("JID_2", "Completed"))
@@ -154,6 +156,7 @@ def test_a_refused_order_fails_the_step(bmc):
             call(node, step)
 
 
+@pytest.mark.vendor("Dell", "management")
 def test_an_idrac_has_restarted_when_it_reports_a_new_time_of_its_reset(bmc):
     node = bmc.node(driver="idrac")
     waits = call(node, "reset_idrac")

@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.core.errors import HardwareError, Unreachable
+from app.engine.why import _awaited
+from drivers.core.errors import Busy, HardwareError, Unreachable
 from drivers.core.steps import Done, Failed
-from drivers.redfish import client, orders, software, tasks
+from drivers.redfish import client, errors, orders, software, tasks
 from drivers.redfish.client import Reply
 from drivers.redfish.orders import Result
 from drivers.redfish.tasks import ANSWERS, JOBS, STATUSES, TASKS, Content, End, Seen
 from drivers.simulator.documents import INVENTORY, MANAGER, ROOT, SYSTEM
+from tests.unit.drivers.documents import sweep_of
 from tests.unit.drivers.redfish.scripted import (
     ACCEPTED,
     LOST,
@@ -194,6 +196,22 @@ def test_an_answer_to_an_order_has_a_type(reply, result, paths):
     assert (result, paths) == (answer.result, answer.paths)
 
 
+@pytest.mark.parametrize("name", errors._BUSY_MESSAGES)
+@pytest.mark.parametrize(
+    "said",
+    [{"MessageId": "Vendor.1.0.{}"}, {"MessageId": "Vendor.1.0.Error", "Message": "{}: not now"}],
+)
+def test_a_message_of_a_busy_bmc_has_one_meaning_for_reads_and_orders(name, said):
+    message = {key: text.format(name) for key, text in said.items()}
+    document = {"error": {"code": "x", "message": "no", "@Message.ExtendedInfo": [message]}}
+    assert Result.BUSY == orders.answer_of(Reply(400, document), UPDATE).result
+    with pytest.MonkeyPatch.context() as patch:
+        bmc = ScriptedBmc(scripts={("GET", SYSTEM): [(400, {}, document)]}).install(patch)
+        with pytest.raises(Busy):
+            bmc.node().driver.power.get_power_state(bmc.node())
+        assert Busy is type(sweep_of(bmc.node()))
+
+
 # Ends of firmware updates
 
 
@@ -216,8 +234,8 @@ def then(effect, answer):
     return turn
 
 
-def update(node, **more):
-    return run(node, "firmware", "update", settings=[{**BIOS[0], **more}])
+def update(node, waits=None, **more):
+    return run(node, "firmware", "update", settings=[{**BIOS[0], **more}], waits=waits)
 
 
 def resets(bmc):
@@ -289,6 +307,63 @@ def test_a_failed_or_unconfirmed_update_resets_no_machine(bmc, node, answers, re
     assert [] == resets(bmc)
 
 
+def explained(waits):
+    """Return what `why` shows of polls: what is awaited, and the reason; each state once."""
+    shown = [
+        (_awaited(wait.progress), wait.reason)
+        for wait in waits
+        if wait.poll_after and wait.progress
+    ]
+    return list(dict.fromkeys(shown))
+
+
+def test_each_poll_of_an_update_says_what_it_waits_for_and_why(bmc, node):
+    busy, broken = error(503, "not now"), error(500, "out of order")  # a read is repeated once
+    bmc.scripts = {
+        ("POST", UPDATE): [busy, busy, ACCEPTED],
+        ("GET", TASK): [
+            task(), broken, broken, task(), MISSING, then(updated(bmc), task("Completed")),
+        ],
+    }  # fmt: skip
+    waits = []
+    assert isinstance(update(node, waits=waits)[0], Done)
+    shown = explained(waits)
+    subject = "the update of bios"
+    assert (f"the BMC to accept {subject}", "503: not now") in shown
+    assert (f"{subject}: task {TASK}", None) in shown
+    assert (f"{subject}: task {TASK}, which the BMC does not show", None) in shown
+    (silent,) = [reason for awaited, reason in shown if awaited == "the BMC to answer"]
+    assert "out of order" in silent
+    mute = [wait for wait in waits if (wait.poll_after or 0) >= 1 and not any(*explained([wait]))]
+    assert [] == mute
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_a_lost_order_and_a_missing_effect_are_explained(bmc, node, shows):
+    bmc.scripts = {("POST", UPDATE): [LOST]}
+    if shows:
+        bmc.scripts = {("POST", UPDATE): [ACCEPTED], ("GET", TASK): [task("Completed")]}
+    waits = []
+    update(node, version="1.1.0", waits=waits)
+    shown = explained(waits)
+    if shows:
+        assert any((awaited or "").startswith("the new versions: bios was") for awaited, _ in shown)
+    else:
+        (reason,) = [reason for awaited, reason in shown if reason]
+        assert reason.startswith("whether the BMC has taken the update of bios is not known")
+
+
+def test_a_bmc_that_is_silent_after_its_update_is_explained(bmc, node, monkeypatch):
+    bmc.scripts = {("POST", UPDATE): [ACCEPTED], ("GET", TASK): [task("Completed")]}
+    monkeypatch.setattr(
+        software, "components", lambda _bmc: (_ for _ in ()).throw(Unreachable("it restarts"))
+    )
+    waits = []
+    settings = [{"component": "bmc", "url": NEW}]
+    run(node, "firmware", "update", settings=settings, waits=waits)
+    assert ("the updated BMC to report its versions", "it restarts") in explained(waits)
+
+
 def test_an_end_without_a_result_and_without_a_new_version_is_no_success(bmc, node):
     bmc.scripts = {("POST", UPDATE): [ACCEPTED], ("GET", TASK): [task("Completed", None)]}
     outcome, _ = update(node)
@@ -351,6 +426,7 @@ def test_a_version_that_shows_after_the_restart_is_waited_for(bmc, node):
     assert Done({"versions": {"bios": "1.1.0"}}) == update(node)[0]
 
 
+@pytest.mark.vendor("Dell", "firmware")
 @pytest.mark.parametrize(
     "queue", [f"{ROOT}/JobService/Jobs", f"{MANAGER}/Oem/Dell/Jobs", f"{MANAGER}/Jobs"]
 )

@@ -13,6 +13,7 @@ from drivers.core.errors import (
     NotSupported,
     Refused,
     Unconfirmed,
+    Unreachable,
 )
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF
 from drivers.core.steps import Done, Failed, Wait
@@ -40,6 +41,19 @@ def known(bmc, *shown, **fields):
     return node
 
 
+@pytest.mark.parametrize("lost", [3, 1])
+def test_one_layer_repeats_a_read_so_that_a_step_counts_a_silent_bmc_once(lost):
+    with rude_bmc() as bmc:
+        node = known(bmc, *[CUT] * lost)
+        (state,) = node.driver.power.bmcs._known.values()
+        if lost == 1:
+            assert Done() == node.driver.power.read(node)
+        else:
+            with pytest.raises(Unreachable):
+                node.driver.power.read(node)
+        assert (lost // 3, []) == (state.failures, bmc.shown)
+
+
 def change(bmc, state, node=None, budget=60.0, on_poll=lambda polls: None):
     """Run a change of the power state; return its outcome or its error."""
     node = node or node_of(bmc)
@@ -61,6 +75,8 @@ def change(bmc, state, node=None, budget=60.0, on_poll=lambda polls: None):
     raise AssertionError("it polls for ever")
 
 
+@pytest.mark.vendor("Dell", "power")
+@pytest.mark.vendor("HPE", "power")
 @pytest.mark.parametrize(
     "refusal",
     [

@@ -1,10 +1,11 @@
 """Machines that differ: a BMC of each row of the table, and the table itself."""
 
 import json
+import re
 
 import pytest
 
-from drivers.core.errors import Busy, StepFailed, Unexpected, WithoutEffect
+from drivers.core.errors import FailureCode, Unexpected, WithoutEffect
 from drivers.core.steps import Done
 from drivers.redfish import boot_device, client
 from drivers.redfish.quirks import QUIRKS, Difference, Identity
@@ -45,6 +46,9 @@ FULL = {
 }
 
 
+@pytest.mark.vendor("AMI", "boot device")
+@pytest.mark.vendor("ASRock Rack", "boot device")
+@pytest.mark.vendor("Supermicro", "boot device")
 @pytest.mark.parametrize(
     "vendor", ["AMI", "American Megatrends International LLC.", "ASRockRack", "Supermicro"]
 )
@@ -58,6 +62,7 @@ def test_target_enabled_and_mode_are_sent_together(bmc, node, vendor):
     assert [FULL | {"BootSourceOverrideMode": "Legacy"}] == boots(bmc)
 
 
+@pytest.mark.vendor("Supermicro", "virtual media")
 def test_the_virtual_cd_of_a_supermicro_boots_as_usb_cd(bmc, node):
     is_made_by(bmc, "Supermicro")
     node.driver.management.set_boot_device(node, "cdrom")
@@ -84,6 +89,7 @@ def test_http_boot_of_the_emulator_is_reported_as_its_substitute(bmc, node, url,
         order()
 
 
+@pytest.mark.vendor("Dell", "virtual media")
 @pytest.mark.parametrize(
     ("model", "firmware"), [("13G Monolithic", "2.86"), ("14G Modular", "3.21.26.22")]
 )
@@ -103,15 +109,28 @@ class OldIdrac(BootBmc):
     """Takes the OEM action, with a task."""
 
     answers: tuple = ()
-    looks: int = 0
+    place: str | None = f"{MANAGER}/Attributes"  # of the attributes; None: they are not served
+    boot: dict = {"FirstBootDevice": "Normal", "BootOnce": "Disabled"}
+    #: effect of an import -> the attributes afterwards
+    effect: object = staticmethod(lambda boot: boot)
+    is_lost: bool = False  # the answer to an import
 
     def answer(self, method, path, headers, body=b""):
-        if path == IMPORT:
-            self.orders.append((method, "import", json.loads(body)))
-            status, words = self.answers.pop(0) if self.answers else (202, "")
-            content = json.dumps({"error": {"message": words}}).encode() if words else b""
-            return status, content, {"Location": TASK}
-        return super().answer(method, path, headers, body)
+        if path == self.place:
+            boot = {f"ServerBoot.1.{name}": value for name, value in self.boot.items()}
+            return 200, json.dumps({"@odata.id": path, "Attributes": boot}).encode(), {}
+        if path != IMPORT:
+            return super().answer(method, path, headers, body)
+        self.orders.append((method, "import", json.loads(body)))
+        status, words = self.answers.pop(0) if self.answers else (202, "")
+        if status == 202:
+            ordered = re.findall(r"1#(\w+)\">([\w-]+)<", json.loads(body)["ImportBuffer"])
+            self.boot = {**self.boot, **self.effect(dict(ordered))}
+        content = json.dumps({"error": {"message": words}}).encode() if words else b""
+        return 500 if self.is_lost else status, content, {"Location": TASK}
+
+
+NEW_PLACE = f"{MANAGER}/Oem/Dell/DellAttributes/iDRAC.Embedded.1"
 
 
 @pytest.fixture
@@ -127,6 +146,7 @@ def idrac(monkeypatch):
     return bmc
 
 
+@pytest.mark.vendor("Dell", "boot device")
 def test_the_virtual_cd_of_an_old_idrac_is_ordered_by_its_oem_action(idrac):
     outcome, _ = run(idrac.node(), "boot", "prepare_ramdisk")
     (order,) = [body for _, name, body in idrac.orders if name == "import"]
@@ -137,18 +157,63 @@ def test_the_virtual_cd_of_an_old_idrac_is_ordered_by_its_oem_action(idrac):
     assert ([], ISO) == (boots(idrac), idrac.drives["Cd"].medium)
 
 
+def imports(idrac):
+    return [body for _, name, body in idrac.orders if name == "import"]
+
+
 def test_a_failed_oem_task_fails_the_boot(idrac):
     idrac.task = ("Exception", "Critical")
-    with pytest.raises(StepFailed, match=r"VCD-DVD.*no such image"):
-        run(idrac.node(), "boot", "prepare_ramdisk")
+    outcome, _ = run(idrac.node(), "boot", "prepare_ramdisk")
+    assert "boot device VCD-DVD failed: Exception: no such image" == outcome.reason
 
 
-def test_an_idrac_with_another_job_is_asked_again_later(idrac):
-    idrac.answers = [(400, "IDRAC.2.8.LC068: a job is running")]
-    with pytest.raises(Busy, match="another job"):
-        run(idrac.node(), "boot", "prepare_ramdisk")
+@pytest.mark.parametrize("name", ["LC068", "SYS011", "RAC0679", "SYS518"])
+def test_an_idrac_with_another_job_is_asked_again(idrac, name):
+    idrac.answers = [(400, f"IDRAC.2.8.{name}: a job is running")] * 2
+    outcome, _ = run(idrac.node(), "boot", "prepare_ramdisk")
+    assert (Done(), 3) == (outcome, len(imports(idrac)))
+    idrac.answers = [(400, f"IDRAC.2.8.{name}: a job is running")] * 200
+    outcome, _ = run(idrac.node(), "boot", "prepare_ramdisk")
+    assert (FailureCode.BUSY, True) == (outcome.code, outcome.retryable)
 
 
+@pytest.mark.vendor("Dell", "boot device")
+@pytest.mark.parametrize("place", [f"{MANAGER}/Attributes", NEW_PLACE])
+@pytest.mark.parametrize(
+    ("effect", "words"),
+    [
+        ({}, "FirstBootDevice is Normal, not VCD-DVD"),
+        ({"FirstBootDevice": "VCD-DVD"}, "BootOnce is Disabled, not Enabled"),
+        ({"FirstBootDevice": "PXE", "BootOnce": "Enabled"}, "is PXE, not VCD-DVD"),
+    ],
+)
+def test_an_import_that_succeeds_without_effect_fails_the_boot(idrac, place, effect, words):
+    idrac.place, idrac.effect = place, lambda boot: effect
+    outcome, _ = run(idrac.node(), "boot", "prepare_ramdisk")
+    assert words in outcome.reason
+    assert 1 == len(imports(idrac))
+
+
+@pytest.mark.parametrize("place", [f"{MANAGER}/Attributes", NEW_PLACE, None])
+@pytest.mark.parametrize("is_carried_out", [True, False])
+def test_a_lost_import_is_settled_by_the_attributes_and_not_repeated(idrac, place, is_carried_out):
+    idrac.place, idrac.is_lost = place, True
+    idrac.effect = lambda boot: boot if is_carried_out else {}
+    outcome, _ = run(idrac.node(), "boot", "prepare_ramdisk")
+    assert 1 == len(imports(idrac))
+    if is_carried_out and place:
+        assert Done() == outcome
+    else:
+        assert FailureCode.UNCONFIRMED == outcome.code
+        assert "was ordered, not confirmed" in outcome.reason
+
+
+def test_an_idrac_that_does_not_show_its_attributes_is_believed_by_its_task(idrac):
+    idrac.place, idrac.effect = None, lambda boot: {}
+    assert Done() == run(idrac.node(), "boot", "prepare_ramdisk")[0]
+
+
+@pytest.mark.vendor("Dell", "virtual media")
 def test_an_idrac_10_gets_its_image_in_medium_1(bmc, node):
     is_made_by(bmc, "Dell Inc.", "17G Monolithic", "1.20.25.00")
     bmc.drives = {"2": Drive(insertion="ignored"), "1": Drive()}

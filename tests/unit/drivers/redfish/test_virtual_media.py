@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.core.errors import HardwareError, NotSupported, Refused, Unconfirmed, Unexpected
+from drivers.core.errors import (
+    HardwareError,
+    LeaseLost,
+    NotSupported,
+    Refused,
+    Unconfirmed,
+    Unexpected,
+)
 from drivers.core.steps import Done
 from drivers.redfish import boot_device, virtual_drives, virtual_media
+from drivers.redfish.client import Connection, Reply
 from drivers.redfish.virtual_drives import Report
 from tests.unit.drivers.machines import with_option
 from tests.unit.drivers.redfish.boot_bmc import BootBmc, Drive, run
@@ -36,6 +44,8 @@ def media(bmc):
     return {name: drive.medium for name, drive in bmc.drives.items() if drive.medium}
 
 
+@pytest.mark.vendor("Cisco", "virtual media")
+@pytest.mark.vendor("OpenBMC", "virtual media")
 @pytest.mark.parametrize(
     "first",
     [
@@ -56,6 +66,7 @@ def test_a_drive_that_does_not_take_the_image_is_left_for_the_next(bmc, node, fi
     assert {"Slot_2": ISO} == media(bmc)
 
 
+@pytest.mark.vendor("Lenovo", "virtual media")
 def test_a_drive_without_the_action_takes_the_image_by_patch(bmc, node):
     bmc.drives = {"Cd": Drive(has_actions=False, can_patch=True)}
     outcome, node = attach(node)
@@ -65,6 +76,8 @@ def test_a_drive_without_the_action_takes_the_image_by_patch(bmc, node):
     assert {} == media(bmc)
 
 
+@pytest.mark.vendor("Dell", "virtual media")
+@pytest.mark.vendor("Supermicro", "virtual media")
 @pytest.mark.parametrize("reports", [{"stale": 2}, {"stale": 50}, {"stale": 0}])
 def test_a_medium_that_is_still_reported_after_its_ejection_is_inserted_again(bmc, node, reports):
     """A BMC reports an ejected medium for a while: https://bugs.launchpad.net/ironic 2115475."""
@@ -96,10 +109,10 @@ def test_a_lost_answer_is_settled_by_reading(bmc, node, monkeypatch, is_carried_
     answers = [Unconfirmed("the answer was lost")]
 
     def order(connection, drive, url, send=virtual_drives.order_insertion):
-        if not answers or is_carried_out:
-            send(connection, drive, url)
+        answer = send(connection, drive, url) if not answers or is_carried_out else None
         if answers:
             raise answers.pop()
+        return answer
 
     monkeypatch.setattr(virtual_drives, "order_insertion", order)
     assert Done() == attach(node)[0]
@@ -142,6 +155,7 @@ def test_another_image_than_the_ordered_one_is_not_believed(bmc, node):
         attach(node)
 
 
+@pytest.mark.vendor("Supermicro", "virtual media")
 @pytest.mark.parametrize(
     "demands",
     [("TransferProtocolType",), ("TransferMethod",), ("UserName", "Password"), ("Inserted",),
@@ -176,6 +190,61 @@ def test_an_ejection_is_awaited(bmc, node):
     outcome, node = run(node, "management", "detach_virtual_media", device_types=["cdrom"])
     assert (Done(), {}, 0) == (outcome, media(bmc), bmc.drives["Cd"].delay)
     assert None is node.driver_internal_info[virtual_media.USED]
+
+
+@pytest.mark.parametrize("losses", [1, 3])
+@pytest.mark.parametrize("answer", [Unconfirmed("lost"), 204, 400, 409, 500, 503])
+def test_an_ejection_without_effect_is_ordered_again_until_the_drive_is_empty(
+    bmc, node, monkeypatch, answer, losses
+):
+    _, node = attach(node)
+    orders = []
+
+    def order(connection, method, path, *body, send=Connection.order):
+        orders.append(path)
+        if len(orders) > losses:
+            return send(connection, method, path, *body)
+        if isinstance(answer, Unconfirmed):
+            raise answer
+        return Reply(answer, None)
+
+    monkeypatch.setattr(Connection, "order", order)
+    outcome, _ = run(node, "management", "detach_virtual_media", device_types=["cdrom"])
+    assert (Done(), {}, losses + 1) == (outcome, media(bmc), len(orders))
+
+
+def test_an_ejection_is_not_ordered_when_the_lease_is_lost(bmc, node):
+    _, node = attach(node)
+
+    def lost():
+        raise LeaseLost("another conductor has it")
+
+    node = replace(node, before_order=lost)
+    with pytest.raises(LeaseLost):
+        run(node, "management", "detach_virtual_media", device_types=["cdrom"])
+    assert {"Cd": ISO} == media(bmc)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("status", [409, 503])
+def test_an_insertion_that_is_refused_for_now_is_ordered_again(bmc, node, status, count):
+    bmc.drives = {"Cd": Drive(insertion=[status] * count + ["works"])}
+    assert Done() == attach(node)[0]
+    assert (count + 1, {"Cd": ISO}) == (len(bmc.named("InsertMedia")), media(bmc))
+
+
+def test_a_refusal_in_an_answer_with_status_200_is_a_refusal(bmc, node, monkeypatch):
+    """Some BMCs answer an error with status 200."""
+    bmc.drives = {"A": Drive(), "B": Drive()}
+
+    def order(connection, method, path, *body, send=Connection.order):
+        if "/A/" in path and path.endswith("InsertMedia"):
+            return Reply(200, {"error": {"code": "Base.1.0.GeneralError", "message": "no"}})
+        return send(connection, method, path, *body)
+
+    monkeypatch.setattr(Connection, "order", order)
+    assert Done() == attach(node)[0]
+    assert {"B": ISO} == media(bmc)
 
 
 def test_a_drive_that_was_used_is_emptied_although_it_reports_to_be_empty(bmc, node):

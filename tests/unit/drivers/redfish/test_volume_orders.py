@@ -330,6 +330,7 @@ def test_a_death_at_any_call_changes_a_volume_once(bmc, node, number, what):
     assert (Done(), 1) == (outcome, len(bmc.orders))
 
 
+@pytest.mark.vendor("Dell", "BIOS and RAID")
 def test_a_volume_whose_job_waits_for_a_restart_gets_it(bmc, node):
     path = "/redfish/v1/Managers/BMC/Oem/Dell/Jobs/JID_1"
     job = {"@odata.id": path, "Id": "JID_1", "JobState": "Scheduled"}
