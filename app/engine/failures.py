@@ -106,7 +106,7 @@ def document(step: OperationStep, failure: Failed) -> dict[str, Any]:
         message = f"{step.label}: {message}"
     return describe(failure.code, message) | {
         "step": step.label,
-        "attempt": step.attempts,
+        "attempt": step.attempt,
         "retryable": failure.retryable,
     }
 
