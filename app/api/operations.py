@@ -72,7 +72,7 @@ OPERATION = Component("Operation", exactly({
 OPERATION_STEP = Component("OperationStep", exactly({
     **column_shapes(OperationStep, STEP_SHOWN),
     "source": one_of(StepSource), "state": one_of(StepState),
-    "step": TEXT, "args": DOCUMENT,
+    "step": TEXT, "args": DOCUMENT, "executions": INTEGER,
 }))  # fmt: skip
 ADMISSION = Component("Admission", exactly({
     "class": one_of(sorted(QUEUES)), "conductor_group": or_null(TEXT),
@@ -100,7 +100,8 @@ def _step(step: OperationStep) -> View:
     view = {name: getattr(step, name) for name in STEP_SHOWN}
     for name in ("result", "progress"):
         view[name] = mask(view[name])
-    return view | {"step": step.name, "args": mask(step.args), "error": step.error or None}
+    counts = {"attempts": step.attempt, "executions": step.attempts}
+    return view | counts | {"step": step.name, "args": mask(step.args), "error": step.error or None}
 
 
 @operations.declare(

@@ -65,7 +65,7 @@ def begin(session: Session, node: Node, operation: Operation, step: OperationSte
     )
     operation.error = failures.describe(
         FailureCode.ABORTED, f"By request, the {operation.kind} operation was aborted {where}."
-    ) | {"step": step.label, "attempt": step.attempts, "retryable": False}
+    ) | {"step": step.label, "attempt": step.attempt, "retryable": False}
     state, flow = State(node.provision_state), flows.under_way_in(node.provision_state)
     provision_state.move(node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT)
     provision_state.apply_effects(session, node, state, Event.ABORT, operation)

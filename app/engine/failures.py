@@ -64,7 +64,7 @@ KNOWN: Mapping[str, tuple[str, str]] = {
         "use one ramdisk image for all boots of an operation, then request it again",
     ),
     FailureCode.INVALID_STEPS: (
-        "the node does not offer the requested steps, or not with these arguments",
+        "the node does not offer the requested steps, with these arguments, or in this order",
         "compare them with GET /v1/nodes/<node>/<cleaning|deploy|service>/steps",
     ),
     FailureCode.BAD_ARGUMENT: (
@@ -106,7 +106,7 @@ def document(step: OperationStep, failure: Failed) -> dict[str, Any]:
         message = f"{step.label}: {message}"
     return describe(failure.code, message) | {
         "step": step.label,
-        "attempt": step.attempts,
+        "attempt": step.attempt,
         "retryable": failure.retryable,
     }
 

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from app import log
 from app.engine import power, provisioning
 from app.errors import NodeLocked, ServiceError, Unavailable
+from app.inventory import holds
 from app.kit.caller import Caller
 from app.models import Node
 from app.runtime import runtime_of
@@ -134,6 +135,7 @@ def plan(  # noqa: PLR0917 - what a rollout consists of
     accepted: list[Row[Any]] = []
     excluded = []
     rows = session.execute(found.order_by(_NODES.id)).all()
+    holds.preload(session)
     for at in range(0, len(rows), CHUNK):
         chunk = rows[at : at + CHUNK]
         nodes = {node.id: node for node in session.scalars(_nodes_of(chunk))}

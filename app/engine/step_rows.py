@@ -95,6 +95,9 @@ def of_request(
 FRAME: Mapping[str, Any] = {
     "priority": 0,
     "source": StepSource.FRAME,
+    "in_band": False,
+    "abortable": False,
+    "requires_ramdisk": True,
     "collects": False,
     "tries": 1,
 }

@@ -37,6 +37,8 @@ BATCH = 500
 #: Type of the events in the history of a node.
 EVENT = "hold"
 _SYSTEM = Caller()
+#: Key in the info of a session of the holds that `preload` has read, by the id of their node.
+_PRELOADED = "holds"
 
 _EXPIRED = Hold.expires_at <= fixed(now())
 #: Selects a row while there is an expired hold.
@@ -125,15 +127,20 @@ def check_uuids(session: Session, uuids: Collection[str], effect: Effect) -> Non
 
 def with_effect(session: Session, node: Node, effect: Effect) -> Sequence[Hold]:
     """Return the holds of a node that have an effect, the oldest first."""
-    kinds = Hold.kind.in_(kinds_with(effect))
-    query = select(Hold).where(Hold.node_id == node.id, kinds, in_effect())
+    kinds = kinds_with(effect)
+    preloaded: Mapping[int, list[Hold]] | None = session.info.get(_PRELOADED)
+    if preloaded is not None:
+        return [hold for hold in preloaded.get(node.id, ()) if hold.kind in kinds]
+    query = select(Hold).where(Hold.node_id == node.id, Hold.kind.in_(kinds), in_effect())
     return session.scalars(query.order_by(Hold.id)).all()
 
 
-def refusals(session: Session, effect: Effect) -> Mapping[str, str]:
-    """Map the UUID of each node that has holds with this effect to the message of the refusal."""
-    found = _by_node(session, effect)
-    return {uuid: str(NodeHeld(uuid, refusal(holds))) for uuid, holds in found.items()}
+def preload(session: Session) -> None:
+    """Read all holds at once, for checks of many nodes in this session."""
+    found: dict[int, list[Hold]] = {}
+    for hold in session.scalars(select(Hold).where(in_effect()).order_by(Hold.id)):
+        found.setdefault(hold.node_id, []).append(hold)
+    session.info[_PRELOADED] = found
 
 
 def _by_node(session: Session, effect: Effect, *conditions: Any) -> Mapping[str, list[Hold]]:

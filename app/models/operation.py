@@ -288,3 +288,13 @@ class OperationStep(Base):
     def label(self) -> str:
         """Interface and name, such as `power.reboot`."""
         return f"{self.interface}.{self.name}"
+
+    @property
+    def attempt(self) -> int:
+        """
+        Number of the last attempt; 0: none has begun.
+
+        A conductor executes a step again after each of its waits, which is no other attempt: only a
+        transient error or a crash begins one.
+        """
+        return min(self.attempts, 1 + self.faults + self.deaths)

@@ -220,12 +220,15 @@ def steps_of(target: Target, flow: Flow) -> list[Step]:
     Steps that the node's driver implements under the same name (`write_image`) are left out, and so
     are RAID steps unless the agent is the node's RAID interface.
     """
+    reported = target.agent.steps.get(flow.value, ())
+    if not reported:
+        return []
     driver = target.driver
     of_driver = {step.key for step in (*driver.steps(flow), *driver.steps(flow, target))}
     other_raid = flow is not Flow.SERVICE and target.driver.raid.name != "agent"
     settings = target.driver.deploy.priority_settings if flow is Flow.CLEAN else {}
     found = []
-    for step in target.agent.steps.get(flow.value, ()):
+    for step in reported:
         key = (step["interface"], step["step"])
         if key in of_driver or (key[0] == "raid" and other_raid):
             continue

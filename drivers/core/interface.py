@@ -96,14 +96,17 @@ class Interface:
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
         """Return the declared steps of a flow, those with priority 0 included."""
-        found = [
-            declared.in_flow(flow)
-            for declared in self.steps.values()
-            if flow in declared.priorities
-        ]
+        found = self._steps_of(flow)
         if target is None or flow is not Flow.CLEAN:
-            return found
+            return list(found)
         return [self._with_set_priority(target, each) for each in found]
+
+    @classmethod
+    @cache
+    def _steps_of(cls, flow: Flow) -> tuple[Step, ...]:
+        return tuple(
+            declared.in_flow(flow) for declared in cls.steps.values() if flow in declared.priorities
+        )
 
     def _with_set_priority(self, target: Target, step: Step) -> Step:
         """Apply the priority that a setting in [deploy] has for a clean step."""

@@ -100,6 +100,43 @@ def test_a_dry_run_lists_nodes_and_exclusions_and_creates_nothing(api, nodes):
     assert [] == api("GET", "/v1/rollouts").json["rollouts"]
 
 
+def test_a_dry_run_excludes_what_the_verb_refuses_with_its_reason(api, nodes):
+    runbook = {
+        "name": "CUSTOM_FW",
+        "steps": [{"interface": "vendor", "step": "log_passthrough", "args": {}, "order": 1}],
+    }
+    assert 201 == api("POST", "/v1/runbooks", runbook).status_code
+    fits = api("GET", "/v1/nodes/n1").json["uuid"]
+    assert 204 == api("PUT", f"/v1/nodes/{fits}/traits/CUSTOM_FW").status_code
+    plans = {
+        "clean": {"runbook": "CUSTOM_FW"},
+        "active": {"deploy_steps": [
+            {"interface": "deploy", "step": "boot_instance", "args": {}, "priority": 0},
+        ]},
+        "power on": {},
+    }  # fmt: skip
+    for target, arguments in plans.items():
+        body = {"target": target, **arguments, "nodes": {}, "dry_run": True}
+        plan = api("POST", "/v1/rollouts", body).json
+        included = [each["node_name"] for each in plan["nodes"]]
+        assert included == {"clean": ["n1"], "active": [], "power on": nodes}[target]
+        for each in plan["excluded_nodes"]:
+            path = f"/v1/nodes/{each['node_uuid']}/states/provision"
+            act = api("PUT", path, {"target": target, **arguments})
+            assert 400 == act.status_code
+            assert fault(act)["faultstring"] == each["reason"]
+            assert target != "clean" or "CUSTOM_FW" in each["reason"]
+
+
+def test_a_dry_run_keeps_nodes_that_are_locked_or_have_no_conductor(api, nodes):
+    for name in nodes[:2]:
+        uuid = api("GET", f"/v1/nodes/{name}").json["uuid"]
+        change = {"reservation": "rack-1"} if name == "n0" else {"conductor_group": "far"}
+        api.set(uuid, **change)
+    plan = api("POST", "/v1/rollouts", {**CLEAN, "nodes": {}, "dry_run": True}).json
+    assert 3 == plan["included"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

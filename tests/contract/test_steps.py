@@ -1,5 +1,7 @@
 """Steps of nodes, dry runs of verbs, and explanations of states (`why`)."""
 
+from datetime import datetime
+
 import pytest
 
 from app.db.clock import utcnow
@@ -146,10 +148,125 @@ def test_a_dry_run_shows_the_refusal(api, state, body, status, reason):
     assert reason in refused["reason"]
 
 
+def reported(api, steps, time=datetime(2026, 1, 2, 3, 4, 5)):
+    """Create a manageable node whose agent has reported its steps."""
+    uuid = api.node(deploy_interface="direct", provision_state="manageable")["uuid"]
+    with api.runtime.transaction() as session:
+        session.add(AgentRecord(node_id=row_id(api, uuid), steps=steps, steps_refreshed_at=time))
+    return uuid
+
+
+def test_a_dry_run_tells_what_the_agent_would_do_by_its_last_report(api):
+    uuid = reported(api, {"clean": [
+        {"interface": "deploy", "step": "erase_devices_metadata", "priority": 99},
+        {"interface": "deploy", "step": "erase_devices", "priority": 10},
+        {"interface": "deploy", "step": "burnin_cpu", "priority": 0},
+    ]})  # fmt: skip
+    answer = rehearse(api, uuid, "provide")
+    assert not [each for each in answer["steps"] if each["in_band"]]
+    agent = answer["agent"]
+    assert ("deploy.await_clean_agent", []) == (agent["after"], agent["problems"])
+    assert agent["reported_at"].startswith("2026-01-02T03:04:05")
+    assert ["erase_devices_metadata", "erase_devices", "log_passthrough"] == [
+        each["step"] for each in agent["steps"] if each["source"] != "frame"
+    ]
+    assert agent["steps"][-1]["step"] == answer["steps"][-1]["step"]
+    assert agent["summary"] == (
+        "After that, the agent's own list decides; at its last report (2026-01-02T03:04:05Z), it"
+        " runs in this clean: deploy.erase_devices_metadata (99), deploy.erase_devices (10)."
+        " deploy.erase_devices_metadata erases disks: partition tables and file system signatures."
+        " deploy.erase_devices erases disks: all data on all disks."
+    )
+    assert [each.partition(" ")[0] for each in answer["destroys"]] == [
+        "deploy.erase_devices_metadata", "deploy.erase_devices",
+    ]  # fmt: skip
+
+
+def test_a_dry_run_tells_that_the_agent_has_never_reported(api):
+    uuid = api.node(deploy_interface="direct", provision_state="manageable")["uuid"]
+    agent = rehearse(api, uuid, "provide")["agent"]
+    assert None is agent["reported_at"]
+    assert agent["summary"] == (
+        "The agent of this node has never reported its clean steps; its own list decides which of"
+        " them run. The list of a usual agent erases disks."
+    )
+
+
+def test_a_dry_run_of_a_tear_down_tells_what_its_cleaning_erases(api):
+    uuid = reported(api, {"clean": [
+        {"interface": "deploy", "step": "erase_devices", "priority": 10},
+    ]})  # fmt: skip
+    api.set(uuid, provision_state="active")
+    answer = rehearse(api, uuid, "deleted")
+    assert ["deploy.erase_devices erases disks: all data on all disks"] == answer["destroys"]
+
+
+def test_a_dry_run_of_a_deployment_tells_that_a_disk_is_overwritten(api):
+    uuid = reported(api, {"deploy": [{"interface": "deploy", "step": "tune", "priority": 50}]})
+    image = {"image_source": "http://images/disk.raw", "image_checksum": "a" * 64}
+    api.set(uuid, provision_state="available", instance_info=image)
+    answer = rehearse(api, uuid, "active")
+    assert ["deploy.write_image overwrites a disk with the image"] == answer["destroys"]
+    assert "it runs in this deploy: deploy.tune (50)." in answer["agent"]["summary"]
+    hold = {"interface": "power", "step": "power_off", "args": {}, "priority": 55}
+    answer = rehearse(api, uuid, "active", deploy_steps=[hold])
+    (problem,) = answer["agent"]["problems"]
+    assert "deploy.tune (priority 50) needs the agent running" in problem
+    assert f"It would fail then: {problem}" in answer["agent"]["summary"]
+
+
+def test_a_dry_run_without_an_agent_tells_nothing_of_one(api):
+    answer = rehearse(api, api.node(provision_state="manageable")["uuid"], "provide")
+    assert (None, []) == (answer["agent"], answer["destroys"])
+
+
 def why(api, uuid):
     answer = api("GET", f"/v1/nodes/{uuid}/why")
     assert 200 == answer.status_code, answer.text
     return answer.json
+
+
+@pytest.mark.parametrize(
+    ("columns", "accepted", "refused", "reason"),
+    [
+        ({"provision_state": "available", "maintenance": True}, {"manage"}, "active", "maintenance"),
+        ({"provision_state": "available", "retired": True}, {"manage"}, "active", "is retired"),
+        ({"provision_state": "active", "protected": True}, {"rescue", "service"}, "rebuild", "protected"),
+        ({"provision_state": "service failed", "maintenance": True}, {"deleted"}, "abort", "in maintenance"),
+    ],
+)  # fmt: skip
+def test_why_offers_no_verb_that_the_node_refuses(api, columns, accepted, refused, reason):
+    uuid = api.node(**columns)["uuid"]
+    answer = why(api, uuid)
+    assert accepted == set(answer["verbs"])
+    assert reason in answer["refused_verbs"][refused]
+    (act,) = rehearse(api, uuid, refused)["refused"]
+    assert act["reason"] == answer["refused_verbs"][refused]
+
+
+def test_why_offers_no_verb_that_a_hold_refuses(api):
+    uuid = api.node(provision_state="available")["uuid"]
+    hold = {"node_uuid": uuid, "kind": "scheduling", "reason": "a new fan"}
+    assert 201 == api("POST", "/v1/holds", hold).status_code
+    answer = why(api, uuid)
+    assert (["manage"], "manage, on request") == (answer["verbs"], answer["next"])
+    assert "a new fan" in answer["refused_verbs"]["active"]
+
+
+def test_why_offers_clean_after_a_failed_clean_and_manage(api):
+    failed = {"maintenance": True, "fault": "clean failure", "provision_state": "manageable"}
+    uuid = api.node(**failed)["uuid"]
+    assert {"clean", "provide"} <= set(why(api, uuid)["verbs"])
+    steps = [{"interface": "vendor", "step": "log_passthrough"}]
+    answer = api(
+        "PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "clean", "clean_steps": steps}
+    )
+    assert 202 == answer.status_code
+    for columns in ({"fault": None}, {"fault": "power failure"}):
+        api.set(uuid, provision_state="manageable", reservation=None, **columns)
+        assert "clean" not in why(api, uuid)["verbs"]
+    api.set(uuid, provision_state="active", fault="clean failure")  # adopted
+    assert "rebuild" not in why(api, uuid)["verbs"]
 
 
 def test_why_of_a_stable_node_lists_the_accepted_verbs(api):

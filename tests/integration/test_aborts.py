@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import update
 
-from app.engine import operations, transitions
+from app.engine import operations, transitions, why
 from app.errors import NodeLocked
 from app.models import Node, Operation
 from app.states import State
@@ -56,6 +56,8 @@ def test_an_abort_ends_an_operation_whose_abortable_step_hangs_in_the_conductor(
     node = harness.node()
     harness.ask(node, "clean", clean_steps=[STROLL, POLISH])
     with held_up(harness, monkeypatch, node, "stroll"):
+        with harness.inside.runtime.reading() as session:
+            assert ("abort",) == why.explain(session, session.get_one(Node, node)).verbs
         harness.ask(node, "abort")
         row = harness.inside.read(node)
         assert ("clean failed", "manageable", None) == (

@@ -194,6 +194,15 @@ def test_a_transient_error_is_retried_and_shown(harness):
     assert "manageable" == harness.poll(node)
     row = harness.steps(node)[0]
     assert (3, 2, "no answer", "done") == (row.attempts, row.faults, row.error, row.state)
+    assert 3 == row.attempt
+
+
+def test_a_wait_is_part_of_the_attempt_that_waits(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[requested("management", "crawl"), POLISH])
+    assert "manageable" == harness.poll(node)
+    crawl, polish = harness.steps(node)
+    assert [(2, 1), (1, 1)] == [(each.attempts, each.attempt) for each in (crawl, polish)]
 
 
 def test_a_persistent_error_fails_the_step_after_its_retries(harness):

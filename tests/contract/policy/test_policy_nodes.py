@@ -189,6 +189,22 @@ def test_lists_have_the_nodes_that_the_callers_project_owns_or_leases(guarded, w
     assert expected & {guarded.foreign} == {each["node_uuid"] for each in ports}
 
 
+@pytest.mark.parametrize(
+    ("who", "may"), [("owner-reader", False), ("system-reader", False), ("owner-member", True)]
+)
+def test_why_offers_no_verb_that_the_caller_may_not_request(guarded, who, may):
+    guarded.api.set(guarded.node, provision_state="manageable")
+    answer = guarded.ask(who, "GET", f"/v1/nodes/{guarded.node}/why").json
+    asked = {"target": "provide", "dry_run": True}
+    request = guarded.ask(who, "PUT", f"/v1/nodes/{guarded.node}/states/provision", asked)
+    assert may == (200 == request.status_code) == ("provide" in answer["verbs"])
+    if not may:
+        assert ([], fault(request)["faultstring"]) == (
+            answer["verbs"], answer["refused_verbs"]["provide"],
+        )  # fmt: skip
+        assert "no verb: each one is refused" == answer["next"]
+
+
 REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
 
 

@@ -5,7 +5,7 @@ import pytest
 from app.engine.provision_state import move
 from app.errors import IllegalMove
 from app.models import Node
-from app.states import MACHINE, VERBS, Event, Kind, State, allows, of_kind
+from app.states import MACHINE, VERBS, Event, Kind, State, allows, of_kind, verbs_in, waits_in
 
 S, E = State, Event
 
@@ -124,9 +124,19 @@ def test_every_event_in_every_state_is_a_row_or_is_refused(state, event):
 
 @pytest.mark.parametrize("verb", ACCEPTED)
 def test_a_verb_is_accepted_in_these_states_only(verb):
-    # nodes in a busy state are reserved: they refuse all verbs, also those of the table
+    # nodes in a busy state are reserved: they take the verbs of their wait state only
     free = set(State) - of_kind(Kind.BUSY)
     assert ACCEPTED[verb] == {state for state in free if allows(state, VERBS[verb])}
+
+
+def test_a_busy_state_takes_abort_if_its_flow_has_a_wait_state():
+    waits = {
+        S.INSPECTING: S.INSPECT_WAIT, S.CLEANING: S.CLEAN_WAIT, S.DEPLOYING: S.DEPLOY_WAIT,
+        S.RESCUING: S.RESCUE_WAIT, S.SERVICING: S.SERVICE_WAIT,
+    }  # fmt: skip
+    assert waits == {state: waits_in(state) for state in State if waits_in(state)}
+    for busy in of_kind(Kind.BUSY):
+        assert verbs_in(busy) == (("abort",) if busy in waits else ())
 
 
 def test_every_verb_is_listed_and_two_have_two_names():

@@ -16,7 +16,7 @@ import pytest
 import requests
 from typer.testing import CliRunner
 
-from app.cli import following, given, tree
+from app.cli import following, given, tree, work
 from app.cli.failures import Failure, NotYet
 from app.cli.forms import Form
 from app.cli.lazy import Group
@@ -228,6 +228,18 @@ def test_progress_is_shown_without_fields_for_programs():
     report = {"percent": 40, "file": "disk.raw", "done": True, "command": str(uuid4())}
     step = {"attempts": 2, "state": "waiting", "progress": report}
     assert "waiting, try 2, percent 40, file disk.raw" == following.progress_of(step)
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({}, []),
+        ({"agent": None, "destroys": []}, []),
+        ({"agent": {"summary": "It erases a."}, "destroys": ["erases a", "b"]}, ["It erases a.", "B."]),
+    ],
+)  # fmt: skip
+def test_a_dry_run_tells_once_what_is_destroyed(result, told):
+    assert told == work.foreseen(result)
 
 
 def commands(entries, *above):
