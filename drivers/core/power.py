@@ -124,8 +124,9 @@ class Power(Interface):
             if not isinstance(outcome, Done):
                 return outcome
             progress = {"phase": "on"}
-            # commit first: that the machine was off, if that took a wait; that its agent is gone
-            if target.progress or _token_is_issued(target):
+            # commit first: that the machine was off, or an attempt after a crash would switch off a
+            # machine that it finds on; and that its agent is gone
+            if not self.transactional or target.progress or _token_is_issued(target):
                 return Wait(progress, poll_after=0)
         return self._reach(target, POWER_ON, POWER_ON, progress, timeout)
 

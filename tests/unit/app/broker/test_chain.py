@@ -32,14 +32,14 @@ def taken(application):
     """Headers, body and properties of the one message in the queue."""
     with application.connection_for_read() as connection:
         queue = connection.SimpleQueue(QUEUE)
-        found = queue.get(timeout=1)
+        found = queue.get(timeout=60)
         found.ack()
         queue.close()
         return found.headers, found.payload, found.properties
 
 
 def published(application, message):
-    chain.publish(application, message, QUEUE, timeout=1)
+    chain.publish(application, message, QUEUE, timeout=60)
     return taken(application)
 
 

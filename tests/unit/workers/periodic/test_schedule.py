@@ -61,7 +61,7 @@ def test_a_running_periodic_task_is_not_started_again():
 
     def work():
         begun.append(threading.current_thread())
-        go_on.wait(10)
+        go_on.wait(60)
 
     turn = _at_most(2, work)
     threads = [threading.Thread(target=turn) for _ in range(2)]
@@ -72,7 +72,7 @@ def test_a_running_periodic_task_is_not_started_again():
     assert threading.current_thread() not in begun
     go_on.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     turn()
     assert threading.current_thread() is begun[-1]
 
