@@ -43,7 +43,8 @@ WHY = Component("Why", exactly(
         "waiting_for": or_null(TEXT), "held_by": or_null(TEXT), "since": or_null(TIME),
         "next": or_null(TEXT), "next_at": or_null(TIME), "step": or_null(TEXT),
         "operation": or_null(UUID), "error": or_null(DOCUMENT), "verbs": array(TEXT),
-        "admission": or_null(ADMISSION), "holds": array(HELD), "links": LINKS,
+        "admission": or_null(ADMISSION), "holds": array(HELD), "agent_log": or_null(TEXT),
+        "links": LINKS,
     },
     optional=["links"],
 ))  # fmt: skip

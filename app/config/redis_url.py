@@ -126,6 +126,8 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
     login, _, places = authority.rpartition("@")
     if "@" in login:
         raise _Invalid("@ in a password is written as %40")
+    if "@" in query:
+        raise _Invalid("? in a password is written as %3F, @ in an option as %40")
     username, _, password = login.partition(":")
     common: dict[str, Any] = {
         "username": unquote(username) or options.get("username"),
@@ -136,6 +138,8 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
             raise _Invalid("the path of a socket begins with a third slash")
         return RedisUrl(scheme, path=unquote(slash + path), db=_database(number), **common)
     hosts = tuple(_host(place, _PORTS[scheme]) for place in places.split(","))
+    if "@" in path:
+        raise _Invalid("/ in a password is written as %2F")
     segments = path.strip("/").split("/")
     if scheme == "sentinel":
         master, *database = segments

@@ -284,3 +284,41 @@ def test_heartbeats_that_are_wrong_or_meet_no_database_are_no_defects(
 def heartbeats_of(api):
     with api.runtime.reading() as session:
         return session.query(AgentRecord).one().heartbeats
+
+
+UNROUTED = [
+    ("heartbeat", "POST", "/v1/heartbeat/{node}", "9.1", 406),
+    ("heartbeat", "POST", "/v1/heartbeat/{node}", "1.5", 404),
+    ("heartbeat", "GET", "/v1/heartbeat/{node}", "1.115", 405),
+    ("heartbeat", "POST", "/v1/heartbeat/{node}?a=1&a=2", "1.115", 400),
+    ("lookup", "GET", "/v1/lookup?addresses=x", "junk", 406),
+    ("report", "POST", "/v1/continue_inspection", "9.9", 406),
+]
+
+
+@pytest.mark.parametrize(("request_", "method", "path", "version", "status"), UNROUTED)
+def test_requests_that_no_route_gets_are_noted_too(
+    api, node, waits, counted, request_, method, path, version, status
+):
+    with capture_logs() as lines:
+        body = {} if method == "POST" else None
+        answer = api.at(version)(method, path.format(node=node["uuid"]), body)
+    assert status == answer.status_code
+    assert 1 == counted[request_, "malformed"]
+    event = "inspection.report_refused" if request_ == "report" else f"{request_}.refused"
+    [line] = [line for line in lines if line["event"] == event]
+    assert f"{status} " in line["why"]
+    if request_ == "heartbeat":
+        assert node["uuid"] == line["node"]
+        assert f"{status} " in why(api)
+
+
+def test_a_refusal_is_noted_once(api, node, token, waits, counted):
+    beat(api, node, agent_token="wrong")
+    assert {("heartbeat", "token"): 1} == counted
+
+
+@pytest.mark.parametrize("path", ["/v1/heartbeat/n$", "/v1/heartbeat/%00", "/v1/heartbeat/" + "a" * 3000])
+def test_a_path_that_names_no_node_is_counted(api, path, counted):
+    assert api("POST", path, GOOD).status_code in (400, 404)
+    assert 1 == sum(counted.values())
