@@ -154,7 +154,7 @@ def set_up(level: str = "info", form: str = "auto") -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*SHARED, _facts_of_drivers],
-            processors=[remove, bounded, _add_facts, *last]
+            processors=[remove, bounded, _add_facts, *last],
         )
     )
     handler.addFilter(_rate_limit())

@@ -45,8 +45,8 @@ def list_agent_logs(_query: Any, ident: str) -> Response:
     """
     List the logs of a node's agents, the newest first
 
-    Operations keep them as `[agent]deploy_logs_collect` demands. The oldest files of a host are removed
-    above `[agent]deploy_logs_max_size`; they stay in this list as long as their operation is kept.
+    Operations keep them as `[agent]deploy_logs_collect` demands. The oldest files of a host are
+    removed above `[agent]deploy_logs_max_size`; they stay in this list as long as their operation.
     """
     with runtime().reading() as session:
         node = node_of(session, ident)

@@ -1,11 +1,11 @@
 """
 Task events for Flower and `celery events`.
 
-Celery's workers send the events of the tasks that they run. A link that waits for its turn is announced
-here as `task-sent`, which monitors show as PENDING, and withdrawn as `task-revoked` if its chain ends
-before it. Each process collects its events for PAUSE seconds and publishes them in one message: one for each
-event would be a sixth of the cost of a lifecycle. Events are hints for people: those that cannot be sent
-are left out.
+Celery's workers send the events of the tasks that they run. A link that waits for its turn is
+announced here as `task-sent`, which monitors show as PENDING, and withdrawn as `task-revoked` if its
+chain ends before it. Each process collects its events for PAUSE seconds and publishes them in one
+message: one for each event would add a sixth to the cost of a lifecycle. Events are hints for people:
+those that cannot be sent are left out.
 """
 
 import os
@@ -85,9 +85,7 @@ class Outbox:
         ]
         try:
             with self._application.producer_pool.acquire(block=True) as producer:
-                exchange = get_exchange(
-                    producer.connection, self._application.conf.event_exchange
-                )
+                exchange = get_exchange(producer.connection, self._application.conf.event_exchange)
                 producer.publish(
                     orjson.dumps(documents, default=str),
                     exchange=exchange.name,

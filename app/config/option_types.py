@@ -51,7 +51,9 @@ def messages_url(url: str) -> None:
     if not url:
         return
     if not url.startswith(("amqp://", "amqps://")):
-        raise ValueError("expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST, or amqps:// for TLS")
+        raise ValueError(
+            "expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST, or amqps:// for TLS"
+        )
     login, _, place = url.partition("://")[2].rpartition("@")
     try:
         wrong = re.search(r"[@/?#\[\]]", login) or urlsplit(f"//{place}").port == 0
@@ -83,8 +85,8 @@ def transport_urls(url: str) -> list[str]:
     except ValueError:
         raise ValueError(
             "expected rabbit://, amqp:// or, for TLS, amqps://, then USER:PASSWORD@HOST:PORT, more"
-            " of these after commas, and /VIRTUAL_HOST, without a query; , @ : / ? # in a password are"
-            " percent-encoded"
+            " of these after commas, and /VIRTUAL_HOST, without a query; , @ : / ? # in a password"
+            " are percent-encoded"
         ) from None
     scheme = "amqp" if found[1] == "rabbit" else found[1]
     return [f"{scheme}://{each}{found[3] or ''}" for each in found[2].split(",")]

@@ -1,7 +1,7 @@
 """
 Kept logs of agents: which a node has, and their content, from the conductor that keeps them.
 
-The step `deploy.keep_logs` writes an archive to the host of its conductor, and its result has the path.
+The step `deploy.keep_logs` writes an archive to the host of its conductor; its result has the path.
 Callers name an archive by its file name; they never give a path.
 """
 
@@ -55,7 +55,7 @@ def of_node(session: Session, node: Node) -> list[KeptLog]:
 
 
 def of_operation(session: Session, node: Node, operation: str | None) -> str | None:
-    """Return the name of the log that an operation, given by its UUID, has kept; None: it has none."""
+    """Return the name of the log that an operation, given by its UUID, has kept; None: none."""
     if operation is None:
         return None
     names = (kept.name for kept in of_node(session, node) if kept.operation == operation)
@@ -66,8 +66,8 @@ def content(runtime: Runtime, node: str, kept: KeptLog) -> tuple[int, Iterator[b
     """
     Return the size of a log, and its content in parts, which its conductor reads.
 
-    Raises NotFound: the file was removed. Raises Unavailable: its conductor is not alive, or does not
-    answer.
+    Raises NotFound: the file was removed. Raises Unavailable: its conductor is not alive, or does
+    not answer.
     """
 
     def read(offset: int) -> tuple[int, bytes]:
@@ -77,8 +77,8 @@ def content(runtime: Runtime, node: str, kept: KeptLog) -> tuple[int, Iterator[b
             )
         except rpc.NoSuchConductor:
             raise Unavailable(
-                f"The log is kept by conductor {kept.conductor}, which is not alive: start it, or read"
-                f" {kept.name} in the directory of agent logs of its host"
+                f"The log is kept by conductor {kept.conductor}, which is not alive: start it, or"
+                f" read {kept.name} in the directory of agent logs of its host"
                 " ([agent]deploy_logs_local_path)."
             ) from None
         return answer["size"], base64.b64decode(answer["content"])

@@ -99,9 +99,7 @@ def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
     return retry_while_locked(runtime.settings.conductor, attempt)
 
 
-def call_at(
-    runtime: Runtime, conductor: str, ident: str, what: str, /, **arguments: Any
-) -> Any:
+def call_at(runtime: Runtime, conductor: str, ident: str, what: str, /, **arguments: Any) -> Any:
     """
     Call `what` at a conductor, given by its name, that need not own the node; else as `call`.
 
@@ -179,16 +177,18 @@ class _PendingCall:
                 return answer
             if answer is not None:  # the release of this conductor is too old
                 self.refused.add(callee.incarnation)
-            if self.pinned:
-                if answer is None:
-                    continue
+            if self.pinned and answer is not None:
                 raise Unavailable(f"Conductor {callee.name} is of an earlier release.")
             members = [
                 each
                 for each in conductors.members(self.runtime)
                 if each.version >= self.method.needs and each.incarnation not in self.refused
             ]
-            successor = owner(self.node.uuid, self.node.driver, self.node.conductor_group, members)
+            successor = (
+                None
+                if self.pinned
+                else owner(self.node.uuid, self.node.driver, self.node.conductor_group, members)
+            )
             if successor is None or successor.incarnation == callee.incarnation:
                 continue
             if answer is None and not calls.withdraw(key):  # the conductor has started it

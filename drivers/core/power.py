@@ -47,7 +47,7 @@ class Power(Interface):
     transactional: ClassVar[bool] = False
     #: opens a reader for the power sync, which reads many machines in one event loop; None: the
     #: power sync calls `get_power_state` in threads
-    sweep_reader: ClassVar[SweepReader | None] = None
+    sweep_reader: SweepReader | None = None
 
     def get_power_state(self, target: Target) -> str | None:
         """

@@ -33,8 +33,8 @@ def overrides_without_step(
     """
     Yield the overrides of priorities that match no declared step.
 
-    types: hardware type -> kind -> interface name -> interface. A step of this name may still be listed
-    at run time: by an agent's hardware manager, or by a driver that lists its steps by a method.
+    types: hardware type -> kind -> interface name -> interface. A step of this name may still be
+    listed at run time: by an agent's hardware manager, or by a driver's own method.
     """
     for flow, name in PRIORITY_OVERRIDES.items():
         labels = {

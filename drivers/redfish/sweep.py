@@ -73,9 +73,7 @@ async def power_state_reader(
         yield ask
 
 
-def open_reader(
-    options: Options, connections: int
-) -> AbstractAsyncContextManager[ReadPower]:
+def open_reader(options: Options, connections: int) -> AbstractAsyncContextManager[ReadPower]:
     """Open the reader of the power sync, as `Power.sweep_reader` describes."""
     reach = of_bmcs(options, "redfish_address")
     return power_state_reader(reach, connections, options["redfish"]["sync_timeout"])

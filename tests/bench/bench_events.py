@@ -34,5 +34,8 @@ def main(nodes):
         print(f"  {words} events: {used[events]:.1f} ms")
     print(f"  ratio: {used['true'] / used['false']:.3f}")
     for events, service in services.items():
-        roles = {role: round(1000 * seconds / (nodes * ROUNDS), 2) for role, seconds in service.used.items()}
+        roles = {
+            role: round(1000 * seconds / (nodes * ROUNDS), 2)
+            for role, seconds in service.used.items()
+        }
         print(f"  events={events}: {roles}")

@@ -126,7 +126,18 @@ def test_a_call_at_a_conductor_is_answered_by_no_other(api, node, folder):
         rpc.call_at(api.runtime, "far-away", node["uuid"], "read_agent_log", name="x", offset=0)
 
 
-@pytest.mark.parametrize("name", ["../{}_x", "{}_x/../../secret", "/etc/passwd", "other_x", "{}_link", "{}_\0", "{}_" + "x" * 300])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../{}_x",
+        "{}_x/../../secret",
+        "/etc/passwd",
+        "other_x",
+        "{}_link",
+        "{}_\0",
+        "{}_" + "x" * 300,
+    ],
+)
 def test_a_conductor_reads_nothing_but_files_of_the_node(api, node, folder, name):
     """Whoever can write into Redis can call it."""
     (folder.parent / "secret").write_text("s")

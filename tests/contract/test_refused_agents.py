@@ -16,7 +16,15 @@ from app.api import heartbeats as fast_path
 from app.db.clock import utcnow
 from app.engine import agent_refusals
 from app.metrics.table import AGENT_REFUSALS, HEARTBEAT_DEFECTS
-from app.models import AgentRecord, Node, NodeHistory, Operation, OperationState, OperationStep, StepState
+from app.models import (
+    AgentRecord,
+    Node,
+    NodeHistory,
+    Operation,
+    OperationState,
+    OperationStep,
+    StepState,
+)
 from tests.support.certificates import OTHER_PEM, PEM
 
 from .conftest import fault
@@ -40,7 +48,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Limits that nothing has used yet."""
-    monkeypatch.setattr(agent_refusals, "_RECORDS", agent_refusals.RateLimit(6))
+    monkeypatch.setattr(agent_refusals, "_RECORDS", agent_refusals.RateLimit(6, clock=lambda: 0.0))
     monkeypatch.setattr(agent_refusals, "seldom", log.RateLimited(agent_refusals.logger))
 
 
@@ -270,7 +278,12 @@ def test_heartbeats_that_are_wrong_or_meet_no_database_are_no_defects(
     api, node, token, defects, monkeypatch
 ):
     beat(api, node, agent_token=token)
-    for fields in ({"agent_status": "bored"}, {"colour": "red"}, {"agent_token": "wrong"}, {"version": "1.35"}):
+    for fields in (
+        {"agent_status": "bored"},
+        {"colour": "red"},
+        {"agent_token": "wrong"},
+        {"version": "1.35"},
+    ):
         assert 400 == beat(api, node, **{"agent_token": token, **fields}).status_code
 
     def unreachable(*_args):
@@ -318,7 +331,9 @@ def test_a_refusal_is_noted_once(api, node, token, waits, counted):
     assert {("heartbeat", "token"): 1} == counted
 
 
-@pytest.mark.parametrize("path", ["/v1/heartbeat/n$", "/v1/heartbeat/%00", "/v1/heartbeat/" + "a" * 3000])
+@pytest.mark.parametrize(
+    "path", ["/v1/heartbeat/n$", "/v1/heartbeat/%00", "/v1/heartbeat/" + "a" * 3000]
+)
 def test_a_path_that_names_no_node_is_counted(api, path, counted):
     assert api("POST", path, GOOD).status_code in (400, 404)
     assert 1 == sum(counted.values())

@@ -171,7 +171,9 @@ def test_flower_tells_idle_live_conductors_from_a_dead_one(tmp_path, chromium):
         page = chromium.new_page()
         try:
             page.goto(f"{address}/workers")
-            until(lambda: states_on(page) == dict.fromkeys(workers, "Online"), "two live conductors")
+            until(
+                lambda: states_on(page) == dict.fromkeys(workers, "Online"), "two live conductors"
+            )
             os.kill(fleet.conductor(2), signal.SIGKILL)
             alive = {name: "Online" if name.endswith("1") else "Offline" for name in workers}
             until(lambda: states_on(page) == alive, "the dead one")

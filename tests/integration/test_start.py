@@ -76,7 +76,9 @@ def test_a_conductor_without_the_key_of_its_database_prints_one_line(tmp_path, r
 TIE = "20"
 
 
-@pytest.mark.parametrize("command", [("up", "--port", "0"), ("conductor", "--name", "x")], ids=["up", "conductor"])
+@pytest.mark.parametrize(
+    "command", [("up", "--port", "0"), ("conductor", "--name", "x")], ids=["up", "conductor"]
+)
 def test_nothing_that_serves_no_hardware_type_starts(tmp_path, redis_url, command):
     """Two steps that every hardware type has get the same priority."""
     line = refused(

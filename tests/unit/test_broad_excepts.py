@@ -24,15 +24,20 @@ REASONS = {
 def handlers(source):
     """Yield (function, its handler of all exceptions) of a module."""
     tree = ast.parse(source)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     seen = {}
     for function in functions:  # the innermost one is walked last
         for node in ast.walk(function):
             if isinstance(node, ast.ExceptHandler) and is_broad(node.type):
                 seen[node] = function.name
-            if isinstance(node, ast.Call) and name_of(node.func) == "suppress":
-                if any(is_broad(argument) for argument in node.args):
-                    seen[node] = function.name
+            if (
+                isinstance(node, ast.Call)
+                and name_of(node.func) == "suppress"
+                and any(map(is_broad, node.args))
+            ):
+                seen[node] = function.name
     yield from ((name, node) for node, name in seen.items())
 
 

@@ -42,7 +42,7 @@ from app.states import Kind, State, of_kind
 from drivers.core.errors import HardwareError
 from drivers.core.power import ReadPower, SweepReader
 from drivers.core.power_pursuit import PENDING
-from drivers.core.target import Target
+from drivers.core.target import Options, Target
 
 logger = log.get(__name__)
 
@@ -152,24 +152,33 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
         if opened is None:
             state = await loop.run_in_executor(threads, _power_of, target)
         else:
-            read = readers.get(opened) or await open_reader(opened)
+            read = await readers.of(opened)
             state = await read(target, secure_boot=secure_boot)
         if not health:
             target.reports.pop("health", None)
         return state, target.reports
 
-    async def open_reader(opened: SweepReader) -> ReadPower:
-        async with opening:
-            if opened not in readers:
-                context = opened(runtime.settings.options(), workers)
-                readers[opened] = await stack.enter_async_context(context)
-        return readers[opened]
-
-    loop, opening = asyncio.get_running_loop(), asyncio.Lock()
-    readers: dict[SweepReader, ReadPower] = {}
+    loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(min(workers, THREADS)) as threads:
         async with AsyncExitStack() as stack:
+            readers = _Readers(stack, runtime.settings.options(), workers)
             return sum(await asyncio.gather(*(worker() for _ in range(workers))))
+
+
+class _Readers:
+    """The readers of drivers that have one for sweeps; each is opened when it is needed."""
+
+    def __init__(self, stack: AsyncExitStack, options: Options, connections: int) -> None:
+        self._stack, self._options, self._connections = stack, options, connections
+        self._open: dict[SweepReader, ReadPower] = {}
+        self._opening = asyncio.Lock()
+
+    async def of(self, reader: SweepReader) -> ReadPower:
+        async with self._opening:
+            if reader not in self._open:
+                context = reader(self._options, self._connections)
+                self._open[reader] = await self._stack.enter_async_context(context)
+        return self._open[reader]
 
 
 class _Supply:
