@@ -2,10 +2,10 @@
 Task events for Flower and `celery events`.
 
 Celery's workers send the events of the tasks that they run. A link that waits for its turn is
-announced here as `task-sent`, which monitors show as PENDING, and withdrawn as `task-revoked` if its
-chain ends before it. Each process collects its events for PAUSE seconds and publishes them in one
-message: one for each event would add a sixth to the cost of a lifecycle. Events are hints for people:
-those that cannot be sent are left out.
+announced here as `task-sent`, which monitors show as PENDING, and withdrawn as `task-revoked` if
+its chain ends before it. Each process collects its events for PAUSE seconds and publishes them in
+one message: one for each event would add a sixth to the cost of a lifecycle. Events are hints for
+people: those that cannot be sent are left out.
 """
 
 import os

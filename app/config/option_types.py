@@ -61,8 +61,8 @@ def messages_url(url: str) -> None:
         wrong = True
     if wrong:
         raise ValueError(
-            "expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST; @ / ? # [ ] in a user or password"
-            " are written as %40 %2F %3F %23 %5B %5D"
+            "expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST; @ / ? # [ ] in a user or"
+            " password are written as %40 %2F %3F %23 %5B %5D"
         )
 
 

@@ -265,7 +265,7 @@ def test_a_defect_of_the_fast_path_is_logged_and_counted_and_costs_no_heartbeat(
     real = getattr(where, part)
     # the route calls it, too, by another name or after the fast path
     calls = iter([broken])
-    monkeypatch.setattr(where, part, lambda *args: next(calls, real)(*args))
+    monkeypatch.setattr(where, part, lambda *args: next(calls, real)(*args))  # noqa: PLW0108
     before = heartbeats_of(api)
     with capture_logs() as lines:
         assert 202 == beat(api, node, agent_token=token).status_code
