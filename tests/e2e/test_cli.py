@@ -206,6 +206,7 @@ def test_steps_are_listed_once_they_are_known(ingot, node):
     assert sorted(priorities, reverse=True) == priorities
     due = read(ingot, "node", "clean-steps", node, "--min-priority", "1")
     assert [each for each in found if each["priority"] >= 1] == due
+    assert due == read(ingot, "node", "clean-steps", node, "--min_priority", "1")
     assert 0 < len(due) < len(found)
     assert "settings (required)" in ingot("node", "clean-steps", node).stdout
     assert "deploy" in [each["step"] for each in read(ingot, "node", "deploy-steps", node)]
