@@ -13,13 +13,11 @@ READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
 # files with the longest tests are first, so that no worker waits at the end. By default the files with
 # the fewest tests would be last, which are the longest ones.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
-# What failed beside other tests, once more and alone; ends at the first test that fails again.
-ALONE := $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -rpf
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-fast test-slow fuzz check docs bench model mutants mutation chaos hosts compare-ironic lab lab-faults lab-up \
+.PHONY: help setup demo up test test-fast test-random test-slow fuzz check docs bench model mutants mutation chaos hosts compare-ironic lab lab-faults lab-up \
 	lab-down lock sbom audit images clean
 
 help:  ## Show this
@@ -34,10 +32,14 @@ up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
 	@$(BIN)/ingot up $(ARGS)
 
 test: $(DEV)  ## Run the tests (ARGS="-k name" for some)
-	$(BIN)/python -m pytest $(PARALLEL) $(ARGS) || $(ALONE) $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-fast: $(DEV)  ## Run the tests of a quick loop: unit and contract, against SQLite only
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow and not postgresql' tests/contract tests/unit $(ARGS)
+
+test-random: $(DEV)  ## Run test-fast in a random order (SEED=7 repeats one)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --random-order --random-order-seed=$(or $(SEED),$(shell date +%s)) \
+	  -m 'not slow and not postgresql' tests/contract tests/unit $(ARGS)
 
 test-slow: $(DEV)  ## Run the slow tests: more faults, each for half a minute
 	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)

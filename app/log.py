@@ -116,6 +116,18 @@ def _add_facts(
     return {**event, **_facts}
 
 
+_extra = structlog.stdlib.ExtraAdder()
+
+
+def _facts_of_drivers(
+    logger: Any, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add the facts that drivers pass as `extra`, as they know no structlog."""
+    record = event.get("_record")
+    ours = isinstance(record, logging.LogRecord) and record.name.startswith("drivers.")
+    return _extra(logger, method, event) if ours else event
+
+
 def set_up(level: str = "info", form: str = "auto") -> None:
     """
     Configure logging to standard error, for this process and those that it forks.
@@ -138,7 +150,8 @@ def set_up(level: str = "info", form: str = "auto") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=SHARED, processors=[remove, bounded, _add_facts, *last]
+            foreign_pre_chain=[*SHARED, _facts_of_drivers],
+            processors=[remove, bounded, _add_facts, *last],
         )
     )
     handler.addFilter(_rate_limit())

@@ -33,7 +33,8 @@ from app.api import (
     sites,
     versions,
 )
-from app.api.agents import agents
+from app.api.agent_logs import agent_logs
+from app.api.agents import agents, note_unrouted
 from app.api.allocations import allocations
 from app.api.answers import JSON, RUNTIME, Wsgi, json
 from app.api.audit import audit
@@ -92,7 +93,7 @@ BLUEPRINTS = (
     traits, templates, runbooks, allocations, shards, events, steps, why,
     management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
-    fleet_operations, service, login, bmc_documents,
+    fleet_operations, service, login, bmc_documents, agent_logs,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64
@@ -231,6 +232,7 @@ def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed: Sites)
 
     @app.after_request
     def sign(response: Response) -> Response:
+        note_unrouted(response)
         response = auditing.finish(response)
         headers = response.headers
         if request.method == "OPTIONS":

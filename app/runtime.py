@@ -48,6 +48,7 @@ class Message:
     links: tuple[Link, ...]  # not empty; the first is to be run
     root: str | None = None  # UUID of the chain's first task; None: this message's first link
     parent: str | None = None  # UUID of the task before the first link; None: there is none
+    name: str | None = None  # of the node, for monitors; None: it has none
 
     @property
     def cursor(self) -> int:
@@ -162,6 +163,17 @@ def load_drivers(settings: Settings) -> Registry:
     Raises SettingsError: a setting names an unknown hardware type or interface.
     """
     return _load_drivers(settings, None)
+
+
+def require_hardware_types(drivers: Registry) -> None:
+    """
+    Check that a conductor with these drivers would serve nodes.
+
+    Raises SettingsError: no hardware type is loaded; it names the reason of each.
+    """
+    if not drivers.types:
+        why = "; ".join(f"{name}: {reason}" for name, reason in sorted(drivers.refused.items()))
+        raise SettingsError(f"no hardware type is loaded, so that no node could be served: {why}")
 
 
 def _load_drivers(settings: Settings, bmcs: Bmcs | None) -> Registry:

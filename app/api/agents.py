@@ -6,9 +6,10 @@ from functools import wraps
 from typing import Any
 
 import orjson
-from flask import Response, request
+from flask import Response, g, request
 from marshmallow import INCLUDE
 from werkzeug.exceptions import HTTPException
+from werkzeug.http import HTTP_STATUS_CODES
 
 from app import log
 from app.agents import heartbeats, inspection_report
@@ -20,6 +21,7 @@ from app.api.node_shapes import NODE
 from app.api.openapi.returns import ACCEPTED, Returns
 from app.api.openapi.shapes import DOCUMENT, UUID, Component, exactly
 from app.api.parsing import DEFAULT_LIMIT
+from app.api.public_paths import HEARTBEAT, LOOKUP, REPORT, is_of_agents
 from app.api.routes import Routes, View
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
@@ -32,6 +34,8 @@ from app.kit.refused_lookups import MOST_MACS
 seldom = log.RateLimited(log.get(__name__))
 agents = Routes("agents", "Requests of the ramdisk agents")
 
+#: Path -> kind of its requests; all others are heartbeats.
+_KINDS = {LOOKUP: agent_refusals.LOOKUP, REPORT: agent_refusals.REPORT}
 #: Minor version of `continue_inspection`; requests without a version are accepted as well.
 INSPECTION_SINCE = 84
 HEARTBEAT_SINCE = 22
@@ -60,6 +64,7 @@ def _noted(kind: str) -> Callable[[View], View]:
             except NodeLocked:  # the agent tries again
                 raise
             except (ServiceError, HTTPException) as error:
+                g.refusal_noted = True
                 named = getattr(error, "node", None) or kwargs.get("ident")
                 facts = (kind, _cause_of(error), _words_of(error), _addresses(), named)
                 agent_refusals.note(runtime(), agent_refusals.Refusal(*facts))
@@ -69,6 +74,19 @@ def _noted(kind: str) -> Callable[[View], View]:
         return noting
 
     return decorate
+
+
+def note_unrouted(response: Response) -> None:
+    """Note a request of an agent that was refused before its route, such as for its API version."""
+    path, status = request.path, response.status_code
+    refused = 400 <= status < 500 and status != NodeLocked.status  # then the agent tries again
+    if g.get("refusal_noted") or not refused or not is_of_agents(path):
+        return
+    kind = _KINDS.get(path, agent_refusals.HEARTBEAT)
+    node = path.removeprefix(HEARTBEAT) if kind == agent_refusals.HEARTBEAT else None
+    words = f"{status} {HTTP_STATUS_CODES.get(status, '')}: {response.get_data(as_text=True)}"
+    facts = (kind, "malformed", words, _addresses(), node)
+    agent_refusals.note(runtime(), agent_refusals.Refusal(*facts))
 
 
 def _cause_of(error: Exception) -> str:

@@ -3,16 +3,18 @@ WSGI middleware for heartbeats: a fast path in front of Flask, with batching.
 
 With thousands of agents most requests are heartbeats, and most of their cost would be Flask and a
 transaction for each. Heartbeats that arrive together are recorded in one transaction. Only valid
-heartbeats are answered here; all others go on to the route (`app.api.agents`) for their error.
+heartbeats are answered here; all others go on to the route (`app.api.agents`) for their error. So
+does a heartbeat for which this path fails: that costs time only, and is logged and counted.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from typing import Any, NamedTuple
 
 import orjson
+from marshmallow import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.datastructures import EnvironHeaders
 
 from app import log, request_ids
@@ -22,8 +24,10 @@ from app.api import measuring, versions
 from app.api.agents import check
 from app.api.answers import JSON, Wsgi
 from app.api.schemas.agents import Heartbeat
+from app.errors import ServiceError
 from app.kit.batching import Batcher
 from app.kit.identifiers import is_uuid
+from app.metrics.table import HEARTBEAT_DEFECTS
 from app.runtime import Runtime
 
 PATH, ROUTE = "/v1/heartbeat/", "/v1/heartbeat/<ident>"
@@ -35,7 +39,11 @@ LONGEST = 128 << 10
 #: others, and most heartbeats in one transaction.
 RATE, BURST, MOST = 4.0, 8, 16
 
+#: Errors of a heartbeat, or of the database: the route has them, too.
+EXPECTED = (ServiceError, SQLAlchemyError)
+
 _HEARTBEAT = Heartbeat()
+seldom = log.RateLimited(log.get(__name__))
 
 
 class Received(NamedTuple):
@@ -65,12 +73,16 @@ def middleware(runtime: Runtime, inner: Wsgi) -> Wsgi:
 
     def take(environ: dict[str, Any], body: bytes) -> int | None:
         """Record a heartbeat, and return its API version; None: the route must process it."""
-        with suppress(Exception):  # the route fails in the same way, and answers the error
+        try:
             minor = versions.negotiate(EnvironHeaders(environ))
             heard = record(Received(environ["PATH_INFO"][len(PATH) :], minor, body))
             if heard is not None:
                 heartbeats.resume_waiting(runtime, heard)
                 return minor
+        except EXPECTED:  # the route fails in the same way, and answers the error
+            pass
+        except Exception:
+            _note_defect()
         return None
 
     return application
@@ -92,7 +104,13 @@ def _is_usual(environ: dict[str, Any]) -> bool:
 def _record(runtime: Runtime, received: Sequence[Received]) -> Sequence[RecordedHeartbeat | None]:
     """Record a batch; None for each heartbeat that the route must process."""
     decoded = [_decode(runtime, each) for each in received]
-    heard = iter(heartbeats.record_batch(runtime, [each for each in decoded if each]))
+    try:
+        heard = iter(heartbeats.record_batch(runtime, [each for each in decoded if each]))
+    except EXPECTED:
+        return [None] * len(received)
+    except Exception:
+        _note_defect()
+        return [None] * len(received)
     return [next(heard) if each else None for each in decoded]
 
 
@@ -101,6 +119,15 @@ def _decode(runtime: Runtime, received: Received) -> AgentHeartbeat | None:
     try:
         fields = _HEARTBEAT.load(orjson.loads(received.body))
         check(runtime.settings, received.node, fields, received.minor)
-    except Exception:
+    except (*EXPECTED, orjson.JSONDecodeError, ValidationError):
+        return None
+    except Exception:  # the other heartbeats of the batch are recorded
+        _note_defect()
         return None
     return AgentHeartbeat(received.node, fields)
+
+
+def _note_defect() -> None:
+    """Log and count the exception that is being handled."""
+    HEARTBEAT_DEFECTS.add()
+    seldom.warning("heartbeat.defect", exc_info=True)

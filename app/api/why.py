@@ -47,7 +47,8 @@ WHY = Component("Why", exactly(
         "next": or_null(TEXT), "next_at": or_null(TIME), "step": or_null(TEXT),
         "operation": or_null(UUID), "error": or_null(DOCUMENT), "verbs": array(TEXT),
         "refused_verbs": map_of(TEXT),
-        "admission": or_null(ADMISSION), "holds": array(HELD), "links": LINKS,
+        "admission": or_null(ADMISSION), "holds": array(HELD), "agent_log": or_null(TEXT),
+        "links": LINKS,
     },
     optional=["links"],
 ))  # fmt: skip

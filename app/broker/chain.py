@@ -17,16 +17,21 @@ from celery import Celery
 from kombu import Queue
 
 from app import release
+from app.broker import monitoring
 from app.runtime import Link, Message
 
 #: The task that runs one step.
 RUN = "ingot.run"
+#: Header with the name of the node, for monitors.
+NODE_NAME = "ingot_node"
 #: Headers of each message. Arguments of RUN begin with node and operation in every release; a
 #: release may add arguments at the end.
 HEADERS = {"ingot_version": release.NEEDED}
 _NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 #: Fences and positions are below this number, the limit of their columns.
 _MOST = 1 << 31
+#: Characters of the name of a node.
+LONGEST_NAME = 255
 
 
 def publish(application: Celery, message: Message, queue: str | Queue, timeout: float) -> None:
@@ -48,7 +53,7 @@ def publish(application: Celery, message: Message, queue: str | Queue, timeout: 
         root_id=message.root,
         parent_id=message.parent,
         chain=[_signature(message, link, name) for link in reversed(rest)] or None,
-        argsrepr=_shown(message, first),
+        argsrepr=monitoring.shown(message, first),
         kwargsrepr="",
         origin=_origin(),
         ignore_result=True,
@@ -60,11 +65,13 @@ def publish(application: Celery, message: Message, queue: str | Queue, timeout: 
             routing_key=name,
             content_type="application/json",
             content_encoding="utf-8",
-            headers=task.headers | HEADERS,
+            headers=task.headers | _headers(message),
             declare=[] if isinstance(queue, str) else [queue],
             confirm_timeout=timeout,
             **task.properties,
         )
+    if message.parent is None:
+        monitoring.announce(application, message, name)
 
 
 class Malformed(Exception):
@@ -93,6 +100,7 @@ def received(conductor: str, request: Any, arguments: Sequence[Any]) -> Message:
     request.callbacks = request.errbacks = None
     request.chain, chain = None, request.chain
     try:
+        name = (request.headers or {}).get(NODE_NAME)
         node, operation, fence, cursor = arguments[:4]
         links = [Link(request.id, cursor, request.shadow or "")]
         for signature in reversed(chain or ()):
@@ -107,8 +115,10 @@ def received(conductor: str, request: Any, arguments: Sequence[Any]) -> Message:
         raise Malformed("fence or position")
     if not all(isinstance(link.label, str) for link in links):
         raise Malformed("label of a step")
+    if name is not None and not (isinstance(name, str) and len(name) <= LONGEST_NAME):
+        raise Malformed("the name of a node")
     return Message(
-        conductor, node, operation, fence, tuple(links), request.root_id, request.parent_id
+        conductor, node, operation, fence, tuple(links), request.root_id, request.parent_id, name
     )
 
 
@@ -124,9 +134,8 @@ def _arguments(message: Message, link: Link) -> list[Any]:
     return [message.node, message.operation, message.fence, link.position]
 
 
-def _shown(message: Message, link: Link) -> str:
-    """Arguments as monitors show them. Celery's repr of them costs more than the whole message."""
-    return f"node {message.node}, operation {message.operation}, step {link.position}"
+def _headers(message: Message) -> dict[str, Any]:
+    return HEADERS if message.name is None else {**HEADERS, NODE_NAME: message.name}
 
 
 def _signature(message: Message, link: Link, queue: str) -> Mapping[str, Any]:
@@ -138,8 +147,8 @@ def _signature(message: Message, link: Link, queue: str) -> Mapping[str, Any]:
         "options": {
             "queue": queue,
             "shadow": link.label,
-            "headers": HEADERS,
-            "argsrepr": _shown(message, link),
+            "headers": _headers(message),
+            "argsrepr": monitoring.shown(message, link),
             "kwargsrepr": "",
             "task_id": link.task,
         },

@@ -19,7 +19,7 @@ from kombu import Connection, Exchange, Queue
 from kombu.exceptions import KombuError, OperationalError
 from kombu.transport import virtual
 
-from app.broker import chain, redis_transport
+from app.broker import chain, monitoring, redis_transport
 from app.broker.chain import HEADERS
 from app.broker.redis_broker import KEEPALIVE, OUTAGE
 from app.config import redis_url
@@ -126,6 +126,8 @@ def celery(settings: Settings) -> Celery:
         worker_send_task_events=settings.broker.events,
         task_send_sent_event=False,
     )
+    application.events.dispatcher_cls = monitoring.Dispatcher
+    application.outbox = monitoring.Outbox(application)
     application.finalize()
     _ = application.backend  # Celery reads the entry points of all packages for it
     for name in [each for each in application.tasks if each.startswith("celery.")]:

@@ -1,6 +1,7 @@
 """Commands that only read: state, operations, history, conductors, versions."""
 
 from importlib.metadata import version as installed
+from pathlib import PurePath
 from typing import Annotated
 
 import typer
@@ -77,8 +78,13 @@ def operation(api: Api, out: Output, uuid: Annotated[str, typer.Argument(metavar
 
 
 def _row(step: Document, of: int) -> Document:
-    """Build a row of the table of steps. `note` is the error, or the progress of a running step."""
+    """
+    Build a row of the table of steps.
+
+    `note` is the error, the progress of a running step, or the name of a kept log.
+    """
     progress = progress_of(step) if step["started_at"] and not step["finished_at"] else ""
+    log = PurePath((step["result"] or {}).get("logs") or "").name
     return {
         "number": f"{step['position'] + 1}/{of}",
         "step": label(step),
@@ -86,7 +92,7 @@ def _row(step: Document, of: int) -> Document:
         "tries": step["attempts"],
         "seconds": seconds_of(step),
         "conductor": step["conductor"],
-        "note": step["error"] or progress,
+        "note": step["error"] or progress or (f"agent-logs: {log}" if log else ""),
     }
 
 

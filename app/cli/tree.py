@@ -60,6 +60,7 @@ NODE: Mapping[str, Entry] = {
     "operations": at("inquiries", "operations"),
     "operation": at("inquiries", "operation"),
     "history": at("inquiries", "history"),
+    "agent-logs": at("agent_logs", "agent_logs"),
     "trait": Group(
         "Traits of a node, for scheduling.",
         {

@@ -237,7 +237,11 @@ def _argument(arg: Document) -> str:
 
 
 Least = Annotated[
-    float | None, typer.Option(metavar="N", help="Only steps of at least this priority")
+    float | None,
+    # the second form is that of the Ironic specification of manual cleaning
+    typer.Option(
+        "--min-priority", "--min_priority", metavar="N", help="Only steps of at least this priority"
+    ),
 ]
 
 

@@ -25,13 +25,16 @@ def delay(text: str) -> None:
 
 
 def database_url(url: str) -> None:
-    scheme, colon, _ = url.partition("://")
+    scheme, colon, rest = url.partition("://")
     if url and (not colon or scheme not in DATABASES):
+        named = f"{scheme}://" if colon and re.fullmatch("[a-z][a-z0-9+]*", scheme) else "it"
         raise ValueError(
-            f"{scheme + colon if colon else 'a text without ://'} is not a supported database:"
+            f"{named} is not a supported database:"
             " expected SQLite (sqlite:///FILE) or PostgreSQL"
             " (postgresql://USER:PASSWORD@HOST/NAME)"
         )
+    if not scheme.startswith("sqlite") and rest.count("@") > 1:  # a part of the password is a host
+        raise ValueError("@ in a user, a password or an option is written as %40")
 
 
 def key_prefix(prefix: str) -> None:
@@ -45,8 +48,22 @@ def redis_address(url: str) -> None:
 
 
 def messages_url(url: str) -> None:
-    if url and not url.startswith(("amqp://", "amqps://")):
-        raise ValueError("expected a URL that begins with amqp:// or amqps://")
+    if not url:
+        return
+    if not url.startswith(("amqp://", "amqps://")):
+        raise ValueError(
+            "expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST, or amqps:// for TLS"
+        )
+    login, _, place = url.partition("://")[2].rpartition("@")
+    try:
+        wrong = re.search(r"[@/?#\[\]]", login) or urlsplit(f"//{place}").port == 0
+    except ValueError:  # its text quotes the port
+        wrong = True
+    if wrong:
+        raise ValueError(
+            "expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST; @ / ? # [ ] in a user or"
+            " password are written as %40 %2F %3F %23 %5B %5D"
+        )
 
 
 def transport_urls(url: str) -> list[str]:
@@ -55,8 +72,12 @@ def transport_urls(url: str) -> list[str]:
 
     Raises ValueError.
     """
-    found = re.fullmatch(r"(rabbit|amqp|amqps)://([^/?#]+)(/[^?#]*)?", url)
+    found = re.fullmatch(r"(rabbit|amqp|amqps)://([^/?#]+)(/[^?#@]*)?", url)
     try:
+        hosts = found[2].split(",") if found else []
+        # all or none: else a part of a password with a comma is a host
+        if len({"@" in each for each in hosts}) > 1 or any(each.count("@") > 1 for each in hosts):
+            raise ValueError
         if found is None or not all(urlsplit(f"//{each}").hostname for each in found[2].split(",")):
             raise ValueError
         for each in found[2].split(","):
@@ -64,7 +85,8 @@ def transport_urls(url: str) -> list[str]:
     except ValueError:
         raise ValueError(
             "expected rabbit://, amqp:// or, for TLS, amqps://, then USER:PASSWORD@HOST:PORT, more"
-            " of these after commas, and /VIRTUAL_HOST, without a query"
+            " of these after commas, and /VIRTUAL_HOST, without a query; , @ : / ? # in a password"
+            " are percent-encoded"
         ) from None
     scheme = "amqp" if found[1] == "rabbit" else found[1]
     return [f"{scheme}://{each}{found[3] or ''}" for each in found[2].split(",")]
@@ -130,12 +152,16 @@ def _is_web_url(url: str) -> bool:
 
 
 def provider_url(url: str) -> None:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # its text quotes a part of the URL
+        raise ValueError("expected a URL such as https://HOST/PATH") from None
     local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     if url and (not (local or parts.scheme == "https") or not parts.hostname):
-        raise ValueError(f"{url!r} is no https URL, and no http URL on loopback")
-    if parts.query or parts.fragment or parts.username is not None:
-        raise ValueError(f"{url!r} has a query, a fragment or credentials")
+        raise ValueError("expected an https URL, or an http URL on loopback")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("expected a URL without a query, a fragment and credentials")
 
 
 def kill_points(points: tuple[str, ...]) -> None:

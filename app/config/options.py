@@ -377,6 +377,8 @@ def _map(value: Any, kind: type[Any]) -> dict[str, Any]:
     result = {}
     for part in _list(value):
         name, colon, one = part.partition(":") if kind is str else part.rpartition(":")
+        if not colon and kind is str:  # it may be a part of a URL with a password
+            raise ValueError("expected name:value pairs; a comma in a value is written as %2C")
         if not colon:
             raise ValueError(f"{part!r} is not of the form name:value")
         result[name.strip()] = CONVERTERS[kind](one.strip())

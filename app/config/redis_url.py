@@ -124,8 +124,7 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
     options = _options(scheme, query)
     number = options.get("db", options.get("virtual_host", "0"))
     login, _, places = authority.rpartition("@")
-    if "@" in login:
-        raise _Invalid("@ in a password is written as %40")
+    _check_encoded(login, path, query)
     username, _, password = login.partition(":")
     common: dict[str, Any] = {
         "username": unquote(username) or options.get("username"),
@@ -153,6 +152,17 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
     return RedisUrl(
         scheme, hosts, db=_database((database or [number])[0]), tls=_tls(scheme, options), **common
     )
+
+
+def _check_encoded(login: str, path: str, query: str) -> None:
+    """Check that no part of a password is taken for another part of the URL."""
+    for part, words in (
+        (login, "@ in a password is written as %40"),
+        (path, "/ in a password is written as %2F"),
+        (query, "? in a password is written as %3F, @ in an option as %40"),
+    ):
+        if "@" in part:
+            raise _Invalid(words)
 
 
 def _options(scheme: str, query: str) -> dict[str, str]:

@@ -32,6 +32,10 @@ seldom = log.RateLimited(log.get(__name__))
 HEARTBEAT, LOOKUP, REPORT = "heartbeat", "lookup", "report"
 #: Request -> its words in a sentence.
 _NAMES = {HEARTBEAT: "a heartbeat", LOOKUP: "a lookup", REPORT: "an inspection report"}
+#: Request -> event of the log.
+_LOGGED = {
+    HEARTBEAT: "heartbeat.refused", LOOKUP: "lookup.refused", REPORT: "inspection.report_refused",
+}  # fmt: skip
 #: Cause of a refusal -> its remedy.
 REMEDIES: Mapping[str, str] = {
     "token": "boot the machine again: its agent has another token than the one of its lookup, since"
@@ -74,9 +78,10 @@ def note(runtime: Runtime, refusal: Refusal) -> None:
     AGENT_REFUSALS.add(refusal.request, refusal.cause)
     words, remedy = harmless(refusal.words)[:_LONGEST].rstrip("."), REMEDIES[refusal.cause]
     sender = harmless(refusal.address)[-_LONGEST_ADDRESS:] or "an unknown address"
-    if refusal.request == HEARTBEAT:  # the routes of the others log what they looked for, too
+    # the routes of the others log what they looked for and did not find
+    if refusal.request == HEARTBEAT or refusal.cause == "malformed":
         facts = {"node": refusal.node, "address": sender, "why": words, "remedy": remedy}
-        seldom.warning("heartbeat.refused", **facts)
+        seldom.warning(_LOGGED[refusal.request], **facts)
     event_type = f"{refusal.request}_refused_{refusal.cause}"
     if refusal.node is None or _RECORDS.take(f"{refusal.node} {event_type}"):
         return

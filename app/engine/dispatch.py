@@ -142,7 +142,7 @@ def send(session: Session, node: Node, operation: Operation) -> None:
     operation.sent_to = owner.incarnation
     operation.sends += 1
     kind, links = operation.kind, links_of(session, operation)
-    message = Message(owner.name, node.uuid, operation.uuid, operation.fence, links)
+    message = Message(owner.name, node.uuid, operation.uuid, operation.fence, links, name=node.name)
 
     def deliver() -> None:
         killpoints.reach("committed", kind)

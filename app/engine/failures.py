@@ -57,7 +57,7 @@ KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     FailureCode.AGENT_FAILED: (
         "the agent failed to run the step",
-        "read its message, and its log on the machine's console",
+        "read its message, and the agent's log, if one is kept: GET /v1/nodes/<node>/agent-logs",
     ),
     FailureCode.VERSION_MISMATCH: (
         "the agent's hardware managers are not those that listed the steps",

@@ -32,9 +32,9 @@ LIVENESS_INTERVAL = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of an interface that can be called."""
+    """A method of an interface, or of the conductor itself, that can be called."""
 
-    interface: str
+    interface: str | None  # None: the conductor's own
     method: str
     locked: bool = True  # refused while the node is reserved, as in Ironic
     order: bool = False  # it changes the machine: takes the node's lease
@@ -55,6 +55,7 @@ METHODS: Mapping[str, Method] = {
     "read_documents": Method("management", "read_documents", locked=False),
     "virtual_media": Method("management", "virtual_media", locked=False),
     "get_console": Method("console", "get_console", locked=False),
+    "read_agent_log": Method(None, "read_agent_log", locked=False),
     "call": Method("vendor", "call", order=True, repeatable=False),
     "call_shared": Method("vendor", "call", locked=False, repeatable=False),
 }
@@ -67,6 +68,10 @@ class RemoteError(ServiceError):
         ServiceError.__init__(self, answer["message"])
         self.status = answer["status"]
         self.retry_after = answer["retry_after"]
+
+
+class NoSuchConductor(Exception):
+    """The conductor that a call is for is not alive."""
 
 
 class RemoteLocked(RemoteError, NodeLocked):
@@ -122,13 +127,34 @@ def ask(
     return calls.receive(key, seconds) or {}
 
 
-def _call(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any], end: float) -> Any:
+def call_at(runtime: Runtime, conductor: str, ident: str, what: str, /, **arguments: Any) -> Any:
+    """
+    Call `what` at a conductor, given by its name, that need not own the node; else as `call`.
+
+    Raises NoSuchConductor.
+    """
+    end = time.monotonic() + runtime.settings.api.call_timeout
+    with yielding_slot():
+        return _call(runtime, ident, what, arguments, end, conductor)
+
+
+def _call(  # noqa: PLR0917 - as `call_at` and `call`
+    runtime: Runtime,
+    ident: str,
+    what: str,
+    arguments: Mapping[str, Any],
+    end: float,
+    conductor: str | None = None,
+) -> Any:
     method = METHODS[what]
     with runtime.reading() as session:
         node = nodes.find(session, ident)
         if method.locked and node.reservation is not None:
             raise NodeLocked(node.uuid, node.reservation)
-        member = conductors.owner_of(session, node, method.needs)
+        if conductor is None:
+            member = conductors.owner_of(session, node, method.needs)
+        else:
+            member = _member(runtime, conductor)
         until = session.scalars(select(now())).one() + timedelta(seconds=end - time.monotonic())
     document = {
         "node": node.uuid,
@@ -138,12 +164,21 @@ def _call(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any],
         "request_id": log.fact("request_id"),
         "until": until.isoformat(),  # by the database's clock
     }
-    answer = _PendingCall(runtime, node, method, document, end).result_from(member)
+    pending = _PendingCall(runtime, node, method, document, end, pinned=conductor is not None)
+    answer = pending.result_from(member)
     if "status" in answer:
         # conductors of the previous release leave it out
         transient = answer.get("transient", answer["status"] == NodeLocked.status)
         raise RemoteLocked(answer) if transient else RemoteError(answer)
     return answer["answer"]
+
+
+def _member(runtime: Runtime, conductor: str) -> Member:
+    """Return a live conductor. Raises NoSuchConductor."""
+    for member in conductors.members(runtime):
+        if member.name == conductor:
+            return member
+    raise NoSuchConductor(conductor)
 
 
 @dataclass(slots=True)
@@ -155,6 +190,7 @@ class _PendingCall:
     method: Method
     document: Mapping[str, Any]
     end: float  # by this process's monotonic clock
+    pinned: bool = False  # to the first conductor: no successor can answer it
     refused: set[str] = field(default_factory=set)  # incarnations of too old a release
 
     def result_from(self, member: Member) -> Mapping[str, Any]:
@@ -169,12 +205,18 @@ class _PendingCall:
                 return answer
             if answer is not None:  # the release of this conductor is too old
                 self.refused.add(callee.incarnation)
+            if self.pinned and answer is not None:
+                raise Unavailable(f"Conductor {callee.name} is of an earlier release.")
             members = [
                 each
                 for each in conductors.members(self.runtime)
                 if each.version >= self.method.needs and each.incarnation not in self.refused
             ]
-            successor = owner(self.node.uuid, self.node.driver, self.node.conductor_group, members)
+            successor = (
+                None
+                if self.pinned
+                else owner(self.node.uuid, self.node.driver, self.node.conductor_group, members)
+            )
             if successor is None or successor.incarnation == callee.incarnation:
                 continue
             if answer is None and not calls.withdraw(key):  # the conductor has started it

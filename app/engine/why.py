@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.engine import admission, agent_waits, operations, provisioning, timeouts
+from app.engine import admission, agent_logs, agent_waits, operations, provisioning, timeouts
 from app.hold_kinds import EFFECTS, HoldKind
 from app.inventory import holds
 from app.kit import conductors, health
@@ -49,6 +49,7 @@ class Answer:
     refused_verbs: Mapping[str, str] = field(default_factory=dict)  # of its state -> the reason
     admission: dict[str, Any] | None = None  # see `admission.document`
     holds: tuple[dict[str, Any], ...] = ()  # those that have not expired
+    agent_log: str | None = None  # path of the agent's log that the operation has kept
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -100,10 +101,13 @@ def _explained(
     last = failed or (found[0] if found else None)
     error = failed.error if failed else None
     message = error["message"] if error else node.last_error
+    log = agent_logs.of_operation(session, node, failed.uuid) if failed else None
+    path = log and agent_logs.path_of(node.uuid, log)
     summary = joined(
         f"Node {_called(node)} is {state}; nothing is under way",
         f"Its last operation, {last.kind}, {last.state}: {message}" if last and error else message,
         error.get("hint") if error else None,
+        f"the agent's log is kept: GET {path}, or `ingot node agent-logs`" if path else None,
         *(each.summary() for each in refused[:MOST_REFUSED] if _timed_out(error)),
         _maintenance(node, message),
         f"it is retired: {node.retired_reason or 'no reason given'}" if node.retired else None,
@@ -118,6 +122,7 @@ def _explained(
         None,
         operation=last.uuid if last else None,
         error=error,
+        agent_log=path,
     )
 
 

@@ -75,6 +75,10 @@ RECONCILED = Counter(
 
 # agents
 
+HEARTBEAT_DEFECTS = Counter(
+    "heartbeat_defects",
+    "Heartbeats for which the fast path failed with a defect; they were recorded by the route",
+)
 AGENT_REFUSALS = Counter(
     "agent_refusals",
     "Requests of agents that were refused",

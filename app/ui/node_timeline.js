@@ -12,11 +12,13 @@ const time = text => (text ? new Date(text).getTime() / 1000 : null);
 const many = (number, one, more = `${one}s`) => `${number} ${number === 1 ? one : more}`;
 
 // The facts of a step that are worth a word: its conductor only where it is another than before.
-function* remarks(step, before) {
+function* remarks(step, before, node) {
   if (step.conductor && step.conductor !== before?.conductor) yield `by ${step.conductor}`;
   if (step.attempts > 1) yield `attempt ${step.attempts}`;
   if (step.deaths) yield `${many(step.deaths, "attempt")} ended with the death of its conductor; another took it over`;
   if (step.faults) yield `${step.faults} of ${many(step.tries, "try", "tries")} failed`;
+  const log = step.step === "keep_logs" && step.result?.logs?.split("/").pop();
+  if (log) yield element("a", { href: `v1/nodes/${node}/agent-logs/${encodeURIComponent(log)}`, download: log }, "the agent's log");
   if (step.child) yield `on child node ${step.child}`;
   if (step.deadline_at && ["running", "waiting"].includes(step.state)) yield ["it fails ", moment(step.deadline_at)];
 }
@@ -64,7 +66,7 @@ export function timeline(operation, now) {
     operation.steps.length
       ? element("ol.timeline", { "aria-label": `Steps of ${operation.kind}` }, operation.steps.map((step, number) => {
         const took = step.started_at && (time(step.finished_at) ?? now) - time(step.started_at);
-        const shown = [...remarks(step, operation.steps[number - 1])];
+        const shown = [...remarks(step, operation.steps[number - 1], operation.node_uuid)];
         return element(`li.${KINDS[step.state] || "far"}`, { "data-state": step.state },
           element("span.name", {}, element("span.mark", { "aria-hidden": true }), element("code", {}, step.interface ? `${step.interface}.${step.step}` : step.step)),
           element("span.state", {}, step.state),

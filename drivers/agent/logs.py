@@ -7,19 +7,23 @@ frame step, and never fails the operation.
 
 import base64
 import binascii
+import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from drivers.agent import client
-from drivers.core.errors import HardwareError, LeaseLost
+from drivers.core.errors import HardwareError, LeaseLost, NotFound
 from drivers.core.steps import Done
-from drivers.core.target import Target
+from drivers.core.target import Options, Target
 
 #: Folder of the logs in a service without a data directory.
 _DEFAULT_FOLDER = "/var/log/ingot/deploy"
 #: Bytes of an answer with logs: they are an archive in base64.
 _LONGEST_ANSWER = 32 << 20
 _MEBIBYTE = 1 << 20
+#: Bytes of a part that `read` returns: it passes through Redis.
+PART = 256 << 10
 _SUFFIX = ".tar.gz"
 
 
@@ -50,6 +54,42 @@ def keep(target: Target) -> Done:
         return Done({"no_logs": str(error)})
 
 
+def read(options: Options, node: str, name: str, offset: int) -> dict[str, Any]:
+    """
+    Read a part of a kept log of a node, given by its UUID.
+
+    Returns {"size": bytes of the whole, "content": the part in base64}.
+    Raises NotFound: there is no such file, or it is not one of this node.
+    """
+    path = _folder(options) / name
+    try:
+        if Path(name).name != name or not name.startswith(f"{node}_"):
+            raise FileNotFoundError
+        with open(path, "rb", opener=_without_links) as file:
+            file.seek(offset)
+            part = file.read(PART)
+            return {
+                "size": os.fstat(file.fileno()).st_size,
+                "content": base64.b64encode(part).decode(),
+            }
+    except (OSError, ValueError):
+        raise NotFound(
+            f"The log {name} is not kept any more: the oldest ones are removed above"
+            " [agent]deploy_logs_max_size"
+        ) from None
+
+
+def _without_links(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)
+
+
+def _folder(options: Options) -> Path:
+    """Return the directory of the logs."""
+    data = options["DEFAULT"]["data_dir"]
+    named = options["agent"]["deploy_logs_local_path"]
+    return Path(named or (data and Path(data, "agent_logs")) or _DEFAULT_FOLDER)
+
+
 def _prune(folder: Path, most: int) -> None:
     """Remove the oldest logs until the rest has at most `most` bytes."""
     kept = sorted((each.stat().st_mtime, each) for each in folder.glob(f"*{_SUFFIX}"))
@@ -63,12 +103,7 @@ def _prune(folder: Path, most: int) -> None:
 
 def _write(target: Target, archive: bytes) -> Path:
     """Write a new file with mode 0600: logs may contain secrets."""
-    data = target.options["DEFAULT"]["data_dir"]
-    folder = Path(
-        target.options["agent"]["deploy_logs_local_path"]
-        or (data and Path(data, "agent_logs"))
-        or _DEFAULT_FOLDER
-    )
+    folder = _folder(target.options)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = str(target.provision_state).replace(" ", "-")
     moment = datetime.now(UTC).strftime("%Y-%m-%d-%H-%M-%S-%f")

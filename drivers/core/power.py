@@ -7,8 +7,9 @@ key `PENDING` in driver_internal_info: the next power step, and the power sync, 
 a single reading.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Protocol
 
 from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import Busy, HardwareError, LeaseLost
@@ -16,10 +17,22 @@ from drivers.core.interface import Interface
 from drivers.core.power_pursuit import PENDING, Pursuit, answer_of, report_pending
 from drivers.core.power_settlement import Action, Answer, Order, Reading
 from drivers.core.steps import Done, Outcome, Wait
-from drivers.core.target import Target
+from drivers.core.target import Options, Target
 
 POWER_ON, POWER_OFF, REBOOT = "power on", "power off", "rebooting"
 SOFT_OFF, SOFT_REBOOT = "soft power off", "soft rebooting"
+
+
+class ReadPower(Protocol):
+    """Read the power state of a target; `secure_boot`: report its secure boot, too."""
+
+    def __call__(
+        self, target: Target, *, secure_boot: bool = False
+    ) -> Awaitable[str | HardwareError | None]: ...
+
+
+#: From the options of the service and the number of connections.
+SweepReader = Callable[[Options, int], AbstractAsyncContextManager[ReadPower]]
 
 
 class Power(Interface):
@@ -33,6 +46,9 @@ class Power(Interface):
     switches_off: ClassVar[bool] = True
     #: whether an order without a recorded outcome has provably had no effect (fake hardware)
     transactional: ClassVar[bool] = False
+    #: opens a reader for the power sync, which reads many machines in one event loop; None: the
+    #: power sync calls `get_power_state` in threads
+    sweep_reader: SweepReader | None = None
 
     def get_power_state(self, target: Target) -> str | None:
         """
@@ -130,8 +146,9 @@ class Power(Interface):
             if not isinstance(outcome, Done):
                 return outcome
             progress = {"phase": "on"}
-            # commit first: that the machine was off, if that took a wait; that its agent is gone
-            if target.progress or _token_is_issued(target):
+            # commit first: that the machine was off, or an attempt after a crash would switch off a
+            # machine that it finds on; and that its agent is gone
+            if not self.transactional or target.progress or _token_is_issued(target):
                 return Wait(progress, poll_after=0)
         return self._reach(target, POWER_ON, POWER_ON, progress, timeout)
 

@@ -9,11 +9,9 @@ from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOO
 from drivers.core.target import Target
 from drivers.redfish import client
 from drivers.redfish.interface import Redfish
-from drivers.redfish.values import text
+from drivers.redfish.sweep import open_reader
+from drivers.redfish.values import ironic_power_state, text
 
-#: Settled PowerStates -> Ironic's power states. All other values, null and a missing one mean that
-#: the machine is in transition, or that the BMC does not know its state yet.
-STATES: Mapping[object, str] = {"On": POWER_ON, "Off": POWER_OFF}
 #: Argument of `order` -> equivalent ResetTypes, the preferred first. A soft power off is the last
 #: resort of a BMC without ForceOff: its effect is read afterwards.
 RESETS: Mapping[str, tuple[str, ...]] = {
@@ -43,6 +41,7 @@ class RedfishPower(Redfish, Power):
     """Power by ComputerSystem.Reset and PowerState."""
 
     supported = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
+    sweep_reader = staticmethod(open_reader)
 
     def get_power_state(self, target: Target) -> str | None:
         with client.turn(target, self.bmcs) as bmc:
@@ -76,11 +75,6 @@ class RedfishPower(Redfish, Power):
                 except NotSupported:  # it lists a reset type that it lacks
                     if name == names[-1]:
                         raise
-
-
-def ironic_power_state(value: object) -> str | None:
-    """Convert a PowerState to Ironic's power state; None: the state is not settled."""
-    return STATES.get(value) if isinstance(value, str) else None
 
 
 def _check_button(bmc: client.Connection, state: str) -> None:

@@ -9,8 +9,8 @@ import asyncio
 import math
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,16 @@ from drivers.core.errors import (
     Refused,
     Unexpected,
 )
-from drivers.core.target import Target
-from drivers.networks import Reach
+from drivers.core.power import ReadPower
+from drivers.core.target import Options, Target
+from drivers.networks import Reach, of_bmcs
 from drivers.redfish import access, bodies, client
 from drivers.redfish.errors import errors_of, is_busy
 from drivers.redfish.http_rules import Answer, Failure, Request, conversation, received
 from drivers.redfish.inventory import BOOT_MODES
 from drivers.redfish.messages import messages
 from drivers.redfish.peer import Peer
-from drivers.redfish.power import ironic_power_state
-from drivers.redfish.values import entry
+from drivers.redfish.values import entry, ironic_power_state
 from drivers.web import answers
 from drivers.web.connections import AsyncResponse, async_connector
 
@@ -44,7 +44,6 @@ HEALTHS = ("OK", "Warning", "Critical")
 
 #: Power state, or the error of the read; None: the machine is in transition.
 Shown = str | HardwareError | None
-Ask = Callable[..., Awaitable[Shown]]
 
 
 @asynccontextmanager
@@ -52,7 +51,7 @@ async def power_state_reader(
     reach: Reach,
     connections: int = 128,
     timeout: float = 10.0,  # noqa: ASYNC109 - of each request, not of the whole
-) -> AsyncIterator[Ask]:
+) -> AsyncIterator[ReadPower]:
     """
     Yield a function that reads the power state of a target, or returns the error; see `Shown`.
 
@@ -74,6 +73,12 @@ async def power_state_reader(
         response_class=AsyncResponse,
     ) as http:
         yield ask
+
+
+def open_reader(options: Options, connections: int) -> AbstractAsyncContextManager[ReadPower]:
+    """Open the reader of the power sync, as `Power.sweep_reader` describes."""
+    reach = of_bmcs(options, "redfish_address")
+    return power_state_reader(reach, connections, options["redfish"]["sync_timeout"])
 
 
 async def _state(

@@ -3,6 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from drivers.core.kinds import POWER_OFF, POWER_ON
+
+#: Settled PowerStates -> Ironic's power states. All other values, null and a missing one mean that
+#: the machine is in transition, or that the BMC does not know its state yet.
+STATES: Mapping[object, str] = {"On": POWER_ON, "Off": POWER_OFF}
 #: Most characters of a text: the length of the database columns.
 LONGEST = 255
 #: Largest number that all JSON parsers read alike.
@@ -41,3 +46,8 @@ def is_present(document: object) -> bool:
 def entry(document: object, name: str) -> Any:
     """Return an item of a JSON object; None if it is missing, or the document is no object."""
     return document.get(name) if isinstance(document, Mapping) else None
+
+
+def ironic_power_state(value: object) -> str | None:
+    """Convert a PowerState to Ironic's power state; None: the state is not settled."""
+    return STATES.get(value) if isinstance(value, str) else None

@@ -13,6 +13,7 @@ from app import runtime as app_runtime
 from app.api import heartbeats
 from app.config.settings import Settings
 from app.db import schema
+from app.db.clock import after
 from app.kit import refused_requests
 from app.main import create_app
 from app.models import Base, ChangeEvent, Conductor, Node, secret
@@ -127,7 +128,10 @@ def api(applications, kind):
             session.execute(table.delete())
         session.execute(delete(ChangeEvent))  # those of the rows that were just deleted
         secret.create(session.connection())
-        session.add(Conductor(hostname="rack-1", incarnation="1", interfaces=loaded))
+        # it is alive until the end of the test, however long that takes
+        session.add(Conductor(
+            hostname="rack-1", incarnation="1", interfaces=loaded, heartbeat_at=after(3600.0)
+        ))  # fmt: skip
     return Api(app.test_client(), runtime, sent)
 
 

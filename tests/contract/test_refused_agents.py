@@ -6,15 +6,25 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from app import log
 from app.agents import heartbeats
 from app.agents.heartbeats import AgentHeartbeat
+from app.api import heartbeats as fast_path
 from app.db.clock import utcnow
 from app.engine import agent_refusals
-from app.metrics.table import AGENT_REFUSALS
-from app.models import Node, NodeHistory, Operation, OperationState, OperationStep, StepState
+from app.metrics.table import AGENT_REFUSALS, HEARTBEAT_DEFECTS
+from app.models import (
+    AgentRecord,
+    Node,
+    NodeHistory,
+    Operation,
+    OperationState,
+    OperationStep,
+    StepState,
+)
 from tests.support.certificates import OTHER_PEM, PEM
 
 from .conftest import fault
@@ -38,7 +48,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Limits that nothing has used yet."""
-    monkeypatch.setattr(agent_refusals, "_RECORDS", agent_refusals.RateLimit(6))
+    monkeypatch.setattr(agent_refusals, "_RECORDS", agent_refusals.RateLimit(6, clock=lambda: 0.0))
     monkeypatch.setattr(agent_refusals, "seldom", log.RateLimited(agent_refusals.logger))
 
 
@@ -225,3 +235,105 @@ def test_the_text_of_an_agent_is_limited_and_has_no_control_characters(
     [(_, event)] = entries(api)
     assert event.isprintable()
     assert len(event) < 800
+
+
+@pytest.fixture
+def defects(monkeypatch):
+    """Defects of the fast path that were counted."""
+    counts = []
+
+    def add(metric, *_labels):
+        if metric is HEARTBEAT_DEFECTS:
+            counts.append(1)
+
+    monkeypatch.setattr(type(HEARTBEAT_DEFECTS), "add", add)
+    monkeypatch.setattr(fast_path, "seldom", log.RateLimited(log.get("test")))
+    return counts
+
+
+@pytest.mark.parametrize("part", ["check", "record_batch", "resume_waiting"])
+def test_a_defect_of_the_fast_path_is_logged_and_counted_and_costs_no_heartbeat(
+    api, node, token, defects, monkeypatch, part
+):
+    assert 202 == beat(api, node, agent_token=token).status_code  # the first one is the route's
+    assert [] == defects
+
+    def broken(*_args):
+        raise KeyError("a defect")
+
+    where = fast_path if part == "check" else fast_path.heartbeats
+    real = getattr(where, part)
+    # the route calls it, too, by another name or after the fast path
+    calls = iter([broken])
+    monkeypatch.setattr(where, part, lambda *args: next(calls, real)(*args))  # noqa: PLW0108
+    before = heartbeats_of(api)
+    with capture_logs() as lines:
+        assert 202 == beat(api, node, agent_token=token).status_code
+    assert heartbeats_of(api) > before
+    assert [1] == defects
+    assert ["heartbeat.defect"] == [line["event"] for line in lines if line.get("exc_info")]
+
+
+def test_heartbeats_that_are_wrong_or_meet_no_database_are_no_defects(
+    api, node, token, defects, monkeypatch
+):
+    beat(api, node, agent_token=token)
+    for fields in (
+        {"agent_status": "bored"},
+        {"colour": "red"},
+        {"agent_token": "wrong"},
+        {"version": "1.35"},
+    ):
+        assert 400 == beat(api, node, **{"agent_token": token, **fields}).status_code
+
+    def unreachable(*_args):
+        raise OperationalError("UPDATE", {}, Exception("gone"))
+
+    monkeypatch.setattr(fast_path.heartbeats, "record_batch", unreachable)
+    assert 202 == beat(api, node, agent_token=token).status_code
+    assert [] == defects
+
+
+def heartbeats_of(api):
+    with api.runtime.reading() as session:
+        return session.query(AgentRecord).one().heartbeats
+
+
+UNROUTED = [
+    ("heartbeat", "POST", "/v1/heartbeat/{node}", "9.1", 406),
+    ("heartbeat", "POST", "/v1/heartbeat/{node}", "1.5", 404),
+    ("heartbeat", "GET", "/v1/heartbeat/{node}", "1.115", 405),
+    ("heartbeat", "POST", "/v1/heartbeat/{node}?a=1&a=2", "1.115", 400),
+    ("lookup", "GET", "/v1/lookup?addresses=x", "junk", 406),
+    ("report", "POST", "/v1/continue_inspection", "9.9", 406),
+]
+
+
+@pytest.mark.parametrize(("request_", "method", "path", "version", "status"), UNROUTED)
+def test_requests_that_no_route_gets_are_noted_too(
+    api, node, waits, counted, request_, method, path, version, status
+):
+    with capture_logs() as lines:
+        body = {} if method == "POST" else None
+        answer = api.at(version)(method, path.format(node=node["uuid"]), body)
+    assert status == answer.status_code
+    assert 1 == counted[request_, "malformed"]
+    event = "inspection.report_refused" if request_ == "report" else f"{request_}.refused"
+    [line] = [line for line in lines if line["event"] == event]
+    assert f"{status} " in line["why"]
+    if request_ == "heartbeat":
+        assert node["uuid"] == line["node"]
+        assert f"{status} " in why(api)
+
+
+def test_a_refusal_is_noted_once(api, node, token, waits, counted):
+    beat(api, node, agent_token="wrong")
+    assert {("heartbeat", "token"): 1} == counted
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/heartbeat/n$", "/v1/heartbeat/%00", "/v1/heartbeat/" + "a" * 3000]
+)
+def test_a_path_that_names_no_node_is_counted(api, path, counted):
+    assert api("POST", path, GOOD).status_code in (400, 404)
+    assert 1 == sum(counted.values())

@@ -120,7 +120,7 @@ def test_the_command_line_client_works_unchanged(server):
     """Once as a process, which takes seconds to start, then in this process."""
     program = Path(sys.executable).with_name("baremetal")
     command = [program, "--os-auth-type", "none", "--os-endpoint", server, "driver", "list"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert 0 == done.returncode, done.stderr
     assert "fake-hardware" in done.stdout
 

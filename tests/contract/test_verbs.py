@@ -5,6 +5,7 @@ import pytest
 from app.db.clock import utcnow
 from app.models import Node, Operation, OperationStep
 from app.states import MACHINE, VERBS, Kind, State
+from drivers.core.errors import InvalidDriverInfo
 from tests.unit.app.test_states import ACCEPTED
 
 from .conftest import fault
@@ -212,3 +213,31 @@ def test_a_retired_node_is_not_brought_into_service(api, state, verb, status):
     if status == 409:
         assert "first set its field 'retired' to false" in fault(answer)["faultstring"]
         assert state == api("GET", f"/v1/nodes/{uuid}").json["provision_state"]
+
+
+@pytest.mark.parametrize(
+    ("state", "verb"),
+    [("deploy failed", "active"), ("clean failed", "manage"), ("active", "rebuild")],
+)
+def test_a_new_verb_clears_the_error_of_the_last_operation(api, state, verb):
+    node = api.node(provision_state=state, last_error="it broke", maintenance=False)
+    path = f"/v1/nodes/{node['uuid']}"
+    assert 202 == api("PUT", f"{path}/states/provision", {"target": verb}).status_code
+    shown = api("GET", path).json["last_error"]
+    assert ("it broke" if verb == "manage" else None) == shown  # `manage` starts no operation here
+
+
+@pytest.mark.parametrize("verb", ["active", "rebuild"])
+@pytest.mark.parametrize("kind", ["power", "deploy", "boot", "network", "storage"])
+def test_a_deployment_is_refused_if_one_of_its_interfaces_is_invalid(api, monkeypatch, kind, verb):
+    def wrong(_interface, _target):
+        raise InvalidDriverInfo(f"the {kind} interface lacks a field")
+
+    node = api.node(provision_state="available" if verb == "active" else "active")
+    interface = api.runtime.drivers.driver("fake-hardware", {}).by_kind[kind]
+    monkeypatch.setattr(type(interface), "validate", wrong)
+    path = f"/v1/nodes/{node['uuid']}"
+    answer = api("PUT", f"{path}/states/provision", {"target": verb})
+    assert 400 == answer.status_code
+    assert f"the {kind} interface lacks a field" in fault(answer)["faultstring"]
+    assert node["provision_state"] == api("GET", path).json["provision_state"]

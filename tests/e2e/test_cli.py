@@ -110,7 +110,7 @@ def test_waiting_reports_each_step_as_it_ends(process, fleet, node, tmp_path):
     assert fleet.operations(node)[0]["state"] in ("running", "waiting")
     rest = cleaning.stderr.read()  # `communicate` would miss text that came with the first line
     assert f"{node}: manageable, power off\n" == cleaning.stdout.read()
-    assert 0 == cleaning.wait(20)
+    assert 0 == cleaning.wait(60)
     done = [f"{each['interface']}.{each['step']}" for each in fleet.operations(node)[0]["steps"]]
     assert done == labels(first + rest)
     assert {"bios.cache_bios_settings", "bios.factory_reset", "power.wait"} <= set(done)
@@ -129,7 +129,7 @@ def test_on_a_terminal_the_step_under_way_is_shown(process, node):
                 output += piece
         except OSError:  # on Linux: the other end is closed
             pass
-    assert 0 == cleaning.wait(20)
+    assert 0 == cleaning.wait(60)
     assert b"power.wait: waiting" in output
     assert b"power.wait done in" in output
 
@@ -206,6 +206,7 @@ def test_steps_are_listed_once_they_are_known(ingot, node):
     assert sorted(priorities, reverse=True) == priorities
     due = read(ingot, "node", "clean-steps", node, "--min-priority", "1")
     assert [each for each in found if each["priority"] >= 1] == due
+    assert due == read(ingot, "node", "clean-steps", node, "--min_priority", "1")
     assert 0 < len(due) < len(found)
     assert "settings (required)" in ingot("node", "clean-steps", node).stdout
     assert "deploy" in [each["step"] for each in read(ingot, "node", "deploy-steps", node)]

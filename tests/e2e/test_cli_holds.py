@@ -62,7 +62,7 @@ def test_an_expired_hold_is_deleted_with_an_event(ingot, fleet):
     assert 2 == len(made)
     last = fleet.get("events")["last"]
     for each in made:
-        soon = datetime.now(UTC) + timedelta(seconds=8)
+        soon = datetime.now(UTC) + timedelta(seconds=20)
         ingot("hold", "extend", each["uuid"], "--until", soon.isoformat())
     until(lambda: not fleet.get("holds")["holds"], "the deletion of the expired holds")
     events = fleet.get("events", after=last, type="node.hold")["events"]

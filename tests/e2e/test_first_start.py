@@ -32,3 +32,21 @@ def test_a_conductor_logs_the_hardware_types_that_a_tie_of_priorities_refuses(tm
     assert {"error"} == {each["level"] for each in refused}
     assert "ipmi" in loaded
     assert "redfish" not in loaded
+
+
+def test_a_conductor_warns_of_overrides_that_match_no_step(tmp_path):
+    override = "deploy.erase_devises:4,bios.factory_reset:5,power.fly:1,deploy.erase_devices:7"
+    verify = "bios.factory_reset:5"  # a step, but of another flow
+    settings = {
+        "INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": override,
+        "INGOT_CONDUCTOR_VERIFY_STEP_PRIORITY_OVERRIDE": verify,
+    }
+    with Fleet(tmp_path, conductors=1, **settings) as fleet:
+        lines = until(lambda: fleet.log("step_override.without_step"), "the log entries")
+    clean, other = (f"[conductor]{flow}_step_priority_override" for flow in ("clean", "verify"))
+    assert [
+        (clean, "deploy.erase_devises", ["deploy.erase_devices"]),
+        (clean, "power.fly", []),
+        (other, "bios.factory_reset", []),
+    ] == [(line["setting"], line["step"], line["nearest"]) for line in lines]
+    assert {"warning"} == {line["level"] for line in lines}

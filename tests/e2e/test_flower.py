@@ -13,10 +13,12 @@ from pathlib import Path
 import requests
 from celery import Celery
 
-from tests.support.fleet import PATIENCE, Fleet, until
+from tests.support.fleet import CALM, PATIENCE, Fleet, until
 from tests.support.ports import free_port
 
 BIN = Path(sys.executable).parent
+#: As the page of operations recommends.
+COLUMNS = "name,args,state,result,received,started,runtime,worker"
 VERBS = {
     "manage": "manageable",
     "provide": "available",
@@ -40,12 +42,12 @@ def flower_on(fleet, folder):
     }
     with (folder / "flower.log").open("w") as log:
         flower = subprocess.Popen(
-            [BIN / "celery", "flower", "--address=127.0.0.1", f"--port={port}"],
-            env=environ,
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-        )
+            [
+                BIN / "celery", "flower", "--address=127.0.0.1", f"--port={port}",
+                f"--tasks_columns={COLUMNS}",
+            ],
+            env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=log,
+        )  # fmt: skip
         try:
             yield f"http://127.0.0.1:{port}/api"
         finally:
@@ -126,6 +128,12 @@ def test_monitors_show_each_step_as_a_task_with_its_name(tmp_path):
             return answers(f"{flower}/tasks") or {}
 
         names = {label for labels in steps.values() for label in labels}
+        # links that a wait has cut off do not stay behind as waiting ones
+        ends = {"SUCCESS", "REVOKED"}
+        until(
+            lambda: {each["state"] for each in tasks().values() if node in each["args"]} <= ends,
+            "the end of all links in Flower",
+        )
 
         def ended():
             found = {key: each for key, each in tasks().items() if each["name"] in names}
@@ -139,6 +147,75 @@ def test_monitors_show_each_step_as_a_task_with_its_name(tmp_path):
             if each["parent_id"]:
                 assert shown[each["parent_id"]]["root_id"] == each["root_id"]
         assert "conductor@fleet-1" in answers(f"{flower}/workers")
+
+
+def states_on(page):
+    """Worker -> its status, as the page of workers shows them."""
+    page.reload()
+    # the table is drawn by a script, after its request
+    page.locator("#workers-table tbody .badge").first.wait_for(timeout=PATIENCE * 1000)
+    cells = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent.trim()))"
+    rows = page.locator("#workers-table tbody tr").evaluate_all(cells)
+    return {name: status for name, status, *_ in rows}
+
+
+def test_flower_tells_idle_live_conductors_from_a_dead_one(tmp_path, chromium):
+    """It knows workers by their heartbeats; the bounds are those of its own rule."""
+    workers = [f"{kind}@fleet-{number}" for kind in ("conductor", "now") for number in (1, 2)]
+    with (
+        Fleet(tmp_path, conductors=2, INGOT_BROKER_EVENTS="true", **CALM) as fleet,
+        flower_on(fleet, tmp_path) as flower,
+    ):
+        until(lambda: answers(f"{flower}/workers") is not None, "Flower")
+        address = flower.removesuffix("/api")
+        page = chromium.new_page()
+        try:
+            page.goto(f"{address}/workers")
+            until(
+                lambda: states_on(page) == dict.fromkeys(workers, "Online"), "two live conductors"
+            )
+            os.kill(fleet.conductor(2), signal.SIGKILL)
+            alive = {name: "Online" if name.endswith("1") else "Offline" for name in workers}
+            until(lambda: states_on(page) == alive, "the dead one")
+            fleet._create("nodes", {"driver": "fake-hardware", "name": "rack1-u01"})
+            fleet.provision(["rack1-u01"], "manage")
+            page.goto(f"{address}/tasks")
+            row = page.locator("#tasks-table tbody tr", has_text="rack1-u01: node").first
+            row.wait_for(timeout=PATIENCE * 1000)
+        finally:
+            page.close()
+
+
+def test_the_links_of_a_chain_that_waits_are_shown(tmp_path):
+    with (
+        Fleet(
+            tmp_path, conductors=1, INGOT_BROKER_EVENTS="true",
+            INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT="600", INGOT_CONDUCTOR_RESEND_AFTER="600",
+        ) as fleet,
+        flower_on(fleet, tmp_path) as flower,
+    ):  # fmt: skip
+        until(lambda: answers(f"{flower}/workers") is not None, "Flower")
+        until(lambda: answers(f"{flower}/tasks"), "an event in Flower")
+        first, node = fleet.create_nodes(2)  # a pending read of the queue may get the first message
+        fleet.provision([first, node], "manage")
+        fleet.await_state([first, node], "manageable")
+        conductor = fleet.conductor(1)
+
+        def tasks(labels):
+            tasks = (answers(f"{flower}/tasks?limit=1000") or {}).values()
+            found = [each for each in tasks if node in (each["args"] or "")]
+            return {(each["name"], each["state"]) for each in found if each["name"] in labels}
+
+        os.kill(conductor, signal.SIGSTOP)
+        try:
+            for each in (first, node):
+                fleet.provision([each], "provide")
+            labels = planned(fleet, node)["provide"]
+            assert len(set(labels)) > 1
+            until(lambda: tasks(labels) == {(label, "PENDING") for label in labels}, "the chain")
+        finally:
+            os.kill(conductor, signal.SIGCONT)
+        until(lambda: tasks(labels) == {(label, "SUCCESS") for label in labels}, "its end")
 
 
 def test_a_failed_step_is_a_failed_task_with_its_error(tmp_path):

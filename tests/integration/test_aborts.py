@@ -31,7 +31,7 @@ def held_up(harness, monkeypatch, node, name, interface=AcmeManagement):
 
     def hang(this, target):
         begun.set()
-        assert let_go.wait(20)
+        assert let_go.wait(60)
         return real(this, target)
 
     if hasattr(real, "__ingot_step__"):
@@ -40,13 +40,13 @@ def held_up(harness, monkeypatch, node, name, interface=AcmeManagement):
         patch.setattr(interface, name, hang)
         thread = threading.Thread(target=harness.run)
         thread.start()
-        assert begun.wait(20)
+        assert begun.wait(60)
         assert "running" == harness.last(node).state
         try:
             yield
         finally:
             let_go.set()
-            thread.join(20)
+            thread.join(60)
         assert not thread.is_alive()
 
 

@@ -169,14 +169,14 @@ def test_calls_about_a_node_run_one_after_the_other_and_never_twice():
         begun.append(document["key"])
         if document["key"] == "a":
             entered.set()
-            go_on.wait(10)
+            go_on.wait(60)
         return {"answer": document["key"]}
 
     with ThreadPoolExecutor(4) as threads:
         fresh = SimpleNamespace(is_for_us=lambda _: True, accept=lambda *call: call[2])
         desk = CallReceiver(box, SimpleNamespace(answer=work), fresh, threads)
         desk.take("a", "n1")
-        entered.wait(10)
+        entered.wait(60)
         desk.take("b", "n1")
         desk.take("b", "n1")
         desk.take("c", "n2")

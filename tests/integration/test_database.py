@@ -334,7 +334,7 @@ def test_a_draft_that_waited_for_its_lock_has_the_values_of_the_last_commit(insi
             session.get_one(Operation, number).refused = 7
 
     def read():
-        assert locked.wait(10)
+        assert locked.wait(60)
         with (
             other.runtime.transaction() as session,
             operations.drafted(session, node, number) as (row, operation),

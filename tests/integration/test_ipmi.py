@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -196,7 +197,9 @@ def test_a_boot_device_for_one_boot_is_cleared_after_it(port):
 def test_a_soft_reboot_powers_the_machine_on_and_clears_its_agent(port):
     node, interface = target(port), power()
     interface.order(node, POWER_ON)
-    assert Done() == interface.change(node, SOFT_REBOOT)
+    off = interface.change(node, SOFT_REBOOT)
+    assert {"power_state": POWER_OFF, "agent": None} == node.reports
+    assert Done() == interface.change(replace(node, progress=off.progress), SOFT_REBOOT)
     assert node.reports == {"power_state": POWER_ON, "agent": None}
 
 

@@ -118,6 +118,20 @@ def test_a_recovery_counts_all_nodes(inside):
     assert {False} == {inside.read(node).maintenance for node in nodes}
 
 
+def test_a_retired_node_is_left_to_the_operator(inside):
+    """Neither a sweep nor a recovery concerns it."""
+    harness = Harness(inside)
+    failed = {"maintenance": True, "fault": "power failure"}
+    broken = harness.node(retired=True, power_state="power on", **failed)
+    idle = harness.node(retired=True, power_state="power on")
+    assert 0 == power_sync.recover(inside.runtime, "c-1")
+    assert 0 == power_sync.sync(inside.runtime, "c-1")["read"]
+    rows = [inside.read(node) for node in (broken, idle)]
+    assert [("power on", True), ("power on", False)] == [
+        (row.power_state, row.maintenance) for row in rows
+    ]
+
+
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.WAIT)))
 def test_a_sweep_puts_no_machine_into_maintenance_that_an_operation_waits_for(
     harness, machine, state

@@ -57,6 +57,41 @@ def test_a_start_without_the_key_of_its_database_writes_no_new_one(tmp_path, com
     assert 0 == done.status, done.err
 
 
+@pytest.mark.parametrize("wrong", ["another", "none"])
+def test_a_conductor_without_the_key_of_its_database_prints_one_line(tmp_path, redis_url, wrong):
+    own = {"INGOT_BROKER_URL": redis_url}
+    key = tmp_path / "master.key"
+    key.write_bytes(base64.b64encode(bytes(range(32))))
+    key.chmod(0o600)
+    environ = environment(tmp_path, **own, INGOT_DATABASE_SECRETS_KEY_FILE=str(key))
+    done = programs.run("workers.cli:main", argv=("db", "upgrade"), environ=environ)
+    assert 0 == done.status, done.err
+    if wrong == "another":
+        key.write_bytes(base64.b64encode(bytes(32)))
+        own["INGOT_DATABASE_SECRETS_KEY_FILE"] = str(key)
+    line = refused(tmp_path, "conductor", "--name", "x", **own)
+    assert "secrets_key_file is needed" in line or "needs master key" in line
+
+
+TIE = "20"
+
+
+@pytest.mark.parametrize(
+    "command", [("up", "--port", "0"), ("conductor", "--name", "x")], ids=["up", "conductor"]
+)
+def test_nothing_that_serves_no_hardware_type_starts(tmp_path, redis_url, command):
+    """Two steps that every hardware type has get the same priority."""
+    line = refused(
+        tmp_path, *command,
+        INGOT_BROKER_URL=redis_url,
+        INGOT_DEPLOY_CREATE_CONFIGURATION_PRIORITY=TIE,
+        INGOT_DEPLOY_DELETE_CONFIGURATION_PRIORITY=TIE,
+    )  # fmt: skip
+    assert "no hardware type is loaded" in line
+    assert "redfish: raid interface" in line
+    assert "[deploy]create_configuration_priority" in line
+
+
 @pytest.fixture
 def pair(tmp_path):
     """Factory of certificates for 127.0.0.1: (path of the certificate, path of the key)."""

@@ -28,7 +28,7 @@ from tests.support.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 #: Seconds to wait for events that usually take a few: the machine may be busy with other tests.
-PATIENCE = 60.0
+PATIENCE = 180.0
 #: Settings that detect deaths and losses soon, so that tests are short.
 QUICK = {
     "INGOT_HOST": "fleet",

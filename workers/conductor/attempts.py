@@ -7,7 +7,7 @@ transaction is open while the driver talks to the machine.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from celery import Celery, Task
 from sqlalchemy import select
 
 from app import killpoints, log, release, tracing
-from app.broker import chain, queue
+from app.broker import chain, monitoring, queue
 from app.broker.chain import RUN
 from app.db.diagnosis import reason
 from app.engine import child_nodes, inspection_findings
@@ -24,7 +24,7 @@ from app.hardware import targets
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
 from app.models import AgentRecord, Operation, OperationStep, Port
-from app.runtime import Message, Runtime
+from app.runtime import Link, Message, Runtime
 from drivers.core import reserved
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
@@ -81,20 +81,28 @@ def register_task(
             return NOT_RUN  # the reconciler sends again
         outcome = None
         with threads.at_work(), retry.log_outages(RUN):
-            outcome = run(conductor, message)
+            outcome = run(
+                conductor, message, partial(monitoring.withdraw, application, conductor.name)
+            )
         if isinstance(outcome, Failed):
             raise StepFailed(outcome.reason)
         return type(outcome).__name__.lower() if outcome else NOT_RUN
 
 
-def run(conductor: Conductor, message: Message) -> Outcome | None:
+def run(
+    conductor: Conductor,
+    message: Message,
+    withdraw: Callable[[Sequence[Link]], None] = lambda _links: None,
+) -> Outcome | None:
     """
     Run the step of a message, unless the message is outdated, and send the rest of its chain.
 
+    withdraw: called with the later links of the chain if it ends here; none are sent.
     Returns the recorded outcome of the step; None: no outcome was recorded.
     """
-    began = time.time_ns()
+    began, waiting = time.time_ns(), list(message.links[1:])
     with ExitStack() as scope:
+        scope.callback(withdraw, waiting)
         killpoints.reach("received")
         node, operation, position = message.node, message.operation, message.cursor
         if not conductor.witness.note(node):
@@ -142,7 +150,8 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
             following = recording.record(conductor, attempt, outcome)
         killpoints.reach("recorded", kind)
         if following is not None:
-            _follow(conductor, message, following)
+            if _follow(conductor, message, following):
+                waiting.clear()
             killpoints.reach("followed", kind)
         return attempt.outcome
 
@@ -157,16 +166,23 @@ def _trace(scope: ExitStack, message: Message, attempt: Attempt, began: int) -> 
     )
 
 
-def _follow(conductor: Conductor, message: Message, position: int) -> None:
-    """Send the step at `position`: the rest of the chain, or a new chain if that differs."""
+def _follow(conductor: Conductor, message: Message, position: int) -> bool:
+    """
+    Send the step at `position`: the rest of the chain, or a new chain if that differs.
+
+    Returns whether it was the rest of the chain.
+    """
     rest = message.rest
     if conductor.leaving.is_set():
         drain.redispatch(conductor, message.operation)
     elif rest is None or rest.cursor != position:
         with retry.log_outages(RUN):
             send_again(conductor.runtime, message.operation)
-    elif not conductor.runtime.send(rest):
+    elif conductor.runtime.send(rest):
+        return True
+    else:
         seldom.warning("message.not_sent", operation=message.operation)
+    return False
 
 
 def _is_dispatched(runtime: Runtime, operation: str, fence: int) -> bool:

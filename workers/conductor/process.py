@@ -31,7 +31,7 @@ from app import killpoints, log, tracing
 from app.broker import queue
 from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
-from app.config.settings import Settings
+from app.config.settings import Settings, SettingsError
 from app.db import diagnosis
 from app.db.sealing import keyring_of
 from app.db.transactions import connection_of
@@ -40,7 +40,8 @@ from app.kit import conductors, periodic_passes
 from app.metrics import recording
 from app.operation_states import Actor
 from app.parent import die_with_parent
-from app.runtime import Runtime, load_drivers, make
+from app.runtime import Runtime, load_drivers, make, require_hardware_types
+from drivers.core.priorities import overrides_without_step
 from workers.conductor import abilities, attempts, drain, rpc_server
 from workers.conductor.claimant import Conductor
 from workers.conductor.fresh_calls import FreshCalls
@@ -57,6 +58,9 @@ logger = log.get(__name__)
 seldom = log.RateLimited(logger)
 
 CONTROL_THREADS = 8
+#: Seconds between two heartbeats of a worker in its task events; Flower shows it as offline after
+#: twice this time.
+EVENT_HEARTBEAT = 10.0
 #: Seconds between two rounds of redispatch while the conductor drains.
 REDISPATCH_INTERVAL = 0.2
 #: Seconds for the last round.
@@ -73,7 +77,8 @@ def main(settings: Settings, name: str) -> None:
 
     Raises SettingsError.
     """
-    load_drivers(settings)  # before the fork, so that a wrong setting is reported once
+    # before the fork, so that a wrong setting is reported once
+    require_hardware_types(load_drivers(settings))
     permissions.let_servers_read(settings)
     killpoints.arm(settings.default.kill_points, name)
     incarnation = str(uuid4())
@@ -85,6 +90,8 @@ def main(settings: Settings, name: str) -> None:
     runtime = make(settings, queue.sender(application))
     for hardware_type, why in runtime.drivers.refused.items():
         logger.error("hardware_type.refused", hardware_type=hardware_type, why=why)
+    for override in overrides_without_step(runtime.drivers.types, settings.options()):
+        logger.warning("step_override.without_step", **override._asdict())
     leases = Leases(
         client(settings.broker.url, settings.broker.connect_timeout),
         incarnation,
@@ -327,7 +334,9 @@ def _worker(application: Celery, hostname: str, queues: list[str], threads: int)
         queues=queues,
         without_gossip=True,
         without_mingle=True,
-        without_heartbeat=True,
+        # of the events: by its heartbeats Flower knows that a worker is alive
+        without_heartbeat=not application.conf.worker_send_task_events,
+        heartbeat_interval=EVENT_HEARTBEAT,
         quiet=True,
         optimization="fair",
     )
@@ -351,6 +360,8 @@ def _fork_control(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
         _run_control(settings, name, incarnation, signs)
         status = 0
+    except SettingsError:
+        pass  # the parent makes the same runtime, and prints the reason
     except Exception:
         logger.exception("control.crashed")
     os._exit(status)

@@ -30,6 +30,7 @@ from app.hold_kinds import Effect
 from app.inventory import holds, nodes
 from app.models import Node, Operation, OperationState
 from app.runtime import Runtime
+from drivers.agent import logs
 from drivers.core.errors import (
     AgentBusy,
     Busy,
@@ -116,6 +117,8 @@ class CallHandler:
                 raise NodeLocked(node.uuid, node.reservation)
             if call.order or call.interface == "vendor":  # vendor functions may do anything
                 holds.check(session, node, Effect.MACHINE)
+            if call.interface is None:
+                return _OWN[call.method](self.runtime, node, **document["arguments"])
             target = targets.of_node(session, node)
             session.expunge_all()
         method = getattr(target.driver.by_kind[call.interface], call.method)
@@ -189,6 +192,14 @@ class CallHandler:
                 logger.warning("call.refused", fence=node.fence)
                 return
             driver_reports.apply(session, row, reports)
+
+
+#: Calls that the conductor itself answers.
+_OWN: Mapping[str, Callable[..., Any]] = {
+    "read_agent_log": lambda runtime, node, *, name, offset: logs.read(
+        runtime.settings.options(), node.uuid, name, offset
+    ),
+}
 
 
 def _patiently(order: Callable[[], Any], end: float) -> Any:

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from typing import Any
 
 from sqlalchemy import select
@@ -38,16 +39,14 @@ from app.operation_states import Actor
 from app.ring import Member, owner
 from app.runtime import Runtime, runtime_of
 from app.states import Kind, State, of_kind
-from drivers import networks
 from drivers.core.errors import HardwareError
+from drivers.core.power import ReadPower, SweepReader
 from drivers.core.power_pursuit import PENDING
-from drivers.core.target import Target
-from drivers.redfish.power import RedfishPower
-from drivers.redfish.sweep import power_state_reader
+from drivers.core.target import Options, Target
 
 logger = log.get(__name__)
 
-#: Most nodes per query, and most threads for BMCs that are not polled by Redfish.
+#: Most nodes per query, and most threads for BMCs whose driver has no reader for sweeps.
 PAGE, THREADS = 500, 32
 #: Sweeps per read of a machine's secure boot, which costs an extra request.
 SECURE_BOOT_EVERY = 30
@@ -129,7 +128,7 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
 
     A slow BMC delays other nodes only by the worker that it occupies.
     """
-    conductor, timeout = runtime.settings.conductor, runtime.settings.redfish.sync_timeout
+    conductor = runtime.settings.conductor
     workers, health = conductor.sync_power_state_workers, conductor.enable_health_monitoring
     sweep = int(time.time() // max(conductor.sync_power_state_interval, 1))
     supply = _Supply(pages)
@@ -156,19 +155,37 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     ) -> tuple[Power, Mapping[str, Any]]:
         if isinstance(target, HardwareError):
             return target, {}
-        if isinstance(target.driver.power, RedfishPower):
-            state = await poll_redfish(target, secure_boot=secure_boot)
-        else:
+        opened = target.driver.power.sweep_reader
+        if opened is None:
             state = await loop.run_in_executor(threads, _power_of, target)
+        else:
+            read = await readers.of(opened)
+            state = await read(target, secure_boot=secure_boot)
         if not health:
             target.reports.pop("health", None)
         return state, target.reports
 
     loop = asyncio.get_running_loop()
-    reach = networks.of_bmcs(runtime.settings.options(), "redfish_address")
     with ThreadPoolExecutor(min(workers, THREADS)) as threads:
-        async with power_state_reader(reach, workers, timeout) as poll_redfish:
+        async with AsyncExitStack() as stack:
+            readers = _Readers(stack, runtime.settings.options(), workers)
             return sum(await asyncio.gather(*(worker() for _ in range(workers))))
+
+
+class _Readers:
+    """The readers of drivers that have one for sweeps; each is opened when it is needed."""
+
+    def __init__(self, stack: AsyncExitStack, options: Options, connections: int) -> None:
+        self._stack, self._options, self._connections = stack, options, connections
+        self._open: dict[SweepReader, ReadPower] = {}
+        self._opening = asyncio.Lock()
+
+    async def of(self, reader: SweepReader) -> ReadPower:
+        async with self._opening:
+            if reader not in self._open:
+                context = reader(self._options, self._connections)
+                self._open[reader] = await self._stack.enter_async_context(context)
+        return self._open[reader]
 
 
 class _Supply:

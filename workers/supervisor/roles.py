@@ -65,7 +65,7 @@ def _check(settings: Settings) -> None:
     from app import certificate, runtime  # here: the import takes long
 
     certificate.files(settings.api)
-    runtime.load_drivers.before_fork(settings)
+    runtime.require_hardware_types(runtime.load_drivers.before_fork(settings))
 
 
 def _upgrade(settings: Settings) -> None:

@@ -41,6 +41,7 @@ ON_NODE = [
     (("GET", "/v1/nodes/{node}/ports"), SEE),
     (("GET", "/v1/nodes/{node}/history"), SEE_WITHIN),
     (("GET", "/v1/nodes/{node}/operations"), SEE_WITHIN),
+    (("GET", "/v1/nodes/{node}/agent-logs"), SEE_WITHIN),
     (("PUT", "/v1/nodes/{node}/states/power", {"target": "power on"}), USE),
     (("PUT", "/v1/nodes/{node}/states/provision", {"target": "manage"}), OPERATE),
     (

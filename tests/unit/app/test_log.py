@@ -1,5 +1,6 @@
 """Log lines of libraries about an unreachable broker: short, and rate-limited."""
 
+import json
 import logging
 
 import pytest
@@ -37,3 +38,13 @@ def test_a_repeated_error_is_logged_at_a_limited_rate(lines):
 def test_other_errors_keep_their_traceback(lines):
     full("sushy")
     assert "Traceback" in lines()[0]
+
+
+def test_facts_of_drivers_are_in_the_line_and_those_of_libraries_are_not(lines):
+    """Drivers know no structlog: a refused URL without its address and setting helps nobody."""
+    facts = {"url": "http://10.0.0.1/a", "setting": "[conductor]fetch_denied_networks"}
+    logging.getLogger("drivers.web.fetch").warning("fetch.refused", extra=facts)
+    logging.getLogger("celery.app.trace").warning("a task", extra={"data": {"args": "secret"}})
+    ours, theirs = map(json.loads, lines())
+    assert facts == {name: ours[name] for name in facts}
+    assert "data" not in theirs

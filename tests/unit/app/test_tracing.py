@@ -9,7 +9,7 @@ import pytest
 from app import request_ids, tracing
 from app.config.settings import SettingsError, load
 from tests.support.collector import collecting
-from tests.support.fleet import ROOT, until
+from tests.support.fleet import PATIENCE, ROOT, until
 
 TRACED = request_ids.of_span(1, 2)
 OFF = """
@@ -44,7 +44,9 @@ def spans(collector, count):
 def test_without_a_collector_no_exporter_is_imported():
     assert (
         0
-        == subprocess.run([sys.executable, "-c", OFF], cwd=ROOT, timeout=60, check=False).returncode
+        == subprocess.run(
+            [sys.executable, "-c", OFF], cwd=ROOT, timeout=PATIENCE, check=False
+        ).returncode
     )
 
 

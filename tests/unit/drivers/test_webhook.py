@@ -1,6 +1,7 @@
 """Power by webhooks: requests, and what hostile or broken receivers answer."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -72,9 +73,10 @@ def test_a_machine_is_switched_and_its_state_is_read(plug):
     assert POWER_OFF == power.get_power_state(machine)
     assert Done() == power.power_on(machine)
     assert ("on", POWER_ON) == (plug.power, machine.reports["power_state"])
-    outcome = power.change(machine, REBOOT)
+    off = power.change(machine, REBOOT)
+    assert ("off", Wait) == (plug.power, type(off))
+    assert Done() == power.change(replace(machine, progress=off.progress), REBOOT)
     assert "on" == plug.power
-    assert isinstance(outcome, Done | Wait)
     assert ["/on", "/off", "/on"] == [path for verb, path, *_ in plug.asked if verb == "POST"]
 
 
@@ -227,7 +229,7 @@ def test_an_answer_is_limited_in_size_and_time(plug):
     def slow(handler):
         handler.send_response(200)
         handler.end_headers()
-        for _ in range(200):
+        for _ in range(3000):
             try:
                 handler.wfile.write(b" ")
             except OSError:
@@ -238,7 +240,7 @@ def test_an_answer_is_limited_in_size_and_time(plug):
     began = time.monotonic()
     with pytest.raises(Unreachable):
         machine.driver.power.get_power_state(machine)
-    assert time.monotonic() - began < 12
+    assert time.monotonic() - began < 60  # the answer takes five minutes
 
 
 def test_an_order_whose_answer_is_lost_is_unconfirmed_and_one_that_was_not_sent_is_not(plug):

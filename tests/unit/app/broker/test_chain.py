@@ -32,14 +32,14 @@ def taken(application):
     """Headers, body and properties of the one message in the queue."""
     with application.connection_for_read() as connection:
         queue = connection.SimpleQueue(QUEUE)
-        found = queue.get(timeout=1)
+        found = queue.get(timeout=60)
         found.ack()
         queue.close()
         return found.headers, found.payload, found.properties
 
 
 def published(application, message):
-    chain.publish(application, message, QUEUE, timeout=1)
+    chain.publish(application, message, QUEUE, timeout=60)
     return taken(application)
 
 
@@ -98,22 +98,24 @@ def test_the_rest_of_a_chain_knows_its_root_and_its_parent(application):
 
 
 def test_a_conductor_reads_the_published_chain_and_leaves_celery_nothing_to_publish(application):
-    headers, (args, _, embedded), _ = published(application, message())
+    headers, (args, _, embedded), _ = published(application, message(name="rack1-u01"))
     request = SimpleNamespace(
         id=headers["id"],
+        headers=headers,
         shadow=headers["shadow"],
         root_id=headers["root_id"],
         parent_id=headers["parent_id"],
         chain=embedded["chain"],
     )
     read = chain.received("c-1", request, args)
-    assert message(root="task-0") == read
+    assert message(root="task-0", name="rack1-u01") == read
+    assert headers["argsrepr"].startswith("rack1-u01: node a-node, ")
     assert request.chain is None
 
 
 def test_a_message_without_a_chain_is_one_link(application):
     request = SimpleNamespace(
-        id="a-task", shadow=None, root_id="a-task", parent_id=None, chain=None
+        id="a-task", headers=None, shadow=None, root_id="a-task", parent_id=None, chain=None
     )
     read = chain.received("c-1", request, ("a-node", "an-operation", 7, 2, "of a later release"))
     assert (2, None) == (read.cursor, read.rest)

@@ -3,14 +3,17 @@
 import ast
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from kombu import Connection
 
-from app.config import options
+from app.config import options, redis_url
 from app.config.description import describe
 from app.config.ironic_options import IRONIC_ONLY
 from app.config.option_types import transport_urls
 from app.config.settings import Settings, SettingsError, load
+from app.db.url import engine_url
 
 ROOT = Path(__file__).parents[4]
 
@@ -454,3 +457,73 @@ def test_a_url_without_scheme_or_host_is_refused_by_name(name, value):
 )
 def test_urls_of_settings(name, value):
     load({name: value})
+
+
+#: Parts of a password between which each of the characters is, which a URL must not contain as it is.
+PARTS = "k1wi", "m4ngo"
+RESERVED = "@/?#:,[] %\\"
+URLS = {
+    "INGOT_DATABASE_CONNECTION": "postgresql://u:{}@h/ingot",
+    "INGOT_BROKER_URL": "redis://u:{}@h:6379/0",
+    "INGOT_BROKER_MESSAGES_URL": "amqp://u:{}@h:5672/v",
+    "INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL": "rabbit://u:{}@h:5672/v",
+    "INGOT_OIDC_ISSUER": "https://u:{}@h/realm",
+    "INGOT_API_PUBLIC_ENDPOINT": "https://u:{}@h/",
+    "INGOT_API_FLOWER_URL": "https://u:{}@h:x/",
+    "INGOT_KEYSTONE_AUTHTOKEN_AUTH_URL": "https://u:{}@h:x/",
+    "INGOT_TRACING_ENDPOINT": "https://u:{}@h/v1/traces",
+    "INGOT_CONDUCTOR_DEPLOY_KERNEL": "https://u:{}@h:x/kernel",
+    "INGOT_CONDUCTOR_DEPLOY_KERNEL_BY_ARCH": "x86_64:ftp://u:{}@h/kernel",
+}
+OTHER_FORMS = {
+    "INGOT_BROKER_URL": [
+        "sentinel://u:{}@h/m",
+        "redis+socket://u:{}@/r.sock",
+        "rediss://u:{}@h",
+        "u:{}@h",
+    ],
+    "INGOT_DATABASE_CONNECTION": [
+        "u:{}@h/ingot",
+        "mysql:{}@h",
+        "postgresql://u:{}@h1,h2/ingot",
+        "sqlite:{}",
+    ],
+    "INGOT_BROKER_MESSAGES_URL": ["u:{}@h", "amqps://u:{}@h:0/"],
+    "INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL": [
+        "rabbit://u:{}@h,u:{}@i/",
+        "kafka://u:{}@h",
+    ],
+}
+ALL_URLS = [*URLS.items(), *((name, url) for name, urls in OTHER_FORMS.items() for url in urls)]
+
+
+@pytest.mark.parametrize("character", RESERVED)
+@pytest.mark.parametrize(("name", "url"), ALL_URLS)
+def test_no_refusal_of_a_url_has_a_part_of_its_password(name, url, character):
+    password = character.join(PARTS)
+    try:
+        settings = load({name: url.replace("{}", password)})
+    except SettingsError as refusal:
+        assert not [part for part in PARTS if part in str(refusal)]  # noqa: PT017 - it may be accepted
+        return
+    if name == "INGOT_DATABASE_CONNECTION":  # accepted: then all of it is known as the password
+        try:
+            shown = engine_url(settings.database.connection).render_as_string()
+        except ValueError as error:
+            shown = str(error)
+        assert not [part for part in PARTS if part in shown]
+    if name == "INGOT_BROKER_URL":
+        parsed = redis_url.parse(settings.broker.url)
+        assert not [
+            part for part in PARTS if part in f"{parsed.hosts} {parsed.path} {parsed.master}"
+        ]
+    if name == "INGOT_BROKER_MESSAGES_URL":
+        shown = Connection(settings.broker.messages_url).as_uri()
+        assert not [part for part in PARTS if part in shown]
+
+
+@pytest.mark.parametrize(
+    "name", ["INGOT_DATABASE_CONNECTION", "INGOT_BROKER_URL", "INGOT_BROKER_MESSAGES_URL"]
+)
+def test_a_password_that_is_percent_encoded_is_accepted(name):
+    load({name: URLS[name].replace("{}", quote(RESERVED.join(PARTS), ""))})

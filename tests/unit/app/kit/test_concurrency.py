@@ -11,7 +11,7 @@ from app.kit.concurrency import Busy, FairSlots, RequestSlots, SharedPlaces, yie
 
 def test_the_number_of_working_threads_is_bounded():
     turns, working, most = RequestSlots(2, 4, 8), [], []
-    gate = threading.Barrier(2, timeout=5)
+    gate = threading.Barrier(2, timeout=60)
 
     def work():
         with turns.hold():
@@ -24,7 +24,7 @@ def test_the_number_of_working_threads_is_bounded():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
 
     assert 6 == len(most)
     assert 2 == max(most)
@@ -42,8 +42,8 @@ def test_a_waiting_thread_gives_its_slot_to_another():
         thread.start()
         assert not done.wait(0.05)
         with yielding_slot():
-            assert done.wait(5)
-    thread.join(5)
+            assert done.wait(60)
+    thread.join(60)
 
 
 def test_a_thread_beyond_the_limit_of_waiting_ones_is_refused():
@@ -52,15 +52,15 @@ def test_a_thread_beyond_the_limit_of_waiting_ones_is_refused():
     def wait():
         with turns.hold(), yielding_slot():
             waits.set()
-            leave.wait(5)
+            leave.wait(60)
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert waits.wait(5)
+    assert waits.wait(60)
     with turns.hold(), pytest.raises(Unavailable), yielding_slot():
         pass
     leave.set()
-    thread.join(5)
+    thread.join(60)
 
 
 def test_no_slot_is_used_outside_of_a_request():
@@ -73,7 +73,7 @@ def test_waiting_clients_get_slots_in_rotation():
     assert slots.acquire("busy", 0)
 
     def wait(client):
-        assert slots.acquire(client, 5)
+        assert slots.acquire(client, 60)
         order.append(client)
         slots.release(client)
 
@@ -85,7 +85,7 @@ def test_waiting_clients_get_slots_in_rotation():
             pass
     slots.release("busy")
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert ["flood", "other", "third", "flood", "flood"] == order
     assert not slots._waiting
     assert not slots._held

@@ -79,7 +79,7 @@ def test_threads_and_coroutines_get_turns_one_at_a_time_by_urgency():
             thread.start()
             until(lambda count=count: len(bmcs.get("b")._queue) == count)
     for thread in waiting:
-        thread.join(5)
+        thread.join(60)
     assert ["order", "sweep", "read"] == order
 
 
@@ -98,7 +98,7 @@ def test_callers_that_wait_for_a_failed_bmc_do_not_try_it_as_well():
         thread.start()
         until(lambda: bmcs.get("b")._queue)
         raise Unreachable("dead")
-    thread.join(5)
+    thread.join(60)
     assert 1 == bmcs.get("b").failures
     assert "next try" in refused[0]
 

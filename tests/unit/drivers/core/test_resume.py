@@ -325,7 +325,10 @@ def test_a_firmware_update_is_started_once(server, machine, monkeypatch, seconds
     assert {"BIOS": "1.2.0", "BMC": "2.30"} == machine.firmware
 
 
-def test_a_reboot_starts_the_machine_once_despite_crashes(server, machine):
+@pytest.mark.parametrize("state", ["power on", "power off"])
+def test_a_reboot_starts_the_machine_once_despite_crashes(server, machine, state):
+    assert Done() == finish_with_deaths(server, "power", "change", state=state)
+    machine.log.clear()
     assert Done() == finish_with_deaths(server, "power", "reboot")
     assert ("On", 1) == (machine.power, ordered(machine, "power on"))
 

@@ -134,7 +134,7 @@ def test_concurrent_uses_of_a_damaged_copy_all_get_the_file(node, server):
     ready = threading.Barrier(8)
 
     def use(number):
-        ready.wait(10)
+        ready.wait(60)
         place = Path(node.options["deploy"]["http_root"]) / f"kernel-{number}"
         place.parent.mkdir(exist_ok=True)
         cache.put(cache.get(node, url).path, place)

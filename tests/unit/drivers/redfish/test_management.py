@@ -32,7 +32,12 @@ def fleet():
 
 @pytest.fixture
 def machine(fleet):
-    return fleet.machines[0]
+    """A machine with the same settings and firmware for each test."""
+    machine = fleet.machines[0]
+    bios, firmware = dict(machine.bios), dict(machine.firmware)
+    yield machine
+    machine.settle()
+    machine.bios, machine.firmware = bios, firmware
 
 
 @pytest.fixture

@@ -265,11 +265,11 @@ def test_a_sweep_waits_for_its_turn_behind_a_command(fleet, bmcs):
     def order():
         with bmcs.turn(key):
             entered.set()
-            release.wait(5)
+            release.wait(60)
 
     thread = threading.Thread(target=order)
     thread.start()
-    entered.wait(5)
+    entered.wait(60)
     busy = swept(it, timeout=0.1)[it.uuid]
     assert isinstance(busy, HardwareError)
     assert 0 == bmcs.get(key).failures

@@ -38,7 +38,7 @@ def program(path):
             yield json.loads(process.stdout.readline())
         finally:
             process.send_signal(signal.SIGTERM)
-        assert 0 == process.wait(5)
+        assert 0 == process.wait(60)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import gzip
 import http.client
 import itertools
 import json
+import sys
 import time
 from types import SimpleNamespace
 
@@ -44,6 +45,22 @@ def proves(value=True):
     return register
 
 
+class Clock:
+    """The simulator's clock: it stands still between two calls of `pass_time`."""
+
+    def __init__(self):
+        self.now = time.time()
+
+    def time(self):
+        return self.now
+
+    def pass_time(self, seconds):
+        self.now += seconds
+
+
+CLOCK = Clock()
+
+
 class Bmc:
     """Requests to the BMC of one machine."""
 
@@ -57,7 +74,7 @@ class Bmc:
 
     def send(self, method, path, body=None, **headers):
         url = path if path.startswith("http") else f"{self.machine.redfish_address}{path}"
-        options = {"allow_redirects": False, "timeout": 5}
+        options = {"allow_redirects": False, "timeout": 60}
         return self._http.request(method, url, json=body, headers=headers, **options)
 
     def get(self, path, **headers):
@@ -96,13 +113,20 @@ class Bmc:
         drives = [{"@odata.id": f"{self.system}/Storage/RAID/Drives/{i}"} for i in range(2)]
         answer = self.post(self.volumes, {"RAIDType": "RAID1", "Links": {"Drives": drives}})
         assert 202 == answer.status_code, answer.text
-        time.sleep(0.15)
+        CLOCK.pass_time(0.15)
         return self.members(self.volumes)[0]
 
 
 @pytest.fixture(scope="module")
 def fleet():
-    with running(machines=2 * len(ROWS) + 50, **PACE) as simulator:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        running(machines=2 * len(ROWS) + 50, **PACE) as simulator,
+    ):
+        for name, module in list(sys.modules.items()):
+            if name.startswith("drivers.simulator.") and hasattr(module, "time"):
+                clock = CLOCK if module.time is time else CLOCK.time
+                patch.setattr(module, "time", clock)
         yield SimpleNamespace(simulator=simulator, numbers=itertools.count())
 
 
@@ -133,7 +157,7 @@ def cut(call, *arguments):
 
 @proves()
 def closes_silently(bmc):
-    connection = http.client.HTTPConnection(bmc.machine.address, bmc.machine.port, timeout=5)
+    connection = http.client.HTTPConnection(bmc.machine.address, bmc.machine.port, timeout=60)
     connection.request("GET", ROOT)
     answer = connection.getresponse()
     assert answer.read()
@@ -347,14 +371,14 @@ def order_without_effect(bmc):
 def log_in(bmc):
     return requests.post(
         f"{bmc.machine.redfish_address}{SESSIONS}",
-        json={"UserName": "admin", "Password": "admin"}, timeout=5,
+        json={"UserName": "admin", "Password": "admin"}, timeout=60,
     )  # fmt: skip
 
 
 def status_with_token(bmc, token):
     headers = {"X-Auth-Token": token}
     url = f"{bmc.machine.redfish_address}{bmc.system}"
-    return requests.get(url, headers=headers, timeout=5).status_code
+    return requests.get(url, headers=headers, timeout=60).status_code
 
 
 @proves({"most": 2})
@@ -366,7 +390,7 @@ def session_limit(bmc):
 def sessions_expire(bmc):
     token = log_in(bmc).headers["X-Auth-Token"]
     assert 200 == status_with_token(bmc, token)
-    time.sleep(0.15)
+    CLOCK.pass_time(0.15)
     assert 401 == status_with_token(bmc, token)
 
 
@@ -389,7 +413,7 @@ def task_of(answer):
 def end_of(bmc, answer):
     """Wait for the end of a task; return it."""
     number = task_of(answer)
-    time.sleep(0.15)
+    CLOCK.pass_time(0.15)
     return bmc.read(f"{TASKS}/{number}")
 
 
@@ -419,7 +443,7 @@ def task_appears_late(bmc):
 def task_deleted_at_end(bmc):
     answer = bmc.update()
     assert 202 == bmc.get(answer.headers["Location"]).status_code
-    time.sleep(0.15)
+    CLOCK.pass_time(0.15)
     paths = [f"{TASKS}/{task_of(answer)}", answer.headers["Location"]]
     assert [404, 404] == [bmc.get(path).status_code for path in paths]
     assert "9.9" == bmc.version()
@@ -430,17 +454,17 @@ def task_deleted_midrun(bmc):
     bmc.set_faults(task_seconds=0.6)
     answer = bmc.update()
     assert 202 == bmc.get(answer.headers["Location"]).status_code
-    time.sleep(0.35)
+    CLOCK.pass_time(0.35)
     assert 404 == bmc.get(answer.headers["Location"]).status_code
     assert "1.0.0" == bmc.version()
-    time.sleep(0.35)
+    CLOCK.pass_time(0.35)
     assert "9.9" == bmc.version()
 
 
 def end_of_monitor(bmc, answer):
     place = answer.headers["Location"]
     assert (202, True) == (bmc.get(place).status_code, place.startswith(MONITORS))
-    time.sleep(0.15)
+    CLOCK.pass_time(0.15)
     return bmc.get(place)
 
 
@@ -489,7 +513,7 @@ def update_without_task(bmc):
     assert (200, None) == (answer.status_code, answer.headers.get("Location"))
     assert [] == bmc.members(TASKS)
     assert "1.0.0" == bmc.version()
-    time.sleep(0.15)
+    CLOCK.pass_time(0.15)
     assert "9.9" == bmc.version()
 
 
@@ -504,7 +528,7 @@ def update_without_effect(bmc):
 def update_shown_late(bmc):
     assert "Completed" == end_of(bmc, bmc.update())["TaskState"]
     assert "1.0.0" == bmc.version()
-    time.sleep(0.3)
+    CLOCK.pass_time(0.3)
     assert "9.9" == bmc.version()
 
 
@@ -539,9 +563,9 @@ def bmc_restarts_after_update(bmc):
     token = log_in(bmc).headers["X-Auth-Token"]
     bmc.update()
     assert 200 == bmc.get(ROOT).status_code
-    time.sleep(0.15)
+    CLOCK.pass_time(0.15)
     cut(bmc.get, ROOT)
-    time.sleep(0.3)
+    CLOCK.pass_time(0.3)
     assert "9.9" == bmc.version()
     assert 401 == status_with_token(bmc, token)
 
@@ -570,7 +594,7 @@ def power_refused_in_transition(bmc):
     answer = bmc.reset("ForceOff")
     assert (503, "2") == (answer.status_code, answer.headers.get("Retry-After"))
     assert "On" == bmc.power()
-    time.sleep(0.25)
+    CLOCK.pass_time(0.25)
     assert 204 == bmc.reset("ForceOff").status_code
 
 
@@ -584,7 +608,7 @@ def power_state_odd(bmc):
     assert "Off" == bmc.power()
     bmc.reset("On")
     assert "Reset" == bmc.power()
-    time.sleep(0.25)
+    CLOCK.pass_time(0.25)
     assert "On" == bmc.power()
 
 
@@ -651,7 +675,7 @@ def media_stale_after_eject(bmc):
     bmc.post(EJECT)
     assert (True, IMAGE["Image"]) == (bmc.slot()["Inserted"], bmc.slot()["Image"])
     assert not bmc.machine.media["Cd"]
-    time.sleep(0.35)
+    CLOCK.pass_time(0.35)
     assert (False, None) == (bmc.slot()["Inserted"], bmc.slot()["Image"])
     bmc.post(INSERT, IMAGE)
     bmc.post(EJECT)
@@ -676,7 +700,7 @@ def media_lost_at_power_off(bmc):
 def media_shown_late(bmc):
     bmc.post(INSERT, IMAGE)
     assert not bmc.slot()["Inserted"]
-    time.sleep(0.25)
+    CLOCK.pass_time(0.25)
     assert bmc.slot()["Inserted"]
 
 

@@ -91,7 +91,7 @@ class Orders:
     def send(self, name, wait=True, **params):
         query = {"wait": str(wait).lower(), "agent_token": self.token}
         body = {"name": name, "params": params}
-        return requests.post(f"{self.url}/v1/commands/", params=query, json=body, timeout=5)
+        return requests.post(f"{self.url}/v1/commands/", params=query, json=body, timeout=60)
 
     def run(self, name, **params):
         answer = self.send(name, **params)
@@ -111,7 +111,7 @@ class Orders:
 
     def last(self):
         query = {"agent_token": self.token}
-        answer = requests.get(f"{self.url}/v1/commands/", params=query, timeout=5)
+        answer = requests.get(f"{self.url}/v1/commands/", params=query, timeout=60)
         return answer.json()["commands"][-1]
 
 
@@ -309,9 +309,9 @@ def test_a_firmware_update_is_a_task_and_changes_the_version(sim, bmc):
 def test_wrong_credentials_are_refused(sim):
     machine = sim.machines[0]
     url = f"{machine.redfish_address}{machine.system_id}"
-    assert 401 == requests.get(url, timeout=5).status_code
-    assert 401 == requests.get(url, auth=("admin", "wrong"), timeout=5).status_code
-    assert 200 == requests.get(url, auth=("admin", "admin"), timeout=5).status_code
+    assert 401 == requests.get(url, timeout=60).status_code
+    assert 401 == requests.get(url, auth=("admin", "wrong"), timeout=60).status_code
+    assert 200 == requests.get(url, auth=("admin", "admin"), timeout=60).status_code
     with pytest.raises(sushy.exceptions.AccessError):
         sushy.Sushy(machine.redfish_address, "admin", "wrong").get_system()
 
@@ -339,7 +339,7 @@ def test_equal_seeds_give_equal_machines_and_errors():
         with running(machines=1, seed=seed, error_rate=0.5) as simulator:
             machine = simulator.machines[0]
             url = f"{machine.redfish_address}/redfish/v1/"
-            return machine.uuid, [requests.get(url, timeout=5).status_code for _ in range(20)]
+            return machine.uuid, [requests.get(url, timeout=60).status_code for _ in range(20)]
 
     first = errors(7)
     assert first == errors(7)
@@ -351,12 +351,12 @@ def test_a_dead_bmc_closes_connections_and_a_silent_one_never_answers(sim):
     url = f"{sim.machines[0].redfish_address}/redfish/v1/"
     sim.set_faults(0, bmc_dead=True)
     with pytest.raises(requests.ConnectionError):
-        requests.get(url, timeout=5)
+        requests.get(url, timeout=60)
     sim.set_faults(0, bmc_dead=None, bmc_silent=True)
     with pytest.raises(requests.ReadTimeout):
         requests.get(url, timeout=0.1)
     other = f"{sim.machines[1].redfish_address}/redfish/v1/"
-    assert 200 == requests.get(other, timeout=5).status_code
+    assert 200 == requests.get(other, timeout=60).status_code
 
 
 # The agent
@@ -415,8 +415,8 @@ def test_the_agent_accepts_commands_only_with_its_token(sim, service):
     orders = boot_agent(sim, service, sim.machines[0])
     for token in ("", "x" * 43):
         assert 401 == Orders(orders.url, token).send("standby.sync").status_code
-    assert 200 == requests.get(f"{orders.url}/", timeout=5).status_code
-    assert 401 == requests.get(f"{orders.url}/v1/commands/", timeout=5).status_code
+    assert 200 == requests.get(f"{orders.url}/", timeout=60).status_code
+    assert 401 == requests.get(f"{orders.url}/v1/commands/", timeout=60).status_code
 
 
 def test_a_token_of_another_agent_is_fatal_unless_the_medium_has_one(sim, service):
@@ -477,7 +477,7 @@ def test_invalid_commands_are_refused(sim, service):
     assert 400 == orders.send("nonsense").status_code
     assert 400 == orders.send("standby.nope").status_code
     assert 404 == orders.send("nope.nope").status_code
-    redirect = requests.get(f"{orders.url}/v1/commands", allow_redirects=False, timeout=5)
+    redirect = requests.get(f"{orders.url}/v1/commands", allow_redirects=False, timeout=60)
     assert 308 == redirect.status_code
 
 
@@ -561,7 +561,7 @@ def test_rescue_and_lockdown_end_the_agents_api(sim, service):
     boot_agent(sim, service, other).run("system.lockdown", wait=False)
     until(lambda: other.agent == "locked down")
     with pytest.raises(requests.ConnectionError):
-        requests.get(other.redfish_address, timeout=5)
+        requests.get(other.redfish_address, timeout=60)
 
 
 def test_the_network_boots_the_agent_and_it_reports_its_inventory(service):
@@ -618,18 +618,18 @@ def test_parameters_are_found_anywhere_in_an_image(sim, tmp_path):
 
 def test_faults_are_set_over_http_and_a_bad_one_is_named(sim):
     faults = f"{sim.url}/sim/machines/2/faults"
-    given = requests.post(faults, json={"latency": 0.01, "step_fails": {"x": "y"}}, timeout=5)
+    given = requests.post(faults, json={"latency": 0.01, "step_fails": {"x": "y"}}, timeout=60)
     assert 0.01 == given.json()["latency"] == sim.machines[2].faults.latency
     assert 0.0 == sim.machines[1].faults.latency
-    requests.post(f"{sim.url}/sim/faults", json={"latency": 0.02, "drop_rate": 0.5}, timeout=5)
+    requests.post(f"{sim.url}/sim/faults", json={"latency": 0.02, "drop_rate": 0.5}, timeout=60)
     assert [0.02, 0.02, 0.01] == [each.faults.latency for each in sim.machines]
-    requests.post(faults, json={"latency": None}, timeout=5)
+    requests.post(faults, json={"latency": None}, timeout=60)
     assert 0.02 == sim.machines[2].faults.latency
     for bad in ({"latencyy": 1}, {"drop_rate": 2}, {"bmc_dead": "yes"}, {"step_fails": 3}):
-        refused = requests.post(faults, json=bad, timeout=5)
+        refused = requests.post(faults, json=bad, timeout=60)
         assert 400 == refused.status_code
         assert next(iter(bad)) in refused.json()["error"]
-    assert 400 == requests.post(faults, data="{", timeout=5).status_code
+    assert 400 == requests.post(faults, data="{", timeout=60).status_code
     with pytest.raises(BadFault, match="no_such"):
         Simulator(machines=1, no_such=1)
 
@@ -637,15 +637,15 @@ def test_faults_are_set_over_http_and_a_bad_one_is_named(sim):
 def test_the_control_endpoint_shows_machines_and_their_logs(sim):
     machine = sim.machines[2]
     connect(machine).get_system().reset_system(sushy.ResetType.ON)
-    listed = requests.get(f"{sim.url}/sim/machines", timeout=5).json()
+    listed = requests.get(f"{sim.url}/sim/machines", timeout=60).json()
     assert [each.uuid for each in sim.machines] == [each["uuid"] for each in listed]
     assert ["Off", "Off", "On"] == [each["power"] for each in listed]
-    log = requests.get(f"{sim.url}/sim/machines/2/log", timeout=5).json()
+    log = requests.get(f"{sim.url}/sim/machines/2/log", timeout=60).json()
     assert ("redfish", "power on", "On") == tuple(log[0][key] for key in ("kind", "what", "detail"))
-    requests.post(f"{sim.url}/sim/machines/2/power", json={"state": "off"}, timeout=5)
+    requests.post(f"{sim.url}/sim/machines/2/power", json={"state": "off"}, timeout=60)
     until(lambda: machine.power == "Off")
     assert ["power on"] == what(machine, "redfish")
-    assert 404 == requests.get(f"{sim.url}/sim/machines/3", timeout=5).status_code
+    assert 404 == requests.get(f"{sim.url}/sim/machines/3", timeout=60).status_code
 
 
 def test_the_defaults_of_a_fault_are_those_of_the_real_agent():
@@ -663,13 +663,13 @@ def test_the_program_reports_when_it_is_ready_and_stops_on_sigterm(tmp_path):
             printed = json.loads(program.stdout.readline())
             assert printed == json.loads(ready.read_text())
             assert 2 == len(printed["machines"])
-            shown = requests.get(f"{printed['url']}/sim/faults", timeout=5).json()
+            shown = requests.get(f"{printed['url']}/sim/faults", timeout=60).json()
             assert (0.01, False) == (shown["latency"], "pages" in shown)
-            shown = requests.get(f"{printed['url']}/sim/machines/1/faults", timeout=5).json()
+            shown = requests.get(f"{printed['url']}/sim/machines/1/faults", timeout=60).json()
             assert (0.01, 7) == (shown["latency"], shown["pages"]["size"])
         finally:
             program.send_signal(signal.SIGTERM)
-        assert 0 == program.wait(5)
+        assert 0 == program.wait(60)
 
 
 def test_the_program_refuses_a_wrong_file_of_faults(tmp_path):

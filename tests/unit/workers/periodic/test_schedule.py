@@ -1,6 +1,7 @@
 """The rows of the periodic tasks, and tasks that take longer than their period."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_a_running_periodic_task_is_not_started_again():
 
     def work():
         begun.append(threading.current_thread())
-        go_on.wait(10)
+        go_on.wait(60)
 
     turn = _at_most(2, work)
     threads = [threading.Thread(target=turn) for _ in range(2)]
@@ -72,7 +73,7 @@ def test_a_running_periodic_task_is_not_started_again():
     assert threading.current_thread() not in begun
     go_on.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     turn()
     assert threading.current_thread() is begun[-1]
 
@@ -87,3 +88,17 @@ def test_of_messages_that_waited_together_the_first_runs():
     for moment in (1000.9, 1001.1, 1001.9, 1003.0, 1003.1):  # noqa: B007 - read by the clock
         run()
     assert [1000.0, 1001.1, 1003.0] == runs
+
+
+def test_a_fan_out_reaches_every_conductor(tmp_path, monkeypatch):
+    settings = load({**NOWHERE, "INGOT_DATABASE_CONNECTION": f"sqlite:///{tmp_path / 'ingot.db'}"})
+    application, sent = queue.celery(settings), []
+    runtime = make(settings, lambda _: True)
+    schedule.register_tasks(application, runtime, "c-1", client(settings.broker.url, 1))
+    members = [SimpleNamespace(name=f"c-{number}") for number in range(3)]
+    monkeypatch.setattr(schedule.conductors, "members", lambda _runtime: members)
+    monkeypatch.setattr(schedule, "send_task", lambda _app, *message: sent.append(message))
+    application.tasks[FAN_OUT]("ingot.power_sync")
+    assert [("ingot.power_sync", (), f"conductor.c-{number}.now") for number in range(3)] == sent
+    runtime.engine.dispose()
+    application.close()
