@@ -83,7 +83,7 @@ from app.api.why import why
 from app.config.settings import Api as ApiSettings
 from app.errors import Invalid, NotAcceptable
 from app.kit.caller import Caller
-from app.kit.concurrency import Busy, RequestSlots
+from app.kit.concurrency import Busy, RequestSlots, take_turn
 from app.runtime import Runtime
 
 logger = log.get(__name__)
@@ -243,6 +243,7 @@ def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed: Sites)
         _check_address(request)
         allowed.check(request)
         g.caller = authenticate(request, g.request_id)
+        take_turn(g.caller.tenant)
         return None
 
     @app.after_request
@@ -306,7 +307,7 @@ def _limited(
     """
     Limit the requests that the application handles at once to the number of request slots.
 
-    Agents, which need no credentials, have slots of their own.
+    Clients have them by address; callers, once they are known, by project or user. Agents, which need no credentials, have slots of their own.
     """
     callers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
     machines = RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED)

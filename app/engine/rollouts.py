@@ -7,6 +7,10 @@ own, together with its operation. So a process that dies leaves a rollout as bef
 transaction, and of any number of processes one starts a node.
 """
 
+import math
+import random
+import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -58,6 +62,8 @@ UNENDED_ONE = Prepared(
 )
 #: Seconds until a node that is locked, or has no conductor, is tried again.
 PAUSE = 5.0
+#: Seconds of a run in which the rollouts of a project start nodes, before it is another one's turn.
+TURN = 2.0
 
 
 def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Caller) -> Rollout:
@@ -143,21 +149,37 @@ def _change(
 
 
 def advance_all(runtime: Runtime) -> None:
-    """Advance each rollout that has not ended; a rollout that another process advances is left."""
+    """
+    Advance each rollout that has not ended; a rollout that another process advances is left.
+
+    The rollouts of a project have `TURN` seconds, then it is the turn of the next project. Which of
+    them are first is chance, so that in a few runs all of them advance.
+    """
     with runtime.reading() as session:
-        unended = select(Rollout.id).where(Rollout.state.in_(UNENDED)).order_by(Rollout.id)
-        ids = session.scalars(unended).all()
-    for rollout_id in ids:
-        with isolated("rollout.postponed", rollout_id=rollout_id):
-            advance(runtime, rollout_id)
+        unended = select(Rollout.owner, Rollout.id).where(Rollout.state.in_(UNENDED))
+        by_project: dict[str | None, list[int]] = defaultdict(list)
+        for owner, rollout_id in session.execute(unended.order_by(Rollout.id)):
+            by_project[owner].append(rollout_id)
+    for ids in by_project.values():
+        random.shuffle(ids)
+        end = time.monotonic() + TURN
+        for rollout_id in ids:
+            if time.monotonic() >= end and rollout_id != ids[0]:
+                break
+            with isolated("rollout.postponed", rollout_id=rollout_id):
+                advance(runtime, rollout_id, end)
 
 
-def advance(runtime: Runtime, rollout_id: int) -> None:
-    """Record ended operations, decide what follows, and start the next nodes of the wave."""
+def advance(runtime: Runtime, rollout_id: int, end: float = math.inf) -> None:
+    """
+    Record ended operations, decide what follows, and start the next nodes of the wave.
+
+    end: time of the monotonic clock after which no more nodes are started in this run.
+    """
     while (members := retrying(partial(_decide, runtime, rollout_id))) is None:
         pass
     for member_id in members:
-        if not _start(runtime, rollout_id, member_id):
+        if not _start(runtime, rollout_id, member_id) or time.monotonic() >= end:
             return
 
 

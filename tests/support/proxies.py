@@ -120,7 +120,12 @@ def serving(proxy, folder, service):
     if program is None:
         not_run(f"no {proxy.program} on this machine")
     folder.mkdir(parents=True)
-    places = {"folder": folder, "port": free_port(), "service": service, "file": folder / "settings"}
+    places = {
+        "folder": folder,
+        "port": free_port(),
+        "service": service,
+        "file": folder / "settings",
+    }
     text = proxy.template.format(**places, directives=proxy.directives, more=proxy.more)
     Path(places["file"]).write_text(text)
     command = [program, *(part.format(**places) for part in proxy.command)]
