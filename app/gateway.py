@@ -1,12 +1,12 @@
 """
 Gateway from granian to the WSGI application, which sees the names of headers as they were sent.
 
-In a WSGI environ, `X-Forwarded-For` and `X_Forwarded_For` have one name. A proxy that sets the first
-one passes on the second one as its client sent it, and which of the two counts would be chance. So
-headers whose names have an underscore are dropped, as nginx does, before anything reads them (RFC
-9110, 17.10). granian's own WSGI gateway hands over an environ, where it is too late. This one serves
-the ASGI worker of granian, whose scope has the raw names, and calls the application in the threads
-of that worker, as granian's WSGI gateway does: no event loop runs, and no coroutine.
+In a WSGI environ, `X-Forwarded-For` and `X_Forwarded_For` have one name. A proxy that sets the
+first one passes on the second one as its client sent it, and which of the two counts would be
+chance. So headers whose names have an underscore are dropped, as nginx does, before anything reads
+them (RFC 9110, 17.10). granian's own WSGI gateway hands over an environ, where it is too late. This
+one serves the ASGI worker of granian, whose scope has the raw names, and calls the application in
+the threads of that worker, as granian's WSGI gateway does: no event loop runs, and no coroutine.
 """
 
 import sys
@@ -110,52 +110,19 @@ class Departure:
             self._watch()
 
 
-def serve(
-    worker_id: int,
-    application: Wsgi,
-    sock: Any,
-    ipc: Any,
-    _loop: Any,
-    runtime_mode: Any,
-    runtime_threads: int,
-    runtime_blocking_threads: int,
-    blocking_threads: int,
-    blocking_threads_idle_timeout: int,
-    backpressure: int,
-    _task_impl: Any,
-    http_mode: Any,
-    http1_settings: Any,
-    http2_settings: Any,
-    _websockets: bool,
-    static_path: Any,
-    _log_access_fmt: Any,
-    ssl_ctx: tuple[Any, ...],
-    _scope_opts: Any,
-    metrics: Any,
-) -> None:
-    """Serve a WSGI application in this process until a signal; the arguments are granian's."""
+def serve(worker_id: int, application: Wsgi, sock: Any, ipc: Any, *arguments: Any) -> None:
+    """Serve a WSGI application in this process until a signal. arguments: of granian's targets."""
+    _loop, runtime_mode, threads, blocking, py_threads, idle, connections, *rest = arguments
+    _task, http_mode, http1, http2, _websockets, static, _access_log, tls, _scope, metrics = rest
     stopped = threading.Event()
     signals = set_sync_signals()
     signals.add_cb(stopped.set)
-    worker = ASGIWorker(
-        worker_id,
-        sock,
-        ipc,
-        runtime_threads,
-        runtime_blocking_threads,
-        blocking_threads,
-        blocking_threads_idle_timeout,
-        backpressure,
-        http_mode,
-        http1_settings,
-        http2_settings,
-        False,
-        static_path,
-        *ssl_ctx,
-        metrics,
-    )
+    worker: Any = ASGIWorker(  # type: ignore[call-arg]
+        worker_id, sock, ipc, threads, blocking, py_threads, idle, connections, http_mode,
+        http1, http2, False, static, *tls, metrics,  # type: ignore[arg-type]
+    )  # fmt: skip
     loop = Immediate()
-    scheduler = CallbackScheduler(loop, None, None, None, None)
+    scheduler: Any = CallbackScheduler(loop, None, None, None, None)  # type: ignore[call-arg]
     scheduler._schedule_fn = _handler(application)
     getattr(worker, WORKERS_METHODS[runtime_mode][False])(scheduler, loop, signals)
     stopped.wait()

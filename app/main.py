@@ -307,7 +307,8 @@ def _limited(
     """
     Limit the requests that the application handles at once to the number of request slots.
 
-    Clients have them by address; callers, once they are known, by project or user. Agents, which need no credentials, have slots of their own.
+    Clients have them by address; callers, once they are known, by project or user. Agents, which
+    need no credentials, have slots of their own.
     """
     callers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
     machines = RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED)

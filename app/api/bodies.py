@@ -1,8 +1,8 @@
 """
 WSGI middleware that reads the complete body before the request is processed, within a time limit.
 
-On a timeout the connection is closed. A request whose body never arrives holds no request slot, and a
-thread no longer than the limit. The late bodies of a client do not delay those of other clients.
+On a timeout the connection is closed. A request whose body never arrives holds no request slot, and
+a thread no longer than the limit. The late bodies of a client do not delay those of other clients.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -62,7 +62,8 @@ class Following:
                 if places.is_full:
                     raise Unavailable(f"Too many {kind} are open, please retry later.") from None
                 raise TooMany(
-                    retry, f"Too many {kind} of this caller or its project are open: close one of them."
+                    retry,
+                    f"Too many {kind} of this caller or its project are open: close one of them.",
                 ) from None
             yield
 

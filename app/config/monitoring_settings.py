@@ -12,9 +12,28 @@ from app.config.options import option
 from drivers import networks
 
 #: Loopback, link-local, multicast and the metadata addresses of clouds.
-_DENIED = ("0.0.0.0/8", "100.100.100.200/32", "127.0.0.0/8", "169.254.0.0/16", "192.0.0.192/32", "224.0.0.0/3", "::/127", "fd00:ec2::/32", "fe80::/10", "ff00::/8")
+_DENIED = (
+    "0.0.0.0/8",
+    "100.100.100.200/32",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "192.0.0.192/32",
+    "224.0.0.0/3",
+    "::/127",
+    "fd00:ec2::/32",
+    "fe80::/10",
+    "ff00::/8",
+)
 #: Networks of a site, and of the provider's side of a translation (RFC 1918, 4193, 6598).
-_PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10")
+_PRIVATE = (
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "fc00::/7",
+    "fec0::/10",
+)
+
 
 # fmt: off
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,17 @@ from app.db.clock import after as seconds_from_now
 from app.db.clock import now
 from app.errors import Conflict, Invalid
 from app.kit import change_events, crud
+from app.kit.caller import Caller
 from app.models import Node, Webhook, WebhookFailure
 from app.runtime import runtime_of
 from drivers import networks, urls
 from drivers.core.errors import InvalidDriverInfo
 
+#: Caller of requests without authentication.
+NOBODY = Caller()
 
-def create(session: Session, fields: Mapping[str, Any]) -> Webhook:
+
+def create(session: Session, fields: Mapping[str, Any], caller: Caller = NOBODY) -> Webhook:
     """
     Create a webhook for the events after the newest number. `fields` were validated against the
     API's schema.
@@ -35,6 +39,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Webhook:
         )
     _, newest = change_events.ends(session)
     webhook = crud.make(Webhook, {**fields, "position": newest})
+    webhook.user_id, webhook.user_name = caller.user_id, caller.user_name
     crud.add(session, webhook)
     return webhook
 

@@ -8,8 +8,8 @@ delays another client by one request.
 
 A request has a slot twice: as a client's address until its caller is known, then as the caller. So
 the tenants behind one address wait for themselves, not for each other. Turns are by time: the next
-slot is for the client that has used the least of it, so that a list of all nodes costs as many turns
-as it takes.
+slot is for the client that has used the least of it, so that a list of all nodes costs as many
+turns as it takes.
 """
 
 import threading
@@ -187,7 +187,7 @@ class FairSlots:
 
 class RequestSlots:
     """
-    Slots for `working` requests of a client that are served, and `waiting` that have yielded theirs.
+    Slots for `working` requests of a client that are served, and `waiting` that yielded theirs.
 
     One more is served if it is another client's. queued: most requests that wait for a slot.
     """

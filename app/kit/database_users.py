@@ -3,7 +3,7 @@ Users of PostgreSQL: one for each role of the service, with the rights that the 
 
 The owner of the tables migrates them and runs the commands of operators. Of the others, none can
 change a table's definition, and none has the passwords of another's job: the user of a conductor
-reads no users and tokens, that of the API grants no roles and deletes no audit record.
+reads no passwords and tokens, that of the API grants no roles and deletes no audit record.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,24 +53,26 @@ RIGHTS: Mapping[str, Rights] = {
     "conductors": Rights(api="SELECT", beat="SELECT"),
     "data_keys": Rights(api="SELECT", conductor="SELECT", beat="SELECT"),
     "deploy_templates": OF_REQUESTS,
-    "holds": Rights(beat="SELECT (id, expires_at)"),
+    "holds": Rights(beat="SELECT (id, node_id, owner, expires_at)"),
     "inspection_rules": OF_REQUESTS,
-    "memberships": Rights(api="SELECT, INSERT, DELETE", conductor=""),
-    "nodes": Rights(beat="SELECT (provision_state, fault, maintenance)"),
+    "memberships": Rights(api="SELECT, INSERT, DELETE", conductor="SELECT"),
+    "nodes": Rights(beat="SELECT (id, owner, lessee, provision_state, fault, maintenance)"),
     # the triggers of nodes read it, as the user who writes
     "notification_cursor": Rights(api="SELECT", conductor="SELECT, INSERT, UPDATE", beat="SELECT"),
     "operations": Rights(
         beat="SELECT (kind, state, queue, created_at, admitted_at, finished_at, wake_at, sent_at,"
         " sent_to)"
     ),
-    "projects": Rights(api="SELECT", conductor=""),
-    "role_assignments": Rights(api="SELECT", conductor=""),
+    "projects": Rights(api="SELECT", conductor="SELECT"),
+    "role_assignments": Rights(api="SELECT", conductor="SELECT"),
     "rollouts": Rights(beat="SELECT (id, state, nodes, running, succeeded, failed)"),
     "runbooks": OF_REQUESTS,
     "sealed_tables": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "secrets": Rights(api="SELECT", conductor=""),
     "user_groups": Rights(api="SELECT", conductor=""),
-    "users": Rights(api="SELECT, INSERT, UPDATE (updated_at)", conductor=""),
+    "users": Rights(
+        api="SELECT, INSERT, UPDATE (updated_at)", conductor="SELECT (id, uuid, enabled)"
+    ),
     "watermark": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "webhooks": Rights(
         conductor="SELECT, UPDATE", beat="SELECT (id, enabled, due_at, failing_since)"

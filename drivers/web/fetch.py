@@ -149,6 +149,7 @@ def post(
     url: str,
     body: bytes,
     headers: Mapping[str, str],
+    *,
     timeout: float,
 ) -> Posted:
     """

@@ -118,7 +118,9 @@ def test_webhooks_of_projects_lead_to_no_private_network(api, host):
 
 def test_webhooks_of_the_system_lead_to_private_networks(api):
     for host in ("10.0.0.1", "[fd12:3456::1]"):
-        answer = api("POST", "/v1/webhooks", BODY | {"name": host[:4].strip("["), "url": f"http://{host}/"})
+        answer = api(
+            "POST", "/v1/webhooks", BODY | {"name": host[:4].strip("["), "url": f"http://{host}/"}
+        )
         assert 201 == answer.status_code, answer.text
 
 

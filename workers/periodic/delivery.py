@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, literal, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    func,
+    literal,
+    select,
+    true,
+    update,
+)
 
 from app import killpoints, log
 from app.db.clock import after, age, now
@@ -68,8 +79,8 @@ class Deliverer(ABC):
     """
     Deliveries of a process to one kind of subscribers, in threads: none delays another one.
 
-    The subscribers of a project have at most as many threads as remain free for others, and turns by
-    time: those of other projects come first as long as they have used less.
+    The subscribers of a project have at most as many threads as remain free for others, and turns
+    by time: those of other projects come first as long as they have used less.
     """
 
     name: ClassVar[str]  # of a subscriber, in the log
@@ -155,9 +166,9 @@ class Deliverer(ABC):
         newest = select(func.max(_EVENT.sequence)).scalar_subquery()
         project = func.coalesce(row["owner"], SYSTEM) if "owner" in row else literal(SYSTEM)
         place = func.row_number().over(partition_by=project, order_by=row.due_at)
-        behind = select(
-            row.id, project.label("project"), row.due_at, place.label("place")
-        ).where(self._is_due(), row.position < newest)
+        behind = select(row.id, project.label("project"), row.due_at, place.label("place")).where(
+            self._is_due(), row.position < newest
+        )
         each = behind.subquery().c
         found = select(each.id, each.project).order_by(each.place, each.due_at).limit(FOUND)
         with self._runtime.read_connection() as connection:

@@ -87,7 +87,7 @@ class Webhooks(Deliverer):
         }
         try:
             reach = networks.of_webhooks(self._options, project=row.owner is not None)
-            answer = fetch.post(self._options, reach, row.url, body, headers, self._timeout)
+            answer = fetch.post(self._options, reach, row.url, body, headers, timeout=self._timeout)
         except HardwareError as error:
             return Sent(row.position, str(error))
         if 200 <= answer.status < 300:
