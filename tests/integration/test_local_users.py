@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from app.config import settings as app_settings
 from app.db import connections, transactions
+from app.db.clock import now
 from app.engine import delegated_work
 from app.identity import callers, first_admin, passwords, provided, tokens
 from app.kit.caller import Caller
@@ -129,16 +130,12 @@ def test_disabling_a_user_shows_all_work_and_what_becomes_of_it(run, engine, dat
     run("token", "create", "bob", "--system")
     ann, other = Caller(user_id=uuid, user_name="ann"), Caller(user_id="u-9")
     with transactions.transaction(engine) as session:
-        node = Node(
-            uuid="6b4d6a0c-9a5c-4d1e-8a57-2f2d3c1b0a99",
-            driver="fake-hardware",
-            provision_state="enroll",
-        )
-        session.add(node)
-        session.flush()
         user = session.scalar(select(User.id).where(User.uuid == uuid))
         _, text = tokens.issue(session, user, None, name=tokens.SESSION, seconds=60)
         for caller in (ann, other):
+            node = Node(uuid=str(uuid4()), driver="fake-hardware", provision_state="enroll")
+            session.add(node)
+            session.flush()
             fields = {"name": f"of-{caller.user_id[:2]}", "url": "https://h/", "secret": "x" * 16}
             session.add(Webhook(
                 uuid=str(uuid4()), position=0, user_id=caller.user_id, **fields
@@ -149,7 +146,7 @@ def test_disabling_a_user_shows_all_work_and_what_becomes_of_it(run, engine, dat
             ))  # fmt: skip
             session.add(Operation(
                 uuid=str(uuid4()), node_id=node.id, kind="clean", state="queued",
-                requested_by=caller.user_id,
+                requested_by=caller.user_id, created_at=now(),
             ))  # fmt: skip
             for state in ("running", "completed"):
                 session.add(Rollout(
