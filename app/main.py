@@ -83,7 +83,7 @@ from app.api.why import why
 from app.config.settings import Api as ApiSettings
 from app.errors import Invalid, NotAcceptable
 from app.kit.caller import Caller
-from app.kit.concurrency import Busy, RequestSlots
+from app.kit.concurrency import Busy, RequestSlots, take_turn
 from app.runtime import Runtime
 
 logger = log.get(__name__)
@@ -228,6 +228,7 @@ def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed: Sites)
         _check_address(request)
         allowed.check(request)
         g.caller = authenticate(request, g.request_id)
+        take_turn(g.caller.tenant)
         return None
 
     @app.after_request
@@ -292,8 +293,9 @@ def _limited(
     """
     Limit the requests that the application handles at once to the number of request slots.
 
-    Reads, writes, and agents, which need no credentials, have slots of their own: reads go on while
-    all writes wait for a commit.
+    Clients have them by address; callers, once they are known, by project or user. Reads, writes,
+    and agents, which need no credentials, have slots of their own: reads go on while all writes
+    wait for a commit.
     """
     readers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
     writers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)

@@ -47,7 +47,8 @@ ROLLOUTS: Mapping[RolloutEvent, RolloutTransition] = {
     E.PAUSE: RolloutTransition(S.PAUSED, {S.RUNNING: (A.API,)}, "a caller pauses it"),
     E.STOP: RolloutTransition(
         S.PAUSED, {S.RUNNING: (A.PERIODIC,)},
-        "a node of the canary has failed, or the error budget is reached",
+        "a node of the canary has failed, the error budget is reached, or its caller has lost"
+        " rights",
     ),
     E.RESTORE: RolloutTransition(
         S.PAUSED, {S.RUNNING: (A.CONDUCTOR, A.COMMAND)},

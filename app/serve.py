@@ -23,7 +23,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.mp import MPServer
 
-from app import certificate, killpoints, log, runtime, tracing
+from app import certificate, gateway, killpoints, log, runtime, tracing
 from app.api import bodies, passwords
 from app.api.answers import RUNTIME, Wsgi
 from app.api.following import FOLLOWING
@@ -135,7 +135,7 @@ def main(settings: Settings) -> None:
     if settings.trusts_host:
         logger.warning("api.links_by_host", host=api.host_ip, setting="[api]public_endpoint")
     logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
-    server.serve(target_loader=load, wrap_loader=False)
+    server.serve(spawn_target=gateway.TARGET, target_loader=load, wrap_loader=False)
 
 
 class Server(MPServer):  # type: ignore[misc]

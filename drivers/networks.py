@@ -1,5 +1,5 @@
 """
-Networks that conductors contact for nodes: for their URLs, their agents and their BMCs.
+Networks that conductors contact: for the URLs, agents and BMCs of nodes, and for webhooks.
 
 Each has a pair of settings with allowed and denied networks. An IPv6 address that contains an IPv4
 address is checked as both.
@@ -92,6 +92,12 @@ class Reach:
 def of_urls(options: Options, where: str) -> Reach:
     """Return the reach of URLs of nodes: images, templates, calls of rules."""
     return _reach(options, where, "conductor", "fetch_allowed_networks", "fetch_denied_networks")
+
+
+def of_webhooks(options: Options, *, project: bool) -> Reach:
+    """Return the reach of the webhooks of projects, or of the system."""
+    denied = "project_denied_networks" if project else "denied_networks"
+    return _reach(options, "url", "webhooks", "allowed_networks", denied)
 
 
 def of_agents(options: Options) -> Reach:

@@ -57,7 +57,7 @@ def lookup(
     """
     Return the node of a machine, found by UUID or else by MAC addresses, and its agent's token.
 
-    `caller` is the address that sent the request; see `token`.
+    caller: address of the sender that no other client can have; None: it is not known; see `token`.
 
     Raises LookupRefused.
     Raises NodeLocked: the agent has no token yet, and an operation holds the node.

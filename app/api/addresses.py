@@ -6,6 +6,8 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import Any
 
 FORWARDED = "HTTP_X_FORWARDED_FOR"
+#: Variables of headers that a proxy adds, or passes on.
+_OF_PROXIES = (FORWARDED, "HTTP_FORWARDED", "HTTP_X_REAL_IP", "HTTP_VIA")
 #: Prefix of IPv6 addresses that counts as one client: a host chooses the rest freely.
 IPV6_PREFIX = 64
 
@@ -34,11 +36,30 @@ class Clients:
         X-Forwarded-For is read from its end, as long as the address before is a trusted proxy's:
         clients can forge all other entries.
         """
-        chain = [each.strip() for each in environ.get(FORWARDED, "").split(",") if each.strip()]
-        found = environ.get("REMOTE_ADDR") or ""
+        chain = _chain(environ)
+        found = _unmapped(environ.get("REMOTE_ADDR") or "")
         while chain and self._is_trusted(found):
             found = chain.pop()
         return _unmapped(found)
+
+    def sender_of(self, environ: Mapping[str, Any]) -> str | None:
+        """
+        Return the address that no other client can have; None: the request does not tell.
+
+        That is the address of the connection, if no proxy was passed, or the one that a trusted
+        proxy has added. A trusted proxy that adds none passes on what its clients send: a client
+        that sends no header, as agents do, is then not told from another one.
+        """
+        peer = _unmapped(environ.get("REMOTE_ADDR") or "")
+        if self._is_trusted(peer):
+            if not _chain(environ):
+                return None
+        elif any(environ.get(name) for name in _OF_PROXIES):
+            return None
+        try:
+            return str(ip_address(self.address_of(environ)))
+        except ValueError:
+            return None
 
     def _is_trusted(self, text: str) -> bool:
         try:
@@ -46,6 +67,11 @@ class Clients:
         except ValueError:
             return False
         return any(address in network for network in self._trusted)
+
+
+def _chain(environ: Mapping[str, Any]) -> list[str]:
+    """Return the entries of X-Forwarded-For, the nearest client last."""
+    return [entry.strip() for entry in environ.get(FORWARDED, "").split(",") if entry.strip()]
 
 
 @lru_cache(maxsize=1024)

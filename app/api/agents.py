@@ -1,12 +1,11 @@
 """Routes of the ramdisk agents: lookup, heartbeat, inspection data. They need no authentication."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
 import orjson
-from flask import Response, g, request
+from flask import Response, current_app, g, request
 from marshmallow import INCLUDE
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
@@ -16,6 +15,7 @@ from app.agents import heartbeats, inspection_report
 from app.agents import lookup as service
 from app.api import node_view, versions
 from app.api.answers import empty, json, runtime
+from app.api.limits import LIMITS, Limits
 from app.api.node_identifiers import key_of
 from app.api.node_shapes import NODE
 from app.api.openapi.returns import ACCEPTED, Returns
@@ -123,7 +123,7 @@ def look_up(query: Mapping[str, Any]) -> Response:
 
     def work() -> tuple[str, str | None, str | None]:
         with runtime().transaction() as session:
-            node, token = service.lookup(session, macs, query.get("node_uuid"), _caller_address())
+            node, token = service.lookup(session, macs, query.get("node_uuid"), _sender())
             return node.uuid, token, node.management_interface
 
     try:
@@ -152,16 +152,10 @@ def _addresses() -> str:
     return ",".join([*request.headers.getlist("X-Forwarded-For"), request.remote_addr or ""])
 
 
-def _caller_address() -> str:
-    """
-    Return the addresses that a request passed, to recognize its sender.
-
-    A long text is replaced by a digest: a part of it would be the same for several senders.
-    """
-    found = _addresses()
-    if len(found) <= LONGEST_ADDRESS:
-        return found
-    return hashlib.blake2b(found.encode(), digest_size=LONGEST_ADDRESS // 2).hexdigest()
+def _sender() -> str | None:
+    """Return the address to which a repeated lookup may give the token again; None: no address."""
+    limits: Limits = current_app.extensions[LIMITS]
+    return limits.clients.sender_of(request.environ)
 
 
 def _lookup_document(uuid: str, token: str | None, management: str | None) -> dict[str, Any]:
@@ -288,7 +282,7 @@ def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Res
                 macs,
                 query.get("node_uuid"),
                 with_token=current,
-                caller=_caller_address(),
+                caller=_sender(),
             )
             return node.uuid, token, node.management_interface
 

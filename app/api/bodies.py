@@ -1,14 +1,11 @@
 """
 WSGI middleware that reads the complete body before the request is processed, within a time limit.
 
-granian has no timeout for bodies, and a started read cannot be cancelled. So another thread reads;
-on a timeout the connection is closed, which ends the read. A request whose body never arrives holds
-no request slot, and a thread no longer than the limit. The late bodies of a client do not delay
-those of other clients.
+On a timeout the connection is closed. A request whose body never arrives holds no request slot, and
+a thread no longer than the limit. The late bodies of a client do not delay those of other clients.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
 
@@ -36,7 +33,6 @@ def middleware(timeout: float, client_of: Callable[[Mapping[str, Any]], str], in
     timeout: seconds for a body, beside those for its length. client_of: returns the address of a
     request's client.
     """
-    readers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="body")
     small = FairSlots(AT_ONCE - LARGE_AT_ONCE, shared=True), SharedPlaces(QUEUED)
     large = FairSlots(LARGE_AT_ONCE, shared=True), SharedPlaces(LARGE_QUEUED)
 
@@ -53,15 +49,15 @@ def middleware(timeout: float, client_of: Callable[[Mapping[str, Any]], str], in
         if not slots.acquire(client, 0) and not _queued(slots, queue, client):
             start_response("503 Service Unavailable", [("Retry-After", "1"), CLOSE])
             return ()
-        reading = readers.submit(environ["wsgi.input"].read, length)
-        reading.add_done_callback(lambda _: slots.release(client))
         try:
-            body = reading.result(timeout + length / MIN_RATE)
+            body = _read(environ["wsgi.input"], length, timeout + length / MIN_RATE)
         except TimeoutError:
             logger.warning(
                 "request.body_late", path=environ["PATH_INFO"], client=environ.get("REMOTE_ADDR")
             )
             return cut_off(start_response)
+        finally:
+            slots.release(client)
         environ["wsgi.input"] = BytesIO(body)
         if not stated:
             environ.pop("HTTP_TRANSFER_ENCODING", None)
@@ -76,6 +72,13 @@ def length_of(environ: Mapping[str, Any]) -> int:
     if stated := environ.get("CONTENT_LENGTH"):
         return int(stated)
     return limit_of(environ["PATH_INFO"]) + 1 if "HTTP_TRANSFER_ENCODING" in environ else 0
+
+
+def _read(stream: Any, length: int, seconds: float) -> bytes:
+    """Read a body. Raises TimeoutError: it does not arrive in time (`app.gateway.Body`)."""
+    within = getattr(stream, "read_within", None)
+    body: bytes = within(length, seconds) if within else stream.read(length)  # else: of a test
+    return body
 
 
 def _queued(slots: FairSlots, queue: SharedPlaces, client: str) -> bool:

@@ -49,18 +49,21 @@ class Following:
         Hold one of the `places` for the request. kind: its name in errors; retry: Retry-After.
 
         Raises Unavailable: all are taken.
-        Raises TooMany: the caller has its share; without a user, the requests of its address have.
+        Raises TooMany: the caller or its project has its share; without a user, the requests of its
+        address have.
         """
         address = self._limits.clients.key_of(request.environ)
         with ExitStack() as held:
             try:
-                held.enter_context(places.hold(caller().user_id or address))
+                who = caller()
+                held.enter_context(places.hold(who.user_id or address, who.project_id))
             except Busy:
                 self._limits.refused_followers.take(address)
                 if places.is_full:
                     raise Unavailable(f"Too many {kind} are open, please retry later.") from None
                 raise TooMany(
-                    retry, f"Too many {kind} of this caller are open: close one of them."
+                    retry,
+                    f"Too many {kind} of this caller or its project are open: close one of them.",
                 ) from None
             yield
 

@@ -190,6 +190,8 @@ def _begin(
     with runtime().transaction() as session:
         account = account_of(session)
         auditing.name_user(account.name)
+        if before := sessions.former(request):
+            tokens.end_session(session, before)
         found, text = service.create(session, account, scope, lifetime, g.request_id)
         g.caller = found.caller
         auditing.record(session, status)

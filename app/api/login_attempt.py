@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from flask import Request, Response
 
 from app.api.public_paths import OIDC
-from app.api.sessions import set_cookie
+from app.api.sessions import name_of, set_cookie
 
 COOKIE = "ingot_oidc"
 #: Seconds that a person has to sign in at the provider.
@@ -58,7 +58,7 @@ def new(scope: str | None) -> Attempt:
 
 def of(request: Request) -> Attempt | None:
     """Return the attempt of a browser; None: there is none."""
-    secret, dot, scope = request.cookies.get(COOKIE, "").partition(".")
+    secret, dot, scope = request.cookies.get(name_of(COOKIE), "").partition(".")
     try:
         name = base64.urlsafe_b64decode(scope).decode()
     except (binascii.Error, ValueError):

@@ -247,7 +247,7 @@ def change_rollout_state(fields: Query, uuid: str) -> Response:
     auditing.specify(event)
 
     def work(session: Session) -> Response:
-        rollout = service.request(session, uuid.lower(), event)
+        rollout = service.request(session, uuid.lower(), event, caller())
         session.flush()
         session.refresh(rollout)
         return json(_whole(session, rollout))

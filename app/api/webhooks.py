@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.api import versions
 from app.api.answers import json, runtime
+from app.api.auth import caller
 from app.api.openapi.shapes import array, column_shapes, exactly
 from app.api.policy import enforce
 from app.api.resource_routes import ResourceRoutes
@@ -33,7 +34,8 @@ WEBHOOK = Resource(
     model=Webhook,
     short=("uuid", "name", "url", "owner", "enabled", "last_error"),
     shown=(
-        "uuid", "created_at", "updated_at", "name", "url", "owner", "types", "node_uuid",
+        "uuid", "created_at", "updated_at", "name", "url", "owner", "user_id", "user_name", "types",
+        "node_uuid",
         "enabled", "position", "failed_attempts", "failing_since", "last_error",
         "last_delivery_at", "previous_secret_until", "links", "failures",
     ),
@@ -59,7 +61,11 @@ def _prepared(fields: dict[str, Any]) -> dict[str, Any]:
 
 ROUTES = ResourceRoutes(WEBHOOK, webhooks, "webhook", "webhooks", "baremetal:webhook")
 ROUTES.lists(WebhooksQuery, _narrow)
-ROUTES.creates(WebhookCreate, service.create, prepare=_prepared)
+ROUTES.creates(
+    WebhookCreate,
+    lambda session, fields: service.create(session, fields, caller()),
+    prepare=_prepared,
+)
 ROUTES.shows()
 ROUTES.changes(WebhookChange(), service.change)
 ROUTES.deletes(service.remove)

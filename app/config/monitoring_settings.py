@@ -9,6 +9,30 @@ from dataclasses import dataclass
 
 from app.config.option_types import collector_url, count, seconds
 from app.config.options import option
+from drivers import networks
+
+#: Loopback, link-local, multicast and the metadata addresses of clouds.
+_DENIED = (
+    "0.0.0.0/8",
+    "100.100.100.200/32",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "192.0.0.192/32",
+    "224.0.0.0/3",
+    "::/127",
+    "fd00:ec2::/32",
+    "fe80::/10",
+    "ff00::/8",
+)
+#: Networks of a site, and of the provider's side of a translation (RFC 1918, 4193, 6598).
+_PRIVATE = (
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "fc00::/7",
+    "fec0::/10",
+)
 
 
 # fmt: off
@@ -41,6 +65,9 @@ class Webhooks:
     give_up_after: float = seconds(86400, "Seconds of failed attempts after which events become failures, which can be replayed. Not in Ironic")
     secret_overlap: float = seconds(86400, "Seconds for which the previous secret also signs after a change. Not in Ironic")
     max_per_project: int = count(10, "Most webhooks of a project; those of the system have no limit. Not in Ironic")
+    denied_networks: tuple[str, ...] = option(_DENIED, "Networks to which no webhook of the system may lead; the default is loopback, link-local, multicast and the metadata addresses of clouds. Not in Ironic", check=networks.parse)
+    project_denied_networks: tuple[str, ...] = option((*_DENIED, *_PRIVATE), "Networks to which no webhook of a project may lead; the default is that of denied_networks and the private networks. Not in Ironic", check=networks.parse)
+    allowed_networks: tuple[str, ...] = option((), "The only networks to which webhooks may lead; empty: all that are not denied. Not in Ironic", check=networks.parse)
 
 
 @dataclass(frozen=True, slots=True)

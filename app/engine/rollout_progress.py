@@ -84,6 +84,8 @@ def _pause(rollout: Rollout) -> str:
         PauseCause.OPERATOR: "by an operator",
         PauseCause.CANARY: f"a node of the first {rollout.strategy['canary']}, the canary, failed",
         PauseCause.ERROR_BUDGET: f"error budget {budget}{told} reached",
+        PauseCause.CALLER: f"{rollout.user_name or rollout.user_id} has lost rights that it relies"
+        " on; who has them and resumes it takes it over",
         PauseCause.RESTORED: "the database was restored from a backup, so its nodes may have been"
         " started already: compare them before you resume it",
     }

@@ -7,6 +7,10 @@ own, together with its operation. So a process that dies leaves a rollout as bef
 transaction, and of any number of processes one starts a node.
 """
 
+import math
+import random
+import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +26,17 @@ from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.engine import power, provisioning
 from app.engine.rollout_plan import DEFECT, Plan
-from app.errors import Conflict, Invalid, NodeHeld, NodeLocked, NotFound, ServiceError, Unavailable
+from app.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NodeHeld,
+    NodeLocked,
+    NotFound,
+    ServiceError,
+    Unavailable,
+)
+from app.identity import standing
 from app.kit import crud
 from app.kit.caller import Caller
 from app.kit.isolation import isolated
@@ -56,8 +70,12 @@ CHUNK = 1000
 UNENDED_ONE = Prepared(
     select(Rollout.id).where(or_(*(Rollout.state == each for each in UNENDED))).limit(1)
 )
+#: Caller of requests without authentication.
+NOBODY = Caller()
 #: Seconds until a node that is locked, or has no conductor, is tried again.
 PAUSE = 5.0
+#: Seconds of a run in which the rollouts of a project start nodes, before it is another one's turn.
+TURN = 2.0
 
 
 def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Caller) -> Rollout:
@@ -71,6 +89,7 @@ def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Call
     rollout = crud.make(Rollout, fields)
     rollout.owner, rollout.request_id = caller.project_id, caller.request_id
     rollout.user_id, rollout.user_name = caller.user_id, caller.user_name
+    rollout.authority = _authority(session, caller)
     rollout.nodes, rollout.waves = len(plan.members), plan.waves
     rollout.canary_waves, rollout.error_budget = plan.canary_waves, plan.error_budget
     transition(session, rollout, RolloutEvent.CREATE)
@@ -89,17 +108,46 @@ def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Call
     return rollout
 
 
-def request(session: Session, uuid: str, event: RolloutEvent) -> Rollout:
+def _authority(session: Session, caller: Caller) -> dict[str, Any] | None:
+    """Return the authority that each start is checked by; None: users are not in the database."""
+    if runtime_of(session).settings.default.auth_strategy != "local":
+        return None
+    found = standing.authority_of(session, caller)
+    return None if found is None else dict(found)
+
+
+def request(session: Session, uuid: str, event: RolloutEvent, caller: Caller = NOBODY) -> Rollout:
     """
     Pause, resume or abort a rollout.
 
-    event: one of `rollout_states.REQUESTS`. Raises NotFound, Conflict.
+    A rollout that is paused because its caller has lost rights goes on in the name of the caller
+    who resumes it.
+
+    event: one of `rollout_states.REQUESTS`.
+
+    Raises NotFound, Conflict.
+    Raises Forbidden: the caller has not all the rights that the rollout relies on.
     """
     rollout = _locked(session, uuid)
+    if event is RolloutEvent.RESUME and rollout.pause_cause == PauseCause.CALLER:
+        _take_over(session, rollout, caller)
     _change(session, rollout, event, PauseCause.OPERATOR if event is RolloutEvent.PAUSE else None)
     if event is RolloutEvent.RESUME:
         rollout.accepted_failures = rollout.failed
     return rollout
+
+
+def _take_over(session: Session, rollout: Rollout, caller: Caller) -> None:
+    """Make a caller the one of a rollout. Raises Forbidden."""
+    if not standing.covers(caller, rollout.authority):
+        needed = ", ".join((rollout.authority or {})["roles"])
+        raise Forbidden(
+            f"Rollout {rollout.uuid} goes on in your name, and relies on the roles {needed} of its"
+            " caller, which you do not have all."
+        )
+    rollout.authority = _authority(session, caller)
+    rollout.user_id, rollout.user_name = caller.user_id, caller.user_name
+    rollout.request_id = caller.request_id
 
 
 def remove(session: Session, uuid: str) -> None:
@@ -143,21 +191,37 @@ def _change(
 
 
 def advance_all(runtime: Runtime) -> None:
-    """Advance each rollout that has not ended; a rollout that another process advances is left."""
+    """
+    Advance each rollout that has not ended; a rollout that another process advances is left.
+
+    The rollouts of a project have `TURN` seconds, then it is the turn of the next project. Which of
+    them are first is chance, so that in a few runs all of them advance.
+    """
     with runtime.reading() as session:
-        unended = select(Rollout.id).where(Rollout.state.in_(UNENDED)).order_by(Rollout.id)
-        ids = session.scalars(unended).all()
-    for rollout_id in ids:
-        with isolated("rollout.postponed", rollout_id=rollout_id):
-            advance(runtime, rollout_id)
+        unended = select(Rollout.owner, Rollout.id).where(Rollout.state.in_(UNENDED))
+        by_project: dict[str | None, list[int]] = defaultdict(list)
+        for owner, rollout_id in session.execute(unended.order_by(Rollout.id)):
+            by_project[owner].append(rollout_id)
+    for ids in by_project.values():
+        random.shuffle(ids)
+        end = time.monotonic() + TURN
+        for rollout_id in ids:
+            if time.monotonic() >= end and rollout_id != ids[0]:
+                break
+            with isolated("rollout.postponed", rollout_id=rollout_id):
+                advance(runtime, rollout_id, end)
 
 
-def advance(runtime: Runtime, rollout_id: int) -> None:
-    """Record ended operations, decide what follows, and start the next nodes of the wave."""
+def advance(runtime: Runtime, rollout_id: int, end: float = math.inf) -> None:
+    """
+    Record ended operations, decide what follows, and start the next nodes of the wave.
+
+    end: time of the monotonic clock after which no more nodes are started in this run.
+    """
     while (members := retrying(partial(_decide, runtime, rollout_id))) is None:
         pass
     for member_id in members:
-        if not _start(runtime, rollout_id, member_id):
+        if not _start(runtime, rollout_id, member_id) or time.monotonic() >= end:
             return
 
 
@@ -251,10 +315,24 @@ def _next(session: Session, rollout: Rollout) -> Sequence[int]:
         cause = PauseCause.CANARY if canary else PauseCause.ERROR_BUDGET
         _change(session, rollout, RolloutEvent.STOP, cause)
         return ()
+    if _has_lost_rights(session, rollout):
+        return ()
     if not rollout.running and not session.scalars(_pending(rollout).limit(1)).all():
         rollout.wave += 1
     due = or_(RolloutNode.due_at.is_(None), RolloutNode.due_at <= fixed(now()))
     return session.scalars(_pending(rollout).where(due).limit(STARTED)).all()
+
+
+def _has_lost_rights(session: Session, rollout: Rollout) -> bool:
+    """Pause a rollout whose caller has lost rights; return whether that is so."""
+    why = standing.lost(session, rollout.authority)
+    if why is None:
+        return False
+    _change(session, rollout, RolloutEvent.STOP, PauseCause.CALLER)
+    logger.warning(
+        "rollout.caller_lost_rights", rollout=rollout.uuid, user=rollout.user_id, why=why
+    )
+    return True
 
 
 def _ending(rollout: Rollout) -> RolloutEvent | None:
@@ -314,6 +392,8 @@ def _attempt(runtime: Runtime, rollout_id: int, member_id: int) -> bool:
         if locked is None:
             return False
         rollout, member = locked
+        if _has_lost_rights(session, rollout):
+            return False
         node = session.scalar(select(Node).where(Node.uuid == member.node_uuid).with_for_update())
         member.started_at, member.code, member.error = now(), None, None
         if node is None:

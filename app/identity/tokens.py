@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import ColumnElement, Connection, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.db.clock import after, age, now
@@ -153,6 +153,24 @@ def move(session: Session, text: str, project: int | None) -> str | None:
     values = {"digest": digest(renewed), "project_id": project, "role": None}
     moved = session.scalar(update(ApiToken).where(*valid).values(values).returning(ApiToken.id))
     return None if moved is None else renewed
+
+
+def end_session(session: Session, text: str) -> None:
+    """End the session of a text, if there is one; another token stays."""
+    _end(session, ApiToken.digest == digest(text))
+
+
+def end_sessions(session: Session, user: int) -> int:
+    """End all sessions of a user (primary key), and return their number."""
+    return _end(session, ApiToken.user_id == user)
+
+
+def _end(session: Session, which: ColumnElement[bool]) -> int:
+    valid = (
+        ApiToken.name == SESSION, ApiToken.revoked_at.is_(None), ApiToken.expires_at > now(),
+    )  # fmt: skip
+    ended = update(ApiToken).where(which, *valid).values(revoked_at=now())
+    return len(session.scalars(ended.returning(ApiToken.id)).all())
 
 
 def _new_text() -> str:

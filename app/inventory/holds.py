@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, false, func, or_, select
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
@@ -41,8 +41,16 @@ _SYSTEM = Caller()
 _PRELOADED = "holds"
 
 _EXPIRED = Hold.expires_at <= fixed(now())
-#: Selects a row while there is an expired hold.
-EXPIRED_ONE = Prepared(select(Hold.id).where(_EXPIRED).limit(1))
+#: Condition of a hold whose project no longer owns or leases the node.
+_UNRELATED = and_(
+    Hold.owner.is_not(None),
+    Hold.owner.is_distinct_from(Node.owner),
+    Hold.owner.is_distinct_from(Node.lessee),
+)
+_OVER = or_(_EXPIRED, _UNRELATED)
+_OF_NODES = select(Hold.id).join(Node, Node.id == Hold.node_id)
+#: Selects a row while there is a hold to end.
+EXPIRED_ONE = Prepared(_OF_NODES.where(_OVER).limit(1))
 
 
 def create(session: Session, node: Node, fields: Mapping[str, Any], caller: Caller) -> Hold:
@@ -87,7 +95,10 @@ def remove(session: Session, hold: Hold, caller: Caller) -> None:
 
 
 def end_expired(runtime: Runtime) -> int:
-    """Delete the holds that have expired, and return their number."""
+    """
+    Delete the holds that have expired, or whose project has no rights on the node any more, and
+    return their number.
+    """
     ended = 0
     while count := retrying(lambda: _end_batch(runtime)):
         ended += count
@@ -95,18 +106,18 @@ def end_expired(runtime: Runtime) -> int:
 
 
 def _end_batch(runtime: Runtime) -> int:
-    """Delete some expired holds; those whose row or node another transaction has locked stay."""
+    """Delete some of these holds; those whose row or node another transaction has locked stay."""
     with runtime.transaction() as session:
         expired = session.execute(
-            select(Hold, Node)
+            select(Hold, Node, func.coalesce(_EXPIRED, false()))
             .join(Node, Node.id == Hold.node_id)
-            .where(_EXPIRED)
+            .where(_OVER)
             .order_by(Hold.expires_at)
             .limit(BATCH)
             .with_for_update(skip_locked=True)
         ).all()
-        for hold, node in expired:
-            _record(session, node, hold, "expired", _SYSTEM)
+        for hold, node, has_expired in expired:
+            _record(session, node, hold, "expired" if has_expired else "ended", _SYSTEM)
             session.delete(hold)
         session.flush()
         killpoints.reach("acted", "hold")

@@ -11,13 +11,17 @@ from app.db.clock import after as seconds_from_now
 from app.db.clock import now
 from app.errors import Conflict, Invalid
 from app.kit import change_events, crud
+from app.kit.caller import Caller
 from app.models import Node, Webhook, WebhookFailure
 from app.runtime import runtime_of
 from drivers import networks, urls
 from drivers.core.errors import InvalidDriverInfo
 
+#: Caller of requests without authentication.
+NOBODY = Caller()
 
-def create(session: Session, fields: Mapping[str, Any]) -> Webhook:
+
+def create(session: Session, fields: Mapping[str, Any], caller: Caller = NOBODY) -> Webhook:
     """
     Create a webhook for the events after the newest number. `fields` were validated against the
     API's schema.
@@ -25,8 +29,8 @@ def create(session: Session, fields: Mapping[str, Any]) -> Webhook:
     Raises Invalid, AlreadyExists.
     Raises Conflict: the project has as many webhooks as it may have.
     """
-    _check(session, fields)
     owner = fields.get("owner")
+    _check(session, fields, owner)
     most = runtime_of(session).settings.webhooks.max_per_project
     if owner and _count(session, owner) >= most:
         raise Conflict(
@@ -35,6 +39,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Webhook:
         )
     _, newest = change_events.ends(session)
     webhook = crud.make(Webhook, {**fields, "position": newest})
+    webhook.user_id, webhook.user_name = caller.user_id, caller.user_name
     crud.add(session, webhook)
     return webhook
 
@@ -45,7 +50,7 @@ def change(session: Session, webhook: Webhook, values: Mapping[str, Any]) -> Non
 
     Raises Invalid, AlreadyExists.
     """
-    _check(session, values)
+    _check(session, values, webhook.owner)
     if "secret" in values:
         overlap = runtime_of(session).settings.webhooks.secret_overlap
         webhook.previous_secret = webhook.secret
@@ -94,20 +99,20 @@ def _try_now(webhook: Webhook) -> None:
     webhook.due_at, webhook.holder, webhook.failed_attempts = now(), None, 0
 
 
-def _check(session: Session, values: Mapping[str, Any]) -> None:
-    """Check the fields that are set. Raises Invalid."""
+def _check(session: Session, values: Mapping[str, Any], owner: str | None) -> None:
+    """Check the fields that are set, of a webhook of a project or the system. Raises Invalid."""
     if values.get("url") is not None:
-        _check_url(session, values["url"])
+        _check_url(session, values["url"], owner)
     node = values.get("node_uuid")
     if node and session.scalar(select(Node.id).where(Node.uuid == node)) is None:
         raise Invalid(f"node_uuid: there is no node {node}")
 
 
-def _check_url(session: Session, url: str) -> None:
+def _check_url(session: Session, url: str, owner: str | None) -> None:
     try:
         urls.checked(url, "url")
         options = runtime_of(session).settings.options()
-        networks.of_urls(options, "url").check_url(url)
+        networks.of_webhooks(options, project=owner is not None).check_url(url)
     except InvalidDriverInfo as error:
         raise Invalid(str(error)) from None
     try:

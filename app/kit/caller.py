@@ -42,6 +42,17 @@ class Caller:
     restricted: bool = False  # policy rules apply; without them, the caller may do everything
 
     @property
+    def tenant(self) -> str | None:
+        """
+        The one whose share of the service a request uses: a project, or a user of the system.
+
+        None: the caller has no name.
+        """
+        if self.project_id is not None:
+            return f"project {self.project_id}"
+        return None if self.user_id is None else f"user {self.user_id}"
+
+    @property
     def credentials(self) -> dict[str, Any]:
         """Attributes for policy rules, by oslo.policy's names, without those that are None."""
         named = {

@@ -5,12 +5,18 @@ Python threads share one processor, so a process serves few requests at a time. 
 (for a locked node, for a conductor's answer) yields its slot to another one: lists, heartbeats and
 lookups never queue behind waiting requests. Clients get slots in rotation: the flood of one client
 delays another client by one request.
+
+A request has a slot twice: as a client's address until its caller is known, then as the caller. So
+the tenants behind one address wait for themselves, not for each other. Turns are by time: the next
+slot is for the client that has used the least of it, so that a list of all nodes costs as many
+turns as it takes.
 """
 
 import threading
-from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from app.errors import Unavailable
 
@@ -28,13 +34,24 @@ class Places:
         self._most, self._share = most, most if share is None else share
         self._lock = threading.Lock()
         self._taken: Counter[str] = Counter()
+        self._taken_by_groups: Counter[str] = Counter()
 
     @contextmanager
-    def hold(self, caller: str = "") -> Iterator[None]:
-        """Hold a place. Raises Busy: none is free, or the caller has its share."""
+    def hold(self, caller: str = "", group: str | None = None) -> Iterator[None]:
+        """
+        Hold a place.
+
+        group: of callers that together hold as many places as are free: others always find one.
+
+        Raises Busy: none is free, or the caller or its group has its share.
+        """
         with self._lock:
             if self._most_of(caller) <= self._taken.get(caller, 0):
                 raise Busy
+            if group is not None:
+                if self._free <= self._taken_by_groups.get(group, 0):
+                    raise Busy
+                self._taken_by_groups[group] += 1
             self._taken[caller] += 1
         try:
             yield
@@ -43,6 +60,10 @@ class Places:
                 self._taken[caller] -= 1
                 if not self._taken[caller]:
                     del self._taken[caller]
+                if group is not None:
+                    self._taken_by_groups[group] -= 1
+                    if not self._taken_by_groups[group]:
+                        del self._taken_by_groups[group]
 
     @property
     def is_full(self) -> bool:
@@ -67,16 +88,30 @@ class SharedPlaces(Places):
 
 class FairSlots:
     """
-    Slots that waiting clients get in rotation, one each, and not in the order of their requests.
+    Slots that waiting clients get in turns, and not in the order of their requests.
 
+    The next slot is for the client that has held slots for the least time, among those that wait; a
+    client that comes, or comes again, begins with as much as the last one that had a turn.
+
+    most: slots that a client may hold at once; None: all.
     shared: a client may hold as many slots as are free, so that other clients always find one.
     """
 
-    def __init__(self, slots: int, *, shared: bool = False) -> None:
-        self._free, self._shared = slots, shared
+    def __init__(
+        self,
+        slots: int,
+        *,
+        most: int | None = None,
+        shared: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._free, self._most, self._shared = slots, most or slots, shared
+        self._clock = clock
         self._lock = threading.Lock()
-        self._held: Counter[str] = Counter()  # slots of a client
-        self._waiting: OrderedDict[str, deque[threading.Event]] = OrderedDict()
+        self._held: dict[str, deque[float]] = {}  # times at which a client took its slots
+        self._waiting: dict[str, deque[threading.Event]] = {}
+        self._used: dict[str, float] = {}  # seconds of each client that holds a slot or waits
+        self._turn = 0.0  # seconds of the client that had the last turn
 
     def acquire(self, client: str, timeout: float | None = None) -> bool:
         """
@@ -92,6 +127,7 @@ class FairSlots:
                 return False
             given = threading.Event()
             self._waiting.setdefault(client, deque()).append(given)
+            self._used.setdefault(client, self._turn)
         if given.wait(timeout):
             return True
         with self._lock:
@@ -114,22 +150,30 @@ class FairSlots:
         """Give a slot back, from any thread."""
         with self._lock:
             self._free += 1
-            self._held[client] -= 1
+            self._used[client] += self._clock() - self._held[client].popleft()
+            able = [each for each in self._waiting if self._may_take(each)]
+            if able:
+                following = min(able, key=self._used.__getitem__)
+                self._take(following)
+                queue = self._waiting.pop(following)
+                queue.popleft().set()
+                if queue:  # of clients that have used as much, it is the last one
+                    self._waiting[following] = queue
             self._forget(client)
-            for following, queue in self._waiting.items():
-                if self._may_take(following):
-                    self._take(following)
-                    queue.popleft().set()
-                    self._waiting.move_to_end(following)
-                    self._forget(following)
-                    return
+
+    def used(self, client: str) -> float:
+        """Return the seconds that a client has used, to compare clients."""
+        with self._lock:
+            return self._used.get(client, self._turn)
 
     def _may_take(self, client: str) -> bool:
-        return self._free > (self._held.get(client, 0) if self._shared else 0)
+        held = len(self._held.get(client, ()))
+        return held < self._most and self._free > (held if self._shared else 0)
 
     def _take(self, client: str) -> None:
         self._free -= 1
-        self._held[client] += 1
+        self._turn = max(self._turn, self._used.setdefault(client, self._turn))
+        self._held.setdefault(client, deque()).append(self._clock())
 
     def _forget(self, client: str) -> None:
         """Drop the entries of a client that have become empty."""
@@ -137,46 +181,77 @@ class FairSlots:
             self._held.pop(client, None)
         if not self._waiting.get(client):
             self._waiting.pop(client, None)
+        if client not in self._held and client not in self._waiting:
+            self._used.pop(client, None)
 
 
 class RequestSlots:
     """
-    Slots for `working` requests that are served, and `waiting` that have yielded theirs.
+    Slots for `working` requests of a client that are served, and `waiting` that yielded theirs.
 
-    queued: most requests that wait for a slot.
+    One more is served if it is another client's. queued: most requests that wait for a slot.
     """
 
     def __init__(self, working: int, waiting: int, queued: int) -> None:
-        self._working = FairSlots(working)
+        self._entering = FairSlots(working)  # by address, until the caller is known
+        self._working = FairSlots(working + 1, most=working)  # by caller
         self._waiting = Places(waiting)
         self._queue = SharedPlaces(queued)
 
     @contextmanager
     def hold(self, client: str = "") -> Iterator[None]:
         """
-        Hold a slot in this thread; wait for a free one first.
+        Hold a slot in this thread as a client, or as the one of `take_turn`; wait for it first.
 
         Raises Busy: too many requests wait for one, of this client or of all.
         """
-        if not self._working.acquire(client, 0):
-            with self._queue.hold(client):
-                self._working.acquire(client)
+        _mine.slots, _mine.held = self, None
         try:
-            _mine.slots, _mine.client = self, client
+            self._acquire(self._entering, client)
             yield
         finally:
             _mine.slots = None
-            self._working.release(client)
+            if _mine.held:
+                slots, client = _mine.held
+                slots.release(client)
+
+    def _acquire(self, slots: FairSlots, client: str) -> None:
+        """Take a slot instead of the one that this thread holds. Raises Busy: it keeps that one."""
+        with ExitStack() as queued:
+            taken = slots.acquire(client, 0)
+            if not taken:
+                queued.enter_context(self._queue.hold(client))
+            if _mine.held:
+                before, name = _mine.held
+                _mine.held = None
+                before.release(name)
+            if not taken:
+                slots.acquire(client)
+        _mine.held = slots, client
 
     @contextmanager
     def _yielded(self, place: AbstractContextManager[None] | None) -> Iterator[None]:
-        client: str = _mine.client
+        slots, client = _mine.held
         with place or self._waiting.hold():
-            self._working.release(client)
+            slots.release(client)
             try:
                 yield
             finally:
-                self._working.acquire(client)
+                slots.acquire(client)
+
+
+def take_turn(client: str | None) -> None:
+    """
+    Wait for a slot as the caller of this thread's request, after it was authenticated.
+
+    client: None: the caller has no name, and remains the client of `RequestSlots.hold`. Outside of
+    a request, do nothing.
+
+    Raises Busy: see `RequestSlots.hold`.
+    """
+    slots: RequestSlots | None = getattr(_mine, "slots", None)
+    if slots is not None:
+        slots._acquire(slots._working, client or _mine.held[1])
 
 
 @contextmanager

@@ -3,7 +3,7 @@ Users of PostgreSQL: one for each role of the service, with the rights that the 
 
 The owner of the tables migrates them and runs the commands of operators. Of the others, none can
 change a table's definition, and none has the passwords of another's job: the user of a conductor
-reads no users and tokens, that of the API grants no roles and deletes no audit record.
+reads no passwords and tokens, that of the API grants no roles and deletes no audit record.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,11 +53,12 @@ RIGHTS: Mapping[str, Rights] = {
     "conductors": Rights(api="SELECT", beat="SELECT"),
     "data_keys": Rights(api="SELECT", conductor="SELECT", beat="SELECT"),
     "deploy_templates": OF_REQUESTS,
-    "holds": Rights(beat="SELECT (id, expires_at)"),
+    "holds": Rights(beat="SELECT (id, node_id, owner, expires_at)"),
     "inspection_rules": OF_REQUESTS,
-    "memberships": Rights(api="SELECT, INSERT, DELETE", conductor=""),
+    "memberships": Rights(api="SELECT, INSERT, DELETE", conductor="SELECT"),
     "nodes": Rights(
-        beat="SELECT (id, operation_id, reservation, provision_state, fault, maintenance)"
+        beat="SELECT (id, owner, lessee, operation_id, reservation, provision_state, fault,"
+        " maintenance)"
     ),
     # the triggers of nodes read it, as the user who writes
     "notification_cursor": Rights(api="SELECT", conductor="SELECT, INSERT, UPDATE", beat="SELECT"),
@@ -66,14 +67,16 @@ RIGHTS: Mapping[str, Rights] = {
         " deadline_at, claimed_by, sent_at, first_sent_at, sent_to, id)"
     ),
     "periodic_passes": Rights(api="SELECT", beat=ALL),
-    "projects": Rights(api="SELECT", conductor=""),
-    "role_assignments": Rights(api="SELECT", conductor=""),
+    "projects": Rights(api="SELECT", conductor="SELECT"),
+    "role_assignments": Rights(api="SELECT", conductor="SELECT"),
     "rollouts": Rights(beat="SELECT (id, state, nodes, running, succeeded, failed)"),
     "runbooks": OF_REQUESTS,
     "sealed_tables": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "secrets": Rights(api="SELECT", conductor=""),
     "user_groups": Rights(api="SELECT", conductor=""),
-    "users": Rights(api="SELECT, INSERT, UPDATE (updated_at)", conductor=""),
+    "users": Rights(
+        api="SELECT, INSERT, UPDATE (updated_at)", conductor="SELECT (id, uuid, enabled)"
+    ),
     "watermark": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "webhooks": Rights(
         conductor="SELECT, UPDATE", beat="SELECT (id, enabled, due_at, failing_since)"

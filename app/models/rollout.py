@@ -27,6 +27,7 @@ class PauseCause(StrEnum):
     CANARY = "canary"
     ERROR_BUDGET = "error budget"
     RESTORED = "database restored"
+    CALLER = "rights of the caller"  # the user was disabled, or has lost a role
 
 
 class RolloutNodeState(StrEnum):
@@ -71,6 +72,8 @@ class Rollout(Timestamped, Base):
     user_id: Mapped[str | None] = mapped_column(String(255))
     user_name: Mapped[str | None] = mapped_column(String(255))
     request_id: Mapped[str | None] = mapped_column(String(64))
+    # an `app.identity.standing.Authority`, checked at each start; None: the caller is no local user
+    authority: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     target: Mapped[str] = mapped_column(String(32))  # verb or power state
     arguments: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of the verb
     filters: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # that chose the nodes

@@ -22,6 +22,9 @@ class Webhook(Subscriber, Timestamped, Base):
     url: Mapped[str] = mapped_column(SealedText)
     # project whose nodes' events are posted; None: those of all nodes
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
+    # of the caller who has created it
+    user_id: Mapped[str | None] = mapped_column(String(255))
+    user_name: Mapped[str | None] = mapped_column(String(255))
     types: Mapped[list[str]] = mapped_column(JSON, default=list)  # of `TYPES` of events; empty: all
     node_uuid: Mapped[str | None] = mapped_column(String(36))  # None: of all nodes
     enabled: Mapped[bool] = mapped_column(default=True)

@@ -111,7 +111,7 @@ def answered(
     wanted = {"headers": {**UNCOMPRESSED, **(headers or {})}, "timeout": min(pause, deadline)}
     with (
         bundle(default["webserver_verify_ca"]) as verify,
-        _exchange(target.options, where, urls.redacted(url), deadline) as session,
+        _exchange(networks.of_urls(target.options, where), urls.redacted(url), deadline) as session,
         _following(session, method, url, where, _login(target), verify=verify, **wanted) as answer,
     ):
         yield answer
@@ -129,7 +129,7 @@ def call(options: Options, where: str, url: str, **wanted: Any) -> None:
     deadline = float(options["conductor"]["fetch_timeout"])
     retry = wanted.pop("retry")
     with (
-        _exchange(options, where, urls.redacted(url), deadline, retry) as session,
+        _exchange(networks.of_urls(options, where), urls.redacted(url), deadline, retry) as session,
         _following(session, "GET", url, where, {}, verify=True, **wanted) as answer,
     ):
         answer.raise_for_status()
@@ -144,19 +144,25 @@ class Posted:
 
 
 def post(
-    options: Options, url: str, body: bytes, headers: Mapping[str, str], timeout: float
+    options: Options,
+    reach: networks.Reach,
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    timeout: float,
 ) -> Posted:
     """
     POST to a URL; the body of the answer is not read, no redirect followed.
 
-    timeout: seconds for the whole exchange.
+    reach: networks that it may lead to. timeout: seconds for the whole exchange.
 
     Raises Unreachable: no answer.
     Raises InvalidDriverInfo: a setting refuses the address.
     """
     with (
         bundle(options["DEFAULT"]["webserver_verify_ca"]) as verify,
-        _exchange(options, "url", urls.redacted(url), timeout) as session,
+        _exchange(reach, urls.redacted(url), timeout) as session,
     ):
         try:
             answer = session.post(
@@ -212,15 +218,13 @@ def cause(error: BaseException) -> str:
 
 @contextmanager
 def _exchange(
-    options: Options, where: str, name: str, deadline: float, retry: Retry | None = None
+    reach: networks.Reach, name: str, deadline: float, retry: Retry | None = None
 ) -> Iterator[requests.Session]:
     """Yield a session whose connections may lead only to allowed networks, until a deadline."""
 
-    reach = networks.of_urls(options, where)
-
     def check(address: str) -> None:
         if setting := reach.refused_by(address):
-            facts = {"field": where, "url": name, "address": address, "setting": setting}
+            facts = {"field": reach.where, "url": name, "address": address, "setting": setting}
             logger.warning("fetch.refused", extra=facts)
         reach.check(address)
 

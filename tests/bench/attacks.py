@@ -46,6 +46,13 @@ async def long_poll(site, source, _number):
         return await status_of(reader)
 
 
+async def all_nodes(site, source, _number):
+    """Read the details of all nodes, as a tenant with credentials."""
+    async with connected(site, source) as (reader, writer):
+        writer.write(head("GET", "/v1/nodes/detail", basic(*site.account)))
+        return await status_of(reader)
+
+
 async def large_report(site, source, _number):
     """Send the report of an unknown machine, as large as one may be, with very many values."""
     async with connected(site, source) as (reader, writer):
@@ -81,4 +88,7 @@ ATTACKS = {
     "wrong passwords": Crowd(wrong_password, 200, "127.0.0.13"),
     "long polls": Crowd(long_poll, 500, "127.0.0.14"),
     "16 MiB reports": Crowd(large_report, 16, "127.0.0.15"),
+    "long lists": Crowd(all_nodes, 32, "127.0.0.16"),
+    # a tenant at the address of the operator, as behind one proxy that is not listed
+    "long lists, same address": Crowd(all_nodes, 32, "127.0.0.2"),
 }

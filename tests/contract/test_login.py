@@ -10,7 +10,7 @@ from app.db.clock import after
 from app.errors import Invalid
 from app.identity import passwords, tokens
 from app.identity.roles import Scope
-from app.models import ApiToken, AuditRecord
+from app.models import ApiToken, AuditRecord, User
 from tests.support.local_users import PASSWORD, Directory, with_local_users
 
 from .conftest import Api, fault
@@ -74,6 +74,92 @@ def test_a_session_begins_with_a_password_and_ends_with_the_logout(local, users)
         ("authenticate/login", "success", "ann", 200),
         ("authenticate/logout", "success", "ann", 204),
     ] == [each for each in records(local) if "authenticate" in each[0]]
+
+
+@on_both
+def test_a_new_password_ends_the_sessions_and_no_tokens(local, users, api):
+    users.user("ann", ("reader", None))
+    users.user("bob", ("reader", None))
+    token = users.token("ann")
+    texts = [sign_in_elsewhere(api, name) for name in ("ann", "ann", "bob")]
+    with api.runtime.transaction() as session:
+        ann = session.scalar(select(User.id).where(User.name == "ann"))
+        assert 2 == tokens.end_sessions(session, ann)
+        assert 0 == tokens.end_sessions(session, ann)
+    statuses = [
+        local("GET", CONDUCTORS, **{"X-Auth-Token": text}).status_code for text in (*texts, token)
+    ]
+    assert [401, 401, 200, 200] == statuses
+
+
+def sign_in_elsewhere(api, name):
+    """Sign in with another browser; return the text of the session."""
+    other = browser(api)
+    assert 200 == sign_in(other, name).status_code
+    return other.client.get_cookie("ingot_session").value
+
+
+@on_both
+def test_a_login_ends_the_earlier_session_of_the_browser_and_no_other_token(local, users, api):
+    users.user("ann", ("reader", None))
+    users.user("bob", ("reader", None))
+    elsewhere = sign_in_elsewhere(api, "ann")
+    before = []
+    for name in ("ann", "ann", "bob"):
+        assert 200 == sign_in(local, name).status_code
+        before.append(local.client.get_cookie("ingot_session").value)
+    assert 401 == sign_in(local, "ann", "a wrong password").status_code
+    statuses = [
+        local("GET", CONDUCTORS, **{"X-Auth-Token": text}).status_code
+        for text in (*before, elsewhere)
+    ]
+    assert [401, 401, 200, 200] == statuses, "those that other logins have replaced"
+
+    token = users.token("ann")
+    local.client.set_cookie("ingot_session", token)
+    assert 200 == sign_in(local, "ann").status_code
+    assert 200 == local("GET", CONDUCTORS, **{"X-Auth-Token": token}).status_code
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "name"),
+    [
+        ("https://ingot.example", "__Host-ingot_session"),
+        ("https://ingot.example/", "__Host-ingot_session"),
+        ("https://ingot.example/a", None), ("https://ingot.example/b", None),
+        ("https://ingot.example:6385", None), ("https://ingot.example:6386/a", None),
+    ],
+)  # fmt: skip
+def test_with_tls_no_other_host_and_no_other_service_of_the_host_sets_the_cookie(
+    api, users, endpoint, name
+):
+    users.user("ann", ("reader", None))
+    mine = browser(api, public_endpoint=endpoint)
+    cookie, *attributes = sign_in(mine).headers["Set-Cookie"].split("; ")
+    found = cookie.partition("=")[0]
+    assert {"Path=/", "Secure", "HttpOnly"} <= set(attributes)
+    assert not any(each.startswith("Domain") for each in attributes)
+    assert name in (found, None)
+    assert re.fullmatch("__Host-ingot_session(_[0-9a-f]{8})?", found)
+    text = cookie.partition("=")[2]
+
+    def status(given):
+        mine.client._cookies.clear()
+        mine.client.set_cookie(given, text)
+        return mine("GET", CONDUCTORS).status_code
+
+    others = {"ingot_session", "__Host-ingot_session", "__Host-ingot_session_00000000"} - {found}
+    assert [200, *[401] * len(others)] == [status(each) for each in (found, *others)]
+
+
+def test_services_of_one_host_have_cookies_of_different_names(api, users):
+    users.user("ann", ("reader", None))
+    endpoints = ["https://h", "https://h/a", "https://h/b", "https://h:1", "https://h:1/a"]
+    names = {
+        sign_in(browser(api, public_endpoint=each)).headers["Set-Cookie"].partition("=")[0]
+        for each in endpoints
+    }
+    assert len(endpoints) == len(names)
 
 
 def test_no_script_reads_the_cookie_and_with_tls_it_is_sent_by_tls_only(api, users):

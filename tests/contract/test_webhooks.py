@@ -79,8 +79,8 @@ def test_a_webhook_with_failures_is_deleted(api):
         ({"url": "https://u:p@h/"}, "url: must not contain a user or a password"),
         ({"url": "https://h/ x"}, "url: 'https://h/ x' has a space"),
         ({"url": "http://127.0.0.1/"}, "url: it leads to an address that"),
-        ({"url": "http://169.254.169.254/latest"}, "[conductor]fetch_denied_networks"),
-        ({"url": "http://[::ffff:127.0.0.1]/"}, "[conductor]fetch_denied_networks"),
+        ({"url": "http://169.254.169.254/latest"}, "[webhooks]denied_networks"),
+        ({"url": "http://[::ffff:127.0.0.1]/"}, "[webhooks]denied_networks"),
         ({"url": "https://h/" + "x" * 2048}, "is too long: at most 2048 characters"),
         ({"secret": "short"}, "must be 16 to 255 printable ASCII characters"),
         ({"secret": "x" * 256}, "must be 16 to 255"), ({"secret": 16 * "\n"}, "must be 16 to 255"),
@@ -100,9 +100,34 @@ def test_bad_fields_are_refused(api, fields, message):
 
 
 @pytest.mark.parametrize(
+    "host",
+    [
+        "10.0.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "[fd12:3456::1]", "127.0.0.1",
+        "[::ffff:10.0.0.1]", "[64:ff9b::10.0.0.1]",
+    ],
+)  # fmt: skip
+def test_webhooks_of_projects_lead_to_no_private_network(api, host):
+    answer = api("POST", "/v1/webhooks", BODY | {"url": f"http://{host}/", "owner": "p-1"})
+    assert 400 == answer.status_code, answer.text
+    assert "url: it leads to an address that [webhooks]project_denied_networks" in answer.text
+    made = make(api, url="https://receiver.example/", owner="p-1")
+    path = f"/v1/webhooks/{made['uuid']}"
+    patch = [{"op": "replace", "path": "/url", "value": f"http://{host}/"}]
+    assert 400 == api("PATCH", path, patch).status_code
+
+
+def test_webhooks_of_the_system_lead_to_private_networks(api):
+    for host in ("10.0.0.1", "[fd12:3456::1]"):
+        answer = api(
+            "POST", "/v1/webhooks", BODY | {"name": host[:4].strip("["), "url": f"http://{host}/"}
+        )
+        assert 201 == answer.status_code, answer.text
+
+
+@pytest.mark.parametrize(
     ("op", "path", "value", "message"),
     [
-        ("replace", "/url", "http://[fe80::1]/", "[conductor]fetch_denied_networks"),
+        ("replace", "/url", "http://[fe80::1]/", "[webhooks]denied_networks"),
         ("replace", "/secret", "short", "must be 16 to 255"),
         ("remove", "/secret", None, "it cannot be removed"),
         ("remove", "/url", None, "it cannot be removed"),

@@ -248,7 +248,7 @@ def test_a_rollout_does_not_start_a_held_node_and_goes_on(inside):
 
 
 def test_expired_holds_are_deleted_and_told(inside):
-    node = inside.node("manageable")
+    node = inside.node("manageable", owner="p-1")
     names = [
         hold(inside, node, expires_at=time_)
         for time_ in (None, *[utcnow() + timedelta(hours=1)] * 3)
@@ -266,6 +266,32 @@ def test_expired_holds_are_deleted_and_told(inside):
     assert 2 == sum(each.startswith("Hold expired: hardware hold") for each in history)
     assert 2 == [*map(tuple, events)].count(("hardware", None))
     assert 0 == holds.end_expired(inside.runtime)
+
+
+@pytest.mark.parametrize(
+    ("columns", "stays"),
+    [
+        ({"owner": "p-1"}, True), ({"owner": "p-2", "lessee": "p-1"}, True),
+        ({"owner": "p-2"}, False), ({"owner": "p-2", "lessee": "p-3"}, False), ({}, False),
+    ],
+)  # fmt: skip
+def test_a_hold_of_a_project_ends_with_its_rights_on_the_node(inside, columns, stays):
+    node = inside.node("manageable", lessee="p-1")
+    name = hold(inside, node)
+    of_system = Caller(user_id="u-2", user_name="Operator", system_scope="all")
+    with inside.runtime.transaction() as session:
+        locked = nodes.lock(session, session.get_one(Node, node).uuid)
+        fields = {"kind": "scheduling", "reason": "kept"}
+        other = holds.create(session, locked, fields, of_system).uuid
+    assert 0 == holds.end_expired(inside.runtime)
+    inside.change(Node, node, **{"owner": None, "lessee": None} | columns)
+    with inside.runtime.read_connection() as connection:
+        assert stays == (holds.EXPIRED_ONE.first(connection, {}) is None)
+    assert (0 if stays else 1) == holds.end_expired(inside.runtime)
+    assert ([name, other] if stays else [other]) == left(inside)
+    with inside.runtime.reading() as session:
+        events = session.scalars(select(NodeHistory.event)).all()
+    assert stays != any(each.startswith("Hold ended: hardware hold") for each in events)
 
 
 def test_expired_holds_are_deleted_in_batches(inside, monkeypatch):

@@ -5,6 +5,7 @@ import stat
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import select, text
@@ -12,9 +13,13 @@ from typer.testing import CliRunner
 
 from app.config import settings as app_settings
 from app.db import connections, transactions
-from app.identity import callers, first_admin, passwords, provided
-from app.models import RoleAssignment, User
+from app.db.clock import now
+from app.engine import delegated_work
+from app.identity import callers, first_admin, passwords, provided, tokens
+from app.kit.caller import Caller
+from app.models import Hold, Node, Operation, RoleAssignment, Rollout, User, Webhook
 from tests.support import programs
+from tests.support.fleet import ROOT
 from tests.support.local_users import PASSWORD, STORED
 from workers import cli
 from workers.doctor import surroundings
@@ -107,6 +112,88 @@ def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, eng
         run(*words)
     assert [] == run("role", "list")
     assert [] == run("token", "list")
+
+
+#: Kind of work -> whether it is over when its user is disabled.
+OVER = {
+    "session": True, "token": True, "rollout": True, "operation": False, "webhook": False,
+    "hold": False,
+}  # fmt: skip
+
+
+def test_disabling_a_user_shows_all_work_and_what_becomes_of_it(run, engine, database):
+    uuid = run("user", "create", "ann", given=f"{PASSWORD}\n")["uuid"]
+    run("user", "create", "bob", "--no-password")
+    run("role", "grant", "admin", "--user", "ann", "--system")
+    made = run("token", "create", "ann", "--system", "--name", "ci")["uuid"]
+    run("token", "revoke", run("token", "create", "ann", "--system")["uuid"])
+    run("token", "create", "bob", "--system")
+    ann, other = Caller(user_id=uuid, user_name="ann"), Caller(user_id="u-9")
+    with transactions.transaction(engine) as session:
+        user = session.scalar(select(User.id).where(User.uuid == uuid))
+        _, text = tokens.issue(session, user, None, name=tokens.SESSION, seconds=60)
+        for caller in (ann, other):
+            node = Node(uuid=str(uuid4()), driver="fake-hardware", provision_state="enroll")
+            session.add(node)
+            session.flush()
+            fields = {"name": f"of-{caller.user_id[:2]}", "url": "https://h/", "secret": "x" * 16}
+            session.add(Webhook(
+                uuid=str(uuid4()), position=0, user_id=caller.user_id, **fields
+            ))  # fmt: skip
+            session.add(Hold(
+                uuid=str(uuid4()), node_id=node.id, kind="hardware", reason="r",
+                user_id=caller.user_id,
+            ))  # fmt: skip
+            session.add(Operation(
+                uuid=str(uuid4()), node_id=node.id, kind="clean", state="queued",
+                requested_by=caller.user_id, created_at=now(),
+            ))  # fmt: skip
+            for state in ("running", "completed"):
+                session.add(Rollout(
+                    uuid=str(uuid4()), user_id=caller.user_id, target="clean", state=state,
+                    waves=1, error_budget=1, nodes=1,
+                ))  # fmt: skip
+
+    work = run("user", "disable", "ann")["work"]
+    assert [*OVER] == [*delegated_work.EFFECTS] == [each["kind"] for each in work]
+    assert made in {each["uuid"] for each in work}
+    for each in work:
+        assert OVER[each["kind"]] != each["then"].startswith("goes on"), each
+    run("user", "enable", "ann")
+    with transactions.read_connection(engine) as connection:
+        assert callers.token_of(connection, text) is None, "a session does not come back"
+    assert ["token", "rollout", "operation", "webhook", "hold"] == [
+        each["kind"] for each in run("user", "disable", "ann")["work"]
+    ]
+    words = ("user", "disable", "ann", "--database", database)
+    shown = CliRunner(env={"INGOT_CONFIG": ""}).invoke(cli.app, words).output
+    assert "user ann is disabled" in shown
+    assert f"token {made}" in shown
+
+
+@pytest.mark.parametrize(("options", "valid"), [((), False), (("--keep-sessions",), True)])
+def test_a_new_password_ends_the_sessions_unless_they_are_kept(run, engine, options, valid):
+    run("user", "create", "ann", given=f"{PASSWORD}\n")
+    token = run_token(run)
+    with transactions.transaction(engine) as session:
+        user = session.scalar(select(User.id).where(User.name == "ann"))
+        _, text = tokens.issue(session, user, None, name=tokens.SESSION, seconds=60)
+    changed = run("user", "set-password", "ann", *options, given="another password\n")
+    assert {"name": "ann", "ended_sessions": 0 if valid else 1} == changed
+    with transactions.read_connection(engine) as connection:
+        assert valid == (callers.token_of(connection, text) is not None)
+        assert callers.token_of(connection, token), "API tokens stay valid"
+
+
+def run_token(run):
+    return run("token", "create", "ann", "--system")["token"]
+
+
+def test_the_documentation_says_what_becomes_of_the_work_of_a_user():
+    text = (ROOT / "docs/security.md").read_text()
+    for kind, then in delegated_work.EFFECTS.items():
+        assert f"`{kind}`" in text, kind
+        assert then.partition(":")[0].split(",")[0] in text, then
 
 
 REFUSED = [

@@ -21,7 +21,7 @@ from drivers.web.signed import signature
 from tests.support.fleet import until
 from tests.support.inside import Inside
 from tests.support.receiver import SECRET, receiving, verified
-from workers.periodic import pruning
+from workers.periodic import delivery, pruning
 from workers.periodic.webhooks import Webhooks
 
 
@@ -259,18 +259,20 @@ def test_a_silent_receiver_ends_the_attempt_and_delays_no_other(database, receiv
     quick.close()
 
 
-def test_a_refused_address_is_not_contacted(database, receiver):
-    strict = Inside(database, INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS="127.0.0.0/8")
+@pytest.mark.parametrize("owner", [None, "p-1"])
+def test_a_refused_address_is_not_contacted(database, receiver, owner):
+    setting = "project_denied_networks" if owner else "denied_networks"
+    strict = Inside(database, **{f"INGOT_WEBHOOKS_{setting.upper()}": "127.0.0.0/8"})
     deliverer = Webhooks(strict.runtime)
-    node = strict.node()
-    with pytest.raises(Invalid, match="fetch_denied_networks"):
-        create(strict, receiver)
+    node = strict.node(owner=owner)
+    with pytest.raises(Invalid, match=rf"\[webhooks\]{setting} refuses"):
+        create(strict, receiver, owner=owner)
     by_name = receiver.url.replace("127.0.0.1", "localhost")
-    hook = create(strict, receiver, url=by_name)
+    hook = create(strict, receiver, url=by_name, owner=owner)
     changed(strict, node)
     drain(strict, deliverer, hook)
     assert 0 == receiver.requests
-    assert "[conductor]fetch_denied_networks" in read(strict, hook).last_error
+    assert f"[webhooks]{setting}" in read(strict, hook).last_error
     deliverer.close()
     strict.close()
 
@@ -336,6 +338,66 @@ def test_webhooks_beyond_the_free_threads_are_left_to_others(inside, receiver, m
         slow.gate.set()
         deliverer.close()
         assert 0 == receiver.requests
+
+
+def test_slow_receivers_of_some_projects_leave_threads_to_the_others(inside, deliverer, receiver):
+    with receiving() as slow:
+        slow.gate.clear()
+        nodes = []
+        for project in range(4):
+            nodes.append(inside.node(owner=f"p-{project}"))
+            for number in range(delivery.AT_ONCE // 4):
+                name = f"slow-{project}-{number}"
+                due(inside, create(inside, slow, name=name, owner=f"p-{project}"))
+        create(inside, receiver, owner="honest")
+        nodes.append(inside.node(owner="honest"))
+        for node in nodes:
+            changed(inside, node)
+        deliverer.start_due()
+        try:
+            until(lambda: receiver.numbers, "the delivery beside slow ones")
+            until(lambda: slow.requests > delivery.AT_ONCE // 2, "the slow ones")
+            assert slow.requests < delivery.AT_ONCE
+        finally:
+            slow.gate.set()
+            deliverer.close()
+
+
+def test_a_slow_receiver_has_a_turn_by_time_and_then_the_next_one(inside, receiver, monkeypatch):
+    """One thread; the slow one has events for many attempts, and was due first."""
+    monkeypatch.setattr("workers.periodic.delivery.AT_ONCE", 1)
+    monkeypatch.setattr("workers.periodic.delivery.BATCH", 1)
+    monkeypatch.setattr("workers.periodic.delivery.TURN", 0)
+    configure(inside, timeout=60.0)
+    deliverer = Webhooks(inside.runtime)
+    with receiving() as slow:
+        slow.gate.clear()
+        due(inside, create(inside, slow, owner="p-slow"))
+        create(inside, receiver, owner="honest")
+        nodes = [inside.node(owner=owner) for owner in ("p-slow", "honest")]
+        changed(inside, nodes[0], 5)
+        changed(inside, nodes[1])
+        deliverer.start_due()
+        assert slow.arrived.wait(60)
+        deliverer.start_due()  # the other one finds no thread
+        assert not receiver.numbers
+        slow.gate.set()
+        until(lambda: receiver.numbers, "the turn of the other one")
+        deliverer.close()
+
+
+def test_of_many_due_webhooks_each_project_has_the_first(inside, deliverer, receiver, monkeypatch):
+    monkeypatch.setattr("workers.periodic.delivery.FOUND", 4)
+    hooks = {}
+    for number in range(9):
+        owner = "p-many" if number < 7 else f"p-{number}"
+        hook = create(inside, receiver, name=f"h-{number}", owner=owner)
+        hooks[hook] = owner
+        inside.change(Webhook, hook, due_at=datetime(2000, 1, 1 + number))
+    changed(inside, inside.node())
+    found = deliverer._due()
+    assert ["p-many", "p-7", "p-8", "p-many"] == [project for _, project in found]
+    assert [(hook, hooks[hook]) for hook, _ in found] == found
 
 
 def test_a_late_answer_does_not_undo_a_replay(inside, deliverer, receiver):
@@ -515,13 +577,15 @@ def test_a_new_url_or_enabling_ends_the_pause(inside, deliverer, receiver):
 
 def test_many_events_are_posted_in_batches_and_turns(inside, deliverer, receiver, monkeypatch):
     monkeypatch.setattr("workers.periodic.delivery.BATCH", 3)
-    monkeypatch.setattr("workers.periodic.delivery.ROUND", 2)
+    monkeypatch.setattr("workers.periodic.delivery.TURN", 0)
     node = inside.node()
     hook = create(inside, receiver)
     start = read(inside, hook).position
     changed(inside, node, 8)
-    deliverer.start_due()
-    until(lambda: read(inside, hook).position == start + 6, "a turn of two batches")
+    for end in (3, 6):
+        deliverer.start_due()
+        until(lambda end=end: read(inside, hook).position == start + end, "a turn of a batch")
+        until(lambda: not deliverer._served, "its end")
     deliverer.close()
     again = Webhooks(inside.runtime)
     again.start_due()

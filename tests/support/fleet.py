@@ -40,6 +40,7 @@ QUICK = {
     "INGOT_CONDUCTOR_RESEND_AFTER": "1",
     "INGOT_CONDUCTOR_GRACEFUL_SHUTDOWN_TIMEOUT": "5",
     "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",  # images are served from loopback
+    "INGOT_WEBHOOKS_DENIED_NETWORKS": "",  # as are receivers
 }
 #: The defaults, for tests without deaths: on a busy machine, a slow conductor is not declared dead.
 CALM = {

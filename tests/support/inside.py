@@ -54,8 +54,13 @@ class Inside:
     def __init__(self, url, **environ):
         self.url, self.environ = url, environ
         self.sent = []
-        # images are served from loopback
-        usual = {"INGOT_DATABASE_CONNECTION": url, "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": ""}
+        usual = {
+            "INGOT_DATABASE_CONNECTION": url,
+            # images and receivers are on loopback
+            "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",
+            "INGOT_WEBHOOKS_DENIED_NETWORKS": "",
+            "INGOT_WEBHOOKS_PROJECT_DENIED_NETWORKS": "",
+        }
         self.settings = settings.load(usual | environ)
         self.runtime = make(self.settings, self._send)
 

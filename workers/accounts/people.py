@@ -97,33 +97,68 @@ def _user(user: Any) -> dict[str, Any]:
 
 
 @command(users, "set-password")
-def set_password(accounts: Accounts, name: UserName) -> None:
-    """Replace a user's password, read from the terminal or standard input. Tokens stay valid."""
+def set_password(
+    accounts: Accounts,
+    name: UserName,
+    *,
+    keep_sessions: Annotated[
+        bool, typer.Option("--keep-sessions", help="Leave the user's browsers signed in")
+    ] = False,
+) -> None:
+    """
+    Replace a user's password, read from the terminal or standard input.
+
+    The sessions of the user's browsers end. API tokens stay valid.
+    """
     from app.identity import accounts as rows
+    from app.identity import tokens
+    from app.models import User
 
     password = _new_password()
-    accounts.change(lambda session: rows.set_password(session, name, password))
-    accounts.output.result({"name": name}, f"the password of {name} was replaced")
+
+    def work(session: "Session") -> int:
+        rows.set_password(session, name, password)
+        if keep_sessions:
+            return 0
+        return tokens.end_sessions(session, rows.find(session, User, name).id)
+
+    ended = accounts.change(work)
+    words = f"the password of {name} was replaced; sessions that ended: {ended}"
+    accounts.output.result({"name": name, "ended_sessions": ended}, words)
 
 
 @command(users, "enable")
 def enable_user(accounts: Accounts, name: UserName) -> None:
     """Let a disabled user send requests again."""
-    _enable(accounts, name, enabled=True)
+    from app.identity import accounts as rows
+
+    accounts.change(lambda session: rows.set_enabled(session, name, enabled=True))
+    accounts.output.result({"name": name, "enabled": True}, f"user {name} is enabled")
 
 
 @command(users, "disable")
 def disable_user(accounts: Accounts, name: UserName) -> None:
-    """Refuse all requests of a user, by password and by token."""
-    _enable(accounts, name, enabled=False)
+    """
+    Refuse all requests of a user, by password and by token, and end the user's sessions.
 
-
-def _enable(accounts: Accounts, name: str, *, enabled: bool) -> None:
+    It prints the work that was begun for the user, and what becomes of it.
+    """
+    from app.engine import delegated_work
     from app.identity import accounts as rows
+    from app.identity import tokens
+    from app.models import User
 
-    accounts.change(lambda session: rows.set_enabled(session, name, enabled=enabled))
-    word = "enabled" if enabled else "disabled"
-    accounts.output.result({"name": name, "enabled": enabled}, f"user {name} is {word}")
+    def work(session: "Session") -> list[dict[str, Any]]:
+        user = rows.find(session, User, name)
+        begun = list(delegated_work.of_user(session, user))
+        rows.set_enabled(session, name, enabled=False)
+        tokens.end_sessions(session, user.id)
+        return begun
+
+    begun = accounts.change(work)
+    lines = [f"{each['kind']} {each['uuid']} ({each['about']}): {each['then']}" for each in begun]
+    words = "\n".join([f"user {name} is disabled", *lines])
+    accounts.output.result({"name": name, "enabled": False, "work": begun}, words)
 
 
 @command(users, "delete")

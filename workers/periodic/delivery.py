@@ -7,6 +7,7 @@ holds the subscriber. So a death at any line repeats events, and loses none.
 """
 
 import random
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    func,
+    literal,
+    select,
+    true,
+    update,
+)
 
 from app import killpoints, log
 from app.db.clock import after, age, now
 from app.kit import change_events
+from app.kit.concurrency import FairSlots
 from app.metrics.kinds import Counter, Histogram
 from app.models import ChangeEvent, NotificationCursor, Webhook
 from app.runtime import Runtime
@@ -30,8 +43,12 @@ seldom = log.RateLimited(logger)
 
 #: Subscribers that a process serves at once: one thread each, because receivers may be slow.
 AT_ONCE = 32
-#: Most events in an attempt, and most attempts for a subscriber before it is another one's turn.
-BATCH, ROUND = 100, 20
+#: Most events in an attempt, and seconds after which it is another subscriber's turn.
+BATCH, TURN = 100, 2.0
+#: Most subscribers that one search finds.
+FOUND = 256
+#: Client of the threads for subscribers that no project owns.
+SYSTEM = ""
 #: Numbers without an event for the subscriber, after which its position is recorded nevertheless.
 UNRECORDED = 10_000
 #: Seconds before the second attempt.
@@ -59,7 +76,12 @@ class Sent:
 
 
 class Deliverer(ABC):
-    """Deliveries of a process to one kind of subscribers, in threads: none delays another one."""
+    """
+    Deliveries of a process to one kind of subscribers, in threads: none delays another one.
+
+    The subscribers of a project have at most as many threads as remain free for others, and turns
+    by time: those of other projects come first as long as they have used less.
+    """
 
     name: ClassVar[str]  # of a subscriber, in the log
     model: ClassVar[type[Webhook | NotificationCursor]]  # rows of the subscribers
@@ -77,7 +99,11 @@ class Deliverer(ABC):
         self._timeout, self._longest_pause = timeout, longest_pause
         self._row: Any = self.model.__table__.c
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=self.name)
+        self._slots = FairSlots(AT_ONCE, shared=True)  # by project
+        self._starting = threading.Lock()
         self._served: set[int] = set()  # ids of the subscribers with a thread
+        self._more = False  # subscribers are due that have found no thread
+        self._closed = False
 
     @abstractmethod
     def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
@@ -106,44 +132,69 @@ class Deliverer(ABC):
 
     def start_due(self) -> None:
         """Begin to serve the subscribers that are due, as many as there are free threads."""
-        for ident in self._due():
-            if len(self._served) >= AT_ONCE:
+        due = self._due()
+        with self._starting:
+            if self._closed:
                 return
-            if ident not in self._served:
+            self._more = False
+            for ident, project in sorted(due, key=lambda row: self._slots.used(row[1])):
+                if ident in self._served:
+                    continue
+                if not self._slots.acquire(project, 0):
+                    self._more = True
+                    continue
                 self._served.add(ident)
-                self._threads.submit(self._serve, ident)
+                self._threads.submit(self._serve, ident, project)
 
     def close(self) -> None:
         """Wait until no subscriber is served."""
+        with self._starting:
+            self._closed = True
         self._threads.shutdown()
 
-    def _due(self) -> Sequence[int]:
-        """Return the ids of subscribers with events to send, those that wait for longest first."""
-        some = select(self._row.id).where(self._is_due()).order_by(self._row.due_at)
+    def _due(self) -> Sequence[tuple[int, str]]:
+        """
+        Return subscribers with events to send, those that wait for longest first: id and project.
+
+        Of many of them, each project has the first ones.
+        """
+        row = self._row
         with self._runtime.read_connection() as connection:
-            if connection.scalar(some.limit(1)) is None:
+            if connection.scalar(select(row.id).where(self._is_due()).limit(1)) is None:
                 return ()
         change_events.number(self._runtime)
         newest = select(func.max(_EVENT.sequence)).scalar_subquery()
-        behind = some.where(self._row.position < newest).limit(2 * AT_ONCE)
+        project = func.coalesce(row["owner"], SYSTEM) if "owner" in row else literal(SYSTEM)
+        place = func.row_number().over(partition_by=project, order_by=row.due_at)
+        behind = select(row.id, project.label("project"), row.due_at, place.label("place")).where(
+            self._is_due(), row.position < newest
+        )
+        each = behind.subquery().c
+        found = select(each.id, each.project).order_by(each.place, each.due_at).limit(FOUND)
         with self._runtime.read_connection() as connection:
-            return connection.scalars(behind).all()
+            return [(ident, name) for ident, name in connection.execute(found)]
 
     def _is_due(self) -> ColumnElement[bool]:
         return is_due(self._row, self.enabled())
 
-    def _serve(self, ident: int) -> None:
+    def _serve(self, ident: int, project: str) -> None:
         """Send the events of a subscriber until there are none, one fails, or its turn ends."""
+        end = time.monotonic() + TURN
         try:
             with retry.log_outages(f"{self.name}s"):
-                for _ in range(ROUND):
-                    if not self.deliver(ident):
-                        break
+                while self.deliver(ident) and time.monotonic() < end:
+                    pass
         except Exception:
             logger.exception(f"{self.name}.crashed", **{self.name: ident})
         finally:
             self.end_turn()
-            self._served.discard(ident)
+            with self._starting:
+                self._served.discard(ident)
+                self._slots.release(project)
+                others_wait = self._more
+        if others_wait:
+            with retry.log_outages(f"{self.name}s"):
+                self.start_due()
 
     def deliver(self, ident: int) -> bool:
         """Send the next events of a subscriber; return whether to continue with those after."""

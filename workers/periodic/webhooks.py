@@ -25,6 +25,7 @@ from app.kit import change_events
 from app.metrics.table import WEBHOOK_DELIVERIES, WEBHOOK_LAG
 from app.models import ChangeEvent, Webhook, WebhookFailure
 from app.runtime import Runtime
+from drivers import networks
 from drivers.core.errors import HardwareError
 from drivers.web import fetch
 from drivers.web.signed import SIGNATURE, signature
@@ -85,7 +86,8 @@ class Webhooks(Deliverer):
             SIGNATURE: signature(secrets, int(time.time()), body),
         }
         try:
-            answer = fetch.post(self._options, row.url, body, headers, self._timeout)
+            reach = networks.of_webhooks(self._options, project=row.owner is not None)
+            answer = fetch.post(self._options, reach, row.url, body, headers, timeout=self._timeout)
         except HardwareError as error:
             return Sent(row.position, str(error))
         if 200 <= answer.status < 300:
