@@ -13,7 +13,7 @@ from werkzeug.exceptions import HTTPException
 from app import log
 from app.agents import heartbeats, inspection_report
 from app.agents import lookup as service
-from app.api import node_view, versions
+from app.api import node_view, repeats, versions
 from app.api.answers import empty, json, runtime
 from app.api.node_identifiers import key_of
 from app.api.node_shapes import NODE
@@ -189,7 +189,13 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
     }
 
 
-@agents.declare("POST", "/heartbeat/<ident>", since=HEARTBEAT_SINCE, returns=ACCEPTED)
+@agents.declare(
+    "POST",
+    "/heartbeat/<ident>",
+    since=HEARTBEAT_SINCE,
+    returns=ACCEPTED,
+    no_key=repeats.OF_AGENTS,
+)
 @_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(Heartbeat, location="json_or_query")
 def heartbeat(fields: dict[str, Any], ident: str) -> Response:
@@ -197,7 +203,9 @@ def heartbeat(fields: dict[str, Any], ident: str) -> Response:
     return heartbeat_of(ident, fields)
 
 
-@agents.declare("POST", "/heartbeat", since=HEARTBEAT_SINCE, returns=ACCEPTED)
+@agents.declare(
+    "POST", "/heartbeat", since=HEARTBEAT_SINCE, returns=ACCEPTED, no_key=repeats.OF_AGENTS
+)
 @_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(NamedHeartbeat, location="json_or_query")
 def heartbeat_of_named_node(fields: dict[str, Any]) -> Response:
@@ -247,6 +255,7 @@ def _expected_if_large(view: View) -> View:
     "POST",
     "/continue_inspection",
     returns=Returns({202: {"anyOf": [exactly({"uuid": UUID}), AGENT_SETTINGS]}}),
+    no_key=repeats.OF_AGENTS,
 )
 @_noted(agent_refusals.REPORT)
 @_expected_if_large
