@@ -108,15 +108,16 @@ def api() -> Lines:
 
 #: About the headers of repeated and of conditional requests.
 REPEATS = f"""\
-A client that got no answer to a write repeats it with the same `{repeats.HEADER}`, a text of 1 to
-{repeats.LONGEST} printable characters: the write is executed once, and each repetition gets the first
-answer again, with status, body, `Location` and `ETag`, and `{repeats.REPLAYED}: true`. A key belongs to one
-user and project; with another method, path, body or API version it is refused with 400. A refused
-request does not use its key. An answer is kept for `[api]idempotency_key_lifetime`. Reads may be
-repeated anyway, and ignore the header; so do requests that end in 404 or 405.
+A client that got no answer to a write repeats it with the same `{repeats.HEADER}`, a text
+of 1 to {repeats.LONGEST} printable characters: the write is executed once, and each repetition
+gets the first answer again, with status, body, `Location` and `ETag`, and
+`{repeats.REPLAYED}: true`. A key belongs to one user and project; with another method, path, body
+or API version it is refused with 400. A refused request does not use its key. An answer is kept for
+`[api]idempotency_key_lifetime`. Reads may be repeated anyway, and ignore the header; so do requests
+that end in 404 or 405.
 
-`{repeats.IF_MATCH}` has the `ETag`s of a node that a client has read: if its present one is not among
-them, the answer is 412. `*` stands for any.
+`{repeats.IF_MATCH}` has the `ETag`s of a node that a client has read: if its present one is not
+among them, the answer is 412. `*` stands for any.
 
 Where one of these headers has no effect, a write with it is refused with 400, so also a dry run.
 """

@@ -24,6 +24,7 @@ from app.api.routes import Routes, View
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
 from app.config.settings import Settings
+from app.db.clock import moment
 from app.db.transactions import retrying
 from app.engine import agent_refusals
 from app.errors import AgentRefused, Invalid, NodeLocked, NotFound, ServiceError
@@ -122,7 +123,8 @@ def _record_refusal(refused: service.LookupRefused, macs: list[str]) -> None:
         "lookup.refused", macs=macs[:MOST_MACS], address=address, node=refused.node, why=refused.why
     )
     if refusals is not None and (macs or refused.node):
-        refusals.note(macs, address, refused.why, refused.node)
+        with runtime().reading() as session:
+            refusals.note(macs, address, refused.why, refused.node, moment(session))
 
 
 def _addresses() -> str:
