@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app import log
-from app.api import versions
+from app.api import repeats, versions
 from app.api.policy.defaults import SECTIONS
+from app.api.sites import WRITING
 from app.config import options
 from app.config.settings import Settings
 from app.config.settings import load as load_settings
@@ -94,7 +95,8 @@ def api() -> Lines:
     yield f"the default is 1.{versions.MIN}. A running service describes parameters and bodies"
     yield "at `/docs` and `/openapi.json`. [policy.md](policy.md) lists the rules.\n"
     by_tag: dict[str, list[tuple[str, ...]]] = {}
-    for path, methods in _openapi()["paths"].items():
+    paths = _openapi()["paths"]
+    for path, methods in paths.items():
         for method, about in methods.items():
             rule = code(about["x-policy"]) if "x-policy" in about else ""
             row = (method.upper(), code(path), about["x-since"], about["summary"], _answers(about))
@@ -102,10 +104,44 @@ def api() -> Lines:
     for tag, rows in by_tag.items():
         yield f"## {tag.replace('_', ' ').capitalize()}\n"
         yield from table(("method", "path", "since", "action", "answers", "rule"), rows)
+    yield "## Repeated and conditional requests\n"
+    yield REPEATS
+    head = ("method", "path", repeats.HEADER, repeats.IF_MATCH)
+    yield from table(head, _headers(paths))
     yield "## The fields of a node\n"
     yield "`since`: the version that introduced it. `set by`: the requests that may set it. `rule`:"
     yield "the rule for PATCH. `filter`: the version that introduced the parameter of lists.\n"
     yield from table(node_fields.HEAD, node_fields.rows())
+
+
+#: About the headers of repeated and of conditional requests.
+REPEATS = f"""\
+A client that got no answer to a write repeats it with the same `{repeats.HEADER}`, a text
+of 1 to {repeats.LONGEST} printable characters: the write is executed once, and each repetition
+gets the first answer again, with status, body, `Location` and `ETag`, and
+`{repeats.REPLAYED}: true`. A key belongs to one user and project; with another method, path, body
+or API version it is refused with 400. A refused request does not use its key. An answer is kept for
+`[api]idempotency_key_lifetime`. Reads may be repeated anyway, and ignore the header; so do requests
+that end in 404 or 405.
+
+`{repeats.IF_MATCH}` has the `ETag`s of a node that a client has read: if its present one is not
+among them, the answer is 412. `*` stands for any.
+
+Where one of these headers has no effect, a write with it is refused with 400, so also a dry run.
+"""
+
+
+def _headers(paths: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table of repeated and conditional requests."""
+    for path, methods in paths.items():
+        for method, about in methods.items():
+            if method.upper() not in WRITING:
+                continue
+            named = {each.get("$ref", "").rpartition("/")[2] for each in about["parameters"]}
+            key = "yes" if "key" in named else f"no: {about['x-no-key']}"
+            if "key" in named and path.startswith("/v1/nodes/") and "vendor_passthru" in path:
+                key = "of functions that are operations; others: no"
+            yield method.upper(), code(path), key, "yes" if "tag" in named else ""
 
 
 def _answers(about: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 from app import log
 from app.agents import heartbeats, inspection_report
 from app.agents import lookup as service
-from app.api import node_view, versions
+from app.api import node_view, repeats, versions
 from app.api.answers import empty, json, runtime
 from app.api.limits import LIMITS, Limits
 from app.api.node_identifiers import key_of
@@ -26,6 +26,7 @@ from app.api.routes import Routes, View
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
 from app.config.settings import Settings
+from app.db.clock import moment
 from app.db.transactions import retrying
 from app.engine import agent_refusals
 from app.errors import AgentRefused, Invalid, NodeLocked, NotFound, ServiceError
@@ -140,7 +141,8 @@ def _record_refusal(refused: service.LookupRefused, macs: list[str]) -> None:
         "lookup.refused", macs=macs[:MOST_MACS], address=address, node=refused.node, why=refused.why
     )
     if refusals is not None and (macs or refused.node):
-        refusals.note(macs, address, refused.why, refused.node)
+        with runtime().reading() as session:
+            refusals.note(macs, address, refused.why, refused.node, moment(session))
 
 
 def _addresses() -> str:
@@ -201,7 +203,13 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
     }
 
 
-@agents.declare("POST", "/heartbeat/<ident>", since=HEARTBEAT_SINCE, returns=ACCEPTED)
+@agents.declare(
+    "POST",
+    "/heartbeat/<ident>",
+    since=HEARTBEAT_SINCE,
+    returns=ACCEPTED,
+    no_key=repeats.OF_AGENTS,
+)
 @_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(Heartbeat, location="json_or_query")
 def heartbeat(fields: dict[str, Any], ident: str) -> Response:
@@ -209,7 +217,9 @@ def heartbeat(fields: dict[str, Any], ident: str) -> Response:
     return heartbeat_of(ident, fields)
 
 
-@agents.declare("POST", "/heartbeat", since=HEARTBEAT_SINCE, returns=ACCEPTED)
+@agents.declare(
+    "POST", "/heartbeat", since=HEARTBEAT_SINCE, returns=ACCEPTED, no_key=repeats.OF_AGENTS
+)
 @_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(NamedHeartbeat, location="json_or_query")
 def heartbeat_of_named_node(fields: dict[str, Any]) -> Response:
@@ -259,6 +269,7 @@ def _expected_if_large(view: View) -> View:
     "POST",
     "/continue_inspection",
     returns=Returns({202: {"anyOf": [exactly({"uuid": UUID}), AGENT_SETTINGS]}}),
+    no_key=repeats.OF_AGENTS,
 )
 @_noted(agent_refusals.REPORT)
 @_expected_if_large

@@ -7,7 +7,7 @@ from flask import Response
 from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
-from app.api import versions
+from app.api import etags, versions
 from app.api.answers import empty, runtime
 from app.api.node_identifiers import id_of, identified
 from app.api.openapi.returns import NO_CONTENT
@@ -109,8 +109,7 @@ ROUTES.changes(AllocationChange(), crud.change, since=CHANGE_SINCE)
 @allocations.arguments(NoQuery, location="query")
 def delete_allocation(_query: Query, ident: str) -> Response:
     """Delete an allocation, and release its node"""
-    _remove(ALLOCATION.identified(ident), ident)
-    return empty(204)
+    return _remove(ALLOCATION.identified(ident), ident)
 
 
 @allocations.declare(
@@ -141,21 +140,22 @@ def show_allocation_of_node(query: Query, ident: str) -> Response:
 @allocations.arguments(NoQuery, location="query")
 def delete_allocation_of_node(_query: Query, ident: str) -> Response:
     """Delete the allocation of a node, and release the node"""
-    _remove(Allocation.__table__.c.node_id == id_of(ident), f"of node {ident}")
-    return empty(204)
+    return _remove(Allocation.__table__.c.node_id == id_of(ident), f"of node {ident}")
 
 
-def _remove(condition: ColumnElement[bool], label: str) -> None:
+def _remove(condition: ColumnElement[bool], label: str) -> Response:
     """
-    Delete an allocation. label: its name in messages.
+    Delete an allocation; answer 204. label: its name in messages.
 
-    Raises NotFound.
+    Raises NotFound, PreconditionFailed.
     """
 
     def work(session: Session) -> None:
         found = service.lock(session, condition)
         if found is None:
             raise NotFound("allocation", label)
+        if found[1]:
+            etags.check(session, found[1])
         service.remove(session, *found)
 
-    in_transaction(work)
+    return in_transaction(work, empty(204))

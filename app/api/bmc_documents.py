@@ -5,7 +5,7 @@ from typing import Any
 from flask import Response
 from marshmallow import Schema, fields, validate
 
-from app.api import auditing
+from app.api import auditing, repeats
 from app.api.answers import json
 from app.api.management import call_conductor
 from app.api.node_identifiers import uuid_of
@@ -38,6 +38,7 @@ ANSWER = Component("BmcAnswer", exactly({
     "/nodes/<ident>/bmc/documents",
     rule="baremetal:node:record_bmc",
     returns=exactly({"answers": array(ANSWER)}),
+    no_key=repeats.CALLS,
 )
 @bmc_documents.arguments(Paths)
 def read_documents(fields_: dict[str, Any], ident: str) -> Response:

@@ -6,6 +6,7 @@ from typing import Any
 from flask import Response
 
 from app import log
+from app.api import repeats
 from app.api.answers import empty
 from app.api.openapi.returns import NO_CONTENT
 from app.api.routes import Routes
@@ -16,7 +17,14 @@ events = Routes("events", "Events from other services")
 logger = log.get(__name__)
 
 
-@events.declare("POST", "/events", since=54, rule="baremetal:events:post", returns=NO_CONTENT)
+@events.declare(
+    "POST",
+    "/events",
+    since=54,
+    rule="baremetal:events:post",
+    returns=NO_CONTENT,
+    no_key=repeats.ONLY_LOGGED,
+)
 @events.arguments(Events)
 def report_events(fields: Mapping[str, Any]) -> Response:
     """Report events"""

@@ -32,7 +32,10 @@ from app.runtime import Runtime
 
 PATH, ROUTE = "/v1/heartbeat/", "/v1/heartbeat/<ident>"
 #: Variables of the WSGI environment that agents do not set; they may change caller or fields.
-UNUSUAL = ("QUERY_STRING", "HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_TRANSFER_ENCODING")
+UNUSUAL = (
+    "QUERY_STRING", "HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_TRANSFER_ENCODING",
+    "HTTP_IDEMPOTENCY_KEY", "HTTP_IF_MATCH",
+)  # fmt: skip
 #: Bytes of the largest body that is decoded here.
 LONGEST = 128 << 10
 #: Batching per process: transactions per second, burst of transactions before heartbeats wait for

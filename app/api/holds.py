@@ -8,7 +8,6 @@ from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
 from app.api import versions
-from app.api.answers import json
 from app.api.auth import caller
 from app.api.node_identifiers import locked
 from app.api.openapi.returns import LOCATION, Returns
@@ -87,9 +86,8 @@ ROUTES.deletes(lambda session, hold: service.remove(session, hold, caller()))
 def create_hold_of_node(fields: Fields, ident: str) -> Response:
     """Create a hold on a node"""
 
-    def work(session: Session) -> Fields:
+    def work(session: Session) -> Response:
         hold = service.create(session, locked(session, ident), fields, caller())
-        return ROUTES.read_item(session, hold)
+        return ROUTES.created(session, hold)
 
-    view = in_transaction(work)
-    return json(view, 201, location=view["links"][0]["href"])
+    return in_transaction(work)

@@ -77,8 +77,7 @@ ROUTES.creates(RuleCreate, service.create)
 @inspection_rules.arguments(NoQuery, location="query")
 def delete_inspection_rules(_query: Query) -> Response:
     """Delete all inspection rules except the built-in ones"""
-    in_transaction(service.remove_all)
-    return empty(204)
+    return in_transaction(service.remove_all, empty(204))
 
 
 ROUTES.shows()

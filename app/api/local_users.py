@@ -4,6 +4,7 @@ Authentication of the users in the database: API tokens, also of browsers' sessi
 Each request reads the user's row and roles, so changes have effect at once, in all processes.
 """
 
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from flask import Request
@@ -14,7 +15,7 @@ from app import log
 from app.api import sessions
 from app.api.passwords import PasswordChecks, basic
 from app.api.public_paths import is_public
-from app.config.identity_settings import Oidc
+from app.db.clock import moment
 from app.errors import Invalid, Unauthorized
 from app.identity import callers, passwords, provided, tokens
 from app.identity.callers import Account, Token
@@ -39,7 +40,7 @@ class LocalUsers:
         # once a minute, also while the database refuses the record
         self._uses = RateLimit(60 / tokens.USE_RECORDED)
         self._oidc = runtime.settings.oidc
-        self._provider = _provider(self._oidc) if self._oidc.issuer else None
+        self._provider = _provider(runtime) if self._oidc.issuer else None
         passwords.decoy()
 
     @property
@@ -134,10 +135,14 @@ class LocalUsers:
         return account
 
 
-def _provider(oidc: Oidc) -> "Provider":
+def _provider(runtime: Runtime) -> "Provider":
     from app.identity.provider import Provider  # imported here: slow, and few sites have one
 
-    return Provider(oidc)
+    def now() -> int:
+        with runtime.reading() as session:
+            return int(moment(session).replace(tzinfo=UTC).timestamp())
+
+    return Provider(runtime.settings.oidc, now)
 
 
 def _in_scope(

@@ -12,7 +12,7 @@ from typing import Any
 from flask import Response, current_app, g, request
 from sqlalchemy.orm import Session
 
-from app.api import auditing, auth, login_attempt, sessions
+from app.api import auditing, auth, login_attempt, repeats, sessions
 from app.api.answers import empty, host, json, runtime
 from app.api.limits import LIMITS, Limits
 from app.api.local_users import LocalUsers
@@ -78,7 +78,7 @@ def _current() -> BrowserSession | None:
         return service.of(connection, text, g.request_id)
 
 
-@login.declare("POST", "/login", returns=SHOWN)
+@login.declare("POST", "/login", returns=SHOWN, no_key=repeats.OF_LOGINS)
 @login.arguments(Credentials)
 def sign_in(body: Mapping[str, Any]) -> Response:
     """
@@ -94,7 +94,7 @@ def sign_in(body: Mapping[str, Any]) -> Response:
     return response
 
 
-@login.declare("POST", "/login/scope", returns=SHOWN)
+@login.declare("POST", "/login/scope", returns=SHOWN, no_key=repeats.OF_LOGINS)
 @login.arguments(ScopeChoice)
 def change_scope(body: Mapping[str, Any]) -> Response:
     """Move the session to another scope of its user"""
@@ -198,7 +198,7 @@ def _begin(
     return found, text
 
 
-@login.declare("POST", "/logout", returns=NO_CONTENT)
+@login.declare("POST", "/logout", returns=NO_CONTENT, no_key=repeats.OF_LOGINS)
 def sign_out() -> Response:
     """End the session"""
     response = empty()

@@ -21,7 +21,7 @@ from app.api.schemas.management import (
     RaidTarget,
     SecureBootTarget,
 )
-from app.api.transactions import in_transaction, once_per_key
+from app.api.transactions import in_transaction
 from app.engine import management as service
 from app.kit.caller import Caller
 from app.models import Node
@@ -41,11 +41,10 @@ def _request(ident: str, request: Request, target: Any, progress: str = "states"
     progress: path under the node that shows the progress.
     """
     who = caller()
-    work = once_per_key(
+    return in_transaction(
         lambda session: request(session, locked(session, ident), target, who),
         empty(202, location=f"{host()}/v1/nodes/{ident}/{progress}"),
     )
-    return in_transaction(work)
 
 
 @machine_states.declare(
@@ -89,7 +88,7 @@ def set_target_raid_config(fields: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         service.set_target_raid_config(session, locked(session, ident), fields)
 
-    return in_transaction(once_per_key(work, empty(204)))
+    return in_transaction(work, empty(204))
 
 
 @machine_states.declare(

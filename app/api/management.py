@@ -5,7 +5,7 @@ from typing import Any
 from flask import Response, request
 from sqlalchemy.orm import Session
 
-from app.api import auditing
+from app.api import auditing, repeats
 from app.api.answers import empty, json, links, runtime
 from app.api.auth import caller
 from app.api.concealment import concealed_media
@@ -32,7 +32,7 @@ from app.api.schemas.management import (
     VirtualMedium,
 )
 from app.api.sites import WRITING
-from app.api.transactions import in_transaction, once_per_key
+from app.api.transactions import in_transaction
 from app.engine import management as service
 from app.engine import rpc
 from app.errors import Invalid
@@ -84,7 +84,13 @@ def show_boot_device(_query: Any, ident: str) -> Response:
     return json(call_conductor(ident, "get_boot_device"))
 
 
-@management.declare("PUT", DEVICE, rule="baremetal:node:set_boot_device", returns=NO_CONTENT)
+@management.declare(
+    "PUT",
+    DEVICE,
+    rule="baremetal:node:set_boot_device",
+    returns=NO_CONTENT,
+    no_key=repeats.CALLS,
+)
 @management.arguments(BootDevice, location="json_or_query")
 def set_boot_device(fields: Fields, ident: str) -> Response:
     """Set the boot device of a machine"""
@@ -111,6 +117,7 @@ def list_boot_devices(_query: Any, ident: str) -> Response:
     since=29,
     rule="baremetal:node:inject_nmi",
     returns=NO_CONTENT,
+    no_key=repeats.CALLS,
 )
 def inject_nmi(ident: str) -> Response:
     """Send a non-maskable interrupt to a machine; its operating system may write a dump"""
@@ -152,6 +159,7 @@ def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
     f"{INDICATORS}/<indicator>",
     rule="baremetal:node:set_indicator_state",
     returns=NO_CONTENT,
+    no_key=repeats.CALLS,
 )
 @management.arguments(IndicatorState, location="json_or_query")
 def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
@@ -210,7 +218,7 @@ def attach_virtual_media(fields: Fields, ident: str) -> Response:
         node = locked(session, ident)
         service.attach_virtual_media(session, node, fields["device_type"], fields["image_url"], who)
 
-    return in_transaction(once_per_key(work, empty(204)))
+    return in_transaction(work, empty(204))
 
 
 @management.declare(
@@ -225,4 +233,4 @@ def detach_virtual_media(query: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         service.detach_virtual_media(session, locked(session, ident), kinds, who)
 
-    return in_transaction(once_per_key(work, empty(204)))
+    return in_transaction(work, empty(204))

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from werkzeug.exceptions import MethodNotAllowed
 
 from app import flows
-from app.api import auditing, node_query, node_view, versions
+from app.api import auditing, node_query, node_view, repeats, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.concealment import concealer
@@ -32,7 +32,7 @@ from app.api.openapi.shapes import (
 )
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
-from app.api.transactions import in_transaction, once_per_key
+from app.api.transactions import in_transaction
 from app.engine import power, provisioning, rehearsal
 from app.engine.step_views import step_view
 from app.errors import Invalid, NotFound, ServiceError
@@ -120,7 +120,7 @@ def change_power(fields: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         power.request(session, locked(session, ident), target, timeout, requester)
 
-    return in_transaction(once_per_key(work, _accepted(ident)))
+    return in_transaction(work, _accepted(ident))
 
 
 @node_states.declare(
@@ -143,6 +143,7 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
     if verb in VERBS:
         auditing.specify(verb)
     if dry_run:
+        repeats.refuse(repeats.DRY_RUN)
         return json(_rehearsed(ident, verb, arguments))
     check_arguments(verb, arguments)
     requester = caller()
@@ -152,7 +153,7 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
         check_state(verb, node.provision_state)
         provisioning.request(session, node, verb, arguments, requester)
 
-    return in_transaction(once_per_key(work, _accepted(ident)))
+    return in_transaction(work, _accepted(ident))
 
 
 # Writes to unknown paths below the states are answered with 405, not with 404.

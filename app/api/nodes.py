@@ -218,8 +218,9 @@ def change_node(query: Query, ident: str) -> Response:
 @nodes.arguments(NoQuery, location="query")
 def delete_node(_query: Query, ident: str) -> Response:
     """Delete a node"""
-    in_transaction(lambda session: service.remove(session, locked(session, ident)))
-    return empty(204)
+    return in_transaction(
+        lambda session: service.remove(session, locked(session, ident)), empty(204)
+    )
 
 
 @nodes.declare(
@@ -233,8 +234,7 @@ def set_maintenance(fields: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.set_maintenance(session, locked(session, ident), reason, requester)
 
-    in_transaction(work)
-    return empty(202)
+    return in_transaction(work, empty(202))
 
 
 @nodes.declare(
@@ -251,8 +251,7 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.clear_maintenance(session, locked(session, ident), requester)
 
-    in_transaction(work)
-    return empty(202)
+    return in_transaction(work, empty(202))
 
 
 @nodes.declare(

@@ -102,11 +102,7 @@ def body(req: Request) -> Any:
 
     Raises Invalid, TooLarge, TooDeep.
     """
-    limit = limit_of(req.path)
-    if (req.content_length or 0) > limit:
-        raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
-    req.max_content_length = limit
-    data = req.get_data()
+    data = data_of(req)
     if data and not req.is_json:
         raise Invalid("The body of a request must be JSON, its Content-Type application/json.")
     if not data:
@@ -127,6 +123,19 @@ def body(req: Request) -> Any:
         _check_nul(document)
     g.document = document
     return document
+
+
+def data_of(req: Request) -> bytes:
+    """
+    Return the body of a request as it was sent.
+
+    Raises TooLarge.
+    """
+    limit = limit_of(req.path)
+    if (req.content_length or 0) > limit:
+        raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
+    req.max_content_length = limit
+    return req.get_data()
 
 
 def _check_nul(document: Any) -> None:

@@ -135,8 +135,7 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.arguments(schema)
         def answer(fields: Fields) -> Response:
             used = prepare(fields) if prepare else self._known(fields)
-            view = in_transaction(lambda session: self.read_item(session, create(session, used)))
-            return json(view, 201, location=view["links"][0]["href"])
+            return in_transaction(lambda session: self.created(session, create(session, used)))
 
     def shows(self, *, rule: str = "get", query: str | None = None) -> None:
         """Declare GET of an item."""
@@ -184,13 +183,13 @@ class ResourceRoutes(Generic[Model]):
         def answer(_query: Query, **path: str) -> Response:
             changes = parse(self.resource.name, schema)
 
-            def work(session: Session) -> View:
+            def work(session: Session) -> Response:
                 row = self.resource.find(session, *path.values())
                 if changes:
                     apply(session, row, patched(schema, row, changes))
-                return self.read_item(session, row)
+                return json(self.read_item(session, row))
 
-            return json(in_transaction(work))
+            return in_transaction(work)
 
     def deletes(self, remove: Callable[[Session, Model], None], *, by_name: bool = True) -> None:
         """Declare DELETE of an item. by_name: accept a name in the path, where GET does."""
@@ -210,12 +209,18 @@ class ResourceRoutes(Generic[Model]):
             (ident,) = path.values()
             if not (by_name or is_uuid(ident)):
                 raise Misaddressed(f"Expected UUID for {self.one}_uuid: {ident}")
-            in_transaction(lambda session: remove(session, self.resource.find(session, ident)))
-            return empty(204)
+            return in_transaction(
+                lambda session: remove(session, self.resource.find(session, ident)), empty(204)
+            )
 
     def _known(self, fields: Fields) -> Fields:
         versions.check_body(self.resource.name, fields)
         return fields
+
+    def created(self, session: Session, row: Any) -> Response:
+        """Return the response with a new item as its transaction leaves it."""
+        view = self.read_item(session, row)
+        return json(view, 201, location=view["links"][0]["href"])
 
     def read_item(self, session: Session, row: Any) -> View:
         """Read the item inside the transaction, before another one can change it."""

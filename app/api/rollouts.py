@@ -7,7 +7,7 @@ from flask import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.api import auditing, node_states, versions
+from app.api import auditing, node_states, repeats, versions
 from app.api.answers import empty, host, json, links, runtime
 from app.api.auth import caller
 from app.api.nodes import filtered
@@ -129,6 +129,8 @@ def create_rollout(fields: Fields) -> Response:
     dry_run, named = fields.pop("dry_run", False), _named(fields)
     _check(target, filters, fields)
     auditing.specify(target)
+    if dry_run:
+        repeats.refuse(repeats.DRY_RUN)
     if "uuid" in named:
         _check_new(named["uuid"])
     plan = _plan(target, filters, strategy, fields)
@@ -206,8 +208,7 @@ def show_rollout(_query: Query, uuid: str) -> Response:
 @rollouts.arguments(NoQuery, location="query")
 def delete_rollout(_query: Query, uuid: str) -> Response:
     """Delete a rollout that has ended, and the record of its nodes"""
-    in_transaction(lambda session: service.remove(session, uuid.lower()))
-    return empty(204)
+    return in_transaction(lambda session: service.remove(session, uuid.lower()), empty(204))
 
 
 @rollouts.declare(

@@ -18,7 +18,7 @@ from flask.globals import request_ctx
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 
-from app.api import auditing, versions
+from app.api import auditing, repeats, versions
 from app.api.auth import caller
 from app.api.concealment import concealed_errors
 from app.api.openapi.returns import Returns
@@ -52,6 +52,17 @@ class Route:
     rule: str | None = None
     takes: Shape | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
+    no_key: str | None = None
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether the route takes an `Idempotency-Key`."""
+        return self.method in WRITING and self.no_key is None
+
+    @property
+    def takes_tag(self) -> bool:
+        """Whether the route takes the entity tag of a node in `If-Match`."""
+        return self.takes_key and self.path.startswith("/v1/nodes/<ident>")
 
 
 class Routes(flask_smorest.Blueprint):
@@ -79,6 +90,7 @@ class Routes(flask_smorest.Blueprint):
         returns: Returns | Shape,
         takes: Shape | None = None,
         parameters: Mapping[str, str] | None = None,
+        no_key: str | None = None,
         name: str | None = None,
         summary: str | None = None,
     ) -> Callable[[View], View]:
@@ -92,8 +104,9 @@ class Routes(flask_smorest.Blueprint):
 
         returns: the responses of success, or the JSON Schema of a 200. takes: JSON Schema of a body
         that no marshmallow schema loads. parameters: required query parameters that no schema
-        loads, name -> description. name, summary: of the handler, unless those of its function are
-        used.
+        loads, name -> description. no_key: why a request that changes something takes no
+        `Idempotency-Key` (`app.api.repeats`); None: its work is in a transaction, and it takes one.
+        name, summary: of the handler, unless those of its function are used.
         """
         owned, named = owned_at(path), next(iter(PARAMETER.findall(path)), "")
         answers = returns if isinstance(returns, Returns) else Returns({200: returns})
@@ -103,6 +116,21 @@ class Routes(flask_smorest.Blueprint):
         def decorate(view: View) -> View:  # noqa: C901 - one branch per kind of refusal
             handler = name or view.__name__
             only_body = _places(view) == {"json"}
+            route = Route(
+                method=method,
+                path=f"{self.url_prefix}{path}",
+                handler=handler,
+                summary=summary or summary_of(view),
+                tag=self.name,
+                since=since,
+                gone=gone,
+                query=query,
+                rule=rule,
+                returns=answers,
+                takes=takes,
+                parameters=parameters or {},
+                no_key=no_key,
+            )
 
             @wraps(view)
             def checked(*args: Any, **kwargs: Any) -> Any:
@@ -123,6 +151,8 @@ class Routes(flask_smorest.Blueprint):
                     if gone == 405:
                         raise MethodNotAllowed(_others(method), description=why)
                     raise NoSuchRoute(description=why)
+                if route.method in WRITING:
+                    _check_headers(route)
                 if only_body and request.args:
                     names = ", ".join(request.args)
                     raise Invalid(f"Unexpected arguments: {names}: not taken by {method} {path}")
@@ -134,26 +164,13 @@ class Routes(flask_smorest.Blueprint):
                     enforce.confirm_narrowed(handler)
                 return answer
 
-            self.declared.append(
-                Route(
-                    method=method,
-                    path=f"{self.url_prefix}{path}",
-                    handler=handler,
-                    summary=summary or summary_of(view),
-                    tag=self.name,
-                    since=since,
-                    gone=gone,
-                    query=query,
-                    rule=rule,
-                    returns=answers,
-                    takes=takes,
-                    parameters=parameters or {},
-                )
-            )
+            self.declared.append(route)
             auditing.declare(f"{self.name}.{handler}", method, path, next(iter(answers.bodies)))
             if gone == 404:
                 _HIDDEN_BEFORE[f"{self.name}.{handler}"] = since
-            self.route(path, methods=[method], endpoint=handler)(checked)
+            self.route(path, methods=[method], endpoint=handler)(
+                repeats.repeatable(checked) if route.takes_key else checked
+            )
             return view
 
         return decorate
@@ -179,6 +196,18 @@ class Routes(flask_smorest.Blueprint):
         undocumented = super(flask_smorest.Blueprint, self).add_url_rule
         name = re.sub(r"\W+", "_", path)
         undocumented(path, f"refused{name}", refuse, methods=methods)
+
+
+def _check_headers(route: Route) -> None:
+    """
+    Refuse the headers of repeatable and of conditional requests where they have no effect.
+
+    Raises Invalid.
+    """
+    if route.no_key is not None:
+        repeats.refuse(route.no_key)
+    if repeats.IF_MATCH in request.headers and not route.takes_tag:
+        raise Invalid(f"{repeats.IF_MATCH}: not taken by this request: only nodes have entity tags")
 
 
 def _what(path: str) -> str:

@@ -91,8 +91,7 @@ def list_runbook_traits(_query: Query, ident: str) -> Response:
 @runbooks.arguments(Traits)
 def set_runbook_traits(fields: Query, ident: str) -> Response:
     """Set all traits of a runbook"""
-    _set(ident, lambda _traits: fields["traits"])
-    return empty(204)
+    return _set(ident, lambda _traits: fields["traits"])
 
 
 @runbooks.declare(
@@ -106,8 +105,8 @@ def set_runbook_traits(fields: Query, ident: str) -> Response:
 def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
     """Add a trait to a runbook"""
     checked(trait)
-    _set(ident, lambda traits: [*traits, trait])
-    return empty(204, location=f"{host()}/v1/runbooks/{ident}/traits/{trait}")
+    answer = empty(204, location=f"{host()}/v1/runbooks/{ident}/traits/{trait}")
+    return _set(ident, lambda traits: [*traits, trait], answer)
 
 
 @runbooks.declare(
@@ -120,8 +119,7 @@ def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
 @runbooks.arguments(NoQuery, location="query")
 def remove_runbook_traits(_query: Query, ident: str) -> Response:
     """Remove all traits of a runbook"""
-    _set(ident, lambda _traits: [])
-    return empty(204)
+    return _set(ident, lambda _traits: [])
 
 
 @runbooks.declare(
@@ -134,15 +132,18 @@ def remove_runbook_traits(_query: Query, ident: str) -> Response:
 @runbooks.arguments(NoQuery, location="query")
 def remove_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
     """Remove a trait of a runbook, if it has it"""
-    _set(ident, lambda traits: [each for each in traits if each != trait])
-    return empty(204)
+    return _set(ident, lambda traits: [each for each in traits if each != trait])
 
 
-def _set(ident: str, change: Any) -> None:
-    """Replace the traits by `change(traits)`. Raises Misaddressed, NotFound."""
+def _set(ident: str, change: Any, answer: Response | None = None) -> Response:
+    """
+    Replace the traits by `change(traits)`; answer 204, if there is no other answer.
+
+    Raises Misaddressed, NotFound.
+    """
 
     def work(session: Session) -> None:
         runbook = RUNBOOK.find(session, ident)
         service.set_traits(runbook, change(runbook.traits))
 
-    in_transaction(work)
+    return in_transaction(work, answer or empty(204))

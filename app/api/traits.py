@@ -69,8 +69,7 @@ def set_traits(fields: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.replace(session, locked(session, ident), fields["traits"])
 
-    in_transaction(work)
-    return empty(204)
+    return in_transaction(work, empty(204))
 
 
 @traits.declare(
@@ -89,8 +88,8 @@ def add_trait(_query: Query, ident: str, trait: str) -> Response:
     def work(session: Session) -> None:
         service.add(session, locked(session, ident), trait)
 
-    in_transaction(work)
-    return empty(204, location=f"{host()}/v1/nodes/{ident}/traits/{trait}")
+    location = f"{host()}/v1/nodes/{ident}/traits/{trait}"
+    return in_transaction(work, empty(204, location=location))
 
 
 @traits.declare(
@@ -107,8 +106,7 @@ def remove_traits(_query: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.replace(session, locked(session, ident), ())
 
-    in_transaction(work)
-    return empty(204)
+    return in_transaction(work, empty(204))
 
 
 @traits.declare(
@@ -125,5 +123,4 @@ def remove_trait(_query: Query, ident: str, trait: str) -> Response:
     def work(session: Session) -> None:
         service.remove(session, locked(session, ident), trait)
 
-    in_transaction(work)
-    return empty(204)
+    return in_transaction(work, empty(204))

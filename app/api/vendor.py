@@ -5,7 +5,7 @@ from typing import Any
 from flask import Response, request
 from sqlalchemy.orm import Session
 
-from app.api import auditing
+from app.api import auditing, repeats
 from app.api.answers import JSON, empty, json, runtime
 from app.api.auth import caller
 from app.api.management import call_conductor
@@ -25,7 +25,7 @@ from app.api.openapi.shapes import (
 from app.api.parsing import body
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.api.transactions import in_transaction, once_per_key
+from app.api.transactions import in_transaction
 from app.engine import management as service
 from app.errors import Invalid
 from app.hardware import drivers
@@ -64,6 +64,7 @@ def _call(ident: str, name: str) -> Response:
         function = service.vendor_function(session, node, name, request.method, arguments)
     if function.asynchronous and function.exclusive:
         return _begin(ident, name, arguments)
+    repeats.refuse(repeats.CALLS)
     auditing.announce()  # GET, too: a function may do anything
     what = "call" if function.exclusive else "call_shared"
     answer = call_conductor(ident, what, function=name, arguments=arguments)
@@ -79,7 +80,7 @@ def _begin(ident: str, name: str, arguments: dict[str, Any]) -> Response:
         node = locked(session, ident)
         service.request_vendor_call(session, node, name, arguments, requester)
 
-    return in_transaction(once_per_key(work, empty(202)))
+    return in_transaction(work, empty(202))
 
 
 def _shown(function: passthru.Passthru, answer: Any) -> Response:
@@ -120,6 +121,7 @@ def _routes_for(method: str) -> None:
             returns=CALLED,
             takes=DOCUMENT,
             parameters={} if "<function>" in path else {"method": "Name of the function"},
+            no_key=repeats.NO_FUNCTIONS if path.startswith(DRIVER) else None,
             name=f"{view.__name__}_by_{method.lower()}",
         )(view)
 

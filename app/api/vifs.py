@@ -50,8 +50,9 @@ def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     """Attach a VIF to a node"""
     if versions.current() >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
         raise Invalid("Cannot specify both port_uuid and portgroup_uuid")
-    in_transaction(lambda session: service.attach(session, locked(session, ident), vif))
-    return empty(204)
+    return in_transaction(
+        lambda session: service.attach(session, locked(session, ident), vif), empty(204)
+    )
 
 
 @vifs.declare(
@@ -66,5 +67,6 @@ def detach_vif(_query: Query, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""
     if not is_ident(vif):
         raise Invalid(f"Expected UUID or name for vif_id: {vif}")
-    in_transaction(lambda session: service.detach(session, locked(session, ident), vif))
-    return empty(204)
+    return in_transaction(
+        lambda session: service.detach(session, locked(session, ident), vif), empty(204)
+    )

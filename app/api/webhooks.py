@@ -99,9 +99,9 @@ def replay_webhook(fields: Query, ident: str) -> Response:
     """Post the events after a number again, in order; by default from the oldest failure on"""
     change_events.number(runtime())
 
-    def work(session: Session) -> dict[str, Any]:
+    def work(session: Session) -> Response:
         webhook = WEBHOOK.find(session, ident)
         service.replay(session, webhook, fields.get("after"))
-        return ROUTES.read_item(session, webhook)
+        return json(ROUTES.read_item(session, webhook))
 
-    return json(in_transaction(work))
+    return in_transaction(work)

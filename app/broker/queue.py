@@ -76,6 +76,12 @@ class Queues:
         """The queue of periodic work that any conductor may do."""
         return self.named("conductor.now")
 
+    @property
+    def deadlines(self) -> str:
+        """Key of Kombu in Redis with the ends of temporary bindings."""
+        key = "_kombu.binding_deadlines"
+        return key if self.prefix == PLAIN else f"{key}.{self.prefix}"
+
     def named(self, name: str) -> str:
         """Return the name of a queue or an exchange with the prefix of this service."""
         return name if self.prefix == PLAIN else f"{self.prefix}.{name}"
@@ -98,6 +104,10 @@ def celery(settings: Settings) -> Celery:
     queues = Queues(settings.broker.prefix)
     application.conf.update(
         ingot_queues=queues,
+        # unused, but Kombu binds it in Redis
+        task_default_queue=queues.named("celery"),
+        task_default_exchange=queues.named("celery"),
+        task_default_routing_key=queues.named("celery"),
         # of remote control and of events
         control_exchange=queues.named("celery"),
         event_exchange=queues.named("celeryev"),
@@ -157,6 +167,7 @@ def _transport(settings: Settings) -> tuple[str, dict[str, Any]]:
         "socket_timeout": seconds,
         # a consumer closes a connection that was silent for twice this time
         "health_check_interval": max(seconds, 1.0),
+        redis_transport.DEADLINES: Queues(settings.broker.prefix).deadlines,
     }
     if address.scheme != "redis+socket":
         options |= {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}

@@ -18,9 +18,14 @@ from app.broker.redis_broker import DRIVER
 logger = log.RateLimited(log.get(__name__))
 
 
+#: Option of the transport: key with the ends of temporary bindings, one for each service.
+DEADLINES = "keyprefix_binding_deadlines"
+
+
 class Channel(redis.Channel):  # type: ignore[misc]
     """A channel whose client lasts as long as its pool of connections."""
 
+    from_transport_options = (*redis.Channel.from_transport_options, DEADLINES)
     _kept: Any = None
 
     @contextmanager
@@ -50,6 +55,8 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
 class SentinelChannel(Channel, redis.SentinelChannel):  # type: ignore[misc]
     """A channel to the present master of Sentinel."""
+
+    from_transport_options = (*redis.SentinelChannel.from_transport_options, DEADLINES)
 
 
 class Transport(redis.Transport):  # type: ignore[misc]

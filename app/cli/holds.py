@@ -1,7 +1,6 @@
 """Commands for holds: set, list, show, extend and end them."""
 
 import re
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -123,8 +122,7 @@ def _expiry(until: str | None, lasting: str | None) -> Document:
     found = re.fullmatch(rf"(\d{{1,5}})([{''.join(UNITS)}])", lasting)
     if found is None:
         raise Usage(f"--for: {lasting!r} is no duration, as 30m, 4h or 2d")
-    end = datetime.now(UTC) + timedelta(seconds=int(found[1]) * UNITS[found[2]])
-    return {"expires_at": end.isoformat(timespec="seconds")}
+    return {"expires_in": int(found[1]) * UNITS[found[2]]}
 
 
 def _until(hold: Document) -> str:

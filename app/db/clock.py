@@ -1,15 +1,17 @@
 """
-The database's clock as SQL expressions, and this host's clock.
+The database's clock, as SQL expressions and as a time.
 
-All times are naive UTC. Deadlines and liveness are decided by `now()`, the database's clock: the
-clocks of the hosts may differ. This host's clock is only for times that are displayed.
+All times are naive UTC, and all stored ones are of this clock: the clocks of the hosts may differ,
+and be set. Durations within a process are of its monotonic clock.
 """
 
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import DateTime, Float, ScalarSelect, select
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
 
 
@@ -38,6 +40,9 @@ class age(FunctionElement[float]):  # noqa: N801 - reads as SQL
     type = Float()
     inherit_cache = True
 
+
+#: Key in `Session.info`: time of the database, and monotonic time of its reading.
+_READ = "clock"
 
 #: SQLite's clock has milliseconds. The last digit makes every time have a fraction in ISO format.
 _SQLITE_TIME = "%Y-%m-%d %H:%M:%f001"
@@ -77,6 +82,19 @@ def _age_postgresql(element: age, compiler: Any, **kw: Any) -> str:
     return f"extract(epoch FROM clock_timestamp() AT TIME ZONE 'utc' - {then})"
 
 
+def moment(session: Session) -> datetime:
+    """
+    Return the database's time, for code that needs more than an expression.
+
+    Its first call in a session, that is in a transaction, asks the database. The monotonic clock
+    advances it.
+    """
+    if _READ not in session.info:
+        session.info[_READ] = session.scalars(select(now())).one(), time.monotonic()
+    read, began = session.info[_READ]
+    return read + timedelta(seconds=time.monotonic() - began)  # type: ignore[no-any-return]
+
+
 def utcnow() -> datetime:
-    """Time of this host's clock, for times that are only displayed."""
+    """Return the time of this host's clock, to compare it with others; it decides nothing."""
     return datetime.now(UTC).replace(tzinfo=None)

@@ -67,7 +67,9 @@ def begin(session: Session, node: Node, operation: Operation, step: OperationSte
         FailureCode.ABORTED, f"By request, the {operation.kind} operation was aborted {where}."
     ) | {"step": step.label, "attempt": step.attempt, "retryable": False}
     state, flow = State(node.provision_state), flows.under_way_in(node.provision_state)
-    provision_state.move(node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT)
+    provision_state.move(
+        session, node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT
+    )
     provision_state.apply_effects(session, node, state, Event.ABORT, operation)
     prepared = has_frame(session, operation)
     if flow is None or not (flow.cleanup and prepared) or operation.is_queued:
@@ -94,5 +96,5 @@ def finish(session: Session, node: Node, operation: Operation) -> None:
         if flow and flow.fault:
             provision_state.set_fault(node, flow.fault)
     elif state is State.SERVICE_FAIL:
-        provision_state.move(node, Event.ABORT)
+        provision_state.move(session, node, Event.ABORT)
         provision_state.apply_effects(session, node, state, Event.ABORT, operation)

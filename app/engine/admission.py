@@ -100,7 +100,7 @@ def enter(session: Session, node: Node, operation: Operation) -> bool:
     assert found is not None  # counts
     held, others_queue = found
     if held + others < limit_of(settings, queue) and not others_queue:
-        operation.admitted_at = clock.utcnow()
+        operation.admitted_at = clock.moment(session)
     return operation.admitted_at is not None
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import killpoints, log, release
-from app.db.clock import now, utcnow
+from app.db.clock import moment, now
 from app.db.transactions import call_after_commit, connection_of, retrying
 from app.engine import admission
 from app.engine.operations import cached_steps, lock_operation, pending
@@ -62,7 +62,7 @@ def start(  # noqa: PLR0917 - columns of an operation
         arguments=dict(arguments),
         requested_by=caller.user_id,
         request_id=caller.request_id,
-        created_at=utcnow(),
+        created_at=moment(session),
         cursor=0,
         sends=0,
         version=release.NEEDED,

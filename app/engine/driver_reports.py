@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.db.clock import utcnow
+from app.db.clock import now
 from app.engine import inspection_findings, provision_state
 from app.inventory import history
 from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node, VolumeTarget
@@ -57,7 +57,7 @@ def apply(
             setattr(node, name, value)
             changed = True
     if changed:
-        node.updated_at = utcnow()
+        node.updated_at = now()
     if reports.keys() & OF_AGENT:
         _apply_to_agent(session, node, reports)
 
@@ -75,7 +75,7 @@ def _apply_to_agent(session: Session, node: Node, reports: Mapping[str, Any]) ->
         agent.token, agent.pregenerated = reports["agent_token"], bool(reports["agent_token"])
     if "agent_steps" in reports:
         agent.steps = {**agent.steps, **reports["agent_steps"]}
-        agent.steps_refreshed_at = utcnow()
+        agent.steps_refreshed_at = now()
     if "hardware_manager_version" in reports:
         agent.hardware_manager_version = reports["hardware_manager_version"]
 
@@ -125,7 +125,7 @@ def _update(
     for name, value in columns.items():
         if getattr(row, name) != value:
             setattr(row, name, value)
-            row.updated_at = utcnow()
+            row.updated_at = now()
 
 
 def _note_boot_warning(session: Session, node: Node, warning: str | None) -> None:

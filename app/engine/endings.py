@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy.orm import Session
 
 from app import flows, log, tracing
-from app.db.clock import utcnow
+from app.db.clock import moment
 from app.db.transactions import call_after_commit
 from app.engine import aborts, provision_state, resume
 from app.engine.dispatch import free_slot
@@ -49,7 +49,7 @@ def end_of_steps(session: Session, node: Node, operation: Operation) -> None:
 def end(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
     """End an operation by an event that leads to a final state."""
     transition(session, operation, event)
-    operation.finished_at = utcnow()
+    operation.finished_at = moment(session)
     operation.deadline_at = operation.wake_at = None
     free_slot(session, operation)
     report_end(session, node, operation)
@@ -121,7 +121,7 @@ def fire(session: Session, node: Node, operation: Operation, event: Event) -> No
         if passed:
             history.add(session, node, "transition", f"The node was {passed}.", user=user)
         history.record_end(session, node, _steps_of_flow(session, operation), user=user)
-    provision_state.move(node, event)
+    provision_state.move(session, node, event)
     if event is Event.FAIL:
         record_error(session, node, operation)
     else:

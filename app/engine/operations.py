@@ -13,7 +13,7 @@ from uuid import uuid4
 from sqlalchemy import Integer, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from app.db.clock import utcnow
+from app.db.clock import moment
 from app.db.prepared import Typed
 from app.db.transactions import connection_of
 from app.errors import NotFound
@@ -188,7 +188,7 @@ def record_finished(
     error: Mapping[str, Any] | None = None,
 ) -> Operation:
     """Create an operation that has ended: nothing to do, or `error` prevented its start."""
-    moment = utcnow()
+    time = moment(session)
     operation = Operation(
         uuid=str(uuid4()),
         node_id=node.id,
@@ -196,10 +196,10 @@ def record_finished(
         error=dict(error) if error else None,
         requested_by=caller.user_id,
         request_id=caller.request_id,
-        created_at=moment,
-        admitted_at=moment,
-        started_at=moment,
-        finished_at=moment,
+        created_at=time,
+        admitted_at=time,
+        started_at=time,
+        finished_at=time,
     )
     transition(session, operation, OperationEvent.FAIL if error else OperationEvent.SUCCEED)
     session.add(operation)

@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app import flows
-from app.db.clock import now, utcnow
+from app.db.clock import moment, now
 from app.errors import IllegalMove
 from app.flows import Effect, ProvisionFlow
 from app.models import (
@@ -29,7 +29,7 @@ from drivers.core.kinds import Boot
 RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 
 
-def move(node: Node, event: Event, target: State | None = None) -> None:
+def move(session: Session, node: Node, event: Event, target: State | None = None) -> None:
     """
     Apply an event to the provision state of a node: the only way in which it changes.
 
@@ -48,18 +48,18 @@ def move(node: Node, event: Event, target: State | None = None) -> None:
         node.target_provision_state = None
     elif target is not None or old.target != new.target or old.kind is Kind.STABLE:
         node.target_provision_state = target or new.target
-    node.provision_updated_at = node.updated_at = utcnow()
+    node.provision_updated_at = node.updated_at = moment(session)
     if event is Event.INSPECT:
         node.inspection_started_at, node.inspection_finished_at = now(), None
     elif event in (Event.DONE, Event.FAIL, Event.ABORT) and old.target is State.MANAGEABLE:
-        _end_inspection(node, done=event is Event.DONE)
+        _end_inspection(session, node, done=event is Event.DONE)
 
 
-def _end_inspection(node: Node, *, done: bool) -> None:
+def _end_inspection(session: Session, node: Node, *, done: bool) -> None:
     """Set the times of an inspection that ends; nothing for other flows."""
     if node.inspection_started_at is not None:
         node.inspection_started_at = None
-        node.inspection_finished_at = utcnow() if done else None
+        node.inspection_finished_at = moment(session) if done else None
 
 
 def apply_effects(

@@ -145,7 +145,7 @@ def _abort(session: Session, node: Node, caller: Caller) -> None:
     else:
         state = State(node.provision_state)
         finished = operations.record_finished(session, node, OperationKind.SERVICE, caller)
-        provision_state.move(node, Event.ABORT)
+        provision_state.move(session, node, Event.ABORT)
         provision_state.apply_effects(session, node, state, Event.ABORT, finished)
 
 
@@ -315,17 +315,19 @@ def request(
         _INTERRUPTS[intent.event].act(session, node, caller)
         return None
     if intent.leaves != node.provision_state:
-        provision_state.move(node, Event.WAIT)
+        provision_state.move(session, node, Event.WAIT)
     row = MACHINE[State(node.provision_state)]
     if row.kind in (Kind.WAIT, Kind.HOLD):
         transitions.supersede(session, node)
     how = intent.how
     if how is None:
-        provision_state.move(node, intent.event)
+        provision_state.move(session, node, intent.event)
         return None
     node.last_error = None
     _keep_arguments(runtime_of(session), node, intent.event, arguments, caller)
-    provision_state.move(node, intent.event, how.target or MACHINE[row.moves[intent.event]].target)
+    provision_state.move(
+        session, node, intent.event, how.target or MACHINE[row.moves[intent.event]].target
+    )
     if intent.rows:
         steps = [dict(each) for each in intent.steps]
         started = dispatch.start(

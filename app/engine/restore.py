@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app import flows, log
-from app.db.clock import age, now, utcnow
+from app.db.clock import age, now
 from app.db.prepared import Prepared, Row
 from app.db.transactions import connection_of
 from app.engine import endings, failures, operations, provision_state, rollouts, timeouts
@@ -143,7 +143,7 @@ def quarantine(session: Session, touched: Collection[str] | None = None) -> tupl
                 maintenance=True,
                 maintenance_reason=func.coalesce(Node.maintenance_reason, REASON),
                 fault=Fault.RESTORED,
-                updated_at=utcnow(),
+                updated_at=now(),
             ),
             execution_options={"synchronize_session": False},
         )
@@ -203,7 +203,7 @@ def enter_failed(session: Session, node: Node, event_type: str, reason: str) -> 
     row = MACHINE[state]
     if row.kind not in (Kind.BUSY, Kind.WAIT, Kind.HOLD):
         return False
-    provision_state.move(node, Event.FAIL if Event.FAIL in row.moves else Event.ABORT)
+    provision_state.move(session, node, Event.FAIL if Event.FAIL in row.moves else Event.ABORT)
     node.last_error = reason
     if node.provision_state == State.CLEAN_FAIL and not node.maintenance:
         provision_state.set_fault(node, Fault.CLEAN_FAILURE)

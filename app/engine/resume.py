@@ -45,7 +45,7 @@ def resume_operation(session: Session, node: Node, operation: Operation) -> bool
     if node.reservation is not None and node.operation_id != operation.id:
         return False
     if operation.moves_node and MACHINE[State(node.provision_state)].kind is Kind.WAIT:
-        provision_state.move(node, Event.RESUME)
+        provision_state.move(session, node, Event.RESUME)
     dispatch(session, node, operation, OperationEvent.RESUME)
     return True
 

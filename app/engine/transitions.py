@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import flows, log
-from app.db.clock import after, age, now, utcnow
+from app.db.clock import after, age, now
 from app.engine import (
     aborts,
     agent_waits,
@@ -65,7 +65,7 @@ def done(
                 session, node, operation, step, Failed("; ".join(errors), FailureCode.INVALID_STEPS)
             )
     step_transition(step, StepEvent.FINISH)
-    step.finished_at = utcnow()
+    step.finished_at = now()
     if step.abort_after:
         abort(session, node, operation, step)
         return False
@@ -106,7 +106,7 @@ def wait(
         step.deadline_at = step.deadline_at or session.scalar(select(after(limit)))
         operation.deadline_at = step.deadline_at
     if operation.moves_node and Event.WAIT in MACHINE[State(node.provision_state)].moves:
-        provision_state.move(node, Event.WAIT)
+        provision_state.move(session, node, Event.WAIT)
         endings.release(node)
     resume.resume_if_heartbeat(session, node, operation)
 
@@ -146,7 +146,7 @@ def hold(
     transition(session, operation, OperationEvent.HOLD)
     step.progress = dict(outcome.progress)
     operation.wake_at = operation.deadline_at = step.deadline_at = None
-    provision_state.move(node, Event.HOLD)
+    provision_state.move(session, node, Event.HOLD)
     endings.release(node)
     return False
 
@@ -154,7 +154,7 @@ def hold(
 def unhold(session: Session, node: Node) -> None:
     """Resume a held operation at once."""
     operation = _lock_active(session, node)
-    provision_state.move(node, Event.UNHOLD)
+    provision_state.move(session, node, Event.UNHOLD)
     if operation is None:  # it has ended meanwhile: the deadline of the wait applies
         return
     transition(session, operation, OperationEvent.UNHOLD)
@@ -178,7 +178,7 @@ def fail(
         dispatch(session, node, operation, OperationEvent.RESTART)
         return False
     step_transition(step, StepEvent.FAIL)
-    step.finished_at, step.error = utcnow(), failure.reason
+    step.finished_at, step.error = now(), failure.reason
     if step.source == StepSource.TIDY:
         assert operation.error is not None  # cleanup follows a failure or an abort
         operation.error = failures.with_cleanup(operation.error, step, failure)
@@ -290,7 +290,7 @@ def request_abort(session: Session, node: Node) -> None:
     """
     operation = _lock_active(session, node)
     if operation is None:  # no operation is active: only the state changes
-        provision_state.move(node, Event.ABORT)
+        provision_state.move(session, node, Event.ABORT)
         return
     step = current_step(session, operation)
     if operation.is_queued or aborts.may_interrupt(step):
@@ -331,7 +331,7 @@ def fail_waiting(
 ) -> None:
     """Fail a waiting operation, and dispatch its cleanup."""
     if MACHINE[State(node.provision_state)].kind is Kind.WAIT and operation.moves_node:
-        provision_state.move(node, Event.RESUME)
+        provision_state.move(session, node, Event.RESUME)
     if fail(session, node, operation, step, failure):
         dispatch(session, node, operation, OperationEvent.DISPATCH)
 

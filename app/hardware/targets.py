@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.util import identity_key
 
 from app import tracing
-from app.db.clock import utcnow
+from app.db.clock import moment
 from app.db.prepared import Typed
 from app.db.transactions import connection_of
 from app.models import AgentRecord, Node, NodeTrait, Port
@@ -62,13 +62,16 @@ def build(
     node: Node,
     ports: Sequence[Port] = (),
     agent: AgentRecord | None = None,
+    *,
     traits: Sequence[str] = (),
+    silent_for: float | None = None,
     **attempt: Any,
 ) -> Target:
     """
     Build a target. `attempt` has the fields of a step's attempt (progress, before_order, ...).
 
-    `traits` are sent to the agent; they may be left out if none runs.
+    `traits` are sent to the agent, and `silent_for` are the seconds since its last heartbeat; both
+    may be left out if none runs.
 
     Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here.
     """
@@ -89,7 +92,7 @@ def build(
         provision_state=node.provision_state,
         disable_power_off=node.disable_power_off,
         nics=tuple(Nic(port.uuid, port.address, port.pxe_enabled, port.extra) for port in ports),
-        agent=_agent(agent),
+        agent=_agent(agent, silent_for),
         record=_record(node, traits),
         options=options,
         observe_agent=_observe_agent,
@@ -125,9 +128,9 @@ def _agent_of(session: Session, node: Node) -> AgentRecord | None:
 
 def volumes_and_traits(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
     """
-    Return optional arguments of `build`: volumes and traits.
+    Return optional arguments of `build`: volumes, traits, and the silence of the agent.
 
-    Volumes if the storage interface uses them, traits if an agent runs; in all other cases no
+    Volumes if the storage interface uses them, the others if an agent runs; in all other cases no
     query is made.
 
     Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here.
@@ -140,7 +143,10 @@ def volumes_and_traits(runtime: Runtime, node: Node, agent: AgentRecord | None) 
 
 def _more(session: Session, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
     found = _volumes(session, node) if _uses_volumes(runtime_of(session), node) else {}
-    if _runs(agent):
+    if agent is not None and _runs(agent):
+        if agent.last_heartbeat_at:
+            silence = moment(session) - agent.last_heartbeat_at
+            found["silent_for"] = silence.total_seconds()
         mine = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
         found["traits"] = list(session.scalars(mine.order_by(NodeTrait.trait)))
     return found
@@ -179,10 +185,9 @@ def _volumes(session: Session, node: Node) -> dict[str, Any]:
     }
 
 
-def _agent(agent: AgentRecord | None) -> Agent:
+def _agent(agent: AgentRecord | None, silent_for: float | None) -> Agent:
     if agent is None:
         return Agent()
-    last = agent.last_heartbeat_at
     return Agent(
         url=agent.url,
         token=agent.token,
@@ -191,7 +196,7 @@ def _agent(agent: AgentRecord | None) -> Agent:
         version=agent.version,
         status=agent.status,
         status_message=agent.status_message,
-        silent_for=(utcnow() - last).total_seconds() if last else None,
+        silent_for=silent_for,
         steps=agent.steps,
         hardware_manager_version=agent.hardware_manager_version,
     )

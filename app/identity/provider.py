@@ -55,8 +55,9 @@ SILENT = "The OpenID provider did not answer as it must; retry later."
 class Provider:
     """The provider of the settings."""
 
-    def __init__(self, oidc: Oidc) -> None:
-        self._oidc = oidc
+    def __init__(self, oidc: Oidc, now: Callable[[], int]) -> None:
+        """now: returns the time of the database, in seconds since the epoch."""
+        self._oidc, self._now = oidc, now
         self._places = Places(WAITING)
         self._reach = Reach(
             "[oidc]issuer", "[oidc]allowed_networks", "[oidc]denied_networks",
@@ -103,7 +104,7 @@ class Provider:
         _validate(CodeIDToken(claims.claims, claims.header, params={
             "nonce": nonce, "client_id": self._oidc.client_id,
             "access_token": found.get("access_token"),
-        }), None, LEEWAY)  # fmt: skip
+        }), self._now(), LEEWAY)  # fmt: skip
         return claims.claims
 
     def claims_of_bearer(self, text: str) -> Claims:
@@ -127,6 +128,7 @@ class Provider:
             except InvalidKeyIdError as error:
                 raise _refusal("no key of the provider signed it") from error
         rules = jwt.JWTClaimsRegistry(
+            now=self._now(),
             leeway=LEEWAY,
             iss={"essential": True, "value": self._oidc.issuer},
             aud={"essential": True, "value": audience},

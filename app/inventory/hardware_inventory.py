@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.db.clock import utcnow
+from app.db.clock import now
 from app.errors import NotFound
 from app.models import Node, NodeInventory
 
@@ -20,7 +20,7 @@ def store(
     if row is None:
         row = NodeInventory(node_id=node.id)
         session.add(row)
-    row.created_at = utcnow()
+    row.created_at = now()
     row.inventory, row.plugin_data = dict(inventory), dict(plugin_data)
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 from sqlalchemy.orm import Session
 
 from app import flows
-from app.db.clock import utcnow
+from app.db.clock import moment
 from app.db.transactions import connection_of
 from app.kit.caller import Caller
 from app.models import Node, NodeHistory, OperationStep, draft
@@ -40,7 +40,7 @@ def add(
     """
     if not runtime_of(session).settings.conductor.node_history:
         return
-    time, since = utcnow(), node.provision_updated_at
+    time, since = moment(session), node.provision_updated_at
     entry = NodeHistory(
         uuid=str(uuid4()),
         node_id=node.id,

@@ -7,14 +7,14 @@ interrupted.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import and_, false, func, or_, select
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.db.clock import fixed, now
+from app.db.clock import fixed, moment, now
 from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.errors import Conflict, Invalid, NodeHeld
@@ -57,12 +57,12 @@ def create(session: Session, node: Node, fields: Mapping[str, Any], caller: Call
     """
     Set a hold on a node, whose row is locked; the node may be reserved for an operation.
 
-    fields: uuid, kind, reason and expires_at, validated against the API's schema.
+    fields: uuid, kind, reason, and expires_at or expires_in, validated against the API's schema.
 
     Raises Invalid, AlreadyExists.
     Raises Conflict: the node has as many holds as it may have.
     """
-    _check_expiry(session, fields.get("expires_at"))
+    fields = _with_expiry(session, fields)
     count = session.scalar(select(func.count()).where(Hold.node_id == node.id))
     if (count or 0) >= MOST:
         raise Conflict(f"Node {node.uuid} has {MOST} holds, the most of a node: end one of them.")
@@ -83,7 +83,7 @@ def change(session: Session, hold: Hold, values: Mapping[str, Any], caller: Call
     node = _locked_node(session, hold)
     if session.scalar(select(Hold.id).where(Hold.id == hold.id, in_effect())) is None:
         raise Conflict(f"Hold {hold.uuid} has expired: set a new one.")
-    _check_expiry(session, values.get("expires_at"))
+    values = _with_expiry(session, values)
     crud.change(session, hold, values)
     _record(session, node, hold, "changed", caller)
 
@@ -194,14 +194,24 @@ def _locked_node(session: Session, hold: Hold) -> Node:
     return session.get_one(Node, hold.node_id, with_for_update=True)
 
 
-def _check_expiry(session: Session, time: datetime | None) -> None:
-    if time is None:
-        return
-    present = session.scalars(select(now())).one()
-    if time <= present:
+def _with_expiry(session: Session, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """
+    Return the fields with the time of the expiry in place of the seconds until then.
+
+    Raises Invalid: both are given, or the time is past.
+    """
+    seconds, time = fields.get("expires_in"), fields.get("expires_at")
+    present = moment(session)
+    if seconds is not None:
+        if time is not None:
+            raise Invalid("expires_in: not with expires_at: give one of both")
+        rest = {name: value for name, value in fields.items() if name != "expires_in"}
+        return {**rest, "expires_at": present + timedelta(seconds=seconds)}
+    if time is not None and time <= present:
         raise Invalid(
             f"expires_at: {_moment(time)} must be in the future; it is {_moment(present)}"
         )
+    return fields
 
 
 def _record(session: Session, node: Node, hold: Hold, change: str, caller: Caller) -> None:

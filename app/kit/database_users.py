@@ -35,7 +35,10 @@ OF_REQUESTS = Rights(conductor="SELECT, UPDATE")
 #: Table -> rights that differ from `WORK`.
 RIGHTS: Mapping[str, Rights] = {
     "allocations": Rights(beat="SELECT (id, due_at)"),
-    "answered": Rights(api="SELECT, INSERT", conductor="SELECT (id, created_at), DELETE"),
+    "answered": Rights(
+        api="SELECT, INSERT, UPDATE (status, location, etag, body)",
+        conductor="SELECT (id, created_at, body), UPDATE (body), DELETE",
+    ),
     "api_tokens": Rights(
         api="SELECT, INSERT, UPDATE (used_at, revoked_at, digest, project_id, role)",
         conductor="SELECT (id, expires_at, revoked_at), DELETE",

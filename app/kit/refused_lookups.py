@@ -6,7 +6,6 @@ expire after an hour.
 """
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,12 +52,14 @@ class Refusals:
         self._client, self._key = client, f"{prefix}:refused-lookups"
         self._reach: CircuitBreaker = circuit_breaker()
 
-    def note(self, macs: Sequence[str], address: str, why: str, node: str | None) -> None:
-        """Record a refused lookup; see `Refusal`."""
+    def note(
+        self, macs: Sequence[str], address: str, why: str, node: str | None, at: datetime
+    ) -> None:
+        """Record a refused lookup; see `Refusal`. at: by the database's clock, naive UTC."""
         entry = [list(macs[:MOST_MACS]), _NOT_OF_ADDRESSES.sub("", address)[:64], why, node]
         try:
             with self._reach.guard(), self._client.pipeline(transaction=False) as pipeline:
-                pipeline.zadd(self._key, {orjson.dumps(entry): time.time()})
+                pipeline.zadd(self._key, {orjson.dumps(entry): _seconds(at)})
                 pipeline.zremrangebyrank(self._key, 0, -MOST - 1)
                 pipeline.expire(self._key, LIFETIME)
                 pipeline.execute()
@@ -67,7 +68,7 @@ class Refusals:
 
     def since(self, moment: datetime) -> list[Refusal]:
         """Return the refused lookups since a time (naive UTC), the latest first."""
-        begin = moment.replace(tzinfo=UTC).timestamp()
+        begin = _seconds(moment)
         try:
             with self._reach.guard():
                 found = cast(
@@ -77,6 +78,10 @@ class Refusals:
         except (redis.RedisError, OSError):
             return []
         return [_read(entry, at) for entry, at in found]
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.replace(tzinfo=UTC).timestamp()
 
 
 def _read(entry: bytes, at: float) -> Refusal:

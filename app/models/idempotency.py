@@ -6,6 +6,7 @@ from sqlalchemy import Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
+from app.db.sealing import SealedText
 from app.models.base import Base
 
 
@@ -23,7 +24,10 @@ class Answered(Base):
     caller: Mapped[str] = mapped_column(String(255))
     key: Mapped[str] = mapped_column(String(255))  # value of the header
     request: Mapped[str] = mapped_column(String(64))  # digest of method, path and body
+    minor: Mapped[int | None]  # API version of the request; None: of an older release's row
     status: Mapped[int]  # HTTP status of the answer
-    # header of the answer; None: it had none
+    # headers and body of the answer; None: it had none
     location: Mapped[str | None] = mapped_column(String(1024))
+    etag: Mapped[str | None] = mapped_column(String(64))
+    body: Mapped[str | None] = mapped_column(SealedText)
     created_at: Mapped[datetime] = mapped_column(default=now())  # start of the key's lifetime

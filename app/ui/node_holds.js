@@ -5,12 +5,14 @@ import { element, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
 import { form } from "./forms.js";
 
-const HOUR = 3600 * 1000; // milliseconds
+const HOUR = 3600; // seconds
 
 const hours = { name: "hours", type: "number", minimum: 0, description: "until it expires; empty: until it is ended" };
 const reason = { name: "reason", type: "string", required: true, maxLength: 4096 };
 const kindOf = kinds => ({ name: "kind", type: "string", required: true, options: kinds });
-const expiry = given => given.hours === undefined ? null : new Date(Date.now() + given.hours * HOUR).toISOString();
+// Return the field of the expiry: in seconds from now, as the clock of this browser may be wrong.
+const expiry = given => given.hours === undefined ? { expires_at: null } : { expires_in: Math.ceil(given.hours * HOUR) };
+const added = fields => Object.entries(fields).map(([name, value]) => ({ op: "add", path: `/${name}`, value }));
 const who = hold => hold.user_name || hold.owner || "unknown";
 
 // The badge of a hold.
@@ -35,11 +37,11 @@ export function holds(api, uuid, kinds, done) {
   }
 
   const set = () => ask("Set a hold", [kindOf(kinds), reason, hours], {}, "The hold is set.",
-    given => api.post(`nodes/${uuid}/holds`, { kind: given.kind, reason: given.reason, expires_at: expiry(given) }));
+    given => api.post(`nodes/${uuid}/holds`, { kind: given.kind, reason: given.reason, ...expiry(given) }));
 
   const extend = hold => ask("Change the hold", [reason, hours], { reason: hold.reason }, "The hold is changed.",
     given => api.patch(`holds/${hold.uuid}`, [
-      { op: "replace", path: "/reason", value: given.reason }, { op: "add", path: "/expires_at", value: expiry(given) },
+      { op: "replace", path: "/reason", value: given.reason }, ...added(expiry(given)),
     ]));
 
   const end = hold => dialog("End the hold", `${hold.kind} hold of ${who(hold)}: ${hold.reason}`, [{

@@ -269,9 +269,9 @@ def _wait(answer: Answer) -> float | None:
 
 
 def _seconds_until(date: str, now: str | None) -> float:
-    """Return the seconds until a date by the BMC's own clock, else by ours; NaN: no date."""
+    """Return the seconds until a date by the BMC's own clock; NaN: one of both is no date."""
     try:
-        begin = parsedate_to_datetime(now).timestamp() if now else time.time()
+        begin = parsedate_to_datetime(now or "").timestamp()
         return parsedate_to_datetime(date).timestamp() - begin
     except (ValueError, OverflowError):
         return math.nan

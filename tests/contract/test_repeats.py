@@ -1,19 +1,38 @@
 """Idempotency keys of repeated requests, and waiting for a stable node."""
 
+import re
 import threading
 import time
+from itertools import chain
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
+from app import runtime as app_runtime
+from app.api import repeats
+from app.api.sites import WRITING
 from app.db.clock import after
+from app.db.sealing import MARK, NO_KEYS, Keyring, Master, use
 from app.inventory import nodes
-from app.models import Answered, Operation
+from app.main import BLUEPRINTS, create_app
+from app.models import Allocation, Answered, Base, Chassis, Operation, Rollout
+from tests.contract import test_fuzz
 from tests.contract.conftest import fault
+from tests.contract.test_audit_records import BODIES, filled
+from tests.contract.test_fuzz import RIGHT, uuid
 from workers.periodic.pruning import prune_answered
 
+restore = test_fuzz.restore
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 MANAGE = {"target": "manage"}
+#: Path with parameters -> path of a resource that may be deleted, as the usual one may not.
+FREE = {
+    "/v1/nodes/<ident>/allocation": f"/v1/nodes/{uuid('n1')}/allocation",
+    "/v1/portgroups/<ident>": f"/v1/portgroups/{uuid('free portgroup')}",
+    "/v1/chassis/<uuid>": f"/v1/chassis/{uuid('free chassis')}",
+    "/v1/nodes/<ident>/vendor_passthru": "/v1/nodes/n1/vendor_passthru?method=second_method",
+    "/v1/nodes/<ident>/vendor_passthru/<function>": "/v1/nodes/n1/vendor_passthru/second_method",
+}
 
 
 def operations(api):
@@ -136,3 +155,218 @@ def test_an_invalid_wait_is_refused(api, wait):
     answer = api("GET", f"/v1/nodes/{node['uuid']}/states?wait={wait}")
     assert 400 == answer.status_code
     assert "wait" in fault(answer)["faultstring"]
+
+
+def declared():
+    """Return the routes by (method, path)."""
+    routes = chain.from_iterable(blueprint.declared for blueprint in BLUEPRINTS)
+    return {(route.method, route.path): route for route in routes}
+
+
+def writing_rules(api):
+    """Yield (method, path) of all rules that change something, from the map of the application."""
+    for rule in api.client.application.url_map.iter_rules():
+        for method in sorted(set(WRITING) & rule.methods):
+            yield method, re.sub(r"<[^>:]*:", "<", rule.rule)
+
+
+def free(api):
+    """Create resources that may be deleted, and make others deletable."""
+    api("POST", "/v1/chassis", {"uuid": uuid("free chassis")})
+    api("POST", "/v1/portgroups", {"uuid": uuid("free portgroup"), "node_uuid": uuid("n1")})
+    with api.runtime.transaction() as session:
+        node = nodes.find(session, uuid("n1"))
+        session.execute(update(Allocation).values(node_id=node.id))
+        session.execute(update(Rollout).values(state="succeeded"))
+
+
+def request_of(method, path):
+    """Return the path and body of a request to a route that succeeds, if there is one."""
+    body = BODIES.get(f"{method} {path}", RIGHT.get(path.replace("<", "{").replace(">", "}")))
+    used = FREE[path] if method == "DELETE" and path in FREE else None
+    if "vendor_passthru" in path and path in FREE:
+        used = FREE[path]
+    return used or filled(path), body
+
+
+def tables(api):
+    """Return all rows of the database."""
+    with api.runtime.reading() as session:
+        return {
+            table.name: [tuple(row) for row in session.execute(select(table))]
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def prepare(api, restore, method, path):
+    restore()
+    api.set(uuid("n1"), power_state="power off")
+    if method == "DELETE":
+        free(api)
+
+
+def test_each_write_is_repeatable_or_refuses_the_key(restore, api):
+    """Driven by the map of all paths, so that a new route cannot be forgotten."""
+    wrong, repeatable, routes = [], 0, declared()
+    for method, path in writing_rules(api):
+        route = routes.get((method, path))
+        if route is None:  # it refuses each request
+            continue
+        prepare(api, restore, method, path)
+        where, body = request_of(method, path)
+        before = tables(api)
+        first = api(method, where, body, **{"Idempotency-Key": "k"})
+        if not route.takes_key:
+            if first.status_code != 400 or "Idempotency-Key" not in first.text:
+                wrong.append((method, path, first.status_code, first.text[:200]))
+            assert before == tables(api), (method, path)
+            continue
+        if "vendor_passthru" in path and method != "POST":  # no such function by this method
+            assert 400 == first.status_code
+            continue
+        before = tables(api)
+        again = api(method, where, body, **{"Idempotency-Key": "k"})
+        replay = again.headers.get("Idempotency-Replayed")
+        answers = [
+            (each.status_code, each.data, each.headers.get("Location"), each.headers.get("ETag"),
+             each.headers.get("Content-Type"))
+            for each in (first, again)
+        ]  # fmt: skip
+        if first.status_code >= 300 or replay != "true" or answers[0] != answers[1]:
+            wrong.append((method, path, answers, replay))
+        if before != tables(api):
+            wrong.append((method, path, "a repetition writes"))
+        repeatable += 1
+    assert [] == wrong, "\n".join(map(str, wrong))
+    assert repeatable > 55
+
+
+def test_each_write_checks_the_tag_or_refuses_it(restore, api):
+    wrong, routes = [], declared()
+    for method, path in writing_rules(api):
+        route = routes.get((method, path))
+        if route is None or ("vendor_passthru" in path and method != "POST"):
+            continue
+        prepare(api, restore, method, path)
+        where, body = request_of(method, path)
+        before = tables(api)
+        answer = api(method, where, body, **{"If-Match": '"another"'})
+        expected = 412 if route.takes_tag else 400
+        if answer.status_code != expected or "If-Match" not in answer.text or before != tables(api):
+            wrong.append((method, path, answer.status_code, answer.text[:200]))
+    assert [] == wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.parametrize("header", ["Idempotency-Key", "If-Match"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/nodes/n1/vendor_passthru/third_method_sync", {"bar": "x"}),
+        ("/v1/nodes/n1/states/provision", {"target": "provide", "dry_run": True}),
+        ("/v1/rollouts", {"target": "provide", "nodes": {}, "dry_run": True}),
+    ],
+)
+def test_headers_are_refused_where_they_have_no_effect(restore, api, path, body, header):
+    method = "PUT" if path.endswith("provision") else "POST"
+    answer = api(method, path, body, **{header: "k"})
+    assert 400 == answer.status_code
+    assert header in fault(answer)["faultstring"]
+
+
+def test_a_read_ignores_the_key(api):
+    node = api.node()
+    for _ in range(2):
+        answer = api("GET", f"/v1/nodes/{node['uuid']}", **{"Idempotency-Key": "k"})
+        assert 200 == answer.status_code
+        assert "Idempotency-Replayed" not in answer.headers
+
+
+@BOTH
+def test_of_concurrent_creations_at_two_processes_one_is_executed(api):
+    other = app_runtime.make(api.runtime.settings, send=lambda _message: True)
+    answers, barrier = [], threading.Barrier(6)
+    headers = {"X-OpenStack-Ironic-API-Version": "1.115", "Idempotency-Key": "k"}
+
+    def ask(application):
+        client = application.test_client()
+        barrier.wait()
+        answer = client.post("/v1/chassis", json={"description": "row 7"}, headers=headers)
+        answers.append((answer.status_code, answer.data, answer.headers.get("Location")))
+
+    applications = (api.client.application, create_app(other)) * 3
+    threads = [threading.Thread(target=ask, args=(each,)) for each in applications]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    other.engine.dispose()
+    assert 1 == len(set(answers)), answers
+    assert 201 == answers[0][0]
+    with api.runtime.reading() as session:
+        assert 1 == session.scalar(select(func.count(Chassis.id)))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "version"),
+    [
+        ("/v1/chassis", {"description": "another"}, "1.115"),
+        ("/v1/chassis?", {"description": "first"}, "1.1"),
+        ("/v1/portgroups", {"description": "first"}, "1.115"),
+    ],
+)
+def test_a_key_of_another_body_version_or_path_is_refused(api, path, body, version):
+    key = {"Idempotency-Key": "k"}
+    assert 201 == api("POST", "/v1/chassis", {"description": "first"}, **key).status_code
+    answer = api.at(version)("POST", path, body, **key)
+    assert 400 == answer.status_code
+    assert "'k' was already used with" in fault(answer)["faultstring"]
+
+
+def test_an_answer_that_an_older_release_has_recorded_is_repeated_in_any_version(api):
+    node, key = api.node(), {"Idempotency-Key": "k"}
+    path = f"/v1/nodes/{node['uuid']}/states/provision"
+    assert 202 == api("PUT", path, MANAGE, **key).status_code
+    with api.runtime.transaction() as session:
+        session.execute(update(Answered).values(minor=None, etag=None, body=None))
+    answer = api.at("1.1")("PUT", path, MANAGE, **key)
+    assert (202, "true") == (answer.status_code, answer.headers["Idempotency-Replayed"])
+
+
+def test_recorded_bodies_are_encrypted_with_the_secrets(api):
+    master = Master(bytes(32))
+    data_key = master.new_data_key()
+    keyring = Keyring([master], lambda: [data_key])
+    use(api.runtime.engine.dialect, keyring)
+    try:
+        document = {"driver": "fake-hardware", "driver_info": {"note": "plain"}}
+        answers = [api("POST", "/v1/nodes", document, **{"Idempotency-Key": "k"}) for _ in range(2)]
+        with api.runtime.read_connection() as connection:
+            (stored,) = connection.exec_driver_sql("SELECT body FROM answered").one()
+    finally:
+        use(api.runtime.engine.dialect, NO_KEYS)
+    assert stored.startswith(MARK)
+    assert "fake-hardware" not in stored
+    assert answers[0].data == answers[1].data
+
+
+ROLLOUT = {"target": "power on", "nodes": {"owner": "us"}, "uuid": uuid("new rollout")}
+
+
+def test_a_repetition_is_answered_before_checks_that_the_first_request_fails(restore, api):
+    answers = [api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"}) for _ in range(2)]
+    assert [201, 201] == [each.status_code for each in answers], answers[1].text
+    assert 409 == api("POST", "/v1/rollouts", ROLLOUT).status_code
+
+
+def test_a_request_that_a_repetition_overtakes_gets_its_answer(restore, api, monkeypatch):
+    """The other one ends between this one's look for an answer and its checks."""
+    first = api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"})
+    look, looks = repeats._answer, []
+
+    def late(key):
+        looks.append(key)
+        return look(key) if len(looks) > 1 else None
+
+    monkeypatch.setattr(repeats, "_answer", late)
+    again = api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"})
+    assert (201, first.data) == (again.status_code, again.data)

@@ -1,5 +1,6 @@
 """Two services on one database of Redis, and a service behind Sentinel."""
 
+import re
 from contextlib import ExitStack
 
 import pytest
@@ -39,6 +40,15 @@ def test_services_with_different_prefixes_take_no_message_of_each_other(tmp_path
             # of messages in common queues two in three would go to another service
             again = sum(count > 1 for count in sends)
             assert again < len(sends) / 4, "messages went to another service"
+        with own_redis.client(int(url.rpartition(":")[2].partition("/")[0])) as client:
+            check_prefixes({key.decode() for key in client.scan_iter()})
+
+
+def check_prefixes(keys):
+    """Check that each key belongs to one service; queues of the service `ingot` have no prefix."""
+    names = {re.sub(r"^_kombu\.binding\w*\.?", "", key) for key in keys}
+    known = ("site-a", "site-b", "ingot:", "conductor.", "celery")
+    assert not {name for name in names if name and not name.startswith(known)}
 
 
 @pytest.fixture

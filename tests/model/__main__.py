@@ -12,7 +12,11 @@ from itertools import combinations_with_replacement
 from tests.model.checker import Broken
 from tests.model.protocol import World
 from tests.model.runner import check
-from tests.model.state import EXCHANGE, FAULTS
+from tests.model.state import CUTS, EXCHANGE, FAULTS, PROMOTION
+
+#: Faults beside each cut; and beside a promotion, where deadlines do not count.
+BESIDE_CUTS = ("death", "stop", "answer", "hanging")
+BESIDE_PROMOTIONS = ("", "death", "loss", "answer", "repetition")
 
 
 def worlds() -> Iterator[tuple[str, World, bool]]:
@@ -24,6 +28,13 @@ def worlds() -> Iterator[tuple[str, World, bool]]:
     for fault in FAULTS:
         releases = World(faults=(fault,), last=1, releases=(1, 2), needs=2, unaware=True)
         yield f"releases 1 and 2, {fault}", releases, True
+    for cut in CUTS:
+        yield f"three steps, {cut}", World(faults=(cut,)), True
+        for fault in (*BESIDE_CUTS, *CUTS):
+            yield f"{cut} + {fault}", World(faults=(cut, fault), last=1), False
+    for fault in BESIDE_PROMOTIONS:
+        faults = (PROMOTION, fault) if fault else (PROMOTION,)
+        yield " + ".join(faults), World(faults=faults, last=1, prompt=True), False
     for releases in ((1, 2), (2, 2)):
         faults = ("death", EXCHANGE)
         one, two = releases

@@ -15,6 +15,7 @@ from tests.model.state import (
     LEASED,
     NEXT_LINK,
     OVER,
+    PROMOTED,
     QUEUED,
     REFUSED,
     RUNNING,
@@ -68,14 +69,14 @@ def _is_abandoned(state: State) -> bool:
     gone = state.conductors[claimant[0]]
     died = gone.life == DEAD or gone.incarnation != claimant[1]
     hung = state.hung == (*claimant, state.row.fence)
-    return died or hung or state.emptied or state.stopped or state.restored
+    return died or hung or gone.behind or state.emptied or state.stopped or state.restored
 
 
 def wrong_edge(world: World, state: State, edge: Edge) -> str | None:  # noqa: C901 - one branch per invariant
     """Return the violation by an action, if any."""
     to = edge.to
     assert isinstance(to, State)
-    if to.restored and not state.restored:
+    if (to.restored and not state.restored) or edge.label == PROMOTED:
         return None  # the rows are those of the backup
     if state.restored and not to.restored and state.worked and to.row.state not in OVER:
         return "an operation with work since the backup continues"
@@ -83,7 +84,9 @@ def wrong_edge(world: World, state: State, edge: Edge) -> str | None:  # noqa: C
     # the next link follows an admitted claim, even if a restored row says otherwise
     follows = edge.label.endswith(NEXT_LINK)
     claimable = any(fence == to.row.fence for _, fence, *_ in sent)
-    if claimable and not (to.row.admitted or world.unaware or (state.restored and follows)):
+    if claimable and not (
+        to.row.admitted or world.unaware or ((state.restored or state.promoted) and follows)
+    ):
         return "an operation is sent before its admission"
     what = None if to.row is state.row else _wrong_in_the_row(state, to)
     if what:

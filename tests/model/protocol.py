@@ -21,6 +21,7 @@ from tests.model.state import (
     FOOLED,
     OVER,
     QUEUED,
+    REDIS,
     RUNNING,
     UP,
     WAITING,
@@ -48,6 +49,7 @@ class World:
     messages: int = 1  # most messages under way at a time
     releases: tuple[int, ...] = (1, 1)  # of the conductors
     needs: int = 1  # release that the operation needs
+    prompt: bool = False  # deadlines of steps do not count: they are too late to
     unaware: bool = False  # a conductor of a release without admission is in the fleet
     rows: bool = True  # check the rows of a restored database, too; False: only attempts to write
     without: str = ""  # part of the protocol to leave out, so that it breaks
@@ -155,6 +157,7 @@ class World:
             index
             for index, each in enumerate(state.conductors)
             if each.fresh
+            and (each.lost != REDIS or self.without == "leaving the ring")
             and (self.understands(each) or self.without == "sending to a capable receiver")
         ]
 
@@ -204,17 +207,20 @@ class World:
         if self.is_dead(state, row.claimed_by):
             for to in self.taken_over(state):
                 yield Edge("reconciler: take over from the dead", True, to)
-        elif self.without != "takeover at the deadline":
-            at_work = any(
-                each.at in ATTEMPTING and token(which, each) == row.claim
-                for which, each in enumerate(state.threads)
-            )
-            if not at_work:
+        elif self.without != "takeover at the deadline" and not self.prompt:
+            if not self.is_attempted(state):
                 for to in self.taken_over(state):
                     yield Edge("reconciler: take over at the deadline", True, to)
             elif "slowness" in state.faults:
                 for to in self.taken_over(spent(state, "slowness")):
                     yield Edge("fault: slow step, taken over at the deadline", False, to)
+
+    def is_attempted(self, state: State) -> bool:
+        """Whether the attempt that has claimed the operation is in progress."""
+        return any(
+            each.at in ATTEMPTING and token(which, each) == state.row.claim
+            for which, each in enumerate(state.threads)
+        )
 
     def look_after_the_wait(self, state: State) -> Iterator[Edge]:
         row = state.row
@@ -234,6 +240,7 @@ class World:
         return any(
             message[1:3] == (state.row.fence, state.row.cursor)
             and state.conductors[message[0]].fresh
+            and (state.conductors[message[0]].lost != REDIS or self.without == "leaving the ring")
             for message in state.messages
         )
 

@@ -14,10 +14,18 @@ FAULTS = (
     "death", "stop", "flush", "loss", "repetition", "answer", "hanging", "slowness", "silence",
     "impatience", "leaving", "restore",
 )  # fmt: skip
+#: A beat loses the database or the broker, a conductor loses Redis, or the database: others do not.
+CUTS = ("beat's cut", "Redis' cut", "database's cut")
+#: A standby without the last writes is promoted: the row is an earlier one, as in a restore, but less
+#: is lost than the time between two heartbeats, which no watermark shows.
+PROMOTION = "promotion"
+PROMOTED = "fault: the standby is promoted"
 #: A further fault in a fleet of two releases: a conductor restarts as the other release.
 EXCHANGE = "exchange"
 BUSY, OVER = (QUEUED, RUNNING), (SUCCEEDED, FAILED)
 UP, STOPPED, DEAD = "up", "stopped", "dead"
+#: Dependencies that a conductor may have lost.
+REDIS, DATABASE = "redis", "database"
 
 #: Next action of a thread: take the lease, claim, claim again, check, act, write; give back the
 #: lease after an advance; send the next link; redispatch at a drain; or send an operation again
@@ -75,6 +83,8 @@ class Conductor(NamedTuple):
     release: int = 1
     mark: str = ABOVE  # ABOVE: raised since the backup
     answer: str = ""  # ABOVE or OLD: it was stopped between this answer of Redis and its heartbeat
+    behind: bool = False  # it has not seen the promotion yet
+    lost: str = ""  # REDIS or DATABASE, which it does not reach; the other one it reaches
 
 
 class State(NamedTuple):
@@ -87,13 +97,15 @@ class State(NamedTuple):
     threads: tuple[Thread, ...]
     conductors: tuple[Conductor, ...]
     agent: str = "none"  # none, works, done
+    leaderless: bool = False  # the leading beat cannot trigger the reconciler
     faults: tuple[str, ...] = ()  # that may still happen, once per occurrence
     emptied: bool = False  # ghost: this fault has happened
-    stopped: bool = False  # ghost: this fault has happened
+    stopped: bool = False  # ghost: this fault has happened, or a conductor was cut off
     backed_up: bool = False
     backup: Row | None = None
     touched: bool = False  # Redis has a note of work since the backup
     worked: bool = False  # ghost: there was work since the backup
+    promoted: bool = False  # ghost: this fault has happened
     restored: bool = False  # the row is the backup's, and no conductor has declared it yet
 
 

@@ -7,15 +7,24 @@ from tests.model.checker import Edge
 from tests.model.protocol import World
 from tests.model.state import (
     ABOVE,
+    ACTED,
+    ADVANCED,
+    CHECKED,
+    CLAIMED,
     COMMAND,
+    DATABASE,
     DEAD,
     EXCHANGE,
     FOOLED,
+    LEASED,
     OLD,
     OVER,
+    PROMOTED,
     QUEUED,
+    REDIS,
     RUNNING,
     STOPPED,
+    UNSURE,
     UP,
     Conductor,
     Key,
@@ -28,6 +37,9 @@ from tests.model.state import (
 )
 from tests.model.threads import work
 
+#: Positions of a thread in which it renews its lease.
+KEEPING = (LEASED, UNSURE, CLAIMED, CHECKED, ACTED, ADVANCED)
+
 
 def edges(world: World, state: State) -> Iterator[Edge]:
     """Yield all possible next actions."""
@@ -35,16 +47,29 @@ def edges(world: World, state: State) -> Iterator[Edge]:
         return
     for index, conductor in enumerate(state.conductors):
         yield from _fate(world, state, index, conductor)
+        yield from _connections(world, state, index)
     if state.restored and not world.rows:
         return
-    if any(each.life == UP for each in state.conductors):
-        yield from world.reconcile(state)
+    if any(each.life == UP and not each.lost for each in state.conductors):
+        yield from _reconcile(world, state)
     yield from _agent(state)
     yield from _redis(world, state)
     yield from _database(world, state)
+    yield from _promotion(state)
     for which in range(len(state.threads)):
         if state.conductors[world.threads[which]].life == UP:
             yield from work(world, state, which)
+
+
+def _reconcile(world: World, state: State) -> Iterator[Edge]:
+    """The leading beat triggers the reconciler of a conductor that reaches all it needs."""
+    if not state.leaderless:
+        yield from world.reconcile(state)
+    elif world.without != "stepping down of a beat":
+        yield Edge("another beat leads", True, state._replace(leaderless=False))
+    if "beat's cut" in state.faults:
+        cut = spent(state, "beat's cut")._replace(leaderless=True)
+        yield Edge("fault: the leading beat loses the database or the broker", False, cut)
 
 
 def _agent(state: State) -> Iterator[Edge]:
@@ -78,10 +103,23 @@ def _redis(world: World, state: State) -> Iterator[Edge]:
 def _runs_out(world: World, state: State, lease: Key) -> bool:
     """Whether a lease expires: its holder does not run, or its step's deadline has passed."""
     conductor = state.conductors[lease[0]]
-    if conductor.life != UP or conductor.incarnation != lease[1]:
+    if conductor.life != UP or conductor.incarnation != lease[1] or conductor.lost == REDIS:
         return True
+    if lease != state.hung and not _is_kept(world, state, lease, KEEPING):
+        return True  # giving it back has failed
+    drives = _is_kept(world, state, lease, (CHECKED,))
+    if conductor.lost == DATABASE and not conductor.fresh and not drives:
+        return world.without != "an end to renewing without the database"
     late = lease == state.hung or lease[2] < state.row.fence
     return late and world.without != "an end to renewing"
+
+
+def _is_kept(world: World, state: State, lease: Key, places: tuple[str, ...]) -> bool:
+    """Whether a thread in one of these positions renews a lease; in CHECKED it calls a driver."""
+    return any(
+        thread.at in places and world.key(state, which) == lease
+        for which, thread in enumerate(state.threads)
+    )
 
 
 def _without_lease(world: World, state: State, lease: Key) -> State:
@@ -130,14 +168,15 @@ def _fate(world: World, state: State, index: int, conductor: Conductor) -> Itera
         label = f"{fault}conductor {index} {name}"
         return Edge(label, fair, with_conductor(to, index, conductor._replace(**fields)))
 
-    alone = not any(each.life == UP for each in state.conductors)
+    alone = _all_are_down(state)
     if conductor.life == UP:
         raises = state.restored or (state.backed_up and conductor.mark == OLD)
-        if raises or conductor.answer or not conductor.fresh:
+        reaches = not conductor.lost or (conductor.lost == REDIS and not state.restored)
+        if reaches and (raises or conductor.answer or not conductor.fresh):
             yield from _heartbeat(world, state, index)
         if "death" in state.faults:
             killed = _killed(world, spent(state, "death"), index)
-            yield now("dies", killed, fair=False, life=DEAD, answer="")
+            yield now("dies", killed, fair=False, life=DEAD, answer="", lost="")
         if "stop" in state.faults:
             stopped = spent(state, "stop")._replace(stopped=True)
             yield now("is stopped", stopped, fair=False, life=STOPPED)
@@ -151,6 +190,63 @@ def _fate(world: World, state: State, index: int, conductor: Conductor) -> Itera
         yield now("goes on", state, fair=alone, life=UP)
     else:
         yield from _born(world, state, index, fair=alone)
+
+
+def _all_are_down(state: State) -> bool:
+    """Whether no conductor reaches all it needs; some one will, in the end."""
+    return not any(each.life == UP and not each.lost for each in state.conductors)
+
+
+def _connections(world: World, state: State, index: int) -> Iterator[Edge]:
+    """A conductor loses Redis or the database, has lost it, or sees that a standby was promoted."""
+    conductor = state.conductors[index]
+
+    def now(name: str, to: State, *, fair: bool, **fields: object) -> Edge:
+        changed = with_conductor(to, index, conductor._replace(**fields))  # type: ignore[arg-type]
+        return Edge(f"conductor {index} {name}", fair, changed)
+
+    if conductor.life == UP and not conductor.lost:
+        for fault, lost in (("Redis' cut", REDIS), ("database's cut", DATABASE)):
+            if fault in state.faults:
+                cut = spent(state, fault)._replace(stopped=True)
+                edge = now(f"loses its {lost}", cut, fair=False, lost=lost)
+                yield Edge(f"fault: {edge.label}", False, edge.to)
+    if conductor.lost:
+        yield now("reaches everything again", state, fair=_all_are_down(state), lost="")
+    if conductor.lost == DATABASE and conductor.fresh:
+        yield now("is silent for too long", state, fair=True, fresh=False)
+    elif conductor.behind and conductor.life == UP and conductor.lost != DATABASE:
+        seen = with_conductor(state, index, conductor._replace(behind=False))
+        for to in _given_up(world, seen, index):
+            yield Edge(f"conductor {index} sees the promotion", True, to)
+
+
+def _given_up(world: World, state: State, index: int) -> Iterator[State]:
+    """After a promotion: the claim of a conductor that makes no attempt of it is taken over."""
+    row = state.row
+    if row.state != RUNNING or world.without == "giving up what a promotion has lost":
+        yield state
+        return
+    ours = row.claimed_by == (index, state.conductors[index].incarnation)
+    if ours and not world.is_attempted(state):
+        yield from world.taken_over(state)
+    else:
+        yield state
+
+
+def _promotion(state: State) -> Iterator[Edge]:
+    """A standby that lacks the last writes becomes the primary; no watermark shows it."""
+    if "promotion" not in state.faults:
+        return
+    if state.backup is None:
+        received = state._replace(backup=state.row)
+        yield Edge("the standby receives no more writes", False, received)
+        return
+    behind = tuple(each._replace(behind=each.life != DEAD) for each in state.conductors)
+    promoted = spent(state, "promotion")._replace(
+        row=state.backup, backup=None, touched=False, worked=False, conductors=behind, promoted=True
+    )
+    yield Edge(PROMOTED, False, promoted)
 
 
 def _witness(state: State) -> str:
@@ -220,8 +316,9 @@ def stranded(world: World, state: State) -> Iterator[tuple[str, State]]:
         if conductor.life != UP:
             continue
         left = state._replace(messages=frozenset(), faults=())
+        left = with_conductor(left, index, conductor._replace(lost=""))
         for other, each in enumerate(state.conductors):
             if other != index:
-                dead = each._replace(life=DEAD, answer="")
+                dead = each._replace(life=DEAD, answer="", lost="")
                 left = with_conductor(_killed(world, left, other), other, dead)
         yield f"only conductor {index} is left", left

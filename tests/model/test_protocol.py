@@ -1,6 +1,7 @@
 """The protocol of docs/protocol.md holds in a small world, and each of its parts is needed."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.model.checker import Broken
 from tests.model.protocol import World
 from tests.model.runner import check, reached
-from tests.model.state import EXCHANGE, FAULTS
+from tests.model.state import CUTS, EXCHANGE, FAULTS, PROMOTION
 from tests.model.symmetry import canonical
 
 #: Pairs of faults that are harmless alone.
@@ -55,7 +56,19 @@ NEEDED = [
     ("witness at the start", ("restore", "death"), CLAIMED),
     ("note of the work", ("restore",), "an operation with work since the backup continues"),
     ("admission in the claim", ("restore",), "a claim before the admission"),
+    ("stepping down of a beat", ("beat's cut",), STUCK),
+    ("leaving the ring", ("Redis' cut",), STUCK),
+    ("an end to renewing without the database", ("database's cut",), STUCK),
 ]  # fmt: skip
+#: A world in which a standby without the last writes is promoted.
+PROMOTED = World(faults=(PROMOTION,), last=1, prompt=True)
+NEEDED_AFTER_PROMOTIONS = [
+    (
+        "giving up what a promotion has lost",
+        (PROMOTION,),
+        "a claim of a live process has no attempt",
+    ),
+]
 #: Parts that matter in a fleet of two releases, or when conductors are exchanged for older ones.
 NEEDED_OF_RELEASES = [
     ("sending to a capable receiver", (1, 2), (),
@@ -73,7 +86,7 @@ SPARE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS, *CUTS])
 def test_the_operation_ends_as_it_should_after_each_fault_at_any_moment(fault):
     assert check(World(faults=(fault,), last=1, rows=False)) > 400
 
@@ -114,6 +127,17 @@ def test_without_a_part_of_the_protocol_an_invariant_is_violated(without, faults
     assert len(broken.value.trace) > 1
 
 
+def test_after_a_promotion_that_lost_the_last_writes_no_deadline_is_waited_for():
+    assert check(PROMOTED) > 400
+
+
+def test_without_the_comparison_with_its_claims_a_promotion_leaves_one_that_nobody_works_on():
+    ((without, _, what),) = NEEDED_AFTER_PROMOTIONS
+    with pytest.raises(Broken) as broken:
+        check(replace(PROMOTED, without=without))
+    assert what == broken.value.what
+
+
 @pytest.mark.parametrize(
     ("without", "releases", "faults", "what"), NEEDED_OF_RELEASES,
     ids=[row[0] for row in NEEDED_OF_RELEASES],
@@ -146,7 +170,9 @@ def test_the_docs_list_the_parts_of_the_protocol_and_their_violations():
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
     table = page.partition("## What each part is for")[2].partition("\n## ")[0]
     documented = re.findall(r"^\| ([^|]+?) \| [^|]+ \| ([^|]+?) \|$", table, re.MULTILINE)[2:]
-    assert [(row[0], row[-1]) for row in (*NEEDED, *NEEDED_OF_RELEASES)] == documented
+    assert [
+        (row[0], row[-1]) for row in (*NEEDED, *NEEDED_AFTER_PROMOTIONS, *NEEDED_OF_RELEASES)
+    ] == documented
 
 
 def test_the_docs_name_the_function_of_each_action():

@@ -13,6 +13,7 @@ from tests.model.state import (
     CHECKED,
     CLAIMED,
     COMMAND,
+    DATABASE,
     FOLLOWING,
     FREED,
     GOT,
@@ -20,7 +21,9 @@ from tests.model.state import (
     LEASED,
     LEAVING,
     NEXT_LINK,
+    OVER,
     QUEUED,
+    REDIS,
     REFUSED,
     UNSURE,
     Key,
@@ -69,10 +72,30 @@ class Turn:
 def work(world: World, state: State, which: int) -> Iterator[Edge]:
     """Yield the next atomic action of a thread, and its possible faults."""
     turn = Turn(world, state, which)
+    lost = state.conductors[world.threads[which]].lost
+    if lost:
+        yield from _cut_off(turn, lost)
+        return
     if "leaving" in state.faults and turn.thread.at in (GOT, LEASED, FOLLOWING):
         yield turn.fault("leaving", "its conductor leaves", state, freed=True, at=LEAVING,
                          valid=False)  # fmt: skip
     yield from NEXT[turn.thread.at](turn)
+
+
+def _cut_off(turn: Turn, lost: str) -> Iterator[Edge]:
+    """Yield the next action of a thread whose conductor does not reach Redis, or the database."""
+    state, thread = turn.state, turn.thread
+    if thread.at in NEEDS[lost]:
+        return
+    for edge in NEXT[thread.at](turn):
+        to = edge.to
+        assert isinstance(to, State)
+        if lost == REDIS and to.row.state not in OVER:
+            if to.threads[turn.which].valid and not thread.valid:
+                yield turn.now("cannot regain its lease; drop", state, at=IDLE)
+                continue
+            to = to._replace(messages=state.messages, lease=state.lease)
+        yield edge._replace(to=to)
 
 
 def _take_message(turn: Turn) -> Iterator[Edge]:
@@ -161,6 +184,9 @@ def _check(turn: Turn) -> Iterator[Edge]:
         yield turn.now("check the lease", state, at=CHECKED)
     elif state.lease in (None, turn.mine) and is_ours:
         yield turn.now("regain the lease", state._replace(lease=turn.mine), at=CHECKED, valid=True)
+    elif turn.world.prompt and turn.world.holds(state.row, turn.which, turn.thread):
+        for to in turn.world.taken_over(state):  # its deadline passes at once
+            yield turn.now("has lost its lease; give up", to, freed=True, at=IDLE)
     else:
         yield turn.now("has lost its lease; drop", state, freed=True, at=IDLE)
 
@@ -261,6 +287,8 @@ def _hand_over(turn: Turn) -> Iterator[Edge]:
         yield turn.now("send what was handed over", to, at=IDLE)
 
 
+#: Lost dependency -> positions of a thread whose next action needs it.
+NEEDS = {REDIS: (IDLE, GOT), DATABASE: (LEASED, UNSURE, ACTED, FREED, REFUSED, LEAVING)}
 #: Position of a thread -> its next action.
 NEXT = {
     IDLE: _take_message,

@@ -130,7 +130,7 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     """
     conductor = runtime.settings.conductor
     workers, health = conductor.sync_power_state_workers, conductor.enable_health_monitoring
-    sweep = int(time.time() // max(conductor.sync_power_state_interval, 1))
+    sweep = int(time.monotonic() // max(conductor.sync_power_state_interval, 1))
     supply = _Supply(pages)
 
     async def worker() -> int:

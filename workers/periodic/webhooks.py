@@ -1,7 +1,7 @@
 """Posting change events to the receivers of webhooks."""
 
-import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import Any
 
 import orjson
@@ -59,7 +59,7 @@ class Webhooks(Deliverer):
     def facts(self) -> Sequence[ColumnElement[Any]]:
         names = ("uuid", "url", "owner", "types", "node_uuid", "secret", "previous_secret")
         overlaps = func.coalesce(_HOOK.previous_secret_until > now(), False).label("overlaps")
-        return (*(_HOOK[name] for name in names), overlaps)
+        return (*(_HOOK[name] for name in names), overlaps, now().label("read_at"))
 
     def selected(self, row: Row[Any]) -> Select[Any]:
         """Select the events that pass the filters of a webhook."""
@@ -83,7 +83,7 @@ class Webhooks(Deliverer):
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "ingot",
-            SIGNATURE: signature(secrets, int(time.time()), body),
+            SIGNATURE: signature(secrets, int(row.read_at.replace(tzinfo=UTC).timestamp()), body),
         }
         try:
             reach = networks.of_webhooks(self._options, project=row.owner is not None)

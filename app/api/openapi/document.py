@@ -7,7 +7,7 @@ from apispec.ext.marshmallow import MarshmallowPlugin
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app.agents.lookup import MAC
-from app.api import transactions, versions
+from app.api import repeats, versions
 from app.api.answers import JSON
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import (
@@ -29,7 +29,8 @@ from app.api.sites import WRITING
 ABOUT = f"""\
 OpenStack Ironic's API with additions. The header `{versions.HEADER}` selects the version of a
 request; the default is 1.{versions.MIN}. `x-since` is the version that introduced a route, a field
-or a parameter; `x-policy` is the policy rule that a caller must pass."""
+or a parameter; `x-policy` is the policy rule that a caller must pass;
+`x-no-key` tells why a route that changes something takes no `Idempotency-Key`."""
 
 #: Field type -> its JSON Schema: type, format, pattern.
 FIELDS = {
@@ -67,8 +68,6 @@ SECTIONS = {
 }  # fmt: skip
 #: Parts of the paths whose handlers wait for a call to a conductor.
 CALLS = ("/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console")
-#: Parts of the paths whose requests may be repeated with an idempotency key.
-IDEMPOTENT = ("/states/", "/vmedia", "/vendor_passthru")
 #: Location of parameters that `parsing` accepts in the body or in the query.
 BODY_OR_QUERY = "json_or_query"
 
@@ -86,10 +85,10 @@ PARAMETERS = {
         "schema": TEXT,
     },
     "key": {
-        "name": transactions.HEADER,
+        "name": repeats.HEADER,
         "in": "header",
         "description": "Idempotency key: requests repeated with it are executed once",
-        "schema": TEXT | {"minLength": 1, "maxLength": transactions.LONGEST},
+        "schema": TEXT | {"minLength": 1, "maxLength": repeats.LONGEST},
     },
 }
 HEADERS = {
@@ -239,6 +238,7 @@ def _operation(
         "tags": [route.tag],
         "x-since": f"1.{route.since}",
         **({"x-policy": route.rule} if route.rule else {}),
+        **({"x-no-key": route.no_key} if route.no_key else {}),
         "security": _security(route),
         "parameters": parameters,
         **({"requestBody": body} if body else {}),
@@ -309,10 +309,9 @@ def _body(route: Route, declared: dict[str, Any]) -> dict[str, Any] | None:
 def _request_headers(route: Route) -> Iterator[str]:
     """Yield the keys in `PARAMETERS` of the headers that a route reads."""
     yield "version"
-    writes = route.method in WRITING
-    if writes and route.path.startswith("/v1/nodes/<") and "vendor" not in route.path:
+    if route.takes_tag:
         yield "tag"
-    if writes and any(part in route.path for part in IDEMPOTENT):
+    if route.takes_key:
         yield "key"
 
 

@@ -1,10 +1,12 @@
 """Request schemas of holds."""
 
-from marshmallow import Schema
+from marshmallow import Schema, fields, validate
 
 from app.api.schemas.common import Ident, ListQuery, Moment, Text, Uuid
 from app.hold_kinds import HoldKind
 
+#: Most seconds until the expiry: ten years.
+LONGEST = 10 * 366 * 86400
 _EXPIRY = {"description": "Time from which on it has no effect; without one, until it is ended"}
 
 
@@ -13,6 +15,11 @@ class HoldChange(Schema):
 
     reason = Text(4096, shortest=1)
     expires_at = Moment(allow_none=True, metadata=_EXPIRY)
+    expires_in = fields.Integer(
+        strict=True,
+        validate=validate.Range(1, LONGEST, error="Expected {min} to {max} seconds for {{name}}"),
+        metadata={"description": "Seconds until it expires, in place of expires_at"},
+    )
 
 
 class HoldCreate(HoldChange):

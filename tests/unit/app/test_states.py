@@ -1,13 +1,20 @@
 """The state machine: its table against a frozen copy, and the function that applies it."""
 
+import time
+from datetime import datetime
+from types import SimpleNamespace
+
 import pytest
 
+from app.db import clock
 from app.engine.provision_state import move
 from app.errors import IllegalMove
 from app.models import Node
 from app.states import MACHINE, VERBS, Event, Kind, State, allows, of_kind, verbs_in, waits_in
 
 S, E = State, Event
+#: A session that has read the database's clock.
+SESSION = SimpleNamespace(info={clock._READ: (datetime(2026, 1, 1), time.monotonic())})
 
 #: Ironic's states and transitions. A change of the table is repeated here on purpose.
 IRONIC = """
@@ -111,11 +118,11 @@ def test_every_event_in_every_state_is_a_row_or_is_refused(state, event):
     assert ((state, event) in FROZEN) == allows(state, event)
     if (state, event) not in FROZEN:
         with pytest.raises(IllegalMove, match=f'"{event}".*"{state}"'):
-            move(moved, event)
+            move(SESSION, moved, event)
         assert (state, "before") == (moved.provision_state, moved.target_provision_state)
         assert moved.provision_updated_at is None
         return
-    move(moved, event)
+    move(SESSION, moved, event)
     after = FROZEN[state, event]
     assert after == moved.provision_state
     assert (MACHINE[after].kind is Kind.STABLE) == (moved.target_provision_state is None)
@@ -189,7 +196,7 @@ def walk(start, *events, target=None):
     """Return (state, target) after each event; target: that of the first event."""
     moved, seen = node(start), []
     for event in events:
-        move(moved, event, target)
+        move(SESSION, moved, event, target)
         target = None
         seen.append((moved.provision_state, moved.target_provision_state))
     return seen
@@ -228,5 +235,5 @@ def test_a_flow_that_follows_another_has_its_own_target():
 
 def test_cleaning_after_a_failed_manual_clean_uses_the_given_target():
     failed = node(S.CLEAN_FAIL, S.MANAGEABLE)
-    move(failed, E.PROVIDE, S.AVAILABLE)
+    move(SESSION, failed, E.PROVIDE, S.AVAILABLE)
     assert S.AVAILABLE == failed.target_provision_state
