@@ -51,7 +51,7 @@ RIGHTS: Mapping[str, Rights] = {
     ),
     "chassis": OF_REQUESTS,
     "conductors": Rights(api="SELECT", beat="SELECT"),
-    "data_keys": Rights(api="SELECT", conductor="SELECT", beat="SELECT"),
+    "data_keys": Rights(api="SELECT", conductor="SELECT, UPDATE (bound)", beat="SELECT"),
     "deploy_templates": OF_REQUESTS,
     "holds": Rights(beat="SELECT (id, expires_at)"),
     "inspection_rules": OF_REQUESTS,

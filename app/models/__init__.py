@@ -2,6 +2,7 @@
 
 from sqlalchemy.orm import configure_mappers
 
+from app.models import placing  # noqa: F401 -- its listeners act when sessions flush
 from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState
 from app.models.audit import AuditRecord, Outcome

@@ -71,7 +71,7 @@ def test_text_is_masked_as_the_document_is(document):
 class Unopened(Keyring):
     """Refuses to open secrets."""
 
-    def unseal(self, text):
+    def unseal_at(self, text, place, path=()):
         raise AssertionError
 
 
@@ -83,14 +83,18 @@ def test_sealed_documents_are_masked_as_open_ones_and_masked_values_are_not_open
         {"password": "x", "a": 1},
         {"password": {"b": 1}, "list": [{"x_token": "t"}]},
     ):
-        text = keyring.dumps(document)
+        text = keyring.dumps(document, "t.c:1")
         assert mask(document) == orjson.loads(mask_text(text, "x", keyring=unopened))
     document = {"image": [*URLS], "image_url": "shown here", "password": "x"}
-    text = keyring.dumps(document)
-    assert mask(document, "x") == orjson.loads(mask_text(text, "x", keyring=keyring))
-    assert document == orjson.loads(mask_text(text, "x", keyring=keyring, shown=True))
+    text = keyring.dumps(document, "t.c:1")
+    assert mask(document, "x") == orjson.loads(mask_text(text, "x", keyring=keyring, place="t.c:1"))
+    assert document == orjson.loads(
+        mask_text(text, "x", keyring=keyring, shown=True, place="t.c:1")
+    )
     flat = {"image": next(iter(URLS)), "password": "x"}
-    assert mask(flat) == orjson.loads(mask_text(keyring.dumps(flat), "x", keyring=keyring))
+    assert mask(flat) == orjson.loads(
+        mask_text(keyring.dumps(flat, "t.c:1"), "x", keyring=keyring, place="t.c:1")
+    )
 
 
 @pytest.mark.parametrize("url", URLS)
