@@ -263,7 +263,7 @@ class Resource(Generic[Model]):
         row = session.scalar(select(self.model).where(condition).with_for_update())
         if row is None:
             raise NotFound(self.name, ident)
-        auditing.concern(row.uuid)  # type: ignore[attr-defined]
+        auditing.concern(row.uuid, getattr(row, "name", None))  # type: ignore[attr-defined]
         return row
 
     def _one(self, condition: ColumnElement[bool], wanted: Sequence[str]) -> View | None:

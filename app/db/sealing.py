@@ -138,7 +138,7 @@ class Keyring:
         self._keys: Mapping[str, AESGCM] = {}
         self._bound: frozenset[str] = frozenset()  # ids of the keys whose texts must be bound
         self._current: str | None = None  # id of the newest data key
-        self._digest_key = b""
+        self._digest_key = self._proof_key = b""
         self._read_at = -REFRESH
         self._missing: dict[str, float] = {}  # id of a key that no row has -> when it was looked up
 
@@ -156,7 +156,9 @@ class Keyring:
         self._keys = {ident: AESGCM(key) for ident, key in found.items()}
         self._current = next(reversed(found), None)
         if found:  # of the oldest key, as digests are to outlive a rotation
-            self._digest_key = hmac.digest(next(iter(found.values())), b"tokens", "sha256")
+            oldest = next(iter(found.values()))
+            self._digest_key = hmac.digest(oldest, b"tokens", "sha256")
+            self._proof_key = hmac.digest(oldest, b"audit", "sha256")
 
     @property
     def seals(self) -> bool:
@@ -262,6 +264,12 @@ class Keyring:
     def digest(self, token: str) -> str:
         """Return a digest by which SQL compares a token."""
         return hmac.new(self._digest_key, token.encode(), "sha256").hexdigest()
+
+    def proof(self, data: bytes) -> str | None:
+        """Return an HMAC by which a record is proven to be unchanged; None: there is no key."""
+        if self._newest() is None:
+            return None
+        return hmac.new(self._proof_key, data, "sha256").hexdigest()
 
     def _opened_value(self, text: str, place: Place, path: Path) -> Any:
         """Open a text in a document. Texts of callers that look sealed were sealed again."""

@@ -12,6 +12,7 @@ from app.kit import conductors
 from app.kit.caller import Caller
 from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
 from app.runtime import Message, make
+from tests.support.loopback import LOOPBACK
 from workers.conductor import attempts
 from workers.conductor.claimant import Conductor as Claimant
 
@@ -51,8 +52,7 @@ class Inside:
     def __init__(self, url, **environ):
         self.url, self.environ = url, environ
         self.sent = []
-        # images are served from loopback
-        usual = {"INGOT_DATABASE_CONNECTION": url, "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": ""}
+        usual = {"INGOT_DATABASE_CONNECTION": url, **LOOPBACK}
         self.settings = settings.load(usual | environ)
         self.runtime = make(self.settings, self._send)
 

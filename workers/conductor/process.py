@@ -26,7 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import killpoints, log, tracing
-from app.broker import queue
+from app.broker import queue, redis_releases
 from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
 from app.config.settings import Settings
@@ -310,6 +310,7 @@ def _run_control(settings: Settings, name: str, incarnation: str) -> None:
     application = queue.celery(settings)
     runtime: Runtime = make(settings, queue.sender(application))
     broker = client(settings.broker.url, settings.broker.connect_timeout)
+    redis_releases.warn(broker)
     schedule.register_tasks(application, runtime, name, broker)
     leases = Leases(broker, f"now-{uuid4()}", settings.conductor.lease_ttl, settings.broker.prefix)
     leases.start()

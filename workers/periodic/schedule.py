@@ -30,7 +30,7 @@ from app.kit import conductors
 from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
 from app.runtime import Runtime
 from workers import retry
-from workers.periodic import boot_files, power_sync, pruning, reconciler, sealing, webhooks
+from workers.periodic import boot_files, power_sync, proofs, pruning, reconciler, sealing, webhooks
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
 from workers.restore_guard import Witness
@@ -122,6 +122,12 @@ PERIODIC = (
         "ingot.prune_audit",
         lambda control: pruning.prune_audit(control.runtime),
         lambda _settings: 600,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.prove_audit",
+        lambda control: proofs.prove(control.runtime),
+        lambda settings: 60 if settings.audit.enabled else None,
         at_most=1,
     ),
     Periodic(

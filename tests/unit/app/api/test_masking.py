@@ -24,7 +24,7 @@ URLS = {
     "https://u:p?w@host/x": "https://******",
     "http://h/i?X-Amz-Signature=ab&X-Amz-Date=1": "http://h/i?X-Amz-Signature=******&X-Amz-Date=1",
     "http://h/i?temp_url_sig=ab&temp_url_expires=1": "http://h/i?temp_url_sig=******&temp_url_expires=1",
-    "http://h/i?AWSAccessKeyId=a&Signature=b#x": "http://h/i?AWSAccessKeyId=******&Signature=******#x",
+    "http://h/i?AWSAccessKeyId=a&Signature=b#x": "http://h/i?AWSAccessKeyId=******&Signature=******#******",
     "quiet inst.ks=http://h/ks?token=ab ro": "quiet inst.ks=http://h/ks?token=****** ro",
 }  # fmt: skip
 #: URLs without credentials, and texts that are none.
@@ -95,6 +95,22 @@ def test_sealed_documents_are_masked_as_open_ones_and_masked_values_are_not_open
     assert mask(flat) == orjson.loads(
         mask_text(keyring.dumps(flat, "t.c:1"), "x", keyring=keyring, place="t.c:1")
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("https://evil#tok=SECRET", "https://evil#******"),
+        ("https://h/p?a=1#access_token=SECRET&b=2", "https://h/p?a=1#******"),
+        ("https://h/p#SECRET", "https://h/p#******"),
+        ("https://u:SECRET@h/p#x", "https://u:******@h/p#******"),
+        ("https://h/p#", "https://h/p#"),
+        ("see https://h/#SECRET, and this", "see https://h/#****** and this"),
+    ],
+)
+def test_fragments_of_urls_are_masked(url, masked):
+    assert [masked] == mask([url])
+    assert {"a": masked} == orjson.loads(mask_text(orjson.dumps({"a": url}).decode(), "x"))
 
 
 @pytest.mark.parametrize("url", URLS)
