@@ -105,7 +105,7 @@ def _mask_url(url: re.Match[str]) -> str:
         place = f"{_mask_login(user)}@{host}"
     elif "@" in path + query + fragment and not _PLACE.fullmatch(place):  # a password with / or ?
         return scheme + HIDDEN
-    # no server receives a fragment: what it has is for a script, such as a token
+    # no server receives a fragment: it is for scripts, and may have a token
     hidden = f"#{HIDDEN}" if len(fragment) > 1 else fragment
     return scheme + place + path + _PARAMETER.sub(_mask_parameter, query) + hidden
 

@@ -279,9 +279,12 @@ def _record_upgrade(settings: Settings, grants: bool) -> None:
 
     from app.db import connections, transactions
     from app.db.diagnosis import reason
-    from app.kit import audit, database_users
+    from app.kit import audit, data_keys, database_users
 
-    engine = connections.connect(settings.database.connection, **settings.database.limits)
+    database = settings.database
+    engine = connections.connect(
+        database.connection, **database.limits, keyring=data_keys.keyring(database)
+    )
     try:
         with transactions.write_connection(engine) as connection:
             audit.add_command(connection, settings, "update/database/schema")

@@ -65,7 +65,7 @@ class Trail:
 
     target: str | None = None
     target_name: str | None = None
-    reason: str | None = None  # why a request of an agent is refused
+    reason: str | None = None  # cause of the refusal of an agent's request
     detail: str = ""  # end of the action's name
     secrets: set[str] = field(default_factory=set)  # names of shown fields with secrets
     pending: int | None = None  # id of the announced record
@@ -208,9 +208,7 @@ def _finish(refused: RefusedRequests, status: int) -> None:
 
 def _of_agent(row: Row, trail: Trail) -> Row:
     """Return the record of a refused request of an agent: of its node, if that is known."""
-    known = trail.reason is not None and trail.target is not None
-    about = {"address": None} if known else {"target": None}
-    return {**row, "auth": audit.AGENT, "reason": trail.reason, "request_id": None, **about}
+    return {**row, "auth": audit.AGENT, "reason": trail.reason, "target": trail.target}
 
 
 def _is_recorded(trail: Trail) -> bool:

@@ -36,8 +36,8 @@ logger = log.RateLimited(log.get(__name__))
 
 #: Beginning of each sealed text; then version, id of the data key, base64 of nonce and ciphertext.
 MARK = "sealed:v"
-#: Versions, by what is authenticated with the content beside the id of the data key. Of a purpose:
-#: the key in Redis of a call; nothing, in rows that are not bound to their place yet.
+#: Versions. Beside the id of the data key, a purpose or a place is authenticated with the content.
+#: A purpose is the key in Redis of a call; it is empty in rows that are not bound to a place yet.
 OF_PURPOSE, OF_PLACE = "1", "2"
 _SEALED = re.compile(rf"{MARK}([12]):([0-9a-f]{{16}}):([A-Za-z0-9+/]+=*)")
 _NONCE = 12
@@ -45,7 +45,7 @@ _KEY = 32
 #: Seconds after which a process reads the data keys again before it seals.
 REFRESH = 60.0
 
-#: Where a document or text is stored: `TABLE.COLUMN:ROW`.
+#: Location of a document or text in the database: `TABLE.COLUMN:ROW`.
 Place = str
 #: Keys and indexes that lead from a document to one of its values.
 Path = tuple[str | int, ...]

@@ -10,7 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, String, bindparam, func, insert, select, update
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    String,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from app.config.settings import Settings
 from app.db.clock import after, age, fixed, now
@@ -35,8 +45,8 @@ AGENT_PERIOD = 3600.0
 
 _TABLE: Any = AuditRecord.__table__
 _NAMES = tuple(each.name for each in _TABLE.c if each.name not in ("id", "created_at"))
-#: Columns that equal refused requests of agents have in common; `address` only without a target.
-SAME_OF_AGENT = ("action", "status", "reason", "target", "address")
+#: Columns that equal refused requests of agents have in common; without a target, `address` too.
+SAME_OF_AGENT = ("action", "status", "reason", "target")
 #: Columns that change after the insertion, and in records of agents `requests`.
 _CHANGED = ("outcome", "status", "mac")
 #: Text column -> its length; None: no limit.
@@ -63,6 +73,16 @@ _SETTLE = Prepared(
     )
     .values(outcome=bindparam("new_outcome"), status=bindparam("new_status"))
 )
+
+
+def _new(name: str) -> BindParameter[Any]:
+    return bindparam(f"new_{name}", type_=_TABLE.c[name].type)
+
+
+def _is_same(name: str) -> Any:
+    return _TABLE.c[name].is_not_distinct_from(_new(name))
+
+
 _COUNT_AGENT = Prepared(
     update(_TABLE)
     .where(
@@ -71,10 +91,8 @@ _COUNT_AGENT = Prepared(
         .where(
             _TABLE.c.auth == AGENT,
             _TABLE.c.created_at >= fixed(after(-AGENT_PERIOD)),
-            *(
-                _TABLE.c[name].is_not_distinct_from(bindparam(f"new_{name}"))
-                for name in SAME_OF_AGENT
-            ),
+            *map(_is_same, SAME_OF_AGENT),
+            or_(_new("target").is_not(None), _is_same("address")),
         )
         .scalar_subquery()
     )
@@ -120,14 +138,17 @@ def add(connection: Connection, record: Row) -> None:
 
 def add_all(connection: Connection, records: Sequence[Row]) -> None:
     """Insert records; those of agents add to the one of their node, reason and hour."""
-    new = [each for each in records if each["auth"] != AGENT or not _add_to(connection, each)]
-    if new:
-        _INSERT.many(connection, [_named(connection, each) for each in new])
+    others = [each for each in records if each["auth"] != AGENT]
+    if others:
+        _INSERT.many(connection, [_named(connection, each) for each in others])
+    for record in records:
+        if record["auth"] == AGENT and not _add_to(connection, record):
+            add(connection, record)
 
 
 def _add_to(connection: Connection, record: Row) -> bool:
     """Add the requests of agents to those of an equal record; return whether there is one."""
-    same = {name: record[name] for name in (*SAME_OF_AGENT, "requests")}
+    same = {name: record[name] for name in (*SAME_OF_AGENT, "address", "requests")}
     return bool(_COUNT_AGENT.count(connection, {f"new_{name}": same[name] for name in same}))
 
 

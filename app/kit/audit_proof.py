@@ -1,10 +1,10 @@
 """
 Proofs that audit records were not changed, added or removed: creation and verification.
 
-Each record has an HMAC of what its writer knew, so that writers wait for none of each other. Every
-few minutes a checkpoint is made of a range of records: HMAC of their digests, times and outcomes,
-and of the checkpoint before. The keys are derived from a data key, which is encrypted with the
-master key: who writes to the database without it can make neither.
+Each record has an HMAC of the columns that its writer knows, so that writers wait for none of each
+other. Every few minutes a checkpoint is made of a range of records: HMAC of their digests, times
+and outcomes, and of the checkpoint before. The keys are derived from a data key, which is encrypted
+with the master key: a writer of the database who lacks it can make neither.
 
 A range is closed when no transaction can add a record to it any more: numbers are given in an order
 other than that of commits. Records are deleted by whole ranges (`workers.periodic.pruning`), those
@@ -101,7 +101,7 @@ def _close(connection: Connection, row: Row[Any]) -> str | None:
 
 @dataclass
 class _Facts:
-    """What a checkpoint says of its records."""
+    """Facts of a checkpoint about its records."""
 
     successes: int = 0
     others: int = 0

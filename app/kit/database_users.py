@@ -5,8 +5,8 @@ The owner of the tables migrates them and runs the commands of operators. Of the
 change a table's definition, and none has the passwords of another's job: the user of a conductor
 reads no users and tokens, that of the API grants no roles and deletes no audit record.
 
-What depends on values is refused by triggers (`GUARDS`), also to users that are members of these:
-the API makes sessions but no tokens, and changes the members of the OpenID provider's groups only;
+Triggers (`GUARDS`) refuse changes by their values, also to users that are members of these: the API
+makes sessions but no tokens, and changes the members of the OpenID provider's groups only;
 audit records are deleted by age.
 """
 

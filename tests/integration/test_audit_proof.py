@@ -212,7 +212,8 @@ def test_equal_refused_requests_of_an_agent_are_one_record_an_hour(proven):
             audit.add_all(connection, [audit.row(**facts, **each) for each in records])
 
     for _ in range(3):
-        refused({"target": "n-1", "reason": "token", "requests": 5},
+        refused({"target": "n-1", "reason": "token", "requests": 2, "address": "10.0.0.7"},
+                {"target": "n-1", "reason": "token", "requests": 3, "address": "10.0.0.8"},
                 {"target": "n-1", "reason": "tls"}, {"target": "n-2", "reason": "token"})  # fmt: skip
     refused({"address": "10.0.0.1", "reason": "node"}, {"address": "10.0.0.2", "reason": "node"})
     refused({"address": "10.0.0.1", "reason": "node"})
@@ -226,7 +227,7 @@ def test_equal_refused_requests_of_an_agent_are_one_record_an_hour(proven):
             return [tuple(row) for row in rows]
 
     assert [
-        ("n-1", None, "token", 15), ("n-1", None, "tls", 3), ("n-2", None, "token", 3),
+        ("n-1", "10.0.0.7", "token", 15), ("n-1", None, "tls", 3), ("n-2", None, "token", 3),
         (None, "10.0.0.1", "node", 2), (None, "10.0.0.2", "node", 1),
     ] == counts()  # fmt: skip
     with proven.runtime.write_connection() as connection:
@@ -247,6 +248,15 @@ def test_the_command_prints_findings_and_the_head(proven):
     head = result.stdout.split()[-1]
     assert f"1 records, 1 checkpoints, head {head}" in result.stdout
     assert 0 == runner.invoke(cli.app, ["audit", "verify", "--head", head]).exit_code
+    for words in (
+        ["db", "upgrade"],
+        ["user", "create", "ann", "--no-password"],
+        ["secrets", "rotate"],
+    ):  # commands that record themselves
+        ran = runner.invoke(cli.app, words)
+        assert 0 == ran.exit_code, ran.output
+    result = runner.invoke(cli.app, ["audit", "verify"])
+    assert (0, True) == (result.exit_code, "4 records" in result.stdout), result.output
     sql(proven, "UPDATE audit SET user_name = 'eve'")
     result = runner.invoke(cli.app, ["audit", "verify"])
     assert 1 == result.exit_code

@@ -20,8 +20,8 @@ InProject = Annotated[str | None, typer.Option("--project", help="In the project
 
 #: Of the role `service` in a project: Ironic's default rules ask for the role alone.
 _OF_SERVICES = (
-    "the role service is one of OpenStack's services, in any project: it reads and changes the nodes"
-    " and runbooks of all projects. Give people member or manager"
+    "the role service is one of OpenStack's services, in any project: it reads and changes the"
+    " nodes and runbooks of all projects. Give people member or manager"
 )
 
 

@@ -29,6 +29,7 @@ BATCH = 200
 MOST = 20.0
 
 _STARTED = Prepared(select(func.max(age(DataKey.created_at))).where(DataKey.bound))
+_UNBOUND = Prepared(select(DataKey.id).where(DataKey.bound.is_(False)).limit(1))
 _ALL_BOUND = Prepared(update(DataKey).where(DataKey.bound.is_(False)).values(bound=True))
 _DONE = Prepared(select(SealedTable.name).where(SealedTable.done))
 
@@ -39,6 +40,7 @@ def seal_older_rows(runtime: Runtime) -> int:
         # processes that have not read the first data key yet still write open secrets
         (started,) = _STARTED.first(connection, {}) or (None,)
         done = {name for (name,) in _DONE.all(connection, {})}
+        unbound = _UNBOUND.first(connection, {}) is not None
     if started is None or started < 2 * REFRESH or not keyring_of(runtime.engine.dialect).binds:
         return 0
     end, written, more = time.monotonic() + MOST, 0, False
@@ -50,7 +52,7 @@ def seal_older_rows(runtime: Runtime) -> int:
             written += count
         if more:  # the time is over
             break
-    if not more:
+    if unbound and not more:
         with runtime.write_connection() as connection:
             _ALL_BOUND.count(connection, {})
     if written:
