@@ -193,7 +193,7 @@ def token_of_a_first_user(deployment):
         ("token", "create", "ann", "--system", "-o", "json"),
     ):
         ran = subprocess.run(
-            [sys.executable, "-m", "workers.cli", *words], cwd=ROOT, check=True, timeout=PATIENCE,
+            [sys.executable, "-m", "workers.cli", *words], cwd=ROOT, check=True, timeout=5 * PATIENCE,
             env=deployment.environment("migrate"), capture_output=True, text=True,
         )  # fmt: skip
         output = ran.stdout
