@@ -238,7 +238,9 @@ def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed: Sites)
         headers = response.headers
         if request.method == "OPTIONS":
             del headers["Content-Type"]  # the answer has no content
-        headers.extend(versions.signature(g.request_id, None if g.unrouted else g.version))
+        version = None if g.unrouted else g.version
+        cached = "Cache-Control" in headers
+        headers.extend(versions.signature(g.request_id, version, cached=cached))
         audited = request.method not in READS and not request.path.startswith(HEARTBEATS)
         if audited or log.debugging():
             _log_response(response, logger.info if audited else logger.debug)

@@ -2,7 +2,7 @@
 Secrets in documents and texts: which values they are, and their masking.
 
 A value is secret by the name of its key. In any other text, credentials in URLs are secret: the
-password before a host name, and values of the query such as signatures.
+password before a host name, values of the query such as signatures, and the fragment.
 """
 
 import re
@@ -31,13 +31,24 @@ _ALL = _NONE.union(*ALSO.values())
 _SECRET = re.compile("|".join(WORDS))
 _URL = re.compile(
     r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*://)(?P<place>[^\s/?#\"'<>]*)(?P<path>[^\s?#\"'<>]*)"
-    r"(?P<query>\?[^\s#\"'<>]*)?"
+    r"(?P<query>\?[^\s#\"'<>]*)?(?P<fragment>#[^\s\"'<>]*)?"
 )
 _PLACE = re.compile(r"[^:]*(:\d*)?|\[.*\](:\d*)?")
 _PARAMETER = re.compile(r"(?<=[?&;])([^=&;]+)=([^&;]+)")
 _IN_QUERY = re.compile(
     "|".join((*WORDS, *_IN_QUERIES, f"(?:^|[^a-z])(?:{'|'.join(_WORDS_IN_QUERIES)})$"))
 )
+
+
+class Unreadable(str):
+    """
+    The text, as it is stored, of a secret that cannot be opened.
+
+    It is written back as it is, so that a change of other fields loses nothing. Answers of the API
+    show null; conductors refuse to use it.
+    """
+
+    __slots__ = ()
 
 
 def mask(value: Any, document: str = "") -> Any:
@@ -47,7 +58,7 @@ def mask(value: Any, document: str = "") -> Any:
 
 def _mask(value: Any, also: frozenset[str]) -> Any:
     if isinstance(value, str):
-        return mask_urls(value)
+        return None if isinstance(value, Unreadable) else mask_urls(value)
     if isinstance(value, dict):
         return {
             key: HIDDEN if _is_secret(key, also) else _mask(inner, also)
@@ -78,7 +89,7 @@ def is_secret(key: str) -> bool:
 
 def may_have_credentials(text: str) -> bool:
     """Whether a text, or a document as JSON text, may have a URL with credentials."""
-    return "://" in text and ("@" in text or "?" in text)
+    return "://" in text and ("@" in text or "?" in text or "#" in text)
 
 
 def mask_urls(text: str) -> str:
@@ -88,12 +99,15 @@ def mask_urls(text: str) -> str:
 
 def _mask_url(url: re.Match[str]) -> str:
     scheme, place, path, query = url["scheme"], url["place"], url["path"], url["query"] or ""
+    fragment = url["fragment"] or ""
     user, at, host = place.rpartition("@")
     if at:
         place = f"{_mask_login(user)}@{host}"
-    elif "@" in path + query and not _PLACE.fullmatch(place):  # a password with / or ?
+    elif "@" in path + query + fragment and not _PLACE.fullmatch(place):  # a password with / or ?
         return scheme + HIDDEN
-    return scheme + place + path + _PARAMETER.sub(_mask_parameter, query)
+    # no server receives a fragment: it is for scripts, and may have a token
+    hidden = f"#{HIDDEN}" if len(fragment) > 1 else fragment
+    return scheme + place + path + _PARAMETER.sub(_mask_parameter, query) + hidden
 
 
 def _mask_login(login: str) -> str:

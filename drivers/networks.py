@@ -23,8 +23,15 @@ from drivers.core.target import Options
 
 #: Settings of [agent] and of [bmc].
 _OF_MACHINES = ("allowed_networks", "denied_networks")
-#: Prefixes of IPv6 addresses that end with an IPv4 address: compatible addresses, and NAT64.
-_ENDS_WITH_IPV4 = (ip_network("::/96"), ip_network("64:ff9b::/96"))
+#: Prefixes of IPv6 addresses that end with an IPv4 address: compatible and translated addresses
+#: (RFC 4291, RFC 2765), NAT64 (RFC 6052, RFC 8215).
+_ENDS_WITH_IPV4 = tuple(
+    map(ip_network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"))
+)
+#: NAT64 of a site, which may also have the IPv4 address after its 48 bits, around bits 64 to 71.
+_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+#: Third and fourth group of the interface identifiers that end with an IPv4 address (RFC 5214).
+_ISATAP = (0x00005EFE, 0x02005EFE)
 
 _Address = IPv4Address | IPv6Address
 _Network = IPv4Network | IPv6Network
@@ -132,12 +139,15 @@ def _networks(cidrs: tuple[str, ...]) -> list[_Network]:
 
 
 def _meanings(address: _Address) -> list[_Address]:
-    """Return an address, and the IPv4 address in it."""
+    """Return an address, and the IPv4 addresses in it."""
     if isinstance(address, IPv4Address):
         return [address]
     if address.ipv4_mapped:
         return [address.ipv4_mapped]
-    inner = address.sixtofour
-    if any(address in network for network in _ENDS_WITH_IPV4) and int(address) > 1:
-        inner = IPv4Address(int(address) & 0xFFFFFFFF)
-    return [address, inner] if inner else [address]
+    bits, inner = int(address), [*filter(None, (address.sixtofour,)), *(address.teredo or ())]
+    ends = any(address in network for network in _ENDS_WITH_IPV4) and bits > 1
+    if ends or (bits >> 32 & 0xFFFFFFFF) in _ISATAP:
+        inner.append(IPv4Address(bits & 0xFFFFFFFF))
+    if address in _LOCAL_NAT64:
+        inner.append(IPv4Address((bits >> 64 & 0xFFFF) << 16 | bits >> 40 & 0xFFFF))
+    return [address, *inner]

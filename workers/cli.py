@@ -181,16 +181,18 @@ def upgrade(
 
 
 @db.command("grants")
-def show_grants() -> None:
+def show_grants(config: Config = None) -> None:
     """
     Print the SQL that gives ingot_api, ingot_conductor and ingot_beat exactly their rights.
 
-    For the owner of the tables in PostgreSQL, after each upgrade; `upgrade --grants` executes it.
+    For the owner of the tables in PostgreSQL, after each upgrade, and after a change of
+    [oidc]group_map or [audit]keep_days; `upgrade --grants` executes it.
     """
     from app.kit import database_users
 
+    settings = read(config)
     typer.echo("BEGIN;")
-    for statement in database_users.statements():
+    for statement in database_users.statements(settings):
         typer.echo(f"{statement};")
     typer.echo("COMMIT;")
 
@@ -270,19 +272,21 @@ def _record_upgrade(settings: Settings, grants: bool) -> None:
 
     Raises StartError: there are no such users.
     """
-    from sqlalchemy import text  # here: SQLAlchemy is slow to import
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import SQLAlchemyError  # here: SQLAlchemy is slow to import
 
     from app.db import connections, transactions
     from app.db.diagnosis import reason
-    from app.kit import audit, database_users
+    from app.kit import audit, data_keys, database_users
 
-    engine = connections.connect(settings.database.connection, **settings.database.limits)
+    database = settings.database
+    engine = connections.connect(
+        database.connection, **database.limits, keyring=data_keys.keyring(database)
+    )
     try:
         with transactions.write_connection(engine) as connection:
             audit.add_command(connection, settings, "update/database/schema")
-            for statement in database_users.statements() if grants else ():
-                connection.execute(text(statement))
+            for statement in database_users.statements(settings) if grants else ():
+                connection.exec_driver_sql(statement)
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None
     finally:
@@ -340,8 +344,41 @@ def rotate(config: Config = None) -> None:
     typer.echo("new secrets are encrypted with a new key within a minute")
 
 
+verifier = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@verifier.command("verify")
+def verify_audit(
+    head: Annotated[
+        str | None, typer.Option(help="Checkpoint of an earlier verification, which must exist")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """
+    Verify that audit records were not changed, added or removed, on the database.
+
+    Exit status 1: some were; they are named. It prints the newest checkpoint: keep it on another
+    host, for --head.
+    """
+    from app.kit import audit_proof
+
+    def work(settings: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
+        if not masters:
+            raise SettingsError("[database]secrets_key_file is needed: audit records are signed")
+        return audit_proof.verify(connection, settings.audit, head)
+
+    found = _with_data_keys(config, work)
+    for finding in found.findings:
+        typer.echo(finding)
+    typer.echo(f"{found.records} records, {found.checkpoints} checkpoints, head {found.head}")
+    if found.unproven:
+        typer.echo(f"{found.unproven} records are older than the first checkpoint: not verified")
+    raise typer.Exit(1 if found.findings else 0)
+
+
 if sys.argv[1:2] != ["up"]:  # its processes would keep what the operator's commands import
-    tree.join(app, conductors)  # last: the help lists commands in the order of registration
+    # last: the help lists commands in the order of registration
+    tree.join(app, conductors, {"audit": verifier})
 
 if __name__ == "__main__":
     main()

@@ -5,10 +5,12 @@ Hundreds of agents may send heartbeats at once. The statements here are raw SQL 
 once, and run without the ORM.
 """
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, Text, bindparam, func, literal, select, type_coerce, update
 
@@ -36,6 +38,8 @@ logger = log.get(__name__)
 HEARTBEAT_STATES = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
 #: Accepted values of `agent_status`: progress of a command, as the agent reports it.
 STATUSES = ("start", "end", "error")
+#: Characters by which parsers of URLs differ.
+_UNUSUAL = re.compile(r"[\x00-\x20\x7f\\]")
 _WRONG_TOKEN = "Invalid or missing agent token received."
 
 
@@ -245,6 +249,8 @@ def check(
         raise AgentRefused(
             "address", 'An issue with the supplied "callback_url" has been detected.'
         )
+    if url and (wrong := _not_of_an_agent(url)):
+        raise AgentRefused("address", f"callback_url: must not have a {wrong}")
     if known_url is not None and url != known_url:
         raise AgentRefused("address", 'Detected change in ramdisk provided "callback_url"')
     if settings.require_tls and url and not url.startswith("https://"):
@@ -255,6 +261,29 @@ def check(
         raise AgentRefused("address", str(error)) from None
     if known_ca is not None and ca is not None and ca != known_ca:
         raise AgentRefused("certificate", "Detected change in ramdisk provided certificate")
+
+
+@lru_cache(maxsize=4096)
+def _not_of_an_agent(url: str) -> str | None:
+    """
+    Return the part of a URL that no agent's has; None: there is none.
+
+    The service appends the paths of the agent's API: after a query or a fragment, the machine would
+    choose the path of requests that have its node's document and token.
+    """
+    try:
+        parts = urlsplit(url)
+        found = {
+            "query": "?" in url,
+            "fragment": "#" in url,
+            "user": "@" in parts.netloc,
+            "wrong host": not parts.hostname,
+            "wrong port": parts.port == 0,
+            "backslash, space or control character": _UNUSUAL.search(url) is not None,
+        }
+    except ValueError:
+        return "malformed host or port"
+    return next((name for name, is_there in found.items() if is_there), None)
 
 
 @lru_cache(maxsize=4)

@@ -13,7 +13,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 from app import log
 from app.agents import heartbeats, inspection_report
 from app.agents import lookup as service
-from app.api import node_view, repeats, versions
+from app.api import auditing, node_view, repeats, versions
 from app.api.answers import empty, json, runtime
 from app.api.limits import LIMITS, Limits
 from app.api.node_identifiers import key_of
@@ -63,10 +63,12 @@ def _noted(kind: str) -> Callable[[View], View]:
             try:
                 answer: Response = view(*args, **kwargs)
             except NodeLocked:  # the agent tries again
+                auditing.explain("locked", kwargs.get("ident"))
                 raise
             except (ServiceError, HTTPException) as error:
                 g.refusal_noted = True
                 named = getattr(error, "node", None) or kwargs.get("ident")
+                auditing.explain(_cause_of(error), None if isinstance(error, NotFound) else named)
                 facts = (kind, _cause_of(error), _words_of(error), _addresses(), named)
                 agent_refusals.note(runtime(), agent_refusals.Refusal(*facts))
                 raise

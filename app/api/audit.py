@@ -28,9 +28,9 @@ audit = Routes("audit", "Audit records: the requests, their callers and their ou
 Query = Mapping[str, Any]
 
 COLUMNS = (
-    "created_at", "action", "outcome", "status", "requests", "target_type", "target", "user_id",
-    "user_name", "project_id", "project_name", "system_scope", "auth", "address", "user_agent",
-    "request_id",
+    "created_at", "action", "outcome", "status", "requests", "target_type", "target", "target_name",
+    "user_id", "user_name", "project_id", "project_name", "system_scope", "auth", "address",
+    "user_agent", "request_id", "reason",
 )  # fmt: skip
 #: Columns with names that are separated by commas.
 LISTS = ("roles", "fields")

@@ -64,6 +64,8 @@ class Trail:
     """Facts about the current request that only its handler knows."""
 
     target: str | None = None
+    target_name: str | None = None
+    reason: str | None = None  # cause of the refusal of an agent's request
     detail: str = ""  # end of the action's name
     secrets: set[str] = field(default_factory=set)  # names of shown fields with secrets
     pending: int | None = None  # id of the announced record
@@ -105,9 +107,16 @@ def register(app: Flask, runtime: Runtime) -> None:
     app.extensions[REFUSED] = RefusedRequests(write)
 
 
-def concern(target: str) -> None:
-    """Note the UUID of the request's target, which its path may name otherwise."""
-    _trail().target = target
+def concern(target: str, name: str | None = None) -> None:
+    """Note UUID and name of the request's target, which its path may identify otherwise."""
+    trail = _trail()
+    trail.target, trail.target_name = target, name
+
+
+def explain(reason: str, target: str | None) -> None:
+    """Note why a request of an agent is refused, and the node; None: unknown."""
+    trail = _trail()
+    trail.reason, trail.target = reason, target
 
 
 def specify(detail: str) -> None:
@@ -191,9 +200,15 @@ def _finish(refused: RefusedRequests, status: int) -> None:
             audit.settle(connection, trail.pending, _outcome(status), status)
     elif status in DENIED or (status >= 400 and action and _writes()):
         client = g.get("caller", _STRANGER).user_id or _limits().clients.key_of(request.environ)
-        refused.add(_row(_outcome(status), status), client)
+        row = _row(_outcome(status), status)
+        refused.add(_of_agent(row, trail) if is_of_agents(request.path) else row, client)
     elif status < 400 and action and _is_recorded(trail):
         _insert(_row(Outcome.SUCCESS, status))
+
+
+def _of_agent(row: Row, trail: Trail) -> Row:
+    """Return the record of a refused request of an agent: of its node, if that is known."""
+    return {**row, "auth": audit.AGENT, "reason": trail.reason, "target": trail.target}
 
 
 def _is_recorded(trail: Trail) -> bool:
@@ -230,6 +245,7 @@ def _row(outcome: Outcome, status: int | None) -> Row:
         status=status,
         target_type=action.kind or None,
         target=trail.target or arguments.get(action.named),
+        target_name=trail.target_name,
         user_id=who.user_id,
         user_name=who.user_name or facts.get("claimed_user"),
         project_id=who.project_id,
@@ -251,20 +267,37 @@ def _names(action: Action, trail: Trail) -> list[str]:
     arguments = current.view_args or {}
     names += [str(value) for name, value in arguments.items() if name != action.named]
     if current.query_string:
-        names += current.args
+        # a vendor function is named by the path, or by the query
+        names += [current.args[name] if name == "method" else name for name in current.args]
     return [*names, *body_names(app_ctx.g.get("document"))]
 
 
+#: Documents whose keys decide what the service connects to and trusts.
+_DEEP = ("driver_info", "instance_info")
+
+
 def body_names(document: Any) -> list[str]:
-    """Return the names of the fields in a body; of a JSON patch its paths, two levels of them."""
+    """
+    Return the names of the fields in a body; of a JSON patch its paths, two levels of them.
+
+    Keys of `driver_info` and `instance_info` are named also if the document is given as a whole.
+    """
     if isinstance(document, dict):
-        return list(document)
+        given = document.items()
+        return [name for field, value in given for name in (field, *_keys_of(field, value))]
     if not isinstance(document, list):
         return []
-    paths = [each.get("path") for each in document if isinstance(each, dict)]
-    return list(
-        dict.fromkeys("/".join(path.split("/")[1:3]) for path in paths if isinstance(path, str))
-    )
+    names: list[str] = []
+    for each in document:
+        path = each.get("path") if isinstance(each, dict) else None
+        if isinstance(path, str):
+            name = "/".join(path.split("/")[1:3])
+            names += (name, *_keys_of(name, each.get("value")))
+    return list(dict.fromkeys(names))
+
+
+def _keys_of(field: Any, value: Any) -> list[str]:
+    return [f"{field}/{key}" for key in value] if field in _DEEP and isinstance(value, dict) else []
 
 
 def _action() -> Action:

@@ -27,6 +27,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from app.db.secret_columns import JSON_TYPES
+
 #: Columns per JSON object: databases limit the arguments of a function to 100, two per column.
 MOST = 48
 #: Length of the text of a time with microseconds.
@@ -163,7 +165,7 @@ def _array_on_postgresql(element: _Array, compiler: SQLCompiler, **kwargs: Any) 
 def _on_sqlite(element: JsonObject, compiler: SQLCompiler, **kwargs: Any) -> str:
     def value_of(column: ColumnElement[Any]) -> str:
         value = compiler.process(column, **kwargs)
-        if isinstance(column.type, JSON):
+        if isinstance(column.type, JSON_TYPES):
             return f"json({value})"
         if isinstance(column.type, Boolean):
             return f"json(CASE {value} WHEN 1 THEN 'true' WHEN 0 THEN 'false' ELSE 'null' END)"

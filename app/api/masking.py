@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from app.db.sealing import NO_KEYS, Keyring, has_sealed
-from app.masking import HIDDEN, mask, mask_urls, may_have_credentials, secret_keys
+from app.db.sealing import NO_KEYS, Keyring, Place, has_sealed
+from app.masking import HIDDEN, mask, may_have_credentials, secret_keys
 
 #: Document of a node -> policy rule that shows its secrets.
 SHOWN_BY: Mapping[str, str] = {
@@ -20,19 +20,24 @@ TEXTS = ("last_error", "reservation")
 
 
 def mask_text(
-    text: str | None, document: str, *, shown: bool = False, keyring: Keyring = NO_KEYS
+    text: str | None,
+    document: str,
+    *,
+    shown: bool = False,
+    keyring: Keyring = NO_KEYS,
+    place: Place = "",
 ) -> str:
     """
     Mask the JSON text of a document. shown: the caller may see secrets; only replace null.
 
-    keyring: opens sealed texts; none is opened whose value is masked.
+    keyring: opens sealed texts of the place; none is opened whose value is masked.
 
     Decoding and encoding a document is faster than a search for secrets in its text.
     """
     if text is None or text in ("{}", "null"):
         return "{}"
     if shown:
-        return keyring.open_text(text)
+        return keyring.open_text(text, place)
     value = orjson.loads(text)
     if isinstance(value, dict) and "{" not in text[1:] and "[" not in text:  # flat, as most are
         for key in secret_keys(tuple(value), document):
@@ -41,13 +46,13 @@ def mask_text(
         if not (has_sealed(masked) or may_have_credentials(masked)):
             return masked
         value = {
-            key: mask_urls(each) if isinstance(each, str) else each
-            for key, each in keyring.opened(value).items()
+            key: mask(each) if isinstance(each, str) else each
+            for key, each in keyring.opened(value, place).items()
         }
     else:
         value = mask(value, document)
         if has_sealed(text):
-            value = mask(keyring.opened(value), document)
+            value = mask(keyring.opened(value, place), document)
     return orjson.dumps(value).decode()
 
 

@@ -91,6 +91,6 @@ def locked(session: Session, ident: str) -> Node:
     """
     key_of(ident)
     node = nodes.lock(session, ident)
-    auditing.concern(node.uuid)
+    auditing.concern(node.uuid, node.name)
     etags.check(session, node)
     return node

@@ -12,7 +12,6 @@ from itertools import repeat
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     ColumnElement,
     DateTime,
     FromClause,
@@ -31,6 +30,7 @@ from app.api.auth import caller
 from app.api.masking import DOCUMENTS, TEXTS
 from app.api.node_steps import FLOWS
 from app.db.prepared import Prepared
+from app.db.secret_columns import JSON_TYPES
 from app.models import AgentRecord, Allocation, Hold, Node, NodeTrait
 from app.models.hold import in_effect
 
@@ -44,7 +44,7 @@ Columns = Mapping[str, Sequence[Any]]
 _NODES = Node.__table__.c
 
 
-def _has_type(name: str, kind: type) -> bool:
+def _has_type(name: str, kind: type | tuple[type, ...]) -> bool:
     """Whether a field has a column of this type."""
     return name in _NODES and isinstance(_NODES[name].type, kind)
 
@@ -53,7 +53,7 @@ def _has_type(name: str, kind: type) -> bool:
 OPEN = tuple(
     field.name
     for field in node_fields.FIELDS
-    if field.name not in DOCUMENTS and _has_type(field.name, JSON)
+    if field.name not in DOCUMENTS and _has_type(field.name, JSON_TYPES)
 )
 STEPS = {f"{flow}_step": flow for flow in FLOWS}
 #: Columns of tables with at most one row for a node.
@@ -68,7 +68,7 @@ _PLACES = {
     **{name: place for place, name in enumerate(node_fields.HEAD, -len(node_fields.HEAD))},
     **{name: place for place, name in enumerate(("links", *node_fields.TAIL, *LINKED), 1)},
 }
-PLAIN = tuple(name for name in FULL if name in _NODES and not _has_type(name, JSON))
+PLAIN = tuple(name for name in FULL if name in _NODES and not _has_type(name, JSON_TYPES))
 SORTABLE = frozenset(PLAIN)
 #: Fields that have equal values in many nodes, or are empty in most.
 RECURRING = frozenset(

@@ -35,7 +35,8 @@ from app.api.node_query import (
 from app.api.node_steps import internal_info
 from app.api.policy import enforce
 from app.api.policy.targets import SEE_NODE
-from app.db.sealing import Keyring, has_sealed, keyring_of
+from app.db.sealing import Keyring, Place, has_sealed, keyring_of
+from app.db.secret_columns import place_of
 from app.engine import operations
 from app.engine.step_views import Progress, current_step
 from app.errors import NotFound
@@ -71,7 +72,7 @@ def views(
     keyring = keyring_of(connection.dialect)
     encoded |= _computed(connection, columns, read, keyring)
     for name in {*read.gaps} - encoded.keys():
-        encoded[name] = _texts(name, columns[name], read, keyring)
+        encoded[name] = _texts(name, columns[name], read, keyring, columns["uuid"])
     base = host() if "links" in read.wanted else ""
     shared = columns["recurring"] if read.recurring else ["[]"] * len(rows)
     same = {name: texts[0] for name, texts in encoded.items() if texts.count(texts[0]) == len(rows)}
@@ -83,17 +84,27 @@ def views(
     return list(map(orjson.Fragment, map("".join, zip(*woven, strict=True))))
 
 
-def _texts(name: str, values: Sequence[Any], read: Reading, keyring: Keyring) -> Sequence[str]:
-    """Encode the values of a column as JSON."""
+def _texts(
+    name: str, values: Sequence[Any], read: Reading, keyring: Keyring, uuids: Sequence[str]
+) -> Sequence[str]:
+    """Encode the values of a column as JSON. uuids: of the nodes."""
     if name in read.documents:
         # one search in all is a tenth of the cost of one in each
-        return list(map(keyring.open_text, values)) if has_sealed("".join(values)) else values
+        if not has_sealed("".join(values)):
+            return values
+        places = _places(name, uuids)
+        return [keyring.open_text(*each) for each in zip(values, places, strict=True)]
     if name == "uuid":  # without quotes: links contain it, too
         return values
     if name in read.moments:
         return ["null" if each is None else f'"{json_rows.iso(each)}"' for each in values]
     texts = {each: _text(each) for each in set(values)}  # most are equal, or null
     return [texts[each] for each in values]
+
+
+def _places(name: str, uuids: Sequence[str]) -> Iterable[Place]:
+    """Places of the values of a column in nodes."""
+    return (place_of(Node.__table__.c[name], {"uuid": uuid}) for uuid in uuids)
 
 
 def _filled(line: Sequence[str], gaps: Sequence[str], same: Mapping[str, str]) -> Sequence[str]:
@@ -151,10 +162,11 @@ def _computed(
     for name in read.computed & {*DOCUMENTS}:
         if shown := enforce.shows_secrets(SHOWN_BY[name]):
             auditing.show_secret(name)
-        masked = {
-            text: mask_text(text, name, shown=shown, keyring=keyring) for text in set(columns[name])
-        }
-        encoded[name] = [masked[text] for text in columns[name]]
+        masked = cache(partial(mask_text, document=name, shown=shown, keyring=keyring))
+        encoded[name] = [
+            masked(text, place=place if text and has_sealed(text) else "")
+            for text, place in zip(columns[name], _places(name, columns["uuid"]), strict=True)
+        ]
     for name in read.computed & {*TEXTS}:
         encoded[name] = [_text(value) for value in columns[name]]
     for name in read.computed & {*STEPS}:

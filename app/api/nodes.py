@@ -141,7 +141,7 @@ def create_node(fields: dict[str, Any]) -> Response:
 
     def work(session: Session) -> Response:
         node = service.create(session, fields, state)
-        auditing.concern(node.uuid)
+        auditing.concern(node.uuid, node.name)
         return node_view.respond(session, node, 201)
 
     return in_transaction(work)

@@ -225,7 +225,7 @@ class ResourceRoutes(Generic[Model]):
     def read_item(self, session: Session, row: Any) -> View:
         """Read the item inside the transaction, before another one can change it."""
         session.flush()
-        auditing.concern(row.uuid)
+        auditing.concern(row.uuid, getattr(row, "name", None))
         written = self.resource.model.__table__.c.uuid == row.uuid
         wanted = self.resource.visible_fields()
         rows = session.execute(self.resource.query(wanted).where(written)).all()

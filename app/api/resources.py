@@ -15,7 +15,6 @@ from uuid import UUID
 import orjson
 from flask import Response
 from sqlalchemy import (
-    JSON,
     Column,
     ColumnElement,
     FromClause,
@@ -44,7 +43,8 @@ from app.api.openapi.shapes import (
 from app.api.paging import checked_fields, collection, page_of, shape
 from app.api.policy import enforce
 from app.api.schemas.common import is_ident
-from app.db.sealing import keyring_of
+from app.db.sealing import has_sealed, keyring_of
+from app.db.secret_columns import JSON_TYPES, place_of
 from app.errors import NotFound
 from app.kit.identifiers import is_uuid
 from app.kit.paging import fetch
@@ -118,7 +118,7 @@ class Resource(Generic[Model]):
     @cached_property
     def _documents(self) -> frozenset[str]:
         columns = self.model.__table__.c
-        return frozenset(name for name in self.plain if isinstance(columns[name].type, JSON))
+        return frozenset(name for name in self.plain if isinstance(columns[name].type, JSON_TYPES))
 
     @cached_property
     def sortable(self) -> frozenset[str]:
@@ -180,12 +180,15 @@ class Resource(Generic[Model]):
         computed = [(name, make) for name, make in self.computed.items() if name in chosen]
         linked = [name for name in self.links if name in chosen]
         order = [name for name in self.shown if name in chosen or name == "links"]
-        keyring = keyring_of(runtime().engine.dialect)
+        keyring, columns = keyring_of(runtime().engine.dialect), self.model.__table__.c
         result = []
         for row in rows:
             view: View = {name: value for name, value in row._mapping.items() if name in chosen}
             for name in raw:
-                view[name] = orjson.Fragment(keyring.open_text(view[name] or "null"))
+                text = view[name] or "null"
+                if has_sealed(text):
+                    text = keyring.open_text(text, place_of(columns[name], {**row._mapping}))
+                view[name] = orjson.Fragment(text)
             for name, mask in masked:
                 view[name] = mask(view[name])
             for name, make in computed:
@@ -260,7 +263,7 @@ class Resource(Generic[Model]):
         row = session.scalar(select(self.model).where(condition).with_for_update())
         if row is None:
             raise NotFound(self.name, ident)
-        auditing.concern(row.uuid)  # type: ignore[attr-defined]
+        auditing.concern(row.uuid, getattr(row, "name", None))  # type: ignore[attr-defined]
         return row
 
     def _one(self, condition: ColumnElement[bool], wanted: Sequence[str]) -> View | None:

@@ -133,9 +133,24 @@ def negotiate(headers: Headers) -> int:
     return int(minor)
 
 
-def signature(request_id: str, minor: int | None) -> list[tuple[str, str]]:
-    """Return the headers of every response. minor: negotiated version; None: none was."""
+#: Answers depend on the caller, and are not for caches: also not for one that ignores the request's
+#: credentials, such as that of a proxy.
+_OF_CALLERS = (
+    ("Cache-Control", "no-store"),
+    ("Vary", "X-Auth-Token, Authorization, Cookie, X-Project-Id"),
+    ("Vary", f"{HEADER}, OpenStack-API-Version"),
+)
+
+
+def signature(request_id: str, minor: int | None, *, cached: bool = False) -> list[tuple[str, str]]:
+    """
+    Return the headers of every response.
+
+    minor: negotiated version; None: none was. cached: the response says itself how it is cached.
+    """
     signed = [*RANGE.items(), *((name, request_id) for name in REQUEST_ID)]
+    if not cached:
+        signed += _OF_CALLERS
     return signed if minor is None else [*signed, (HEADER, f"1.{minor}")]
 
 

@@ -13,11 +13,20 @@ from app.cli.output import Document, Output
 from app.cli.rest import Api
 from app.sentences import harmless
 
-BRIEFLY = ("created_at", "outcome", "action", "target", "user_name", "address")
+BRIEFLY = (
+    "created_at",
+    "outcome",
+    "action",
+    "target",
+    "user_name",
+    "address",
+    "reason",
+    "requests",
+)
 COLUMNS = (
     "sequence", "created_at", "action", "outcome", "status", "requests", "target_type", "target",
-    "user_id", "user_name", "project_id", "project_name", "roles", "system_scope", "auth",
-    "address", "user_agent", "request_id", "fields",
+    "target_name", "user_id", "user_name", "project_id", "project_name", "roles", "system_scope",
+    "auth", "address", "user_agent", "request_id", "reason", "fields",
 )  # fmt: skip
 NEWEST = 100
 #: Texts that begin with one of these are formulas for spreadsheets.
@@ -49,8 +58,14 @@ def list_records(
     """List audit records, the newest first."""
     found = api.every("audit", limit=limit, **filters)
     if out.people:
-        found = (each | {"user_name": each["user_name"] or each["user_id"]} for each in found)
+        found = map(_for_people, found)
     out.items(found, COLUMNS, BRIEFLY)
+
+
+def _for_people(record: Document) -> Document:
+    """Return a record with names instead of identifiers, where it has them."""
+    user = record["user_name"] or record["user_id"] or (record["auth"] == "agent" and "agent")
+    return record | {"user_name": user or None, "target": record["target_name"] or record["target"]}
 
 
 def export(

@@ -13,7 +13,8 @@ from typer.core import TyperGroup
 from app.cli.commands import Command, add
 
 Loader = Callable[[], Command]
-Entry = Union[Loader, "Group"]
+#: A `typer.Typer` has one command, which does not use the API.
+Entry = Union[Loader, "Group", typer.Typer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ def _command(name: str, entry: Entry) -> Any:
         made = typer.main.get_command(application(entry))
         made.name = name
         return made
+    if isinstance(entry, typer.Typer):
+        return typer.main.get_command(entry)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     add(alone, name, entry())
     return typer.main.get_command(alone)

@@ -151,6 +151,8 @@ GROUPS: Mapping[str, Group] = {
 }
 #: Commands of a group to which the service's commands belong, too.
 CONDUCTOR: Mapping[str, Loader] = {"list": at("inquiries", "list_conductors")}
+#: Group -> its command that works on the database, not by the API.
+ON_DATABASE: Mapping[str, str] = {"audit": "verify"}
 #: Commands outside of any group.
 ALONE: Mapping[str, Loader] = {
     "events": at("events", "events"),
@@ -185,9 +187,16 @@ def options(
     """Bare-metal provisioning that loses nothing."""
 
 
-def join(app: typer.Typer, conductor: typer.Typer) -> None:
-    """Add the operator's commands to an application and to its group `conductor`."""
+def join(app: typer.Typer, conductor: typer.Typer, on_database: Mapping[str, typer.Typer]) -> None:
+    """
+    Add the operator's commands to an application and to its group `conductor`.
+
+    on_database: the commands of `ON_DATABASE` by group.
+    """
     for name, group in GROUPS.items():
+        if name in on_database:
+            entries = {**group.entries, ON_DATABASE[name]: on_database[name]}
+            group = Group(group.about, entries)
         app.add_typer(application(group), name=name)
     for name, load in CONDUCTOR.items():
         add(conductor, name, load())
@@ -211,4 +220,6 @@ def has_command(words: Sequence[str]) -> bool:
     first, second = (*words, "", "")[:2]
     if first == "conductor":
         return second in CONDUCTOR
+    if ON_DATABASE.get(first) == second:
+        return False
     return first in OPERATORS.entries or first == "--version"

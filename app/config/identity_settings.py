@@ -32,6 +32,6 @@ class Oidc:
     bearer_audience: str = option("", "Audience of the provider's JWTs that are accepted in Authorization: Bearer; empty: none are. Not in Ironic")
     cafile: str | None = option(None, "CA file for the provider; empty: the system's. Not in Ironic")
     timeout: float = seconds(5, "Seconds for the provider to answer. Not in Ironic", minimum=0.1)
-    denied_networks: tuple[str, ...] = option(("0.0.0.0/8", "100.100.100.200/32", "169.254.0.0/16", "192.0.0.192/32", "224.0.0.0/3", "fd00:ec2::/32", "fe80::/10", "ff00::/8"), "Networks to which no URL of the provider may lead. Not in Ironic", check=networks.parse)
+    denied_networks: tuple[str, ...] = option(("0.0.0.0/8", "100.100.100.200/32", "168.63.129.16/32", "169.254.0.0/16", "192.0.0.192/32", "224.0.0.0/3", "fd00:ec2::/32", "fd20:ce::254/128", "fe80::/10", "ff00::/8"), "Networks to which no URL of the provider may lead. Not in Ironic", check=networks.parse)
     allowed_networks: tuple[str, ...] = option((), "The only networks to which these URLs may lead; empty: all but denied_networks. Not in Ironic", check=networks.parse)
 # fmt: on

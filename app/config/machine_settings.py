@@ -22,11 +22,11 @@ from drivers.inspection import hooks as inspection_hooks
 from drivers.inspection import pci as inspection_pci
 from drivers.inspection import rules as inspection_rules
 
-#: Networks of no machine: unspecified, link-local, multicast, metadata of clouds. Loopback is allowed for
-#: simulators and virtual BMCs, and on the hosts of the service nothing there answers as a BMC or agent.
+#: Networks of no machine: unspecified, loopback, link-local, multicast, metadata and platform services of
+#: clouds. Simulators and virtual BMCs on the host of a conductor need a setting without loopback.
 MACHINE_DENIED = (
-    "0.0.0.0/8", "100.100.100.200/32", "169.254.0.0/16", "192.0.0.192/32", "224.0.0.0/3", "::/128",
-    "fd00:ec2::/32", "fe80::/10", "ff00::/8",
+    "0.0.0.0/8", "100.100.100.200/32", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16",
+    "192.0.0.192/32", "224.0.0.0/3", "::/127", "fd00:ec2::/32", "fd20:ce::254/128", "fe80::/10", "ff00::/8",
 )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ class Deploy:
 @dataclass(frozen=True, slots=True)
 class Agent:
     require_tls: bool = option(True, "Refuse agents without HTTPS")
-    denied_networks: tuple[str, ...] = option(MACHINE_DENIED, "Networks in which no agent may be; the default is link-local, multicast and the metadata addresses of clouds. Not in Ironic", check=networks.parse)
+    denied_networks: tuple[str, ...] = option(MACHINE_DENIED, "Networks in which no agent may be; the default is loopback, link-local, multicast and the metadata addresses of clouds. Not in Ironic", check=networks.parse)
     allowed_networks: tuple[str, ...] = option((), "The only networks in which agents may be; empty: all but denied_networks. Not in Ironic", check=networks.parse)
     verify_ca: str = option("True", "CA file for agents that announce no certificate, or True: the system's, or False: no verification")
     api_ca_file: str | None = option(None, "CA file of the API, put on boot images for agents")
@@ -153,7 +153,7 @@ class Ipmi:
 class Bmc:
     """Limits of the traffic to every BMC, of any protocol; not in Ironic."""
 
-    denied_networks: tuple[str, ...] = option(MACHINE_DENIED, "Networks in which no BMC may be; the default is link-local, multicast and the metadata addresses of clouds", check=networks.parse)
+    denied_networks: tuple[str, ...] = option(MACHINE_DENIED, "Networks in which no BMC may be; the default is loopback, link-local, multicast and the metadata addresses of clouds", check=networks.parse)
     allowed_networks: tuple[str, ...] = option((), "The only networks in which BMCs may be; empty: all but denied_networks", check=networks.parse)
     failure_threshold: int = count(3, "Consecutive failures after which a BMC is not contacted for retry_after", minimum=1)
     retry_after: float = seconds(5, "First pause in seconds; doubles each time")

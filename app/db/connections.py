@@ -4,6 +4,7 @@ Create database engines for SQLite and PostgreSQL.
 
 from typing import Any
 
+import orjson
 from sqlalchemy import Engine, create_engine
 
 from app.db import sqlite
@@ -26,20 +27,19 @@ def connect(
     Create an engine with timeouts and JSON codec for a SQLite or PostgreSQL URL.
 
     The limits are the settings of group [database]. SQLite uses only `busy_timeout`. keyring: seals
-    and opens the secrets in documents; None: they are written and read as they are.
+    and opens secrets (`app.db.secret_columns`); None: they are written and read as they are.
 
     Raises ValueError: the URL is malformed.
     """
-    keyring = keyring or NO_KEYS
     options: dict[str, Any] = {
-        "json_serializer": keyring.serializer,
-        "json_deserializer": keyring.deserializer,
+        "json_serializer": _json,
+        "json_deserializer": orjson.loads,
     }
     address = engine_url(url)
     if address.get_backend_name() == "sqlite":
         engine = create_engine(address, connect_args={"timeout": busy_timeout}, **options)
         sqlite.prepare(engine, busy_timeout)
-        use(engine.dialect, keyring)
+        use(engine.dialect, keyring or NO_KEYS)
         return engine
     from app.db import postgresql  # imports psycopg, which SQLite does not need
 
@@ -52,5 +52,9 @@ def connect(
         **options,
     )
     postgresql.prepare(engine, connect_timeout, statement_timeout)
-    use(engine.dialect, keyring)
+    use(engine.dialect, keyring or NO_KEYS)
     return engine
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()

@@ -1,10 +1,15 @@
 """
 Encryption of secrets in the database.
 
-JSON columns are written and read through a `Keyring`: secret values (`app.masking`) are replaced in
-place by sealed texts, so that all other keys stay readable for SQL. Sealed texts are encrypted with
-a data key (AES-256-GCM). Data keys are in a table, encrypted with a master key that is not in the
-database; a new master key needs no row to be written but theirs.
+Columns with secrets (`app.db.secret_columns`) are written and read through a `Keyring`: secret
+values (`app.masking`) are replaced in place by sealed texts, so that all other keys stay readable
+for SQL. Sealed texts are encrypted with a data key (AES-256-GCM). Data keys are in a table,
+encrypted with a master key that is not in the database; a new master key needs no row to be written
+but theirs.
+
+A sealed text is bound to its place: table, column, row, and the keys that lead to it in a document
+are authenticated with it. So a writer of the database who lacks the master key cannot have a secret
+opened elsewhere, such as in a field that is shown, or in the row of another BMC.
 """
 
 import base64
@@ -16,28 +21,38 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import orjson
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from sqlalchemy import Dialect, Text
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy import Dialect
 
 from app import log
-from app.masking import is_secret, mask_urls
+from app.masking import Unreadable, is_secret, mask_urls
 
 logger = log.RateLimited(log.get(__name__))
 
-#: Beginning of each sealed text; then the id of the data key, and base64 of nonce and ciphertext.
-MARK = "sealed:v1:"
-_SEALED = re.compile(rf"{MARK}([0-9a-f]{{16}}):([A-Za-z0-9+/]+=*)")
+#: Beginning of each sealed text; then version, id of the data key, base64 of nonce and ciphertext.
+MARK = "sealed:v"
+#: Versions. Beside the id of the data key, a purpose or a place is authenticated with the content.
+#: A purpose is the key in Redis of a call; it is empty in rows that are not bound to a place yet.
+OF_PURPOSE, OF_PLACE = "1", "2"
+_SEALED = re.compile(rf"{MARK}([12]):([0-9a-f]{{16}}):([A-Za-z0-9+/]+=*)")
 _NONCE = 12
 _KEY = 32
 #: Seconds after which a process reads the data keys again before it seals.
 REFRESH = 60.0
+
+#: Location of a document or text in the database: `TABLE.COLUMN:ROW`.
+Place = str
+#: Keys and indexes that lead from a document to one of its values.
+Path = tuple[str | int, ...]
+
+
+class UnplacedSecret(RuntimeError):
+    """A statement writes a secret and does not say to which row: a defect of the code."""
 
 
 class WrongKey(Exception):
@@ -51,6 +66,7 @@ class DataKeyRow:
     id: str  # random
     master: str  # name of the master key that encrypts it
     wrapped: str
+    bound: bool = True  # its texts in rows must be bound to their place
 
 
 Rows = Callable[[], Sequence[DataKeyRow]]
@@ -71,7 +87,7 @@ class Master:
         return self.wrapped(os.urandom(8).hex(), os.urandom(_KEY))
 
     def wrapped(self, ident: str, key: bytes) -> DataKeyRow:
-        return DataKeyRow(ident, self.name, _encrypted(AESGCM(self.key), ident, key))
+        return DataKeyRow(ident, self.name, _encrypted(AESGCM(self.key), ident.encode(), key))
 
 
 def masters_of(text: str) -> list[Master]:
@@ -103,7 +119,7 @@ def unwrapped(masters: Iterable[Master], row: DataKeyRow) -> bytes:
     for master in masters:
         if master.name == row.master:
             try:
-                return _decrypted(AESGCM(master.key), row.id, row.wrapped)
+                return _decrypted(AESGCM(master.key), row.id.encode(), row.wrapped)
             except (InvalidTag, ValueError):
                 break
     raise WrongKey(f"data key {row.id} needs master key {row.master}, which is not given")
@@ -120,13 +136,11 @@ class Keyring:
         self.masters = masters
         self._rows = rows
         self._keys: Mapping[str, AESGCM] = {}
+        self._bound: frozenset[str] = frozenset()  # ids of the keys whose texts must be bound
         self._current: str | None = None  # id of the newest data key
-        self._digest_key = b""
+        self._digest_key = self._proof_key = b""
         self._read_at = -REFRESH
-        # psycopg keeps one codec for all functions with the same code, such as methods of several
-        # objects, and keeps a `partial` for ever: each keyring makes one of each
-        self.serializer = partial(Keyring.dumps, self)
-        self.deserializer = partial(Keyring.loads, self)
+        self._missing: dict[str, float] = {}  # id of a key that no row has -> when it was looked up
 
     def refresh(self) -> None:
         """
@@ -136,89 +150,176 @@ class Keyring:
         Raises SQLAlchemyError.
         """
         self._read_at = time.monotonic()
-        found = {row.id: unwrapped(self.masters, row) for row in self._rows()}
+        rows = self._rows()
+        found = {row.id: unwrapped(self.masters, row) for row in rows}
+        self._bound = frozenset(row.id for row in rows if row.bound)
         self._keys = {ident: AESGCM(key) for ident, key in found.items()}
         self._current = next(reversed(found), None)
         if found:  # of the oldest key, as digests are to outlive a rotation
-            self._digest_key = hmac.digest(next(iter(found.values())), b"tokens", "sha256")
+            oldest = next(iter(found.values()))
+            self._digest_key = hmac.digest(oldest, b"tokens", "sha256")
+            self._proof_key = hmac.digest(oldest, b"audit", "sha256")
 
     @property
     def seals(self) -> bool:
         """Whether secrets are sealed when they are written."""
         return self._newest() is not None
 
-    def seal(self, data: bytes, purpose: str = "") -> str:
-        """
-        Return a sealed text; there is a data key.
+    @property
+    def binds(self) -> bool:
+        """Whether they are also bound to their place."""
+        return self._newest() in self._bound
 
-        purpose: authenticated with the content, so that the text is of no use in another place.
+    def seal(self, data: bytes, purpose: str) -> str:
+        """
+        Return a sealed text that is no part of a row; there is a data key.
+
+        purpose: authenticated with the content, so that the text is of no use for another one.
         """
         ident = self._newest()
         assert ident is not None
-        return f"{MARK}{ident}:{_encrypted(self._keys[ident], ident + purpose, data)}"
+        return self._text(OF_PURPOSE, ident, _of_purpose(ident, purpose), data)
 
-    def unseal(self, text: str, purpose: str = "") -> bytes | None:
+    def unseal(self, text: str, purpose: str) -> bytes | None:
         """
-        Return the content of a sealed text.
+        Return the content of a text that `seal` returned.
 
         None: it is none, was changed, was sealed for another purpose, or its key is unknown.
         """
-        found = _SEALED.fullmatch(text)
-        if found is None:
+        sealed = _SEALED.fullmatch(text)
+        if sealed is None or sealed[1] != OF_PURPOSE:
             return None
-        ident = found[1]
-        if ident not in self._keys and self.masters:
-            self.refresh()  # it was made by a process that knew a newer key
-        try:
-            return _decrypted(self._keys[ident], ident + purpose, found[2])
-        except (KeyError, InvalidTag, ValueError):
-            logger.warning("secrets.unreadable", data_key=ident)
-            return None
+        data = self._content(sealed, _of_purpose(sealed[2], purpose))
+        if data is None:
+            logger.warning("secrets.unreadable", data_key=sealed[2])
+        return data
 
-    def dumps(self, value: Any) -> str:
-        """Encode a document as JSON text, with its secrets sealed."""
-        sealed = self._sealed(value) if self._newest() is not None else value
+    def seal_at(self, data: bytes, place: Place | None, path: Path = ()) -> str:
+        """
+        Return the sealed text of a value in a row; there is a data key.
+
+        Raises UnplacedSecret: the place is not known.
+        """
+        if place is None:
+            raise UnplacedSecret(f"the row of {'/'.join(map(str, path)) or 'a text'} is not known")
+        ident = self._newest()
+        assert ident is not None
+        if ident not in self._bound:  # processes of releases that bind nothing may read it
+            return self._text(OF_PURPOSE, ident, _of_purpose(ident, ""), data)
+        return self._text(OF_PLACE, ident, _of_place(ident, place, path), data)
+
+    def unseal_at(self, text: str, place: Place, path: Path = ()) -> bytes | None:
+        """
+        Return the content of a text that `seal_at` returned for the same place.
+
+        None, which is logged: it is none, was changed or moved, or its key is unknown. A text that
+        is bound to nothing is opened until all rows have been sealed again.
+        """
+        data = None
+        if sealed := _SEALED.fullmatch(text):
+            version, ident = sealed[1], sealed[2]
+            if version == OF_PLACE:
+                data = self._content(sealed, _of_place(ident, place, path))
+            elif ident not in self._bound:
+                data = self._content(sealed, _of_purpose(ident, ""))
+        if data is None:
+            _warn(place, path)
+        return data
+
+    def dumps(self, value: Any, place: Place | None) -> str:
+        """
+        Encode a document as JSON text, with its secrets sealed.
+
+        Raises UnplacedSecret: it has a secret, and its place is not known.
+        """
+        sealed = self._sealed(value, place, ()) if self._newest() is not None else value
         return orjson.dumps(sealed).decode()
 
-    def loads(self, text: str | bytes) -> Any:
+    def loads(self, text: str | bytes, place: Place) -> Any:
         """Decode JSON text, and open its sealed texts."""
         value = orjson.loads(text)
-        return self.opened(value) if has_sealed(text) else value
+        return self.opened(value, place) if has_sealed(text) else value
 
-    def open_text(self, text: str) -> str:
-        """Open the sealed texts in the text of a document."""
-        return orjson.dumps(self.loads(text)).decode() if has_sealed(text) else text
+    def open_text(self, text: str, place: Place) -> str:
+        """Open the sealed texts in the text of a document, for an answer."""
+        return shown(self.loads(text, place)) if has_sealed(text) else text
 
-    def opened(self, value: Any) -> Any:
-        """Open the sealed texts in a decoded document."""
+    def opened(self, value: Any, place: Place, path: Path = ()) -> Any:
+        """Open the sealed texts in a decoded document; those that cannot be are `Unreadable`."""
         if isinstance(value, str):
-            data = self.unseal(value) if value.startswith(MARK) else None
-            return value if data is None else orjson.loads(data)
+            return self._opened_value(value, place, path) if value.startswith(MARK) else value
         if isinstance(value, dict):
-            return {key: self.opened(each) for key, each in value.items()}
+            return {key: self.opened(each, place, (*path, key)) for key, each in value.items()}
         if isinstance(value, list):
-            return [self.opened(each) for each in value]
+            return [self.opened(each, place, (*path, at)) for at, each in enumerate(value)]
         return value
+
+    def opened_text(self, text: str, place: Place) -> str:
+        """Open a text that is a secret as a whole; if it cannot be opened, it is `Unreadable`."""
+        if not (text.startswith(MARK) and self.masters):
+            return text
+        data = self.unseal_at(text, place)
+        return Unreadable(text) if data is None else data.decode(errors="replace")
 
     def digest(self, token: str) -> str:
         """Return a digest by which SQL compares a token."""
         return hmac.new(self._digest_key, token.encode(), "sha256").hexdigest()
 
-    def _sealed(self, value: Any) -> Any:
-        if isinstance(value, str):
-            if value.startswith(MARK) or mask_urls(value) != value:
-                return self.seal(orjson.dumps(value))
-            return value
-        if isinstance(value, dict):
-            return {
-                key: self.seal(orjson.dumps(each))
-                if isinstance(key, str) and is_secret(key) and not _is_empty(each)
-                else self._sealed(each)
-                for key, each in value.items()
-            }
-        if isinstance(value, list | tuple):
-            return [self._sealed(each) for each in value]
+    def proof(self, data: bytes) -> str | None:
+        """Return an HMAC by which a record is proven to be unchanged; None: there is no key."""
+        if self._newest() is None:
+            return None
+        return hmac.new(self._proof_key, data, "sha256").hexdigest()
+
+    def _opened_value(self, text: str, place: Place, path: Path) -> Any:
+        """Open a text in a document. Texts of callers that look sealed were sealed again."""
+        if not self.masters:
+            return text
+        data = self.unseal_at(text, place, path)
+        if data is None:
+            return Unreadable(text)
+        try:
+            value = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            value = None
+        # a text that is bound to nothing may have been moved to a key whose value is shown
+        if value is None or not (_names_secret(path) or _is_sealed_at_any_key(value)):
+            _warn(place, path)
+            return Unreadable(text)
         return value
+
+    def _sealed(self, value: Any, place: Place | None, path: Path) -> Any:
+        if isinstance(value, Unreadable):
+            return str(value)
+        if _is_sealed_at_any_key(value) or (_names_secret(path) and not _is_empty(value)):
+            return self.seal_at(orjson.dumps(value), place, path)
+        if isinstance(value, dict):
+            return {key: self._sealed(each, place, (*path, key)) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._sealed(each, place, (*path, at)) for at, each in enumerate(value)]
+        return value
+
+    def _text(self, version: str, ident: str, bound: bytes, data: bytes) -> str:
+        return f"{MARK}{version}:{ident}:{_encrypted(self._keys[ident], bound, data)}"
+
+    def _content(self, sealed: re.Match[str], bound: bytes) -> bytes | None:
+        key = self._key(sealed[2])
+        try:
+            return _decrypted(key, bound, sealed[3]) if key else None
+        except (InvalidTag, ValueError):
+            return None
+
+    def _key(self, ident: str) -> AESGCM | None:
+        """Return a data key; read the keys again for one that another process may have made."""
+        if ident not in self._keys and self.masters:
+            looked_up, time_now = self._missing.get(ident), time.monotonic()
+            if looked_up is None or time_now - looked_up > REFRESH:
+                self._missing[ident] = time_now
+                try:
+                    self.refresh()
+                except WrongKey as error:
+                    logger.warning("secrets.keys_not_read", detail=str(error))
+        return self._keys.get(ident)
 
     def _newest(self) -> str | None:
         if self.masters and time.monotonic() - self._read_at > REFRESH:
@@ -235,33 +336,78 @@ def has_sealed(text: str | bytes) -> bool:
     return MARK in text if isinstance(text, str) else MARK.encode() in text
 
 
-def has_open_secret(value: Any) -> bool:
-    """Whether a document, as it is stored, has a secret that is not sealed."""
-    if isinstance(value, str):
-        return not _SEALED.fullmatch(value) and mask_urls(value) != value
+def shown(document: Any) -> str:
+    """Encode an opened document for an answer: an unreadable secret is null."""
+    return orjson.dumps(document, lambda _: None, orjson.OPT_PASSTHROUGH_SUBCLASS).decode()
+
+
+def unreadable_key(document: Any) -> str | None:
+    """Return the key of an unreadable secret in an opened document, if there is one."""
+    if isinstance(document, dict):
+        pairs: Iterable[tuple[Any, Any]] = document.items()
+    elif isinstance(document, list):
+        pairs = enumerate(document)
+    else:
+        return None
+    for key, value in pairs:
+        if isinstance(value, Unreadable):
+            return str(key)
+        if (inner := unreadable_key(value)) is not None:
+            return f"{key}/{inner}"
+    return None
+
+
+def is_to_seal(value: Any, path: Path = ()) -> bool:
+    """Whether a document, as it is stored, has a secret that is open, or bound to no place."""
+    if isinstance(value, str) and (sealed := _SEALED.fullmatch(value)):
+        return sealed[1] == OF_PURPOSE
+    if _is_sealed_at_any_key(value) or (_names_secret(path) and not _is_empty(value)):
+        return True
     if isinstance(value, dict):
-        return any(
-            not (_is_empty(each) or (isinstance(each, str) and _SEALED.fullmatch(each)))
-            if is_secret(key)
-            else has_open_secret(each)
-            for key, each in value.items()
-        )
-    return isinstance(value, list) and any(map(has_open_secret, value))
+        return any(is_to_seal(each, (key,)) for key, each in value.items())
+    return isinstance(value, list) and any(is_to_seal(each, (at,)) for at, each in enumerate(value))
+
+
+def is_text_to_seal(text: str) -> bool:
+    """Whether a text that is a secret, as it is stored, is open, or bound to no place."""
+    sealed = _SEALED.fullmatch(text)
+    return sealed is None or sealed[1] == OF_PURPOSE
+
+
+def _names_secret(path: Path) -> bool:
+    return bool(path) and isinstance(path[-1], str) and is_secret(path[-1])
+
+
+def _is_sealed_at_any_key(value: Any) -> bool:
+    """Whether it is a text with credentials, or one that would be taken for a sealed text."""
+    return isinstance(value, str) and (value.startswith(MARK) or mask_urls(value) != value)
 
 
 def _is_empty(value: Any) -> bool:
     return value is None or value == "" or isinstance(value, bool)
 
 
-def _encrypted(cipher: AESGCM, bound: str, data: bytes) -> str:
+def _warn(place: Place, path: Path) -> None:
+    logger.warning("secrets.unreadable", place=place, field="/".join(map(str, path)) or None)
+
+
+def _of_purpose(ident: str, purpose: str) -> bytes:
+    return f"{ident}{purpose}".encode()
+
+
+def _of_place(ident: str, place: Place, path: Path) -> bytes:
+    return orjson.dumps([ident, place, *path])
+
+
+def _encrypted(cipher: AESGCM, bound: bytes, data: bytes) -> str:
     """Encrypt data; `bound` is authenticated with it."""
     nonce = os.urandom(_NONCE)
-    return base64.b64encode(nonce + cipher.encrypt(nonce, data, bound.encode())).decode()
+    return base64.b64encode(nonce + cipher.encrypt(nonce, data, bound)).decode()
 
 
-def _decrypted(cipher: AESGCM, bound: str, text: str) -> bytes:
+def _decrypted(cipher: AESGCM, bound: bytes, text: str) -> bytes:
     data = base64.b64decode(text)
-    return cipher.decrypt(data[:_NONCE], data[_NONCE:], bound.encode())
+    return cipher.decrypt(data[:_NONCE], data[_NONCE:], bound)
 
 
 _KEYRINGS: WeakKeyDictionary[Dialect, Keyring] = WeakKeyDictionary()
@@ -276,20 +422,3 @@ def keyring_of(dialect: Dialect) -> Keyring:
 def use(dialect: Dialect, keyring: Keyring) -> None:
     """Let an engine use a keyring, by its dialect."""
     _KEYRINGS[dialect] = keyring
-
-
-class SealedText(TypeDecorator[str]):
-    """A column whose whole text is a secret."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        keyring = keyring_of(dialect)
-        return keyring.seal(value.encode()) if value is not None and keyring.seals else value
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        if value is None or not value.startswith(MARK):
-            return value
-        data = keyring_of(dialect).unseal(value)
-        return value if data is None else data.decode()

@@ -13,6 +13,7 @@ from sqlalchemy.orm.util import identity_key
 from app import tracing
 from app.db.clock import moment
 from app.db.prepared import Typed
+from app.db.sealing import unreadable_key
 from app.db.transactions import connection_of
 from app.models import AgentRecord, Node, NodeTrait, Port
 from app.models import VolumeConnector as ConnectorRow
@@ -20,6 +21,7 @@ from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
+from drivers.core.errors import InvalidDriverInfo
 from drivers.core.kinds import KINDS
 from drivers.core.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
 
@@ -73,8 +75,14 @@ def build(
     `traits` are sent to the agent, and `silent_for` are the seconds since its last heartbeat; both
     may be left out if none runs.
 
-    Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here.
+    Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here, or a secret of
+        `driver_info` cannot be decrypted: BMCs lock users after wrong passwords.
     """
+    if (key := unreadable_key(node.driver_info)) is not None:
+        why = (
+            "it cannot be decrypted, or was moved here from elsewhere in the database: set it again"
+        )
+        raise InvalidDriverInfo(f"driver_info/{key}: {why}")
     options = runtime.cache.get("options")
     if options is None:
         options = runtime.cache["options"] = runtime.settings.options()

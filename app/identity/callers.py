@@ -47,7 +47,7 @@ _BY_DIGEST = (
     select(ApiToken.id, ApiToken.project_id, ApiToken.role, tokens.USE_IS_OLD, *_ACCOUNT)
     .join(User, ApiToken.user_id == User.id)
     .where(
-        ApiToken.digest == bindparam("digest"),
+        tokens.HAS_DIGEST,
         ApiToken.revoked_at.is_(None),
         or_(ApiToken.expires_at.is_(None), ApiToken.expires_at > now()),
         User.enabled,
@@ -73,7 +73,7 @@ def token_of(connection: Connection, text: str) -> Token | None:
     """Return a token; None: it is unknown, expired or revoked, or its user is disabled."""
     if not tokens.PATTERN.fullmatch(text):
         return None
-    row = connection.execute(_BY_DIGEST, {"digest": tokens.digest(text)}).one_or_none()
+    row = connection.execute(_BY_DIGEST, tokens.digests(connection, text)).one_or_none()
     return row and Token(*row[:3], bool(row[3]), Account(*row[4:]))
 
 

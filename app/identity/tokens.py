@@ -1,8 +1,9 @@
 """
 API tokens: creation, list, revocation, and the record of their use.
 
-A token is 256 random bits, so its SHA-256 digest, which is all that the database has, needs
-no slow hash: it cannot be guessed.
+A token is 256 random bits, so its digest, which is all that the database has, needs no slow hash:
+it cannot be guessed. That of a browser's session is keyed, so that a writer of the database who
+lacks the master key makes no session; other tokens are made by the owner of the tables alone.
 """
 
 import hashlib
@@ -12,10 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.db.clock import after, age, now
+from app.db.sealing import keyring_of
+from app.db.transactions import connection_of
 from app.errors import Invalid, NotFound
 from app.identity import accounts
 from app.identity.accounts import SYSTEM
@@ -36,8 +39,26 @@ USE_RECORDED = 60
 
 
 def digest(text: str) -> str:
-    """Return the digest of a token by which the database finds it."""
+    """Return the digest of a token, that is no session, by which the database finds it."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def session_digest(connection: Connection, text: str) -> str:
+    """Return the digest of a session; without data keys it is that of a token."""
+    keyed = keyring_of(connection.dialect).proof(f"session {text}".encode())
+    return keyed or digest(text)
+
+
+#: Condition of the token whose digests are the parameters `of_token` and `of_session`.
+HAS_DIGEST = or_(
+    and_(ApiToken.digest == bindparam("of_token"), func.coalesce(ApiToken.name, "") != SESSION),
+    and_(ApiToken.digest == bindparam("of_session"), ApiToken.name == SESSION),
+)
+
+
+def digests(connection: Connection, text: str) -> dict[str, str]:
+    """Return the parameters of `HAS_DIGEST`."""
+    return {"of_token": digest(text), "of_session": session_digest(connection, text)}
 
 
 def create(
@@ -82,7 +103,7 @@ def issue(
     text, uuid = _new_text(), str(uuid4())
     row = ApiToken(
         uuid=uuid,
-        digest=digest(text),
+        digest=session_digest(connection_of(session), text) if name == SESSION else digest(text),
         name=name,
         user_id=user,
         project_id=project,
@@ -144,13 +165,14 @@ def move(session: Session, text: str, project: int | None) -> str | None:
     project: primary key; None: the system. None: there is no such session, or it has ended.
     """
     renewed = _new_text()
+    connection = connection_of(session)
     valid = (
-        ApiToken.digest == digest(text),
+        ApiToken.digest == session_digest(connection, text),
         ApiToken.name == SESSION,
         ApiToken.revoked_at.is_(None),
         ApiToken.expires_at > now(),
     )
-    values = {"digest": digest(renewed), "project_id": project, "role": None}
+    values = {"digest": session_digest(connection, renewed), "project_id": project, "role": None}
     moved = session.scalar(update(ApiToken).where(*valid).values(values).returning(ApiToken.id))
     return None if moved is None else renewed
 
@@ -180,9 +202,9 @@ def _new_text() -> str:
 def end(session: Session, text: str) -> None:
     """Revoke the token of a text, if there is one."""
     valid = ApiToken.revoked_at.is_(None)
-    session.execute(
-        update(ApiToken).where(ApiToken.digest == digest(text), valid).values(revoked_at=now())
-    )
+    ended = update(ApiToken).where(HAS_DIGEST, valid).values(revoked_at=now())
+    options = {"synchronize_session": False}
+    session.execute(ended, digests(connection_of(session), text), execution_options=options)
 
 
 #: Condition of a use that is due to be recorded.

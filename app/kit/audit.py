@@ -9,22 +9,46 @@ import getpass
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, String, bindparam, insert, update
+import orjson
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    String,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from app.config.settings import Settings
-from app.db.clock import now
+from app.db.clock import after, age, fixed, now
 from app.db.prepared import Prepared
+from app.db.sealing import keyring_of
 from app.models import AuditRecord, Outcome
 
 Row = dict[str, Any]
 
-#: Value of the column `auth` in records of commands that use the database directly.
-COMMAND = "command"
-#: Most names in the column `fields`, and characters of each.
+#: Values of the column `auth` in records of commands that use the database directly, and in those
+#: of refused requests of agents.
+COMMAND, AGENT = "command", "agent"
+#: Documents whose keys mean nothing to the service: of them few names are recorded, after those of
+#: all other fields, so that no number of them hides another field.
+FREE = ("extra", "properties", "network_data")
+#: Most names of keys of these documents in the column `fields`, and characters of a name.
 MOST_NAMES, LONGEST_NAME = 30, 100
+#: Seconds after which a record without an outcome keeps none.
+OPEN = 3600.0
+#: Seconds in which equal refused requests of a node's agents are one record.
+AGENT_PERIOD = 3600.0
 
 _TABLE: Any = AuditRecord.__table__
 _NAMES = tuple(each.name for each in _TABLE.c if each.name not in ("id", "created_at"))
+#: Columns that equal refused requests of agents have in common; without a target, `address` too.
+SAME_OF_AGENT = ("action", "status", "reason", "target")
+#: Columns that change after the insertion, and in records of agents `requests`.
+_CHANGED = ("outcome", "status", "mac")
 #: Text column -> its length; None: no limit.
 _LONGEST = {
     name: _TABLE.c[name].type.length for name in _NAMES if isinstance(_TABLE.c[name].type, String)
@@ -42,8 +66,37 @@ _INSERT = Prepared(insert(_TABLE).values(_VALUES))
 _INSERT_PENDING = Prepared(insert(_TABLE).values(_VALUES).returning(_TABLE.c.id))
 _SETTLE = Prepared(
     update(_TABLE)
-    .where(_TABLE.c.id == bindparam("row"))
+    .where(
+        _TABLE.c.id == bindparam("row"),
+        _TABLE.c.outcome == Outcome.PENDING,
+        age(_TABLE.c.created_at) < OPEN,
+    )
     .values(outcome=bindparam("new_outcome"), status=bindparam("new_status"))
+)
+
+
+def _new(name: str) -> BindParameter[Any]:
+    return bindparam(f"new_{name}", type_=_TABLE.c[name].type)
+
+
+def _is_same(name: str) -> Any:
+    return _TABLE.c[name].is_not_distinct_from(_new(name))
+
+
+_COUNT_AGENT = Prepared(
+    update(_TABLE)
+    .where(
+        _TABLE.c.id
+        == select(func.max(_TABLE.c.id))
+        .where(
+            _TABLE.c.auth == AGENT,
+            _TABLE.c.created_at >= fixed(after(-AGENT_PERIOD)),
+            *map(_is_same, SAME_OF_AGENT),
+            or_(_new("target").is_not(None), _is_same("address")),
+        )
+        .scalar_subquery()
+    )
+    .values(requests=_TABLE.c.requests + bindparam("new_requests"))
 )
 
 
@@ -64,24 +117,51 @@ def printable(text: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str | None:
-    """Join names for a column; None if there are none."""
-    found = [each[:LONGEST_NAME].replace(",", "?") for each in names]
-    more = [f"+{len(found) - MOST_NAMES}"] if len(found) > MOST_NAMES else []
-    return ",".join([*found[:MOST_NAMES], *more]) or None
+    """
+    Join names for a column; None if there are none.
+
+    Names in `FREE` documents are the last ones, and few; none of the others is left out.
+    """
+    distinct = dict.fromkeys(each[:LONGEST_NAME].replace(",", "?") for each in names)
+    fields = [each for each in distinct if each.partition("/")[0] not in FREE]
+    free = [each for each in distinct if each.partition("/")[0] in FREE]
+    first_of = {each.partition("/")[0]: each for each in reversed(free)}
+    shown = [*first_of.values(), *(each for each in free if each not in first_of.values())]
+    more = [f"+{len(shown) - MOST_NAMES}"] if len(shown) > MOST_NAMES else []
+    return ",".join([*fields, *shown[:MOST_NAMES], *more]) or None
 
 
 def add(connection: Connection, record: Row) -> None:
     """Insert a record in the transaction of the connection."""
-    _INSERT.count(connection, _named(record))
+    _INSERT.count(connection, _named(connection, record))
 
 
 def add_all(connection: Connection, records: Sequence[Row]) -> None:
-    _INSERT.many(connection, [_named(each) for each in records])
+    """Insert records; those of agents add to the one of their node, reason and hour."""
+    others = [each for each in records if each["auth"] != AGENT]
+    if others:
+        _INSERT.many(connection, [_named(connection, each) for each in others])
+    for record in records:
+        if record["auth"] == AGENT and not _add_to(connection, record):
+            add(connection, record)
+
+
+def _add_to(connection: Connection, record: Row) -> bool:
+    """Add the requests of agents to those of an equal record; return whether there is one."""
+    same = {name: record[name] for name in (*SAME_OF_AGENT, "address", "requests")}
+    return bool(_COUNT_AGENT.count(connection, {f"new_{name}": same[name] for name in same}))
+
+
+def signed(record: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a record that its HMAC is made of."""
+    changed = (*_CHANGED, "requests") if record["auth"] == AGENT else _CHANGED
+    return orjson.dumps([record[name] for name in _NAMES if name not in changed])
 
 
 def announce(connection: Connection, record: Row) -> int:
     """Insert a record whose outcome is not known yet, and return its id for `settle`."""
-    found = _INSERT_PENDING.first(connection, _named({**record, "outcome": Outcome.PENDING.value}))
+    pending = {**record, "outcome": Outcome.PENDING.value}
+    found = _INSERT_PENDING.first(connection, _named(connection, pending))
     assert found is not None
     return int(found[0])
 
@@ -108,5 +188,6 @@ def _system_user() -> str:
         return "unknown"
 
 
-def _named(record: Row) -> Row:
-    return {_PARAMETERS[name]: value for name, value in record.items()}
+def _named(connection: Connection, record: Row) -> Row:
+    proven = {**record, "mac": keyring_of(connection.dialect).proof(signed(record))}
+    return {_PARAMETERS[name]: value for name, value in proven.items()}

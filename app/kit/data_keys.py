@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import JSON, Column, Connection, Integer, Table, func, insert, select, update
+from sqlalchemy import Column, Connection, Integer, Table, delete, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.config.settings import Database, SettingsError
 from app.db import connections, transactions
-from app.db.sealing import DataKeyRow, Keyring, Master, SealedText, WrongKey, masters_of, unwrapped
+from app.db.sealing import DataKeyRow, Keyring, Master, WrongKey, masters_of, unwrapped
+from app.db.secret_columns import is_secret
 from app.models import Base, DataKey, Node, SealedTable
 
 
@@ -75,7 +76,8 @@ def _read(database: Database) -> Sequence[DataKeyRow]:
 
 def rows(connection: Connection) -> Sequence[DataKeyRow]:
     """Return the data keys, the oldest first."""
-    query = select(DataKey.id, DataKey.master, DataKey.wrapped).order_by(DataKey.position)
+    columns = (DataKey.id, DataKey.master, DataKey.wrapped, DataKey.bound)
+    query = select(*columns).order_by(DataKey.position)
     return [DataKeyRow(*row) for row in connection.execute(query)]
 
 
@@ -108,9 +110,14 @@ def rotate(connection: Connection, masters: Sequence[Master]) -> None:
     """
     Encrypt all data keys with the first master key, and add a data key, which encrypts from now on.
 
+    If secrets in rows are not bound to their place yet, the pass over older rows begins again.
+
     Raises WrongKey: a data key cannot be decrypted.
     """
-    for row in rows(connection):
+    found = rows(connection)
+    if not all(row.bound for row in found):
+        connection.execute(delete(SealedTable))
+    for row in found:
         again = masters[0].wrapped(row.id, unwrapped(masters, row))
         values = {"master": again.master, "wrapped": again.wrapped}
         connection.execute(update(DataKey).where(DataKey.id == row.id).values(**values))
@@ -133,7 +140,9 @@ def status(connection: Connection, masters: Sequence[Master]) -> Mapping[str, An
     done = set(connection.scalars(select(SealedTable.name).where(SealedTable.done)))
     return {
         "master_keys": [each.name for each in masters],
-        "data_keys": [{"id": each.id, "master_key": each.master} for each in found],
+        "data_keys": [
+            {"id": each.id, "master_key": each.master, "bound": each.bound} for each in found
+        ],
         "tables_to_encrypt": [each.name for each in tables() if each.name not in done],
     }
 
@@ -150,5 +159,5 @@ def tables() -> list[Table]:
 
 
 def secret_columns(table: Table) -> list[Column[Any]]:
-    """Return the columns that are encrypted: documents and agents' tokens."""
-    return [each for each in table.columns if isinstance(each.type, JSON | SealedText)]
+    """Return the columns that are encrypted: documents, and texts that are secrets."""
+    return [each for each in table.columns if is_secret(each)]

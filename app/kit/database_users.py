@@ -4,13 +4,18 @@ Users of PostgreSQL: one for each role of the service, with the rights that the 
 The owner of the tables migrates them and runs the commands of operators. Of the others, none can
 change a table's definition, and none has the passwords of another's job: the user of a conductor
 reads no passwords and tokens, that of the API grants no roles and deletes no audit record.
+
+Triggers (`GUARDS`) refuse changes by their values, also to users that are members of these: the API
+makes sessions but no tokens, and changes the members of the OpenID provider's groups only;
+audit records are deleted by age.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Table
 
+from app.config.settings import Settings
 from app.models import Base
 
 #: Role of the service -> its user.
@@ -44,9 +49,10 @@ RIGHTS: Mapping[str, Rights] = {
         conductor="SELECT (id, expires_at, revoked_at), DELETE",
     ),
     "audit": Rights(
-        api="SELECT, INSERT, UPDATE (outcome, status)",
-        conductor="SELECT (id, created_at, outcome), DELETE",
+        api="SELECT, INSERT, UPDATE (outcome, status, requests)",
+        conductor="SELECT (id, created_at, outcome, status, mac), DELETE",
     ),
+    "audit_checkpoints": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "beat_lease": Rights(api="SELECT", conductor="SELECT", beat="SELECT, INSERT, UPDATE"),
     "change_events": Rights(
         api="SELECT, INSERT, UPDATE (sequence)",
@@ -54,7 +60,7 @@ RIGHTS: Mapping[str, Rights] = {
     ),
     "chassis": OF_REQUESTS,
     "conductors": Rights(api="SELECT", beat="SELECT"),
-    "data_keys": Rights(api="SELECT", conductor="SELECT", beat="SELECT"),
+    "data_keys": Rights(api="SELECT", conductor="SELECT, UPDATE (bound)", beat="SELECT"),
     "deploy_templates": OF_REQUESTS,
     "holds": Rights(beat="SELECT (id, node_id, owner, expires_at)"),
     "inspection_rules": OF_REQUESTS,
@@ -87,12 +93,127 @@ RIGHTS: Mapping[str, Rights] = {
 }
 
 
-def statements() -> Iterator[str]:
+#: Whether the current user is not the owner of the tables. Superusers have the owner's rights.
+_LIMITED = (
+    "NOT pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = TG_RELID), 'USAGE')"
+)
+#: Table -> operations, and what is refused to users other than the owner: (condition, message).
+GUARDS: Mapping[str, tuple[str, Sequence[tuple[str, str]]]] = {
+    "api_tokens": (
+        "INSERT OR UPDATE OR DELETE",
+        (
+            (
+                (
+                    "TG_OP = 'DELETE' AND coalesce(OLD.revoked_at, OLD.expires_at, 'infinity')"
+                    " > now() AT TIME ZONE 'utc'"
+                ),
+                "tokens are deleted after their end",
+            ),
+            ("TG_OP = 'INSERT' AND NEW.name IS DISTINCT FROM 'session'", "only sessions are made"),
+            (
+                (
+                    "TG_OP = 'INSERT' AND coalesce(NEW.expires_at, 'infinity')"
+                    " > now() AT TIME ZONE 'utc' + interval '366 days'"
+                ),
+                "a session ends within a year",
+            ),
+            (
+                (
+                    "TG_OP = 'UPDATE' AND OLD.name IS DISTINCT FROM 'session'"
+                    " AND (NEW.digest, NEW.project_id, NEW.role)"
+                    " IS DISTINCT FROM (OLD.digest, OLD.project_id, OLD.role)"
+                ),
+                "scope, role and digest of a token are fixed",
+            ),
+            (
+                (
+                    "TG_OP = 'UPDATE' AND OLD.revoked_at IS NOT NULL"
+                    " AND NEW.revoked_at IS DISTINCT FROM OLD.revoked_at"
+                ),
+                "a revoked token stays so",
+            ),
+        ),
+    ),
+    "memberships": (
+        "INSERT OR UPDATE OR DELETE",
+        (
+            (
+                (
+                    "NOT EXISTS (SELECT FROM user_groups WHERE"
+                    " id = coalesce(NEW.group_id, OLD.group_id)"
+                    " AND name = ANY (ARRAY[{groups}]::text[]))"
+                ),
+                "only members of the groups of [oidc]group_map are changed",
+            ),
+        ),
+    ),
+    "audit": (
+        "UPDATE OR DELETE",
+        (
+            (
+                (
+                    "TG_OP = 'DELETE' AND OLD.created_at > now() AT TIME ZONE 'utc' - CASE"
+                    " WHEN OLD.outcome <> 'success' THEN interval '1 hour' ELSE {kept} END"
+                ),
+                "audit records are deleted by age",
+            ),
+            (
+                "TG_OP = 'UPDATE' AND OLD.outcome <> NEW.outcome AND OLD.outcome <> 'pending'",
+                "an outcome is recorded once",
+            ),
+            (
+                "TG_OP = 'UPDATE' AND OLD.requests <> NEW.requests AND OLD.auth <> 'agent'",
+                "only requests of agents are counted",
+            ),
+        ),
+    ),
+}
+
+
+def statements(settings: Settings) -> Iterator[str]:
     """
     Return the statements that give the users of the roles exactly their rights.
 
-    For the owner of the tables, in one transaction, after each migration.
+    For the owner of the tables, in one transaction, after each migration, and after a change of
+    `[oidc]group_map` or `[audit]keep_days`, which are part of the guards.
     """
+    yield from _rights()
+    yield from _guards(settings)
+
+
+def _guards(settings: Settings) -> Iterator[str]:
+    groups = sorted({*settings.oidc.group_map.values()})
+    days = settings.audit.keep_days
+    values = {
+        "groups": ", ".join(map(_literal, groups)),
+        "kept": f"interval '{days:d} days'" if days else "interval '1000 years'",
+    }
+    for table, (operations, refusals) in GUARDS.items():
+        refused = "".join(
+            f" IF ({condition.format(**values)}) THEN RAISE insufficient_privilege USING"
+            f" MESSAGE = {_literal(message)}; END IF;"
+            for condition, message in refusals
+        )
+        yield (
+            f"CREATE OR REPLACE FUNCTION guard_{table}() RETURNS trigger LANGUAGE plpgsql"
+            # a temporary table of the user must not stand for one of these
+            " SET search_path = public, pg_temp AS"
+            f" $$ BEGIN IF {_LIMITED} THEN{refused} END IF;"
+            " IF TG_OP = 'DELETE' THEN RETURN OLD; END IF; RETURN NEW; END $$"
+        )
+        yield f"DROP TRIGGER IF EXISTS guard ON {table}"
+        yield (
+            f"CREATE TRIGGER guard BEFORE {operations} ON {table} FOR EACH ROW"
+            f" EXECUTE FUNCTION guard_{table}()"
+        )
+
+
+def _literal(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _rights() -> Iterator[str]:
+    """Return the statements that revoke all rights, and grant those of `RIGHTS`."""
     users = ", ".join(USERS.values())
     for kind in ("TABLES", "SEQUENCES"):
         yield f"REVOKE ALL ON ALL {kind} IN SCHEMA public FROM {users}"

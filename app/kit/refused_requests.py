@@ -22,7 +22,10 @@ WINDOW = 5.0
 #: Most records in this time: of one client, of all strangers, of all clients.
 PER_CLIENT, OF_STRANGERS, MOST = 10, 50, 500
 #: Columns that equal requests have in common.
-SAME = ("action", "outcome", "status", "target_type", "target", "user_id", "user_name", "address")
+SAME = (
+    "action", "outcome", "status", "target_type", "target", "user_id", "user_name", "address",
+    "reason",
+)  # fmt: skip
 #: Action of the record that counts the requests without a record.
 OMITTED = "omit/audit"
 

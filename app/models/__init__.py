@@ -2,9 +2,10 @@
 
 from sqlalchemy.orm import configure_mappers
 
+from app.models import placing  # noqa: F401 -- its listeners act when sessions flush
 from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState
-from app.models.audit import AuditRecord, Outcome
+from app.models.audit import AuditCheckpoint, AuditRecord, Outcome
 from app.models.base import Base
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.chassis import Chassis
@@ -58,6 +59,7 @@ __all__ = [
     "AllocationState",
     "Answered",
     "ApiToken",
+    "AuditCheckpoint",
     "AuditRecord",
     "Base",
     "BeatLease",

@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String, Text
+from sqlalchemy import ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, validates
 
-from app.db.sealing import SealedText
+from app.db.secret_columns import Document, SealedText
 from app.models.base import Base
 
 
@@ -42,10 +42,10 @@ class AgentRecord(Base):
     heartbeats: Mapped[int] = mapped_column(default=0)
     last_heartbeat_at: Mapped[datetime | None]  # None: no heartbeat yet
     # {flow: [step]}, as last reported
-    steps: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    steps: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     steps_refreshed_at: Mapped[datetime | None]  # time of that report
     # {name: version} of that report
-    hardware_manager_version: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    hardware_manager_version: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
 
     @validates("token")
     def _forget_digest(self, _name: str, token: str | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
 
@@ -35,7 +36,7 @@ class Allocation(Timestamped, Base):
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
     traits: Mapped[list[str]] = mapped_column(JSON, default=list)  # names that the node must have
     candidate_nodes: Mapped[list[str]] = mapped_column(JSON, default=list)  # UUIDs; empty: any node
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators
     # an `AllocationState`
     state: Mapped[str] = mapped_column(String(16), default=AllocationState.ALLOCATING)
     last_error: Mapped[str | None] = mapped_column(Text)  # reason of state `error`

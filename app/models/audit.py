@@ -6,7 +6,10 @@ from enum import StrEnum
 from sqlalchemy import BigInteger, Index, Integer, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.clock import now
 from app.models.base import Base
+
+NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Outcome(StrEnum):
@@ -24,6 +27,31 @@ class Outcome(StrEnum):
 _REFUSED = text(f"outcome <> '{Outcome.SUCCESS}'")
 
 
+class AuditCheckpoint(Base):
+    """
+    A proof for a range of records, which are then neither changed, added nor removed unseen.
+
+    It is opened with its range, and closed when no transaction can add a record to the range.
+    """
+
+    __tablename__ = "audit_checkpoints"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(default=now())
+    first: Mapped[int] = mapped_column(NUMBER, unique=True)  # id of a record, as `last`
+    last: Mapped[int] = mapped_column(NUMBER)
+    # transactions below this number may still add records; None: there are none on SQLite
+    horizon: Mapped[int | None] = mapped_column(NUMBER)
+    # number and digest of the records of successes, then of the others; time of the newest record
+    successes: Mapped[int] = mapped_column(default=0)
+    successes_digest: Mapped[str | None] = mapped_column(String(64))
+    others: Mapped[int] = mapped_column(default=0)
+    others_digest: Mapped[str | None] = mapped_column(String(64))
+    newest_at: Mapped[datetime | None]
+    # HMAC of these, and of the one before; None: open
+    mac: Mapped[str | None] = mapped_column(String(64))
+
+
 class AuditRecord(Base):
     """A request: its caller, its target, and its outcome. No record has values of fields."""
 
@@ -37,7 +65,7 @@ class AuditRecord(Base):
     )
 
     # position in the order of insertion; a rollback on PostgreSQL leaves a gap
-    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+    id: Mapped[int] = mapped_column(NUMBER, primary_key=True)
     created_at: Mapped[datetime]  # time of the insertion, by the database's clock
     action: Mapped[str] = mapped_column(String(128))  # as update/node/state/provision/active
     outcome: Mapped[str] = mapped_column(String(8))
@@ -57,5 +85,11 @@ class AuditRecord(Base):
     address: Mapped[str | None] = mapped_column(String(64))  # of the client; None: of a command
     user_agent: Mapped[str | None] = mapped_column(String(128))
     request_id: Mapped[str | None] = mapped_column(String(64))
+    # name of the target at that time; None: it has none, or the path named it
+    target_name: Mapped[str | None] = mapped_column(String(255))
+    # of a refused request of an agent: the cause; None: of another request
+    reason: Mapped[str | None] = mapped_column(String(64))
+    # HMAC of the columns that its writer knows (`app.kit.audit_proof`); None: it had no key
+    mac: Mapped[str | None] = mapped_column(String(64))
     # names that the request gives, separated by commas: changed fields, further parts of the path
     fields: Mapped[str | None] = mapped_column(Text)

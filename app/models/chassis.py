@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, String
+from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
 
@@ -16,4 +17,4 @@ class Chassis(Timestamped, Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     description: Mapped[str | None] = mapped_column(String(255))
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators

@@ -10,11 +10,12 @@ from functools import cache
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import JSON, BindParameter, Column, Connection, Table, bindparam, insert, update
+from sqlalchemy import BindParameter, Column, Connection, Table, bindparam, insert, update
 from sqlalchemy.ext.hybrid import hybrid_property
 
 from app.db.clock import now
 from app.db.prepared import Typed
+from app.db.secret_columns import Document, at, is_secret, place_of
 from app.models.base import Base
 
 T = TypeVar("T", bound=Base)
@@ -73,7 +74,8 @@ def save(connection: Connection, row: Any) -> None:
     }
     if new:
         plain, clock = _split(new)
-        _update(row.table, tuple(plain), clock).count(connection, {**_named(plain), "row": row.id})
+        values_ = {**_named(row.table, plain, values), "row": row.id}
+        _update(row.table, tuple(plain), clock).count(connection, values_)
         values["before"] = {}
 
 
@@ -83,16 +85,19 @@ def add(connection: Connection, row: Base) -> int:
 
     Unset columns get the model's defaults. Later changes of the row are not written.
     """
-    plain, clock = _split(_complete(row))
-    found = _insert(row.__table__, clock).first(connection, _named(plain))
+    complete = _complete(row)
+    plain, clock = _split(complete)
+    named = _named(row.__table__, plain, complete)
+    found = _insert(row.__table__, clock).first(connection, named)
     assert found is not None
     return int(found[0])
 
 
 def add_all(connection: Connection, rows: Sequence[Base]) -> None:
     """Insert several rows of one model; values must not be `now()`."""
-    statement = _insert_only(rows[0].__table__)
-    statement.many(connection, [_named(_complete(each)) for each in rows])
+    table = rows[0].__table__
+    complete = map(_complete, rows)
+    _insert_only(table).many(connection, [_named(table, each, each) for each in complete])
 
 
 def _split(values: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
@@ -101,8 +106,14 @@ def _split(values: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
     return {name: value for name, value in values.items() if name not in clock}, clock
 
 
-def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"new_{name}": value for name, value in values.items()}
+def _named(table: Any, values: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a statement. row: all values of the row, which secrets need."""
+    return {
+        f"new_{name}": at(place_of(column, row), values[name])
+        if is_secret(column := table.c[name]) and values[name]
+        else values[name]
+        for name in values
+    }
 
 
 def _complete(row: Base) -> dict[str, Any]:
@@ -128,7 +139,7 @@ def _default(column: Column[Any]) -> Callable[[], Any]:
 
 
 def _value(column: Column[Any]) -> BindParameter[Any]:
-    kind = JSON(none_as_null=True) if isinstance(column.type, JSON) else column.type
+    kind = Document(none_as_null=True) if isinstance(column.type, Document) else column.type
     return bindparam(f"new_{column.key}", type_=kind)
 
 

@@ -7,6 +7,7 @@ from sqlalchemy import JSON, ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
 
@@ -56,6 +57,7 @@ class NodeInventory(Base):
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
     created_at: Mapped[datetime] = mapped_column(default=now())  # time of the inspection
-    inventory: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # the agent's inventory
+    # the agent's inventory
+    inventory: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     # other data that the agent's collectors and the hooks added
-    plugin_data: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    plugin_data: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)

@@ -6,7 +6,7 @@ from sqlalchemy import Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
-from app.db.sealing import SealedText
+from app.db.secret_columns import ROW, SealedText
 from app.models.base import Base
 
 
@@ -17,6 +17,7 @@ class Answered(Base):
     __table_args__ = (
         UniqueConstraint("caller", "key"),
         Index("ix_answered_created_at", "created_at"),
+        {"info": {ROW: ("caller", "key")}},
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)

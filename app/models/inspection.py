@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String
+from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
 
@@ -17,7 +18,8 @@ class InspectionReport(Base):
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
     created_at: Mapped[datetime] = mapped_column(default=now())  # time of the request
-    body: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the agent's request: {inventory, ...}
+    # of the agent's request: {inventory, ...}
+    body: Mapped[dict[str, Any]] = mapped_column(Document)
 
 
 class InspectionRule(Timestamped, Base):
@@ -33,6 +35,6 @@ class InspectionRule(Timestamped, Base):
     priority: Mapped[int] = mapped_column(default=0)  # rules run by decreasing priority
     sensitive: Mapped[bool] = mapped_column(default=False)  # the API hides conditions and actions
     # [{op, args, loop?, multiple?}]; empty: always met
-    conditions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    conditions: Mapped[list[dict[str, Any]]] = mapped_column(Document, default=list)
     # [{op, args, loop?}], in order
-    actions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    actions: Mapped[list[dict[str, Any]]] = mapped_column(Document, default=list)

@@ -4,12 +4,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, String, Text, text
+from sqlalchemy import ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
-
-Document = dict[str, Any]
 
 #: Condition for available nodes without an instance, those in the index `ix_nodes_free`. Databases
 #: use the index for queries with exactly this text; with a simpler one SQLite picks another index.
@@ -84,23 +83,24 @@ class Node(Timestamped, Base):
 
     driver: Mapped[str] = mapped_column(String(255))  # hardware type
     # address and credentials of the BMC, and other options of the driver
-    driver_info: Mapped[Document] = mapped_column(JSON, default=dict)
+    driver_info: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     # written by the service and its drivers only
-    driver_internal_info: Mapped[Document] = mapped_column(JSON, default=dict)
+    driver_internal_info: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     # hardware properties, for scheduling
-    properties: Mapped[Document] = mapped_column(JSON, default=dict)
-    extra: Mapped[Document] = mapped_column(JSON, default=dict)  # free for operators
+    properties: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators
     # parameters of the deployment
-    instance_info: Mapped[Document] = mapped_column(JSON, default=dict)
+    instance_info: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     # of the user's instance, or of the allocation; None: no instance
     instance_uuid: Mapped[str | None] = mapped_column(String(36), unique=True)
     # of the user's instance; None: not set
     instance_name: Mapped[str | None] = mapped_column(String(255))
     # static network configuration of the ramdisk
-    network_data: Mapped[Document] = mapped_column(JSON, default=dict)
+    network_data: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     # RAID as last configured or read
-    raid_config: Mapped[Document] = mapped_column(JSON, default=dict)
-    target_raid_config: Mapped[Document] = mapped_column(JSON, default=dict)  # RAID to configure
+    raid_config: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
+    # RAID to configure
+    target_raid_config: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
 
     # allocations and Nova select nodes by it; None: not set
     resource_class: Mapped[str | None] = mapped_column(String(80))

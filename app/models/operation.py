@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     ColumnElement,
     Float,
     ForeignKey,
@@ -20,6 +19,7 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app import release
+from app.db.secret_columns import ROW, Document
 from app.models.base import Base
 
 
@@ -146,7 +146,7 @@ class Operation(Base):
     kind: Mapped[str] = mapped_column(String(32))  # an `OperationKind`
     # an `OperationState`
     state: Mapped[str] = mapped_column(String(16), default=OperationState.QUEUED)
-    arguments: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of the request
+    arguments: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # of the request
     # user; None: the service, or no authentication
     requested_by: Mapped[str | None] = mapped_column(String(255))
     # id of the API request, for logs; None: none
@@ -185,7 +185,7 @@ class Operation(Base):
     # priority?, source, children?}]. Planning reads them again after the agent has reported its
     # steps. The column keeps its first name, as `round` does
     requested_steps: Mapped[list[dict[str, Any]]] = mapped_column(
-        "asked_steps", JSON, key="requested_steps", default=list
+        "asked_steps", Document, key="requested_steps", default=list
     )
     # it was aborted and runs only its cleanup
     aborting: Mapped[bool] = mapped_column(default=False)
@@ -194,7 +194,7 @@ class Operation(Base):
 
     # {code, message, cause, hint, step, attempt, retryable, cleanup?}; None: no failure. cleanup:
     # the first cleanup step that failed
-    error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    error: Mapped[dict[str, Any] | None] = mapped_column(Document)
     created_at: Mapped[datetime]  # time of the request
     started_at: Mapped[datetime | None]  # first claim
     finished_at: Mapped[datetime | None]  # None: not ended
@@ -231,6 +231,7 @@ class OperationStep(Base):
             sqlite_where=TAKEN_OVER,
             postgresql_where=TAKEN_OVER,
         ),
+        {"info": {ROW: ("operation_id", "position")}},
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -240,7 +241,7 @@ class OperationStep(Base):
     name: Mapped[str] = mapped_column(String(255))  # of the interface's method
     # step list that it belongs to; None: frame step
     flow: Mapped[str | None] = mapped_column(String(16))
-    args: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # arguments of the method
+    args: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # arguments of the method
     # order within its flow, the highest first
     priority: Mapped[float] = mapped_column(Float, default=0)
     source: Mapped[str] = mapped_column(String(16))  # a `StepSource`
@@ -275,8 +276,8 @@ class OperationStep(Base):
     child: Mapped[str | None] = mapped_column(String(36))
     # name of the one that ran the last attempt
     conductor: Mapped[str | None] = mapped_column(String(255))
-    progress: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of its last `Wait`
-    result: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # of `Done`; None: no result
+    progress: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # of its last `Wait`
+    result: Mapped[dict[str, Any] | None] = mapped_column(Document)  # of `Done`; None: no result
     # message of the last failure; None: no failure; "": the machine has answered since
     error: Mapped[str | None] = mapped_column(Text)
     # end of its time limit; None: not waiting, or counted in `remaining`

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String
+from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
 
@@ -21,11 +22,11 @@ class Port(Timestamped, Base):
     portgroup_id: Mapped[int | None] = mapped_column(ForeignKey("portgroups.id"), index=True)
     # MAC address in lower case, with colons
     address: Mapped[str] = mapped_column(String(18), unique=True)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators
     # written by the service: VIFs of the port
-    internal_info: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    internal_info: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     # switch, port and, for smart NICs, host
-    local_link_connection: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    local_link_connection: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     pxe_enabled: Mapped[bool] = mapped_column(default=True)  # the port may boot from the network
     physical_network: Mapped[str | None] = mapped_column(String(64))  # None: unknown
     is_smartnic: Mapped[bool] = mapped_column(default=False)  # the port belongs to a smart NIC

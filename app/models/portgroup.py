@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String
+from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
 
@@ -19,13 +20,13 @@ class Portgroup(Timestamped, Base):
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
     # MAC address in lower case, with colons; None: that of a member
     address: Mapped[str | None] = mapped_column(String(18), unique=True)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators
     # written by the service: VIFs of the group
-    internal_info: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    internal_info: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     # its ports may also be used without the group
     standalone_ports_supported: Mapped[bool] = mapped_column(default=True)
     mode: Mapped[str] = mapped_column(String(255))  # bonding mode
-    properties: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # bonding options
+    properties: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # bonding options
     # that of its ports; None: unknown
     physical_network: Mapped[str | None] = mapped_column(String(64))
     # free text of operators; None: not set

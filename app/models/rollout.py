@@ -4,9 +4,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy import ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
 
@@ -73,12 +74,12 @@ class Rollout(Timestamped, Base):
     user_name: Mapped[str | None] = mapped_column(String(255))
     request_id: Mapped[str | None] = mapped_column(String(64))
     # an `app.identity.standing.Authority`, checked at each start; None: the caller is no local user
-    authority: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    authority: Mapped[dict[str, Any] | None] = mapped_column(Document(none_as_null=True))
     target: Mapped[str] = mapped_column(String(32))  # verb or power state
-    arguments: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of the verb
-    filters: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # that chose the nodes
+    arguments: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # of the verb
+    filters: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # that chose the nodes
     # limits as the caller has given them: see `app.engine.rollout_plan.Strategy`
-    strategy: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    strategy: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
 
     # a `RolloutState`; changed by `app.rollout_states.transition` only
     state: Mapped[str] = mapped_column(String(16))

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import JSON, String
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
 Steps = list[dict[str, Any]]
@@ -19,8 +20,9 @@ class DeployTemplate(Timestamped, Base):
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)  # a trait
     description: Mapped[str | None] = mapped_column(String(255))
-    steps: Mapped[Steps] = mapped_column(JSON, default=list)  # [{interface, step, args, priority}]
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    # [{interface, step, args, priority}]
+    steps: Mapped[Steps] = mapped_column(Document, default=list)
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators
 
 
 class Runbook(Timestamped, Base):
@@ -32,7 +34,7 @@ class Runbook(Timestamped, Base):
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)  # unique; may be a trait
     description: Mapped[str | None] = mapped_column(String(255))
-    steps: Mapped[Steps] = mapped_column(JSON, default=list)  # [{interface, step, args, order}]
+    steps: Mapped[Steps] = mapped_column(Document, default=list)  # [{interface, step, args, order}]
     # the runbook fits nodes with one of them, or with its name as a trait
     traits: Mapped[list[str]] = mapped_column(JSON, default=list)
     # run the steps without booting the ramdisk
@@ -40,4 +42,4 @@ class Runbook(Timestamped, Base):
     public: Mapped[bool] = mapped_column(default=False)  # usable by all projects
     # project; None: public, or created without a project
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators

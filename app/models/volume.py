@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String, UniqueConstraint
+from sqlalchemy import ForeignKey, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
 
@@ -20,7 +21,7 @@ class VolumeConnector(Timestamped, Base):
     # of `connector_id`: iqn, ip, mac, wwnn, wwpn, or another text
     type: Mapped[str] = mapped_column(String(32))
     connector_id: Mapped[str] = mapped_column(String(255))  # identity of the node at the storage
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators
 
 
 class VolumeTarget(Timestamped, Base):
@@ -36,5 +37,5 @@ class VolumeTarget(Timestamped, Base):
     volume_id: Mapped[str] = mapped_column(String(255))  # identity of the volume at the storage
     boot_index: Mapped[int]  # 0: the boot volume
     # of the connection, including secrets
-    properties: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    properties: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators

@@ -6,7 +6,7 @@ from sqlalchemy import JSON, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
-from app.db.sealing import SealedText
+from app.db.secret_columns import SealedText
 from app.models.base import Base, Timestamped
 from app.models.subscriber import NUMBER, Subscriber
 

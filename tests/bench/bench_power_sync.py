@@ -30,6 +30,7 @@ from app.models import Node
 from app.runtime import make
 from drivers.simulator.server import Server
 from drivers.simulator.server import json as answer
+from tests.support.loopback import LOOPBACK
 from workers.periodic import power_sync
 
 SIZES = (1_000, 10_000)
@@ -110,7 +111,7 @@ def sweep(size, port=None, silent=None):
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ingot.db"
         schema.upgrade(url)
-        environ = {"INGOT_DATABASE_CONNECTION": url, **ALIVE, **timeout}
+        environ = {"INGOT_DATABASE_CONNECTION": url, **LOOPBACK, **ALIVE, **timeout}
         runtime = make(settings.load(environ), lambda _message: True)
         loaded = {name: {} for name in runtime.drivers.types}
         lost = 0

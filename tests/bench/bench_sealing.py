@@ -12,12 +12,14 @@ from base64 import b64encode
 from pathlib import Path
 
 from app.db import schema
+from app.db.sealing import Keyring, Master
 from app.kit import data_keys
 from app.main import create_app
 from tests.bench.bench_api import VERSION
 from tests.support import postgresql
 from tests.support.inside import Inside
 
+VALUES = 20_000
 ROUNDS, REQUESTS = 20, 5
 KEY = {"INGOT_DATABASE_SECRETS_KEY": b64encode(bytes(32)).decode()}
 PATHS = {
@@ -28,11 +30,29 @@ PATHS = {
 
 
 def main(nodes):
+    measure_values()
     with tempfile.TemporaryDirectory() as folder:
         paths = (Path(folder, f"{name}.db") for name in ("plain", "sealed"))
         measure("SQLite", [f"sqlite:///{path}" for path in paths], nodes or 1000)
     with postgresql.serving() as server:
         measure("PostgreSQL", [server.database(), server.database()], nodes or 1000)
+
+
+def measure_values():
+    """Print the CPU per value of writing and reading a document with one secret."""
+    rows = [Master(bytes(32)).new_data_key()]
+    keyring = Keyring([Master(bytes(32))], lambda: rows)
+    place = "nodes.driver_info:6b4d6a0c-9a5c-4d1e-8a57-2f2d3c1b0a99"
+    document = {"redfish_address": "https://10.0.0.1", "redfish_password": "secret"}
+    stored = keyring.dumps(document, place)
+    for what, work in {
+        "write": lambda: keyring.dumps(document, place),
+        "read": lambda: keyring.loads(stored, place),
+    }.items():
+        begin = time.process_time()
+        for _ in range(VALUES):
+            work()
+        print(f"{what}: {(time.process_time() - begin) / VALUES * 1e6:.1f} microseconds")
 
 
 def measure(database, urls, nodes):

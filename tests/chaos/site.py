@@ -31,6 +31,7 @@ import requests
 from drivers.simulator import media
 from tests.support import postgresql, programs
 from tests.support.fleet import ROOT, until
+from tests.support.loopback import LOOPBACK
 from tests.support.ports import free_ports
 from workers.supervisor import redis_server
 
@@ -47,8 +48,7 @@ SETTINGS = {
     "INGOT_CONDUCTOR_STEP_BACKOFF": "1",
     "INGOT_CONDUCTOR_MAX_STEP_DEATHS": "1000",
     "INGOT_CONDUCTOR_GRACEFUL_SHUTDOWN_TIMEOUT": "10",
-    "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",  # images are served from loopback
-    "INGOT_WEBHOOKS_DENIED_NETWORKS": "",  # as are receivers
+    **LOOPBACK,
     "INGOT_CONDUCTOR_MAX_CONCURRENT_DEPLOY": "5000",
     "INGOT_CONDUCTOR_MAX_CONCURRENT_CLEAN": "25",  # some wait for a slot
     "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "15",

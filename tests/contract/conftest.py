@@ -18,6 +18,7 @@ from app.kit import refused_requests
 from app.main import create_app
 from app.models import Base, ChangeEvent, Conductor, Node, secret
 from app.runtime import Message, Runtime
+from tests.support.loopback import OTHERS_DENIED
 from tests.support.tree_copy import Copy
 
 NEWEST = "1.115"
@@ -84,6 +85,8 @@ def applications(tmp_path_factory, request):
             settings = replace(
                 base,
                 database=replace(base.database, connection=url),
+                agent=replace(base.agent, denied_networks=OTHERS_DENIED),
+                bmc=replace(base.bmc, denied_networks=OTHERS_DENIED),
                 conductor=replace(base.conductor, node_locked_retry_interval=0.01),
                 api=replace(
                     base.api,

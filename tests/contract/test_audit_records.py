@@ -160,7 +160,10 @@ def test_a_record_has_caller_target_and_names_but_no_values(audited):
     assert ("update/node", "success", 200, "node", node["uuid"]) == (
         changed.action, changed.outcome, changed.status, changed.target_type, changed.target,
     )  # fmt: skip
-    assert "driver_info,description,driver_info/redfish_username" == changed.fields
+    assert (
+        "driver_info,driver_info/redfish_address,driver_info/redfish_password,"
+        "driver_info/redfish_username,description"
+    ) == changed.fields
     assert ("2001:db8::7", "c" * 128, "noauth") == (
         changed.address, changed.user_agent, changed.auth,
     )  # fmt: skip
@@ -222,6 +225,86 @@ def test_reads_and_accepted_requests_of_agents_are_not_recorded(audited):
     audited("POST", "/v1/heartbeat/no-such-node", {"callback_url": "http://192.0.2.1"})
     (refused,) = records(audited)
     assert ("create/heartbeat", "failure", 404) == (refused.action, refused.outcome, refused.status)
+
+
+def fields_of(audited, patch, node):
+    forget(audited)
+    answer = audited("PATCH", f"/v1/nodes/{node['uuid']}", patch)
+    assert 200 == answer.status_code, answer.text
+    (record,) = records(audited)
+    return record.fields.split(",")
+
+
+@pytest.mark.parametrize("document", ["extra", "properties"])
+def test_no_number_of_other_fields_hides_one_that_counts(audited, document):
+    node = audited.node(driver_info={"redfish_address": "https://192.0.2.1"})
+    many = [{"op": "add", "path": f"/{document}/a{at:02}", "value": 1} for at in range(50)]
+    counts = [
+        {"op": "add", "path": "/driver_info/redfish_verify_ca", "value": False},
+        {"op": "add", "path": "/owner", "value": "p-1"},
+        {"op": "replace", "path": "/power_interface", "value": "fake"},
+    ]
+    found = fields_of(audited, [*many, *counts, many[0]], node)
+    assert ["driver_info/redfish_verify_ca", "owner", "power_interface"] == found[:3]
+    assert {f"{document}/a00"} <= {*found}
+    assert "+20" == found[-1]  # distinct ones
+
+
+def test_no_number_of_keys_beside_it_hides_a_key_of_driver_info(audited):
+    node = audited.node()
+    junk = [{"op": "add", "path": f"/driver_info/a{at:03}", "value": 1} for at in range(300)]
+    address = {"op": "add", "path": "/driver_info/redfish_address", "value": "https://192.0.2.1"}
+    assert "driver_info/redfish_address" in fields_of(audited, [*junk, address], node)
+    whole = {"op": "replace", "path": "/driver_info",
+             "value": {f"b{at:03}": 1 for at in range(300)} | {"ipmi_address": "192.0.2.2"}}  # fmt: skip
+    assert "driver_info/ipmi_address" in fields_of(audited, [whole], node)
+
+
+@pytest.mark.parametrize("path", ["?method=second_method", "/second_method"])
+def test_a_vendor_function_is_named_with_its_arguments_in_both_forms(audited, path):
+    node = audited.node(driver="fake-hardware", vendor_interface="fake")
+    forget(audited)
+    called = audited("POST", f"/v1/nodes/{node['uuid']}/vendor_passthru{path}", {"bar": VALUE})
+    assert 202 == called.status_code, called.text
+    (record,) = records(audited)
+    assert "second_method,bar" == record.fields
+
+
+def test_a_record_has_the_name_beside_the_uuid(audited):
+    node = audited.node(name="rack-1")
+    forget(audited)
+    path = f"/v1/nodes/{node['uuid']}"
+    audited("PATCH", path, DESCRIPTION)
+    audited("PUT", f"{path}/maintenance", {"reason": "x"})
+    audited("PATCH", path, [{"op": "replace", "path": "/name", "value": "rack-2"}])
+    audited("DELETE", f"{path}/maintenance")
+    audited("DELETE", path)
+    assert ["rack-1", "rack-1", "rack-1", "rack-2", "rack-2"] == [
+        each.target_name for each in records(audited)
+    ]
+    assert "rack-2" in [each["target_name"] for each in audited("GET", "/v1/audit").json["audit"]]
+
+
+def test_refused_agents_are_counted_by_node_and_reason(audited):
+    nodes = [audited.node(name=name) for name in ("rack-1", "rack-2")]
+    for node in nodes:
+        audited.set(node["uuid"], provision_state="available")
+    forget(audited)
+    for number in range(30):
+        for node in nodes:
+            sent = {"X-Forwarded-For": f"198.51.100.{number}"}
+            body = {
+                "callback_url": "https://192.0.2.1:9999",
+                "agent_version": "9",
+                "agent_token": "x",
+            }
+            audited("POST", f"/v1/heartbeat/{node['uuid']}", body, **sent)
+        records(audited)  # the windows of many transactions
+    found = records(audited)
+    assert [(node["uuid"], "agent", 30, "success") for node in nodes] == [
+        (each.target, each.auth, each.requests, "success") for each in found
+    ]
+    assert all(each.reason for each in found), [each.reason for each in found]
 
 
 def test_equal_refused_requests_are_one_record_and_a_client_gets_few(audited):

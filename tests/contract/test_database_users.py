@@ -29,7 +29,7 @@ pytestmark = pytest.mark.parametrize("kind", ["postgresql"])
 def limited(api, kind):
     """Make an application on the same database, as the user of the API."""
     url = api.runtime.settings.database.connection
-    grant(url)
+    grant(url, INGOT_OIDC_GROUP_MAP="external:operators")
     made = []
 
     def make(**default):
@@ -141,7 +141,7 @@ def test_people_of_a_provider_get_users_and_groups(api, limited):
 )  # fmt: skip
 def test_a_user_may_do_no_more(api, role, statement):
     url = api.runtime.settings.database.connection
-    grant(url)
+    grant(url, INGOT_OIDC_GROUP_MAP="external:operators")
     engine = connections.connect(url_of(role, url))
     try:
         with (
@@ -155,10 +155,10 @@ def test_a_user_may_do_no_more(api, role, statement):
 
 def test_rights_that_an_earlier_release_gave_end_with_the_next_grants(api):
     url = api.runtime.settings.database.connection
-    grant(url)
+    grant(url, INGOT_OIDC_GROUP_MAP="external:operators")
     with api.runtime.write_connection() as connection:
         connection.execute(text("GRANT ALL ON users TO ingot_conductor"))
         connection.execute(text("GRANT SELECT (digest) ON api_tokens TO ingot_conductor"))
-    grant(url)
+    grant(url, INGOT_OIDC_GROUP_MAP="external:operators")
     test_a_user_may_do_no_more(api, "conductor", "SELECT password_hash FROM users")
     test_a_user_may_do_no_more(api, "conductor", "SELECT digest FROM api_tokens")

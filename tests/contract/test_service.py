@@ -146,3 +146,19 @@ def test_the_lengths_of_queues_need_the_broker_and_the_answer_does_not(api, reac
     assert (7 if reached else None) == found["conductors"][0]["messages"]
     assert "http://flower.example" == found["flower_url"]
     assert "OK" == parts(found)["beat"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/v1", "/v1/nodes", "/v1/nodes/detail", "/v1/nodes/missing", "/v1/no-such-path"]
+)
+def test_no_cache_keeps_an_answer(api, path):
+    answer = api("GET", path)
+    assert ["no-store"] == answer.headers.getlist("Cache-Control")
+    varies = ", ".join(answer.headers.getlist("Vary")).split(", ")
+    assert {"X-Auth-Token", "Authorization", "Cookie", "X-Project-Id"} <= {*varies}
+    assert "X-OpenStack-Ironic-API-Version" in varies
+
+
+def test_files_of_the_page_are_revalidated(api):
+    answer = api("GET", "/ui")
+    assert ["no-cache"] == answer.headers.getlist("Cache-Control")

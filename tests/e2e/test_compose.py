@@ -3,6 +3,7 @@ The deployment of compose.yaml without a container engine: its commands, environ
 users, as processes on loopback. Only addresses, ports and paths are those of this machine.
 """
 
+import json
 import os
 import re
 import shutil
@@ -184,6 +185,21 @@ def test_the_roles_of_compose_work_together_with_their_own_credentials(tmp_path)
         check(deployment)
 
 
+def token_of_a_first_user(deployment):
+    """Create an administrator by the commands of docs/operations.md; return an API token."""
+    for words in (
+        ("user", "create", "ann", "--no-password"),
+        ("role", "grant", "admin", "--user", "ann", "--system"),
+        ("token", "create", "ann", "--system", "-o", "json"),
+    ):
+        ran = subprocess.run(
+            [sys.executable, "-m", "workers.cli", *words], cwd=ROOT, check=True, timeout=5 * PATIENCE,
+            env=deployment.environment("migrate"), capture_output=True, text=True,
+        )  # fmt: skip
+        output = ran.stdout
+    return json.loads(output)["token"]
+
+
 def check(deployment):
     """Take a node through its life, and look at the other servers, and for leaked passwords."""
     until(lambda: deployment.is_healthy("api"), "the API")
@@ -191,6 +207,8 @@ def check(deployment):
     with requests.Session() as http:
         http.trust_env = False
         http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
+        assert 401 == http.get(f"{base}/nodes", timeout=60).status_code
+        http.headers["X-Auth-Token"] = token_of_a_first_user(deployment)
 
         def ask(method, path, **body):
             answer = http.request(method, f"{base}/{path}", json=body or None, timeout=60)

@@ -51,6 +51,26 @@ def engine(database):
     made.dispose()
 
 
+@pytest.mark.parametrize(
+    ("role", "verb", "where", "warns"),
+    [
+        ("service", "grant", ["--project", "blue"], True),
+        ("service", "grant", ["--system"], False),
+        ("service", "revoke", ["--project", "blue"], False),
+        ("member", "grant", ["--project", "blue"], False),
+    ],
+)
+def test_a_role_of_services_in_a_project_warns(run, database, role, verb, where, warns):
+    run("user", "create", "nova", "--no-password")
+    run("project", "create", "blue")
+    if verb == "revoke":
+        run("role", "grant", role, "--user", "nova", *where)
+    words = ["role", verb, role, "--user", "nova", *where, "--database", database]
+    result = CliRunner(env={"INGOT_CONFIG": ""}).invoke(cli.app, words, catch_exceptions=False)
+    assert 0 == result.exit_code, result.output
+    assert warns == ("nodes and runbooks of all projects" in result.stderr)
+
+
 def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, engine):
     ann = run("user", "create", "ann", given=f"{PASSWORD}\n")
     run("user", "create", "nova", "--no-password")

@@ -23,7 +23,6 @@ def harness(inside):
     inside.environ |= {
         "INGOT_AGENT_REQUIRE_TLS": "false",
         "INGOT_DEPLOY_FAST_TRACK": "true",
-        "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",
     }
     with scripted_agent() as agent, image_server() as server:
         server.files["/disk.raw"] = IMAGE

@@ -73,7 +73,7 @@ def test_secrets_are_encrypted_in_place_and_read_as_they_were(sealed):
 
 
 def test_a_text_that_looks_encrypted_is_kept(sealed):
-    text_ = f"{MARK}0123456789abcdef:AAAA"
+    text_ = f"{MARK}2:0123456789abcdef:AAAA"
     node = sealed.node(driver_info={"a": text_, "password": text_})
 
     assert {"a": text_, "password": text_} == sealed.read(node).driver_info

@@ -38,6 +38,10 @@ sync_power_state_interval = 30
 
 [agent]
 verify_ca = "False"
+denied_networks = []
+
+[bmc]
+denied_networks = []
 
 [deploy]
 served_group = "nogroup"

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from app.config.settings import Settings
+from drivers import networks
 from drivers.agent import client
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import InvalidDriverInfo
@@ -110,3 +112,27 @@ def test_metadata_addresses_are_refused_by_default_and_loopback_is_not():
         with pytest.raises(InvalidDriverInfo, match=r"ipmi_address: .*\[bmc\]denied_networks"):
             credentials.read(it)
     assert "https://127.0.0.1" == access.access(node("https://127.0.0.1")).address
+
+
+#: Addresses that lead to loopback, to the network of a link, or to a service of a cloud.
+NEVER = (
+    "127.0.0.1", "127.66.1.2", "::1", "::", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:0:127.0.0.1",
+    "64:ff9b::127.0.0.1", "64:ff9b:1::127.0.0.1", "64:ff9b:1:7f00:0:100::", "2002:7f00:1::",
+    "2001:0:7f00:1::", "2001:0:4136:e378:8000:63bf:80ff:fffe", "fe80::5efe:127.0.0.1",
+    "2001:db8::5efe:127.0.0.1", "2001:db8::200:5efe:169.254.169.254", "169.254.169.254",
+    "64:ff9b:1::169.254.169.254", "168.63.129.16", "::ffff:0:168.63.129.16", "100.100.100.200",
+    "fd00:ec2::254", "fd20:ce::254", "192.0.0.192", "0.0.0.0", "224.0.0.1", "ff02::1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("group", ["agent", "bmc", "conductor"])
+def test_by_default_no_form_of_loopback_or_a_metadata_address_is_contacted(group):
+    options = Settings().options()
+    reach = {
+        "agent": networks.of_agents(options),
+        "bmc": networks.of_bmcs(options, "redfish_address"),
+        "conductor": networks.of_urls(options, "instance_info/image_source"),
+    }[group]
+    assert [] == [each for each in NEVER if reach.refused_by(each) is None]
+    usual = ("10.0.0.1", "192.168.1.1", "198.51.100.7", "2001:db8::1", "fd12:3456::1", "2a00::1")
+    assert [] == [each for each in usual if reach.refused_by(each) is not None]

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import psycopg
 
+from app.config import settings as app_settings
 from app.kit import database_users
 
 
@@ -14,12 +15,12 @@ def create(session):
             session.execute(f"CREATE ROLE {user} LOGIN")
 
 
-def grant(url):
-    """Create the users, and give them their rights on a database."""
+def grant(url, **settings):
+    """Create the users, and give them their rights on a database. settings: by variable."""
     with psycopg.connect(url, autocommit=True) as session:
         create(session)
         with session.transaction():
-            for statement in database_users.statements():
+            for statement in database_users.statements(app_settings.load(settings)):
                 session.execute(statement)
 
 

@@ -24,6 +24,7 @@ import requests
 
 from drivers.simulator import media
 from tests.support import processes, programs
+from tests.support.loopback import LOOPBACK
 from tests.support.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -39,8 +40,7 @@ QUICK = {
     "INGOT_CONDUCTOR_RECONCILE_INTERVAL": "0.3",
     "INGOT_CONDUCTOR_RESEND_AFTER": "1",
     "INGOT_CONDUCTOR_GRACEFUL_SHUTDOWN_TIMEOUT": "5",
-    "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",  # images are served from loopback
-    "INGOT_WEBHOOKS_DENIED_NETWORKS": "",  # as are receivers
+    **LOOPBACK,
 }
 #: The defaults, for tests without deaths: on a busy machine, a slow conductor is not declared dead.
 CALM = {

@@ -12,6 +12,7 @@ from app.kit import conductors
 from app.kit.caller import Caller
 from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
 from app.runtime import Message, make
+from tests.support.loopback import LOOPBACK
 from workers.conductor import attempts
 from workers.conductor.claimant import Conductor as Claimant
 
@@ -56,9 +57,7 @@ class Inside:
         self.sent = []
         usual = {
             "INGOT_DATABASE_CONNECTION": url,
-            # images and receivers are on loopback
-            "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",
-            "INGOT_WEBHOOKS_DENIED_NETWORKS": "",
+            **LOOPBACK,
             "INGOT_WEBHOOKS_PROJECT_DENIED_NETWORKS": "",
         }
         self.settings = settings.load(usual | environ)

@@ -117,9 +117,12 @@ def _run(given: dict[str, Any], work: "Callable[[Engine, Settings], None]") -> N
     from app.db import connections
     from app.db.diagnosis import reason
     from app.errors import ServiceError
+    from app.kit import data_keys
 
     settings = _settings(**given)
-    engine = connections.connect(settings.database.connection, **settings.database.limits)
+    database = settings.database
+    keyring = data_keys.keyring(database)  # signs the audit record
+    engine = connections.connect(database.connection, **database.limits, keyring=keyring)
     try:
         _check_tables(engine)
         work(engine, settings)

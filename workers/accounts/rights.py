@@ -18,6 +18,13 @@ InSystem = Annotated[bool, typer.Option("--system", help="In the system: all pro
 InProject = Annotated[str | None, typer.Option("--project", help="In the project of this name")]
 
 
+#: Of the role `service` in a project: Ironic's default rules ask for the role alone.
+_OF_SERVICES = (
+    "the role service is one of OpenStack's services, in any project: it reads and changes the"
+    " nodes and runbooks of all projects. Give people member or manager"
+)
+
+
 def _changing(name: str, about: str, verb: str) -> None:
     """Add a command that changes a role by the function of `app.identity.roles` of its name."""
 
@@ -38,6 +45,8 @@ def _changing(name: str, about: str, verb: str) -> None:
         holder, where = user or group, project or "system"
         document = {"role": role.value, "holder": holder, "scope": where}
         accounts.output.result(document, f"{holder} {verb} the role {role} in {where}")
+        if role is Role.SERVICE and project and name == "grant":
+            typer.echo(f"ingot: {_OF_SERVICES}", err=True)
 
     change.__doc__ = about
     command(grants, name)(change)

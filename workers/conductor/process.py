@@ -28,7 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import killpoints, log, tracing
-from app.broker import queue
+from app.broker import queue, redis_releases
 from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
 from app.config.settings import Settings, SettingsError
@@ -375,6 +375,7 @@ def _run_control(
     application = queue.celery(settings)
     runtime: Runtime = make(settings, queue.sender(application))
     broker = client(settings.broker.url, settings.broker.connect_timeout)
+    redis_releases.warn(broker)
     calls = runtime.calls = RedisCalls(application, settings, keyring_of(runtime.engine.dialect))
     network = BmcNetwork(runtime, name, signs.network.set)
     schedule.register_tasks(application, runtime, name, broker, network)

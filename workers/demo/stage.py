@@ -42,7 +42,10 @@ SETTINGS = {
     "INGOT_CONDUCTOR_LEASE_TTL": "2",
     "INGOT_CONDUCTOR_RECONCILE_INTERVAL": "0.5",
     "INGOT_CONDUCTOR_GRACEFUL_SHUTDOWN_TIMEOUT": "5",
-    "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",  # the image is served from loopback
+    # machines, their BMCs and the image are on loopback
+    "INGOT_AGENT_DENIED_NETWORKS": "",
+    "INGOT_BMC_DENIED_NETWORKS": "",
+    "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",
 }
 
 

@@ -221,6 +221,12 @@ def keys(installation: Installation) -> Iterator[Finding]:
         yield Finding(
             "secrets", "there is a master key, but no data key: run `ingot secrets rotate`"
         )
+    elif not all(each.bound for each in found):
+        yield Finding(
+            "data keys",
+            "secrets in rows are not bound to their place yet: run `ingot secrets rotate` once all"
+            " processes run this release; `ingot secrets status` shows the tables that remain",
+        )
     elif any(each.master != masters[0].name for each in found):
         yield Finding(
             "data keys", "some need a master key that is not the first: run `ingot secrets rotate`"

@@ -6,7 +6,7 @@ audit records, API tokens, rollouts, conductors.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, exists, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Select, delete, exists, func, literal_column, or_, select
 
 from app import log
 from app.config.settings import Settings
@@ -15,6 +15,7 @@ from app.kit import conductors
 from app.models import (
     Answered,
     ApiToken,
+    AuditCheckpoint,
     AuditRecord,
     ChangeEvent,
     NodeHistory,
@@ -97,19 +98,33 @@ def prune_audit(runtime: Runtime) -> int:
     removed = 0
     if settings.keep_days:
         since = fixed(after(-86400 * settings.keep_days))
-        old = select(AuditRecord.id).where(AuditRecord.created_at < since)
+        whole = _in_ranges(AuditCheckpoint.newest_at < since)
+        old = select(AuditRecord.id).where(AuditRecord.created_at < since, whole)
         by_age = old.order_by(AuditRecord.created_at, AuditRecord.id)
         removed = _delete(runtime, AuditRecord, by_age, AUDIT_BATCH)
     if settings.keep_refused:
         refused = AuditRecord.outcome != literal_column(f"'{Outcome.SUCCESS}'")  # as in its index
         newest_first = select(AuditRecord.id).where(refused).order_by(AuditRecord.id.desc())
         with runtime.reading() as session:
-            last = session.scalar(newest_first.offset(settings.keep_refused).limit(1))
-        if last is not None:
-            surplus = select(AuditRecord.id).where(refused, AuditRecord.id <= last)
+            kept = session.scalar(newest_first.offset(settings.keep_refused - 1).limit(1))
+        if kept is not None:
+            whole = _in_ranges(AuditCheckpoint.last < kept)
+            surplus = select(AuditRecord.id).where(refused, AuditRecord.id < kept, whole)
             oldest_first = surplus.order_by(AuditRecord.id)
             removed += _delete(runtime, AuditRecord, oldest_first, AUDIT_BATCH)
     return removed
+
+
+def _in_ranges(deleted: ColumnElement[bool]) -> ColumnElement[bool]:
+    """
+    Return the condition of the records that may be deleted without a loss of proofs.
+
+    Those of whole ranges, and those that no checkpoint proves. deleted: condition of the ranges.
+    """
+    ends = select(func.max(AuditCheckpoint.last)).where(AuditCheckpoint.mac.is_not(None), deleted)
+    starts = select(func.min(AuditCheckpoint.first))
+    below = AuditRecord.id < func.coalesce(starts.scalar_subquery(), AuditRecord.id + 1)
+    return or_(AuditRecord.id <= ends.scalar_subquery(), below)
 
 
 def prune_tokens(runtime: Runtime) -> int:

@@ -31,7 +31,7 @@ from app.kit import conductors, periodic_passes
 from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
 from app.runtime import Runtime
 from workers import retry
-from workers.periodic import boot_files, power_sync, pruning, reconciler, sealing, webhooks
+from workers.periodic import boot_files, power_sync, proofs, pruning, reconciler, sealing, webhooks
 from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
@@ -132,6 +132,12 @@ PERIODIC = (
         "ingot.prune_audit",
         lambda control: pruning.prune_audit(control.runtime),
         lambda _settings: 600,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.prove_audit",
+        lambda control: proofs.prove(control.runtime),
+        lambda settings: 60 if settings.audit.enabled else None,
         at_most=1,
     ),
     Periodic(

@@ -1,19 +1,23 @@
 """
-Encryption of secrets in rows that were written before there was a data key.
+Encryption of secrets in rows that were written before there was a data key, or before secrets were
+bound to their place.
 
 One pass over each table, in batches. Its progress is committed with each batch, so that another
 conductor continues after a crash. A row that changes meanwhile is left alone: its writer encrypts.
+After the last table no text is opened any more that is bound to no place.
 """
 
 import time
+from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Table, Text, cast, func, insert, select, type_coerce, update
+from sqlalchemy import Column, Connection, Table, Text, cast, func, insert, select, update
 
 from app import killpoints, log
 from app.db.clock import age
 from app.db.prepared import Prepared
-from app.db.sealing import REFRESH, SealedText, has_open_secret, has_sealed, keyring_of
+from app.db.sealing import REFRESH, Place, is_text_to_seal, is_to_seal, keyring_of
+from app.db.secret_columns import SealedText, at, place_of, row_columns
 from app.kit import data_keys
 from app.models import DataKey, SealedTable
 from app.runtime import Runtime
@@ -24,25 +28,33 @@ BATCH = 200
 #: Seconds after which a run ends; the next one continues.
 MOST = 20.0
 
-_STARTED = Prepared(select(func.max(age(DataKey.created_at))))
+_STARTED = Prepared(select(func.max(age(DataKey.created_at))).where(DataKey.bound))
+_UNBOUND = Prepared(select(DataKey.id).where(DataKey.bound.is_(False)).limit(1))
+_ALL_BOUND = Prepared(update(DataKey).where(DataKey.bound.is_(False)).values(bound=True))
 _DONE = Prepared(select(SealedTable.name).where(SealedTable.done))
 
 
 def seal_older_rows(runtime: Runtime) -> int:
-    """Encrypt open secrets of older rows; return how many rows were written."""
+    """Encrypt and bind secrets of older rows; return how many rows were written."""
     with runtime.read_connection() as connection:
         # processes that have not read the first data key yet still write open secrets
         (started,) = _STARTED.first(connection, {}) or (None,)
         done = {name for (name,) in _DONE.all(connection, {})}
-    if started is None or started < 2 * REFRESH or not keyring_of(runtime.engine.dialect).seals:
+        unbound = _UNBOUND.first(connection, {}) is not None
+    if started is None or started < 2 * REFRESH or not keyring_of(runtime.engine.dialect).binds:
         return 0
-    end, written = time.monotonic() + MOST, 0
+    end, written, more = time.monotonic() + MOST, 0, False
     for table in data_keys.tables():
         more = table.name not in done
         while more and time.monotonic() < end:
             with runtime.write_connection() as connection:
                 count, more = _seal_batch(connection, table)
             written += count
+        if more:  # the time is over
+            break
+    if unbound and not more:
+        with runtime.write_connection() as connection:
+            _ALL_BOUND.count(connection, {})
     if written:
         logger.info("secrets.encrypted", rows=written)
     return written
@@ -53,32 +65,20 @@ def _seal_batch(connection: Connection, table: Table) -> tuple[int, bool]:
     progress = _progress(connection, table)
     (key,) = table.primary_key
     columns = data_keys.secret_columns(table)
-    texts = [
-        type_coerce(each, Text) if isinstance(each.type, SealedText) else cast(each, Text)
-        for each in columns
-    ]
-    query = select(key, *texts).where(key > progress).order_by(key).limit(BATCH)
+    texts = [cast(each, Text) for each in columns]
+    row = [table.c[name] for name in row_columns(table)]
+    query = select(key, *row, *texts).where(key > progress).order_by(key).limit(BATCH)
     found = connection.execute(query).all()
     written = 0
     for ident, *values in found:
+        place = dict(zip(row_columns(table), values, strict=False))
         change, unchanged = {}, []
-        for column, text, value in zip(columns, texts, values, strict=True):
-            if value is None:
-                continue
-            if isinstance(column.type, SealedText):
-                plain = None if has_sealed(value) else value
-            else:
-                document = orjson.loads(value)
-                plain = document if has_open_secret(document) else None
-            if plain is not None:
-                change[column.name] = plain
+        for column, text, value in zip(columns, texts, values[len(row) :], strict=True):
+            if value is not None and _is_to_seal(column, value):
+                change[column.key] = _opened(connection, column, value, place_of(column, place))
                 unchanged.append(text == value)
         if change:
-            # opened first, as a document may have sealed secrets beside open ones
-            opened = {
-                name: keyring_of(connection.dialect).opened(each) for name, each in change.items()
-            }
-            query_ = update(table).where(key == ident, *unchanged).values(**opened)
+            query_ = update(table).where(key == ident, *unchanged).values(**change)
             written += connection.execute(query_).rowcount
     done = len(found) < BATCH
     last = found[-1][0] if found else progress
@@ -87,6 +87,22 @@ def _seal_batch(connection: Connection, table: Table) -> tuple[int, bool]:
     )
     killpoints.reach("sealed", table.name)
     return written, not done
+
+
+def _is_to_seal(column: Column[Any], stored: str) -> bool:
+    if isinstance(column.type, SealedText):
+        return is_text_to_seal(stored)
+    return is_to_seal(orjson.loads(stored))
+
+
+def _opened(connection: Connection, column: Column[Any], stored: str, place: Place) -> Any:
+    """Return a value to write; it may have sealed secrets beside open ones."""
+    keyring = keyring_of(connection.dialect)
+    if isinstance(column.type, SealedText):
+        value: Any = keyring.opened_text(stored, place)
+    else:
+        value = keyring.loads(stored, place)
+    return at(place, value)
 
 
 def _progress(connection: Connection, table: Table) -> int:

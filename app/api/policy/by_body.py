@@ -16,6 +16,8 @@ RUNBOOK_FIELDS: Mapping[str, str] = {
     "public": "baremetal:runbook:update:public",
     "owner": "baremetal:runbook:update:owner",
 }
+#: Texts of values that are false, and of the value of a removal.
+_FALSE = ("none", "false", "0", "f", "no", "n", "off")
 PROVISIONING = "baremetal:node:set_provision_state"
 CREATE_HOLD = "baremetal:hold:create"
 #: Rules that are also checked on the node that the body names.
@@ -62,6 +64,10 @@ def _rules_of_patch(document: Any, fields: Mapping[str, str], otherwise: str) ->
     """
     rules = {}
     for field, value in _patched(document):
+        if field == "maintenance" and fields is NODE_FIELDS:  # as with PUT and DELETE
+            ends = str(value).lower() in _FALSE
+            rules[f"baremetal:node:{'clear' if ends else 'set'}_maintenance"] = True
+            continue
         rules[fields.get(field, otherwise)] = True
         if field == "automated_clean" and str(value).lower() not in ("none", "true", "1"):
             rules["baremetal:node:disable_cleaning"] = True

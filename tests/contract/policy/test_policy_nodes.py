@@ -54,6 +54,12 @@ ON_NODE = [
     ),
     (("PUT", "/v1/nodes/{node}/maintenance", {}), OPERATE),
     (("DELETE", "/v1/nodes/{node}/maintenance"), OPERATE),
+    (patch("maintenance", True), OPERATE),
+    (patch("maintenance", "false"), OPERATE),
+    (
+        ("PATCH", "/v1/nodes/{node}", [{"op": "remove", "path": "/maintenance"}]),
+        OPERATE,
+    ),
     (("GET", "/v1/nodes/{node}/validate"), OPERATE),
     (("GET", "/v1/nodes/validate?node={node}"), OPERATE),
     (patch("description", "d"), USE),

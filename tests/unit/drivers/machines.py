@@ -14,6 +14,7 @@ from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.bmc import Bmcs
 from drivers.core.registry import Registry, load
 from drivers.core.target import Agent, Nic, Target
+from tests.support.loopback import OTHERS_DENIED
 from tests.support.web import Handler, serving
 
 KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000
@@ -29,7 +30,9 @@ _OWN = {
         "power_state_change_timeout": 60,
         "soft_power_off_timeout": 600,
     },
+    "bmc": {"denied_networks": OTHERS_DENIED},
     "agent": {
+        "denied_networks": OTHERS_DENIED,
         "command_timeout": 5,
         "max_command_attempts": 3,
         "verify_ca": "True",

@@ -24,7 +24,7 @@ URLS = {
     "https://u:p?w@host/x": "https://******",
     "http://h/i?X-Amz-Signature=ab&X-Amz-Date=1": "http://h/i?X-Amz-Signature=******&X-Amz-Date=1",
     "http://h/i?temp_url_sig=ab&temp_url_expires=1": "http://h/i?temp_url_sig=******&temp_url_expires=1",
-    "http://h/i?AWSAccessKeyId=a&Signature=b#x": "http://h/i?AWSAccessKeyId=******&Signature=******#x",
+    "http://h/i?AWSAccessKeyId=a&Signature=b#x": "http://h/i?AWSAccessKeyId=******&Signature=******#******",
     "quiet inst.ks=http://h/ks?token=ab ro": "quiet inst.ks=http://h/ks?token=****** ro",
 }  # fmt: skip
 #: URLs without credentials, and texts that are none.
@@ -71,7 +71,7 @@ def test_text_is_masked_as_the_document_is(document):
 class Unopened(Keyring):
     """Refuses to open secrets."""
 
-    def unseal(self, text):
+    def unseal_at(self, text, place, path=()):
         raise AssertionError
 
 
@@ -83,14 +83,34 @@ def test_sealed_documents_are_masked_as_open_ones_and_masked_values_are_not_open
         {"password": "x", "a": 1},
         {"password": {"b": 1}, "list": [{"x_token": "t"}]},
     ):
-        text = keyring.dumps(document)
+        text = keyring.dumps(document, "t.c:1")
         assert mask(document) == orjson.loads(mask_text(text, "x", keyring=unopened))
     document = {"image": [*URLS], "image_url": "shown here", "password": "x"}
-    text = keyring.dumps(document)
-    assert mask(document, "x") == orjson.loads(mask_text(text, "x", keyring=keyring))
-    assert document == orjson.loads(mask_text(text, "x", keyring=keyring, shown=True))
+    text = keyring.dumps(document, "t.c:1")
+    assert mask(document, "x") == orjson.loads(mask_text(text, "x", keyring=keyring, place="t.c:1"))
+    assert document == orjson.loads(
+        mask_text(text, "x", keyring=keyring, shown=True, place="t.c:1")
+    )
     flat = {"image": next(iter(URLS)), "password": "x"}
-    assert mask(flat) == orjson.loads(mask_text(keyring.dumps(flat), "x", keyring=keyring))
+    assert mask(flat) == orjson.loads(
+        mask_text(keyring.dumps(flat, "t.c:1"), "x", keyring=keyring, place="t.c:1")
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("https://evil#tok=SECRET", "https://evil#******"),
+        ("https://h/p?a=1#access_token=SECRET&b=2", "https://h/p?a=1#******"),
+        ("https://h/p#SECRET", "https://h/p#******"),
+        ("https://u:SECRET@h/p#x", "https://u:******@h/p#******"),
+        ("https://h/p#", "https://h/p#"),
+        ("see https://h/#SECRET, and this", "see https://h/#****** and this"),
+    ],
+)
+def test_fragments_of_urls_are_masked(url, masked):
+    assert [masked] == mask([url])
+    assert {"a": masked} == orjson.loads(mask_text(orjson.dumps({"a": url}).decode(), "x"))
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -114,7 +134,7 @@ def test_a_text_without_credentials_is_not_masked(text):
         ("redis://h:1/0?password=QPW2", "redis://h:1/0?password=******"),
         ("amqp://u:p/w@h/", "amqp://******"),
         ("amqp://u:12/w@h/", HIDDEN),  # the user may be a host, and its password a port and path
-        ("amqp://u:p#w@h/", HIDDEN),
+        ("amqp://u:p#w@h/", "amqp://******"),
         ("rediss://h:1/0", "rediss://h:1/0"),
     ],
 )  # fmt: skip

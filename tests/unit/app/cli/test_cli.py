@@ -264,7 +264,7 @@ def test_the_page_names_every_command():
     for words in re.findall(r"^\| `ingot ([a-z\\| -]+)", page, re.MULTILINE):
         *above, last = words.replace("\\|", "|").split()
         named |= {" ".join((*above, name)) for name in last.split("|")}
-    known = {" ".join(words) for words in KNOWN}
+    known = {" ".join(words) for words in (*KNOWN, *tree.ON_DATABASE.items())}
     assert known | {f"completion {shell}" for shell in ("bash", "zsh", "fish")} == named
 
 
