@@ -42,7 +42,7 @@ RIGHTS: Mapping[str, Rights] = {
     "allocations": Rights(beat="SELECT (id, due_at)"),
     "answered": Rights(
         api="SELECT, INSERT, UPDATE (status, location, etag, body)",
-        conductor="SELECT (id, created_at, body), UPDATE (body), DELETE",
+        conductor="SELECT (id, caller, key, created_at, body), UPDATE (body), DELETE",
     ),
     "api_tokens": Rights(
         api="SELECT, INSERT, UPDATE (used_at, revoked_at, digest, project_id, role)",
