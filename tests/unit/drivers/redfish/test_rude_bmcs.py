@@ -38,6 +38,8 @@ EXAMPLES = int(os.environ.get("RUDE_EXAMPLES", "25"))
 BUSY = (409, 423, 429, 503)
 #: Statuses that say that nothing was done.
 REFUSED = (400, 403, 404, 405, 406, 410, 412, 415, 428, 501, 505)
+#: Those after which the rules send an order again, since they say that it was not carried out.
+SENT_AGAIN = (*BUSY, 401, 406, 412, 428)
 STATUSES = (200, 201, 202, 204, 304, *REFUSED, 401, *BUSY, 500, 502, 504, LOST)
 #: Of orders that sushy sends: lost answers over its connection have tests of their own.
 BY_SUSHY = tuple(status for status in STATUSES if status != LOST)
@@ -317,7 +319,7 @@ def test_any_request_may_be_answered_with_any_status(kind):
         st.booleans(),
     )  # fmt: skip
     def rude(number, count, status, performs):
-        lies = status in (*BUSY, 401)  # an order is sent again after these
+        lies = status in SENT_AGAIN
         bmc, outcome = try_(
             kind, number=number, count=count, status=status, performs=performs and not lies
         )
