@@ -62,7 +62,7 @@ def features() -> Lines:
     yield from (
         "## Features",
         "",
-        "`yes`: a test runs against a BMC that behaves as the vendor's does. The list names it.",
+        "`yes`: a test runs against a BMC that behaves as the vendor's does; the list names it.",
         "",
     )
     pairs = {(proof.vendor, proof.feature) for proof in marked}

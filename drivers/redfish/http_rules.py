@@ -137,6 +137,8 @@ def conversation(peer: Peer, request: Request, deadline: float) -> Conversation:
     answer = yield from _matched(peer, request, deadline)
     if 300 <= answer.status < 400:
         words = f"{peer.name} answered {answer.status} {printable(answer.reason)}".rstrip()
+        if request.order and answer.status == 304:  # it is no answer to an order
+            raise _unconfirmed(request.order, words)
         if request.order:
             raise Refused(f"{request.order} was not ordered: {words}")
         raise MalformedDocument(f"{words} to {request}")

@@ -376,9 +376,12 @@ def _new_task(bmc: Connection, record: Record, *, is_sure: bool = False) -> str 
     Return the path of the only task that is newer than the record, and may be the order's.
 
     is_sure: the task says so itself.
+
+    Raises HardwareError: whether there is one cannot be read.
     """
     order_path = record["request"]["path"]
-    new = [path for path in tasks.listed(bmc) if path not in record["tasks"]][:_MOST_NEW]
+    listed = tasks.listed(bmc, is_whole=True)
+    new = [path for path in listed if path not in record["tasks"]][:_MOST_NEW]
     documents = {path: bmc.find(path) for path in new}
     own = [path for path in new if tasks.is_of(documents[path], order_path)]
     sure = [path for path in own if entry(entry(documents[path], "Payload"), "TargetUri")]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from drivers.core.errors import Unexpected
 from drivers.redfish import parts
 from drivers.redfish.client import Connection
 from drivers.redfish.messages import messages, words
@@ -216,18 +217,27 @@ def end_of(document: object, content: Content) -> End:
     return result
 
 
-def listed(bmc: Connection) -> list[str]:
+def listed(bmc: Connection, *, is_whole: bool = False) -> list[str]:
     """
     Return the paths of the BMC's tasks and jobs; empty without a task service and job queues.
+
+    is_whole: a task service without a list, and a list without members, are not empty: some BMCs
+    send incomplete documents while they work.
 
     Raises HardwareError.
     """
     service = parts.link(bmc.open(), "tasks")
-    lists = [entry(entry(bmc.find(service), "Tasks"), "@odata.id")] if service else []
+    tasks = bmc.find(service) if service else None
+    lists = [entry(entry(tasks, "Tasks"), "@odata.id")]
+    if is_whole and tasks is not None and not isinstance(lists[0], str):
+        raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {service}")
     found: list[str] = []
     for path in (*lists, *_queues(bmc)):
         if isinstance(path, str):
-            members = entry(bmc.find(path), "Members")
+            document = bmc.find(path)
+            members = entry(document, "Members")
+            if is_whole and document is not None and not isinstance(members, list):
+                raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {path}")
             links = members if isinstance(members, list) else []
             found += [link for link in (entry(each, "@odata.id") for each in links) if link]
     return [path for path in found if isinstance(path, str)]

@@ -4,6 +4,7 @@ Redfish: drives for virtual media: their reports, and orders to one of them.
 
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -78,18 +79,27 @@ def listed(bmc: Connection) -> list[Any]:
     Read all virtual drives, as resources of sushy: the system's, else its managers'.
 
     Raises NotSupported: the BMC has no virtual media.
+    Raises Unexpected: a list of them cannot be read; it may have a drive with a medium.
     """
-    system, is_there = bmc.system(fresh=False), False
+    system = bmc.system(fresh=False)
     drives: list[Any] = []
+    collections = {}  # path -> whether it was read
     for owner in chain([system], parts.managers(bmc, system)):
-        if parts.link(owner, "virtual_media") is None:
+        path = parts.link(owner, "virtual_media")
+        if path is None:
             continue
-        is_there = True
-        drives += parts.members(bmc, owner, "virtual_media")
+        collections[path] = False
+        with suppress(NotSupported), bmc.skip_unreadable(path):
+            collection = parts.part(owner, "virtual_media")
+            collections[path] = isinstance(entry(collection.json, "Members"), list)
+            drives += parts.readable(bmc, collection.members_identities, collection.get_member)
         if owner is system and drives:
             break
-    if not is_there:
+    if not collections:
         raise NotSupported(f"BMC {bmc.access.address} has no virtual media")
+    if not drives and not all(collections.values()):
+        unread = ", ".join(path for path, was_read in collections.items() if not was_read)
+        raise Unexpected(f"BMC {bmc.access.address} does not list its virtual media: {unread}")
     return drives
 
 

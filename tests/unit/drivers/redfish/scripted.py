@@ -129,10 +129,19 @@ def run(
     crash: receives the number of a call, and says whether its outcome is lost in a crash.
     waits: gets each `Wait`.
     """
+
+    def call_step(node):
+        return node.driver.by_kind[kind].run(node, step, args)
+
+    return finish(node, call_step, polls, crash, waits)
+
+
+def finish(node, part, polls=2000, crash=lambda call: False, waits=None):
+    """Call a part of a step until it ends, as `run` does."""
     for call in range(polls):
         node = replace(node, reports={})
         try:
-            outcome = node.driver.by_kind[kind].run(node, step, args)
+            outcome = part(node)
         except Died:
             node = replace(node, crashes=node.crashes + 1, resumed=True)
             continue

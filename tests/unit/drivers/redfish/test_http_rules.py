@@ -472,6 +472,14 @@ def test_an_order_that_a_busy_bmc_refuses_is_not_repeated_without_its_word(bmc):
     assert 1 == len(bmc.orders())
 
 
+def test_not_modified_is_no_answer_to_an_order(bmc):
+    bmc.rule = only(RESET, (304, {}, b""), "POST")
+    it = node(bmc)
+    with pytest.raises(Unconfirmed, match="was ordered, not confirmed"):
+        it.driver.power.order(it, "power off")
+    assert 1 == len(bmc.orders())
+
+
 @pytest.mark.parametrize("status", [502, 504])
 def test_a_gateway_does_not_know_of_an_order(bmc, status):
     bmc.rule = only(RESET, (status, {}, b""), "POST")

@@ -307,6 +307,21 @@ def test_a_failed_or_unconfirmed_update_resets_no_machine(bmc, node, answers, re
     assert [] == resets(bmc)
 
 
+@pytest.mark.parametrize("path", [f"{ROOT}/TaskService", f"{ROOT}/TaskService/Tasks"])
+@pytest.mark.parametrize("document", [{}, {"Members": None, "Tasks": 5}])
+def test_an_incomplete_list_of_tasks_is_not_an_empty_one(bmc, node, path, document):
+    """Without its task, an update that was accepted at once would count as ended."""
+
+    def accept():
+        bmc.scripts["GET", path] = [(200, {}, document)]
+        return 204, {}, None
+
+    bmc.scripts = {("POST", UPDATE): [accept]}
+    outcome, _ = update(node)
+    assert "was ordered, not confirmed: the BMC cannot be read" in outcome.reason
+    assert [] == resets(bmc)
+
+
 def explained(waits):
     """Return what `why` shows of polls: what is awaited, and the reason; each state once."""
     shown = [

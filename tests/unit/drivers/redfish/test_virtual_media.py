@@ -19,7 +19,7 @@ from drivers.redfish import boot_device, virtual_drives, virtual_media
 from drivers.redfish.client import Connection, Reply
 from drivers.redfish.virtual_drives import Report
 from tests.unit.drivers.machines import with_option
-from tests.unit.drivers.redfish.boot_bmc import BootBmc, Drive, run
+from tests.unit.drivers.redfish.boot_bmc import MEDIA, BootBmc, Drive, run
 
 ISO, OLD = "http://192.0.2.1/agent.iso", "http://192.0.2.1/old.iso"
 BRIEF = with_option("redfish", vmedia_insert_timeout=20.0, vmedia_insert_poll_interval=2.0)
@@ -190,6 +190,27 @@ def test_an_ejection_is_awaited(bmc, node):
     outcome, node = run(node, "management", "detach_virtual_media", device_types=["cdrom"])
     assert (Done(), {}, 0) == (outcome, media(bmc), bmc.drives["Cd"].delay)
     assert None is node.driver_internal_info[virtual_media.USED]
+
+
+@pytest.mark.parametrize(
+    "answer", [(200, b"{}", {}), (304, b"", {}), (404, b"", {}), (200, b'{"Members": 5}', {})]
+)
+def test_drives_that_are_not_listed_are_not_taken_for_empty_ones(bmc, node, monkeypatch, answer):
+    _, node = attach(node)
+    shown = bmc.answer
+
+    def answer_rudely(method, path, headers, body=b""):
+        is_list = method == "GET" and path.rstrip("/") == MEDIA
+        return answer if is_list else shown(method, path, headers, body)
+
+    monkeypatch.setattr(bmc, "answer", answer_rudely)
+    for order in (
+        lambda: run(node, "management", "detach_virtual_media", device_types=["cdrom"]),
+        lambda: attach(node),
+    ):
+        with pytest.raises(Unexpected, match="does not list its virtual media"):
+            order()
+    assert {"Cd": ISO} == media(bmc)
 
 
 @pytest.mark.parametrize("losses", [1, 3])
