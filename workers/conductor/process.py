@@ -106,7 +106,7 @@ def main(settings: Settings, name: str) -> None:
     )
     queues = queue.queues_of(application)
     pulses = {queues.steps(name): threads.pulse, queues.now(name): signs.pulse}
-    echoes = abilities.Echoes(application, pulses, patience)
+    echoes = abilities.Echoes(application, pulses)
     life = _Life(
         conductor,
         control,
