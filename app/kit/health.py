@@ -85,7 +85,7 @@ def _beat(session: Session, passes: Sequence[Pass], *, leads: bool) -> Part:
         return Part("beat", OK if leads else "no beat leads", details)
     late = bool(bounds) and silent > min(bounds)
     return Part(
-        "beat", "it sends nothing" if late else OK, f"{details}; the last one {silent:.0f} s ago"
+        "beat", "it sends nothing" if late else OK, f"{details}; the last message was sent {silent:.0f} s ago"
     )
 
 
