@@ -82,7 +82,7 @@ class Pass:
 
     @property
     def without(self) -> str:
-        """What stops without the task."""
+        """The work that stops without the task."""
         return WITHOUT.get(self.task, "its work is not done")
 
     def __str__(self) -> str:

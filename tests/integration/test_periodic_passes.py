@@ -152,7 +152,7 @@ def test_every_task_says_what_stops_without_it():
     assert {each.name for each in schedule.PERIODIC} == set(periodic_passes.WITHOUT)
 
 
-# who reports
+# reports
 
 
 @pytest.fixture

@@ -88,11 +88,11 @@ class SharedText:
 
 
 class ControlSigns:
-    """What the control process tells the conductor, in memory that they share."""
+    """Signs of the control process for the conductor, in memory that they share."""
 
     def __init__(self) -> None:
         self.pulse = Pulse()
-        #: Why the conductor does not reach its BMCs; none: it does.
+        #: Reason for which the conductor does not reach its BMCs; none: it does.
         self.network = SharedText()
 
     def impediment(self, patience: float) -> str | None:

@@ -175,7 +175,7 @@ class _Life:
                 elif not self._heartbeat():
                     self._stop("conductor.replaced")
                     return
-                # what is impeded is looked at more often, so that its end is noticed at once
+                # more often while there is an impediment, so that its end is noticed at once
                 self._ended.wait(min(interval, HEARTBEAT_RETRY) if self._impeded else interval)
                 continue
             except SQLAlchemyError as error:

@@ -52,7 +52,7 @@ class Control:
     reconcile: Callable[[], None]  # one pass of the reconciler
     webhooks: webhooks.Webhooks
     notifications: Notifications | None  # None: they are off
-    network: BmcNetwork | None = None  # None: nobody asks for its state
+    network: BmcNetwork | None = None  # None: it is not judged
 
     def sync_power(self) -> None:
         """Compare the power states of this conductor's nodes, and judge its path to the BMCs."""
