@@ -1,5 +1,5 @@
 """
-What each role needs for its work, how that is proven, and what happens without it.
+Needs of the roles for their work: how each is proven, and what happens without it.
 
 docs/operations.md has this table. Live means able: a role is alive, leads, or gets work only while
 it has all that its work needs.
@@ -56,8 +56,8 @@ NEEDS: Sequence[Need] = (
     Need("conductor", "step threads within `[conductor]step_timeout`", "the start of each step",
          StepThreads.impediment, "`step_timeout`", "impeded when all threads exceed it; their steps"
          " are taken over"),
-    Need("conductor", "its control process", "an echo by its queue; each heartbeat looks whether"
-         " the process has ended", ControlSigns.impediment, _ECHO,
+    Need("conductor", "its control process", "an echo by its queue; each heartbeat checks that"
+         " the process exists", ControlSigns.impediment, _ECHO,
          "impeded; if the process has ended, the conductor stops and is started again"),
     Need("conductor", "a path to its BMCs", f"each power sync; if none of {FEWEST} or more BMCs"
          " answers, a neighbour of its group reads three of them", BmcNetwork.judge,

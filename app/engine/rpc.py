@@ -103,7 +103,7 @@ def ask(
     runtime: Runtime, member: Member, node: str, what: str, seconds: float
 ) -> Mapping[str, Any]:
     """
-    Call one conductor about a node, by its UUID, whoever owns the node.
+    Call one conductor about a node, by its UUID, also if another conductor owns the node.
 
     Returns its answer as the conductor made it, with `answer` or `status`; empty: it gave none
     within the seconds.

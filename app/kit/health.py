@@ -85,7 +85,9 @@ def _beat(session: Session, passes: Sequence[Pass], *, leads: bool) -> Part:
         return Part("beat", OK if leads else "no beat leads", details)
     late = bool(bounds) and silent > min(bounds)
     return Part(
-        "beat", "it sends nothing" if late else OK, f"{details}; the last one {silent:.0f} s ago"
+        "beat",
+        "it sends nothing" if late else OK,
+        f"{details}; the last message was sent {silent:.0f} s ago",
     )
 
 
@@ -119,11 +121,11 @@ def _messages(session: Session) -> Part:
 
 
 def _operations(session: Session) -> Part:
-    """Return the health of the operations: somebody goes on with each of them."""
+    """Return the health of the operations: each of them makes progress within its bound."""
     grace = stalled_operations.grace(runtime_of(session).settings)
     stalled = stalled_operations.count(session, grace)
     problem = f"{stalled} without progress" if stalled else OK
-    return Part("operations", problem, "`ingot doctor` lists those that nobody goes on with")
+    return Part("operations", problem, "`ingot doctor` lists those beyond their bounds")
 
 
 def _database(runtime: Runtime, *, suspected: bool) -> Part:

@@ -18,7 +18,7 @@ from app.models import Conductor, PeriodicPass
 
 #: Conductor of the row of a task that any conductor runs.
 ANY = ""
-#: Least seconds between two records of passes of one task.
+#: Most seconds between two records of passes of one task, while each is completed.
 RECORDED_EVERY = 5.0
 #: Task -> what stops without it.
 WITHOUT: Mapping[str, str] = {
@@ -82,7 +82,7 @@ class Pass:
 
     @property
     def without(self) -> str:
-        """What stops without the task."""
+        """The work that stops without the task."""
         return WITHOUT.get(self.task, "its work is not done")
 
     def __str__(self) -> str:
@@ -98,6 +98,11 @@ def bound(period: float, timeout: float) -> float:
     heartbeat after which a conductor counts as dead.
     """
     return 3 * period + 2 * timeout
+
+
+def resolution(period: float, timeout: float) -> float:
+    """Return the seconds between two records of passes: few, and short beside the bound."""
+    return min(RECORDED_EVERY, bound(period, timeout) / 4)
 
 
 def expect(connection: Connection, tasks: Mapping[str, float]) -> None:

@@ -101,7 +101,7 @@ class CircuitBreaker:
             logger.info(self._events[1], seconds=seconds)
 
     def _try(self) -> None:
-        """Try the server until it answers, or until nobody asks for it any more."""
+        """Try the server until it answers, or until no call has come for a while."""
         assert self._probe is not None
         try:
             while self._clock() - self._called < UNUSED:

@@ -21,7 +21,7 @@ def grace(settings: Settings) -> float:
 
 def condition(living: Iterable[str], grace: float) -> ColumnElement[bool]:
     """
-    Condition on an operation and its node: nobody has gone on with it for `grace` seconds.
+    Condition on an operation and its node: it has made no progress for `grace` seconds.
 
     Its conductor is dead, its deadline or the time of its poll has passed, or it was sent to none.
     living: incarnations of conductors that send heartbeats.

@@ -207,9 +207,7 @@ OLDEST_OPERATION = Gauge(
     "Age of the oldest operation that has not ended",
     {"kind": _KIND, "state": "as of `ingot_active_operations`"},
 )
-STALLED_OPERATIONS = Gauge(
-    "stalled_operations", "Operations that nobody goes on with, beyond their bounds"
-)
+STALLED_OPERATIONS = Gauge("stalled_operations", "Operations without progress beyond their bounds")
 ADMISSION_QUEUE = Gauge(
     "admission_queue",
     "Operations that wait for a slot, in all conductor groups",

@@ -355,7 +355,7 @@ def test_the_leading_beat_expects_the_tasks_that_it_sends(engine, scheduler, mon
 def test_a_beat_counts_periods_from_the_last_pass_and_not_from_its_start(
     engine, scheduler, monkeypatch
 ):
-    """Else no daily task runs where beats are started anew each day."""
+    """Else no daily task runs where beats are started each day."""
     tasks = {"ingot.t0": 60.0, "ingot.t1": 60.0}
     expect(engine, tasks, seconds=61)
     with transactions.write_connection(engine) as connection:

@@ -1,4 +1,4 @@
-"""A conductor without a path to its BMCs, told from machines that are away."""
+"""A conductor without a path to its BMCs, and machines that are away."""
 
 import pytest
 from celery import Celery

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 from redis import RedisError
+from sqlalchemy import select
+from structlog.testing import capture_logs
 
 from app.engine import restore
-from app.models import Operation
+from app.models import Conductor, Operation, PeriodicPass
 from app.operation_states import Actor
 from drivers.core.steps import Done
 from workers.conductor import claims, recording
@@ -164,3 +166,32 @@ def test_a_conductor_whose_heartbeats_fail_by_a_defect_stops(life, monkeypatch):
     monkeypatch.setattr(os, "kill", lambda *sent: signals.append(sent))
     life._run()
     assert [(os.getpid(), signal.SIGTERM)] == signals
+
+
+def test_a_heartbeat_has_the_first_impediment_and_its_end_begins_the_work_anew(life):
+    """The passes of a conductor whose nodes others had are expected from its return on."""
+    reasons = [None, None]
+    life._impediments = [lambda: reasons[0], lambda: reasons[1]]
+
+    def row():
+        with life.inside.runtime.reading() as session:
+            impediment = session.scalar(select(Conductor.impediment))
+            expected = session.scalar(select(PeriodicPass.expected_at).limit(1))
+        return impediment, expected
+
+    assert life._heartbeat()
+    none, begun = row()
+    assert none is None
+    reasons[:] = ["it has no broker", "its threads hang"]
+    with capture_logs() as logged:
+        assert life._heartbeat()
+        assert life._heartbeat()
+        assert ("it has no broker", begun) == row()
+        reasons[:] = [None, None]
+        assert life._heartbeat()
+    assert ["conductor.impeded", "conductor.able"] == [each["event"] for each in logged]
+    none, again = row()
+    assert none is None
+    assert begun < again
+    assert life._heartbeat()
+    assert again == row()[1]

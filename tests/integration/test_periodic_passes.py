@@ -67,6 +67,14 @@ def test_a_completed_pass_is_recorded(inside, blink):
     assert ([BLINK], []) == (done, late(inside))
 
 
+@pytest.mark.parametrize(
+    ("period", "timeout"), [(2.0, 15.0), (0.3, 2.0), (0.1, 0.2), (120.0, 15.0), (86400.0, 15.0)]
+)
+def test_records_are_much_younger_than_the_bound(period, timeout):
+    age = max(periodic_passes.resolution(period, timeout), period) + period
+    assert age < periodic_passes.bound(period, timeout)
+
+
 @SQLITE
 @pytest.mark.parametrize("error", [ValueError("a defect"), ConnectionError("no broker")])
 def test_a_pass_that_fails_is_not_recorded(inside, blink, error):
@@ -105,7 +113,9 @@ def test_a_pass_that_hangs_or_is_refused_for_it_is_not_recorded(inside, blink):
 @SQLITE
 def test_passes_in_quick_succession_are_written_once(inside):
     written, moment = [], [0.0]
-    run = schedule._recorded(lambda: written.append(moment[0]), lambda: None, lambda: moment[0])
+    run = schedule._recorded(
+        lambda: written.append(moment[0]), lambda: None, 5.0, lambda: moment[0]
+    )
     for moment[0] in (0.0, 2.0, 4.0, 6.0):
         run()
     assert [0.0, 6.0] == written
@@ -142,7 +152,7 @@ def test_every_task_says_what_stops_without_it():
     assert {each.name for each in schedule.PERIODIC} == set(periodic_passes.WITHOUT)
 
 
-# who reports
+# reports
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ seldom = log.RateLimited(log.get(__name__))
 #: Task that a conductor sends to its own queues.
 ECHO = "ingot.echo"
 #: Least seconds for an echo, as a busy machine may need some.
-LEAST = 7.5
-#: Echoes in the time that one may take: the next is sent when the last one is answered.
-SHARE = 3
+LEAST = 10.0
+#: Seconds between two echoes; the next is sent when the last one is answered.
+INTERVAL = 2.5
 #: Seconds after which an unanswered echo is sent again: the broker may have lost it.
 AGAIN = 30.0
 
@@ -88,11 +88,11 @@ class SharedText:
 
 
 class ControlSigns:
-    """What the control process tells the conductor, in memory that they share."""
+    """Signs of the control process for the conductor, in memory that they share."""
 
     def __init__(self) -> None:
         self.pulse = Pulse()
-        #: Why the conductor does not reach its BMCs; none: it does.
+        #: Reason for which the conductor does not reach its BMCs; none: it does.
         self.network = SharedText()
 
     def impediment(self, patience: float) -> str | None:
@@ -149,11 +149,11 @@ class Echoes:
     """
     Sends echoes to the queues of this conductor.
 
-    queues: queue -> its pulse. patience: seconds for an echo to be answered.
+    queues: queue -> its pulse.
     """
 
-    def __init__(self, application: Celery, queues: dict[str, Pulse], patience: float) -> None:
-        self._application, self._queues, self._patience = application, queues, patience
+    def __init__(self, application: Celery, queues: dict[str, Pulse]) -> None:
+        self._application, self._queues = application, queues
         self._ended = threading.Event()
 
     def start(self, **_: object) -> None:
@@ -164,10 +164,9 @@ class Echoes:
         self._ended.set()
 
     def _run(self) -> None:
-        interval = self._patience / SHARE
-        while not self._ended.wait(interval / 2):
+        while not self._ended.wait(INTERVAL / 2):
             for queue, pulse in self._queues.items():
-                if pulse.is_due(interval):
+                if pulse.is_due(INTERVAL):
                     self._send(queue)
 
     def _send(self, queue: str) -> None:

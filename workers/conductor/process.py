@@ -111,7 +111,7 @@ def main(settings: Settings, name: str) -> None:
     )
     queues = queue.queues_of(application)
     pulses = {queues.steps(name): threads.pulse, queues.now(name): signs.pulse}
-    echoes = abilities.Echoes(application, pulses, patience)
+    echoes = abilities.Echoes(application, pulses)
     life = _Life(
         conductor,
         control,
@@ -181,7 +181,7 @@ class _Life:
                 elif not self._heartbeat():
                     self._stop("conductor.replaced")
                     return
-                # what is impeded is looked at more often, so that its end is noticed at once
+                # more often while there is an impediment, so that its end is noticed at once
                 self._ended.wait(min(interval, HEARTBEAT_RETRY) if self._impeded else interval)
                 continue
             except SQLAlchemyError as error:

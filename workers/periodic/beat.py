@@ -117,6 +117,7 @@ class LeasedScheduler(Scheduler):
     #: Tasks that had no work when they were due, since that was recorded.
     idle: ClassVar[set[str]] = set()
     idle_recorded: ClassVar[float] = 0.0  # monotonic time
+    resolution: ClassVar[float] = periodic_passes.RECORDED_EVERY  # seconds between these records
 
     def setup_schedule(self) -> None:
         self.merge_inplace(self.app.conf.beat_schedule)
@@ -133,7 +134,7 @@ class LeasedScheduler(Scheduler):
         if not self.begun:
             self._unless_away(self._begin)
         self._unless_away(self.lookout.check)
-        if self.idle and time.monotonic() - self.idle_recorded >= periodic_passes.RECORDED_EVERY:
+        if self.idle and time.monotonic() - self.idle_recorded >= self.resolution:
             self._unless_away(self._record_idle)
         end = time.monotonic() + PACE / 2  # then the lease is renewed first
         wait = float(super().tick(*args, **kwargs))
@@ -255,6 +256,11 @@ def main(settings: Settings) -> None:
     LeasedScheduler.engine = connect(settings)
     LeasedScheduler.expected = schedule.periods(settings, each_conductor=False)
     timeout, broker = settings.conductor.heartbeat_timeout, settings.broker
+    periods = (
+        *LeasedScheduler.expected.values(),
+        *schedule.periods(settings, each_conductor=True).values(),
+    )
+    LeasedScheduler.resolution = periodic_passes.resolution(min(periods, default=0.0), timeout)
     redis = client(broker.url, min(broker.connect_timeout, LEASE / 5))
     LeasedScheduler.probe = staticmethod(messages_of(application, settings, redis).probe)
     LeasedScheduler.lookout = DeadConductorLog(

@@ -3,7 +3,7 @@ The path of a conductor to its BMCs: lost, or are the machines themselves away?
 
 A conductor that reaches none of many BMCs asks its neighbours for some of the same ones. Only if a
 neighbour reads what it cannot read itself is its own path lost: then others get its nodes, until it
-reads one of these BMCs again. If nobody reads them, nothing is handed over.
+reads one of these BMCs again. If no conductor reads them, nothing is handed over.
 """
 
 import threading
@@ -38,7 +38,7 @@ READ = "get_boot_device"
 
 @dataclass(slots=True)
 class Sweep:
-    """What a power sync has reached."""
+    """BMCs that a power sync has reached."""
 
     reached: int = 0
     unreachable: list[Node] = field(default_factory=list)

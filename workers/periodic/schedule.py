@@ -52,7 +52,7 @@ class Control:
     reconcile: Callable[[], None]  # one pass of the reconciler
     webhooks: webhooks.Webhooks
     notifications: Notifications | None  # None: they are off
-    network: BmcNetwork | None = None  # None: nobody asks for its state
+    network: BmcNetwork | None = None  # None: it is not judged
 
     def sync_power(self) -> None:
         """Compare the power states of this conductor's nodes, and judge its path to the BMCs."""
@@ -280,7 +280,9 @@ def register_tasks(
     for task in PERIODIC:
         run: Callable[[], object] = partial(task.run, control)
         by = conductor if task.each_conductor else periodic_passes.ANY
-        run = _recorded(partial(_record, runtime, task.name, by), run)
+        timeout = runtime.settings.conductor.heartbeat_timeout
+        every = periodic_passes.resolution(spacing[task.name], timeout)
+        run = _recorded(partial(_record, runtime, task.name, by), run, every)
         if task.at_most is not None:
             run = _at_most(task.at_most, run)
         tasks[task.name] = _spaced(spacing[task.name], run)
@@ -320,19 +322,20 @@ def _record(runtime: Runtime, task: str, conductor: str) -> None:
 def _recorded(
     record: Callable[[], None],
     work: Callable[[], object],
+    every: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Callable[[], None]:
     """
     Return a function that runs `work`, and records that it has ended without an error.
 
-    Passes in quick succession are recorded at intervals of `RECORDED_EVERY` seconds.
+    every: seconds between two records of passes in quick succession.
     """
     recorded = -math.inf
 
     def run() -> None:
         nonlocal recorded
         work()
-        if clock() - recorded >= periodic_passes.RECORDED_EVERY:
+        if clock() - recorded >= every:
             recorded = clock()
             record()
 

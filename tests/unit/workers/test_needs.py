@@ -1,4 +1,4 @@
-"""The table of what each role needs."""
+"""The table of the needs of all roles."""
 
 import inspect
 
