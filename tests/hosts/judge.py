@@ -164,9 +164,10 @@ class Judge:
         """
         Return the longest time from the fault, or an event of an operation, to its next event.
 
-        Blame those that are longer than `allowed`, and the pace of an undisturbed operation.
+        The result is (seconds, sentence). Blame those that are longer than `allowed`, and the pace
+        of an undisturbed operation.
         """
-        last, worst = {}, 0.0
+        last, worst = {}, (0.0, "")
         for event in self.events():
             operation = event["operation_uuid"]
             if operation is None:
@@ -174,14 +175,13 @@ class Judge:
             at = datetime.fromisoformat(event["created_at"]).timestamp()
             if operation in last and event["before"] != "held":
                 took = at - max(last[operation][0], fault)
-                worst = max(worst, took)
+                sentence = (
+                    f"{event['operation_kind']} {operation}: {took:.0f} s between"
+                    f" {_shown(last[operation][1])} and {_shown(event)}"
+                )
+                worst = max(worst, (took, sentence))
                 if took > allowed + PACE:
-                    before = last[operation][1]
-                    verdict.blame(
-                        "late",
-                        f"{event['operation_kind']} {operation}: {took:.0f} s between"
-                        f" {_shown(before)} and {_shown(event)}",
-                    )
+                    verdict.blame("late", sentence)
             last[operation] = (at, event)
         return worst
 

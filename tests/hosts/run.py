@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.chaos.clients import Client, Ledger
+from tests.hosts import judge
 from tests.hosts.judge import REST, Excuses, Judge, await_rest
 from tests.hosts.probes import Probes
 from tests.hosts.site import APIS
@@ -14,6 +15,8 @@ from tests.support.stream_reader import Reader
 
 #: Seconds of undisturbed work before a fault, and after it.
 BEFORE, AFTER = 6, 4
+#: States of nodes that a step holds, and most steps of an operation that hold it.
+HELD, HOLDS = ("clean hold", "deploy hold", "service hold"), 4
 #: Seconds before and after a loss of writes in which requests may be lost, too: a client waits.
 MARGIN = 3.0
 
@@ -40,11 +43,11 @@ def phase(site, about, clients):
     nodes = [each["uuid"] for each in site.machines]
     site.stops, stop, ledger = [], threading.Event(), Ledger()
     locks = {node: threading.Lock() for node in nodes}
-    judge = Judge(site)
+    judging = Judge(site)
     # the position makes the random choices of each phase others: no key of a request comes again
-    names = [f"{judge.position}/{number}" for number in range(clients)]
+    names = [f"{judging.position}/{number}" for number in range(clients)]
     callers = [Client(site, name, nodes, locks, ledger, stop) for name in names]
-    with _reading(site, judge) as (streams, receiver), Probes(site) as probes:
+    with _reading(site, judging) as (streams, receiver), Probes(site) as probes:
         for each in callers:
             each.start()
         try:
@@ -61,14 +64,14 @@ def phase(site, about, clients):
         lost = frozenset()
         if about.loses:
             # the rows of the judge are those of the end, so a restore has been detected by then
-            await_rest(site, REST, judge.stuck)
+            await_rest(site, REST, judging.stuck)
             end = wall + about.loses + MARGIN
             lost = frozenset(_lost_with_the_database(ledger, wall - MARGIN, end) | _restored(site))
             probes.stale.clear()
         excuses = Excuses(wall, about.allowed, about.excused, tuple(site.stops), lost)
-        verdict = judge.judge(ledger, probes.stale, excuses)
+        verdict = judging.judge(ledger, probes.stale, excuses)
         if not about.loses:  # numbers of events that were lost are given again
-            judge.judge_readers(verdict, streams, receiver)
+            judging.judge_readers(verdict, streams, receiver)
     gaps = {
         kind: (probes.gap(kind, *APIS), *(probes.gap(kind, host) for host in APIS))
         for kind in ("read", "write")
@@ -102,24 +105,33 @@ def _restored(site):
 
 
 def _repair(site):
-    """Act as an operator: end maintenance and holds that a phase has left, for the next one."""
+    """Act as an operator: end maintenance, holds and held steps that a phase has left."""
     for node in site.get("nodes", fields="uuid,maintenance", limit=1000)["nodes"]:
         if node["maintenance"]:
             site.request("DELETE", f"nodes/{node['uuid']}/maintenance")
     for hold in site.get("holds")["holds"]:
         site.request("DELETE", f"holds/{hold['uuid']}")
+    for _ in range(HOLDS):
+        held = [node for node in judge.nodes(site).values() if node["provision_state"] in HELD]
+        for node in held:
+            site.request("PUT", f"nodes/{node['uuid']}/states/provision", {"target": "unhold"})
+        if not held:
+            return
+        judge.await_rest(site, REST)
 
 
 @contextmanager
-def _reading(site, judge):
+def _reading(site, judging):
     """Read the events of a phase: a stream of each host, and a webhook's receiver."""
     with receiving(host=site.outside) as receiver:
-        body = {"name": f"phase-{judge.position}", "url": receiver.url, "secret": SECRET}
+        body = {"name": f"phase-{judging.position}", "url": receiver.url, "secret": SECRET}
         created = site.request("POST", "webhooks", body)
-        judge.position = created["position"]
-        streams = [Reader(url, f"{site.seed}/{judge.position}", 300) for url in site.urls.values()]
+        judging.position = created["position"]
+        streams = [
+            Reader(url, f"{site.seed}/{judging.position}", 300) for url in site.urls.values()
+        ]
         for each in streams:
-            each.position = judge.position
+            each.position = judging.position
             each.start()
         try:
             yield streams, receiver

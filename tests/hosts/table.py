@@ -1,6 +1,6 @@
 """The table of docs/reliability.md, from the rows of a run."""
 
-from tests.hosts.judge import ROWS
+from tests.hosts.judge import PROMISE, ROWS
 
 HEAD = (
     "fault", "s", "accepted", "longest without a read, s: any host; each",
@@ -29,7 +29,7 @@ def line(row):
     counts = [sum(len(wrong.get(name, ())) for name in names) for names in COUNTED.values()]
     cells = [
         row.phase.about, f"{row.seconds:.0f}", row.accepted, _gaps(row.reads), _gaps(row.writes),
-        f"{row.verdict.counts['standing']:.1f}", f"{row.rest:.0f}", *counts,
+        f"{row.verdict.counts['standing'][0]:.1f}", f"{row.rest:.0f}", *counts,
     ]  # fmt: skip
     return "| " + " | ".join(map(str, cells)) + " |"
 
@@ -39,8 +39,10 @@ def _gaps(gaps):
 
 
 def complaints(row):
-    """Violations of a row, as lines."""
-    return [
+    """Violations of a row, as lines; before them its longest stand, if it is beyond the promise."""
+    took, sentence = row.verdict.counts["standing"]
+    slowest = [f"slowest: {sentence}"] if took > PROMISE else []
+    return slowest + [
         f"WRONG ({ROWS[name]}): {sentence}"
         for name, sentences in row.verdict.wrong.items()
         for sentence in sentences

@@ -103,7 +103,7 @@ def test_gaps_are_between_answers_of_any_host_or_of_one():
 
 
 def test_a_row_counts_what_is_wrong_and_names_it():
-    verdict = judge.Verdict({"standing": 1.5})
+    verdict = judge.Verdict({"standing": (1.5, "")})
     verdict.blame("lost", "an operation")
     verdict.blame("second", "an order")
     verdict.blame("late", "another operation")
@@ -113,6 +113,8 @@ def test_a_row_counts_what_is_wrong_and_names_it():
         row
     )
     assert 3 == len(table.complaints(row))
+    verdict.counts["standing"] = (21.0, "a power change")
+    assert "slowest: a power change" == table.complaints(row)[0]
 
 
 def test_each_kind_of_wrong_is_in_a_column_of_the_table():
