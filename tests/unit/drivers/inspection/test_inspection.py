@@ -14,7 +14,7 @@ from drivers.inspection.subject import Subject
 from drivers.simulator.simulator import running
 from tests.unit.drivers.machines import target
 
-OPTIONS = Settings().options()
+OPTIONS = {**Settings().options(), "bmc": {"denied_networks": (), "allowed_networks": ()}}
 ALL = (
     "ramdisk-error", "validate-interfaces", "ports", "architecture", "cpus", "memory",
     "root-device", "boot-mode", "cpu-capabilities", "physical-network",
