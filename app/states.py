@@ -3,8 +3,7 @@ The provision state machine: one table, from which API, workers, docs and tests 
 
 The entries are Ironic's 30 states and their transitions, plus those of the seed specs (marked SEED).
 The function that makes an entry names the kind of the state; its keywords are events, their values
-the next states. What verbs a busy state takes follows from the entry of its wait state
-(`waits_in`).
+the next states. The verbs of a busy state follow from the entry of its wait state (`waits_in`).
 """
 
 from collections.abc import Mapping

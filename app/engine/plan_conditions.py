@@ -1,9 +1,10 @@
 """
-Conditions through a plan: whether each step finds what it needs, and the flow ends as it must.
+Conditions through a plan: every step must find the conditions that it needs, and the flow must end
+in its own.
 
 The conditions are those that steps and frame steps declare (`drivers.core.conditions`). A plan of
-any flow is checked as a whole, whoever put its steps there: a caller, a template, a runbook, a
-setting, the driver or the agent.
+any flow is checked as a whole, with the steps of callers, templates, runbooks, settings, driver and
+agent.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,8 @@ _IN_BAND = Conditions(needs=(Condition.AGENT,))
 _COLLECTS = Conditions(leaves=(Condition.AGENT,))
 #: Conditions that depend on the boot which is prepared, also by the same step.
 _STARTS = frozenset({Condition.STARTED, Condition.RESTARTED})
-#: Networks of what runs: the agent must not reach a tenant, nor an instance the agents.
+#: Condition of the machine -> network that it needs: an agent must not reach a tenant, nor an
+#: instance the agents.
 _NETWORKS = {
     Condition.AGENT: Condition.SERVICE_NETWORK,
     Condition.INSTANCE: Condition.TENANT_NETWORKS,
@@ -31,7 +33,7 @@ _NOW = ""  # in place of the label of a step
 
 @dataclass(slots=True)
 class _Machine:
-    """What is known of the machine after the steps so far."""
+    """Known conditions of the machine after the steps so far."""
 
     #: aspect -> its condition, and the label of the step that left it; missing: unknown
     known: dict[Aspect, tuple[Condition, str]] = field(default_factory=dict)
@@ -42,7 +44,7 @@ class _Machine:
         return None if found is None or found[0] is need else found
 
     def needs(self, conditions: Conditions) -> list[Condition]:
-        """Return what a step needs; what begins to run with it needs its network."""
+        """Return the needs of a step: also the network of a system that begins to run with it."""
         after = _Machine(dict(self.known))
         after.leave(conditions, _NOW)
         runs, since = after.known.get(Aspect.MACHINE, (None, None))
@@ -88,7 +90,7 @@ def problems(target: Target, flow: ProvisionFlow, rows: Sequence[OperationStep])
                 advice = _advice(target, flow, need, rows, at)
                 label = _described(row)
                 found.append(f"{label} needs {need}, but {by} before it leaves {left}{advice}")
-                del machine.known[ASPECTS[need]]  # what follows from it is no other error
+                del machine.known[ASPECTS[need]]  # its consequences are no other errors
         machine.leave(conditions, _described(row))
     for need in flow.ends:
         if lacks := machine.lacks(need):

@@ -1,5 +1,5 @@
 """
-Rehearsals: what a verb would do to a node, beyond the steps that are planned at its begin.
+Rehearsals of a verb: its consequences for a node beyond the steps that are planned at its begin.
 
 The decision is that of `provisioning.decide`, which also carries verbs out. The rest of the plan
 depends on the agent: it is built from the agent's last report, by the function that builds it when

@@ -1,5 +1,5 @@
 """
-Conditions of a machine in a plan: what steps need before they run, and what they leave.
+Conditions of a machine in a plan: needs of its steps, and conditions that they leave.
 
 A step declares them at its decorator, `step(needs=..., leaves=...)`, a frame step with
 `conditions`. A method that overrides another one and declares nothing has the conditions of the
@@ -10,8 +10,8 @@ interfaces that are not derived from those of the agent, it may leave the machin
     @step(deploy=40, needs=[Condition.BOOTABLE], leaves=[Condition.OFF, Condition.INSTANCE_NEXT])
     def tear_down_agent(self, target): ...
 
-Conditions of the same `Aspect` exclude each other. An aspect of which nothing is known meets every
-need: a plan is refused only for what is known to be wrong.
+Conditions of the same `Aspect` exclude each other. An unknown condition meets every need: a plan is
+refused only for an error that is certain.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,8 +26,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 class Aspect(StrEnum):
     """Part of a machine's state; one condition of each holds at a time, or none is known."""
 
-    MACHINE = "machine"  # what runs
-    BOOT = "boot"  # what the next start boots
+    MACHINE = "machine"  # the running system
+    BOOT = "boot"  # the system that the next start boots
     NETWORK = "network"
     DISK = "disk"  # of the instance
 
@@ -50,7 +50,7 @@ class Condition(StrEnum):
     WRITTEN = "the image on the disk"
     BOOTABLE = "an image that boots on the disk"
 
-    # what a start leaves depends on the boot that is prepared
+    # of a start: the running system is then the one whose boot is prepared
     STARTED = "the machine on"  # no change, if it is on already
     RESTARTED = "the machine restarted"
 
@@ -70,7 +70,7 @@ ASPECTS: Mapping[Condition, Aspect] = {
     Condition.WRITTEN: Aspect.DISK,
     Condition.BOOTABLE: Aspect.DISK,
 }
-#: What runs after a start, by the boot that is prepared; nothing is known after others.
+#: Prepared boot -> system that runs after a start; after others it is unknown.
 BOOTED: Mapping[Condition, Condition] = {
     Condition.AGENT_NEXT: Condition.AGENT,
     Condition.INSTANCE_NEXT: Condition.INSTANCE,

@@ -73,7 +73,7 @@ METHODS: Mapping[str, Method] = {
     each.__name__: each for each in (power_on, power_off, reboot, hold, wait)
 }
 ARGS: Mapping[str, tuple[Arg, ...]] = {"wait": (SECONDS,)}
-#: What a reserved step leaves: a start boots what is prepared, or the agent (see `run`).
+#: Condition that a reserved step leaves; a start may prepare the agent's boot first (see `run`).
 LEAVES: Mapping[str, Condition] = {
     "power_on": Condition.STARTED,
     "power_off": Condition.OFF,

@@ -193,7 +193,7 @@ def preview(case):
 
 
 def check(case):
-    """Preview and do a request; return what became of it."""
+    """Preview and do a request; return its outcome."""
     before, (last, _) = case.row(), case.operation()
     dry, why, rollout = preview(case)
     assert [] == case.api.sent

@@ -1,5 +1,5 @@
 """
-Plans are refused for what a step needs and does not find, and for how they end.
+Plans are refused for an unmet need of a step, and for a wrong end.
 
 `World` is a machine that carries plans out, as an independent oracle: an accepted plan must end
 with the tenant's instance on the tenant's network.
@@ -34,7 +34,7 @@ RESERVED = ("power_on", "power_off", "reboot")
 
 @dataclass
 class World:
-    """A machine: what runs, what its next start boots, its network and its disk."""
+    """A machine: its running system, next boot, network and disk."""
 
     runs: str = "instance"
     boots: str = "disk"
@@ -269,6 +269,7 @@ def requested(ours, flow, *labels, raid="no-raid", ramdisk=True):
         (("power.power_off", "deploy.erase_devices"), "deploy.erase_devices"),
         (("power.power_off", "hardware.of_the_agent"), "hardware.of_the_agent"),
         (("power.power_off", "raid.create_configuration"), "raid.create_configuration"),
+        (("power.power_off", "raid.delete_configuration"), "raid.delete_configuration"),
         (("power.power_off", "power.wait", "deploy.erase_devices"), "deploy.erase_devices"),
         (("power.power_on", "power.power_off", "deploy.erase_devices"), "deploy.erase_devices"),
         (("power.power_off", "power.power_on", "deploy.erase_devices"), None),
@@ -402,7 +403,7 @@ def test_a_wrong_declaration_is_an_error_of_the_driver():
     assert (UNKNOWN, AS_FOUND) == (FakeDeploy.undeclared, FakePower.undeclared)
 
 
-# The property: what is accepted works
+# The property: an accepted plan works
 
 
 def carry_out(target, rows, monkeypatch):
