@@ -216,7 +216,8 @@ def test_a_retired_node_is_not_brought_into_service(api, state, verb, status):
 
 
 @pytest.mark.parametrize(
-    ("state", "verb"), [("deploy failed", "active"), ("clean failed", "manage"), ("active", "rebuild")]
+    ("state", "verb"),
+    [("deploy failed", "active"), ("clean failed", "manage"), ("active", "rebuild")],
 )
 def test_a_new_verb_clears_the_error_of_the_last_operation(api, state, verb):
     node = api.node(provision_state=state, last_error="it broke", maintenance=False)
