@@ -238,7 +238,7 @@ def test_a_failed_step_is_a_failed_task_with_its_error(tmp_path):
 def answers(url):
     """Flower's response; None while there is none."""
     try:
-        answer = requests.get(url, timeout=5)
+        answer = requests.get(url, timeout=PATIENCE)
     except requests.ConnectionError:
         return None
     return answer.json() if answer.ok else None
