@@ -73,7 +73,7 @@ def test_the_links_that_a_step_does_not_send_are_withdrawn(inside, cleaning, mon
         monkeypatch.setattr(attempts, "call_of", lambda *_: lambda: Failed("no such luck"))
     if end == "repeated":
         attempts.run(inside.claimant, message)
-    attempts.run(inside.claimant, message, lambda links: withdrawn.extend(links))
+    attempts.run(inside.claimant, message, withdrawn.extend)
     labels = [link.label for link in withdrawn]
     assert (CLEANING[1:] if end == "failed" else []) == labels
 
