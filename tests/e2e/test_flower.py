@@ -179,9 +179,14 @@ def test_flower_tells_idle_live_conductors_from_a_dead_one(tmp_path, chromium):
             until(lambda: states_on(page) == alive, "the dead one")
             fleet._create("nodes", {"driver": "fake-hardware", "name": "rack1-u01"})
             fleet.provision(["rack1-u01"], "manage")
-            page.goto(f"{address}/tasks")
-            row = page.locator("#tasks-table tbody tr", has_text="rack1-u01: node").first
-            row.wait_for(timeout=PATIENCE * 1000)
+            row = page.locator("#tasks-table tbody tr", has_text="rack1-u01: node")
+
+            def is_shown():
+                page.goto(f"{address}/tasks")  # the table does not refresh itself
+                page.locator("#tasks-table tbody tr").first.wait_for(timeout=PATIENCE * 1000)
+                return row.count()
+
+            until(is_shown, "the node in the table of tasks")
         finally:
             page.close()
 
@@ -238,7 +243,7 @@ def test_a_failed_step_is_a_failed_task_with_its_error(tmp_path):
 def answers(url):
     """Flower's response; None while there is none."""
     try:
-        answer = requests.get(url, timeout=5)
+        answer = requests.get(url, timeout=PATIENCE)
     except requests.ConnectionError:
         return None
     return answer.json() if answer.ok else None

@@ -65,6 +65,19 @@ def test_a_failed_step_ends_the_chain(inside, cleaning, monkeypatch):
     assert "clean failed" == inside.read(node.id).provision_state
 
 
+@pytest.mark.parametrize("end", ["followed", "failed", "repeated"])
+def test_the_links_that_a_step_does_not_send_are_withdrawn(inside, cleaning, monkeypatch, end):
+    """Monitors would show them as waiting for ever; a repetition says nothing about them."""
+    message, withdrawn = inside.sent[0], []
+    if end == "failed":
+        monkeypatch.setattr(attempts, "call_of", lambda *_: lambda: Failed("no such luck"))
+    if end == "repeated":
+        attempts.run(inside.claimant, message)
+    attempts.run(inside.claimant, message, withdrawn.extend)
+    labels = [link.label for link in withdrawn]
+    assert (CLEANING[1:] if end == "failed" else []) == labels
+
+
 @pytest.mark.parametrize("stale", ["repeated", "skipped ahead"])
 def test_a_link_that_is_not_at_the_cursor_runs_nothing_and_sends_nothing(inside, cleaning, stale):
     _, name = cleaning

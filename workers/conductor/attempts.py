@@ -97,12 +97,11 @@ def run(
     """
     Run the step of a message, unless the message is outdated, and send the rest of its chain.
 
-    withdraw: called with the later links of the chain if it ends here; none are sent.
+    withdraw: called after the step, with the later links of the chain that it has not sent.
     Returns the recorded outcome of the step; None: no outcome was recorded.
     """
     began, waiting = time.time_ns(), list(message.links[1:])
     with ExitStack() as scope:
-        scope.callback(withdraw, waiting)
         killpoints.reach("received")
         node, operation, position = message.node, message.operation, message.cursor
         if not conductor.witness.note(node):
@@ -130,6 +129,8 @@ def run(
                 # after the lease is given back
                 scope.callback(forward_refused, conductor.runtime, operation, message.fence)
                 return None
+            # not before: another delivery of this message may have sent them
+            scope.callback(withdraw, waiting)
             CLAIMS.add()
             scope.callback(conductor.attempts.discard, attempt.operation.claim)
             kind, step = attempt.operation.kind, attempt.step
