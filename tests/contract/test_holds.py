@@ -218,7 +218,6 @@ def test_requests_are_refused_by_the_holds_with_their_effect(api, request_, held
 
 
 @BOTH
-@BOTH
 def test_an_expiry_may_be_in_seconds_by_the_clock_of_the_database(api):
     made = hold(api, api.node(), expires_in=3600)
     patch = [{"op": "add", "path": "/expires_in", "value": 7200}]
@@ -231,6 +230,7 @@ def test_an_expiry_may_be_in_seconds_by_the_clock_of_the_database(api):
         assert "expires_in" not in shown
 
 
+@BOTH
 def test_an_expired_hold_has_no_effect_before_it_is_deleted(api):
     node = api.node(provision_state="available")
     made = hold(api, node, expires_at=in_hours(1))

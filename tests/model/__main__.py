@@ -30,8 +30,10 @@ def worlds() -> Iterator[tuple[str, World, bool]]:
         yield f"releases 1 and 2, {fault}", releases, True
     for cut in CUTS:
         yield f"three steps, {cut}", World(faults=(cut,)), True
-        for fault in (*BESIDE_CUTS, *CUTS):
+        for fault in BESIDE_CUTS:
             yield f"{cut} + {fault}", World(faults=(cut, fault), last=1), False
+    for pair in combinations_with_replacement(CUTS, 2):
+        yield " + ".join(pair), World(faults=pair, last=1), False
     for fault in BESIDE_PROMOTIONS:
         faults = (PROMOTION, fault) if fault else (PROMOTION,)
         yield " + ".join(faults), World(faults=faults, last=1, prompt=True), False
