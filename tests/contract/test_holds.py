@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import event, select, text, update
 
+from app.db import clock
 from app.hold_kinds import HoldKind
 from app.inventory import holds as service
 from app.models import AuditRecord, Hold
@@ -117,6 +118,9 @@ def test_a_hold_is_also_set_with_its_node_in_the_body(api):
         ({"kind": "coffee"}, "'coffee' is not one of ['scheduling', 'hardware', 'investigation']"),
         ({"kind": None}, "kind"), ({"reason": None}, "reason"), ({"reason": ""}, "reason"),
         ({"reason": "x" * 4097}, "reason"), ({"expires_at": "tomorrow"}, "expires_at"),
+        ({"expires_in": 0}, "expires_in"), ({"expires_in": 1.5}, "expires_in"),
+        ({"expires_in": 10**10}, "expires_in"),
+        ({"expires_in": 60, "expires_at": "2100-01-01T00:00:00Z"}, "expires_in: not with expires_at"),
         ({"expires_at": 5}, "expires_at"), ({"uuid": "5"}, "uuid"), ({"node": "n"}, "node"),
         ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at: 2020-01-01T00:00:00Z must be in the future"),
     ],
@@ -211,6 +215,19 @@ def test_requests_are_refused_by_the_holds_with_their_effect(api, request_, held
         assert [] == api("GET", f"/v1/nodes/{node['uuid']}/operations").json["operations"]
     else:
         assert answer.status_code in (202, 204), answer.text
+
+
+@BOTH
+def test_an_expiry_may_be_in_seconds_by_the_clock_of_the_database(api):
+    made = hold(api, api.node(), expires_in=3600)
+    patch = [{"op": "add", "path": "/expires_in", "value": 7200}]
+    changed = api("PATCH", f"/v1/holds/{made['uuid']}", patch).json
+    with api.runtime.reading() as session:
+        present = clock.moment(session)
+    for shown, seconds in ((made, 3600), (changed, 7200)):
+        end = datetime.fromisoformat(shown["expires_at"]).replace(tzinfo=None)
+        assert -60 < (end - present).total_seconds() - seconds <= 0
+        assert "expires_in" not in shown
 
 
 @BOTH

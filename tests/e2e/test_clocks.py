@@ -23,7 +23,7 @@ from tests.support.local_users import Directory
 #: of `QUICK` it takes three; the start of the heir, on a busy machine, many. A clock that delays it
 #: does so for an hour, or for ever.
 PATIENCE = 180.0
-NODES = 8
+NODES = 4
 #: By which factor a wrong clock may lengthen that, and by how many seconds a busy machine.
 FACTOR, BUSY = 1.5, 2.0
 
@@ -47,11 +47,11 @@ def site(tmp_path, postgresql_server):
             postgresql_server.drop(url)
 
 
-def await_takeover(site):
+def await_takeover(site, count=NODES):
     """Kill the conductor amid the power changes of its nodes; wait until another one ends them."""
     conductor = site.processes[1]
     nodes = [
-        site.request("POST", "nodes", driver="fake-hardware").json()["uuid"] for _ in range(NODES)
+        site.request("POST", "nodes", driver="fake-hardware").json()["uuid"] for _ in range(count)
     ]
     for node in nodes:
         site.request("PUT", f"nodes/{node}/states/power", target="power on")
@@ -113,16 +113,16 @@ def test_no_wrong_clock_delays_a_takeover_by_half(site, tmp_path):
         clocks[role] = skew.Clock(tmp_path / f"clock-{role}")
         site.preloads[role] = clocks[role].environ
     site.start()
-    usual = max(await_takeover(site) for _ in range(3))
+    usual = max(await_takeover(site, 8) for _ in range(3))
     late = {}
     for role, clock in clocks.items():
         for seconds in (-3600, -3, 3, 3600, None):
             if seconds is None:
                 with stepping(clock):
-                    took = await_takeover(site)
+                    took = await_takeover(site, 8)
             else:
                 clock.set(seconds)
-                took = await_takeover(site)
+                took = await_takeover(site, 8)
             clock.set(0)
             if took > FACTOR * usual + BUSY:
                 late[role, seconds or "stepping"] = took

@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 from app.broker import redis_broker
+from app.db.clock import utcnow
 from app.engine import restore
 from app.errors import InMaintenance
 from app.models import Node, Operation
@@ -230,7 +231,7 @@ def test_every_unfinished_operation_ends_without_a_command(inside, state):
         session.add(
             Operation(
                 uuid=str(uuid.uuid4()), node_id=node, kind="provide", state="waiting",
-                created_at=restore.utcnow(),
+                created_at=utcnow(),
             )
         )  # fmt: skip
     before = inside.read(node)

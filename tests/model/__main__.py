@@ -28,13 +28,7 @@ def worlds() -> Iterator[tuple[str, World, bool]]:
     for fault in FAULTS:
         releases = World(faults=(fault,), last=1, releases=(1, 2), needs=2, unaware=True)
         yield f"releases 1 and 2, {fault}", releases, True
-    for cut in CUTS:
-        yield f"three steps, {cut}", World(faults=(cut,)), True
-        for fault in (*BESIDE_CUTS, *CUTS):
-            yield f"{cut} + {fault}", World(faults=(cut, fault), last=1), False
-    for fault in BESIDE_PROMOTIONS:
-        faults = (PROMOTION, fault) if fault else (PROMOTION,)
-        yield " + ".join(faults), World(faults=faults, last=1, prompt=True), False
+    yield from _partitions()
     for releases in ((1, 2), (2, 2)):
         faults = ("death", EXCHANGE)
         one, two = releases
@@ -44,6 +38,19 @@ def worlds() -> Iterator[tuple[str, World, bool]]:
         if pair != ("restore", "restore"):  # the first one ends the operation
             rows = "restore" not in pair
             yield " + ".join(pair), World(faults=pair, last=1, rows=rows), False
+
+
+def _partitions() -> Iterator[tuple[str, World, bool]]:
+    """Yield the worlds of lost dependencies, and of promotions that lose the last writes."""
+    for cut in CUTS:
+        yield f"three steps, {cut}", World(faults=(cut,)), True
+        for fault in BESIDE_CUTS:
+            yield f"{cut} + {fault}", World(faults=(cut, fault), last=1), False
+    for pair in combinations_with_replacement(CUTS, 2):
+        yield " + ".join(pair), World(faults=pair, last=1), False
+    for fault in BESIDE_PROMOTIONS:
+        faults = (PROMOTION, fault) if fault else (PROMOTION,)
+        yield " + ".join(faults), World(faults=faults, last=1, prompt=True), False
 
 
 def main() -> int:

@@ -389,6 +389,20 @@ def test_refused_logins_of_an_address_are_limited(service, users, issuer):
 
 
 @on_both
+@pytest.mark.parametrize("seconds", [-7200, 7200])
+def test_the_times_of_a_jwt_are_compared_with_the_clock_of_the_database(
+    service, users, issuer, monkeypatch, seconds
+):
+    browser, right = service(), time.time
+    valid = issuer.token(aud=openid.AUDIENCE)
+    expired = issuer.token(aud=openid.AUDIENCE, exp=NOW - 3600)
+    assert 302 == sign_in(browser).status_code
+    browser.client.delete_cookie("ingot_session")
+    monkeypatch.setattr(time, "time", lambda: right() + seconds)  # the clock of this host
+    assert 200 == bearer(browser, valid).status_code
+    assert 401 == bearer(browser, expired).status_code
+
+
 def test_a_jwt_with_the_audience_is_accepted_from_known_people(service, users, issuer, api):
     browser = service()
     text = issuer.token(aud=openid.AUDIENCE)
