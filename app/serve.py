@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -49,6 +50,9 @@ STOP_TIMEOUT = 1
 RESPAWN_PAUSE = 0.5
 #: Allocations between garbage collections: more than most requests leave behind.
 GC_THRESHOLD = 20_000
+#: Seconds for which a thread that computes keeps the interpreter from others (default: 0.005): a
+#: short request, which gives it up at each query, waits that long each time beside a long list.
+SWITCH = 0.001
 #: Most open files of a process besides its connections.
 OTHER_FILES = 256
 #: Parameter of glibc's `mallopt` -> value. M_TRIM_THRESHOLD: bytes of free memory that are kept.
@@ -106,6 +110,7 @@ def main(settings: Settings) -> None:
         _close_at_stop(app.extensions[FOLLOWING].tail)
         gc.freeze()  # the collector skips the objects that exist by now
         gc.set_threshold(GC_THRESHOLD)
+        sys.setswitchinterval(SWITCH)
         _keep_memory()
         return app
 

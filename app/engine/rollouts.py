@@ -315,8 +315,6 @@ def _next(session: Session, rollout: Rollout) -> Sequence[int]:
         cause = PauseCause.CANARY if canary else PauseCause.ERROR_BUDGET
         _change(session, rollout, RolloutEvent.STOP, cause)
         return ()
-    if _has_lost_rights(session, rollout):
-        return ()
     if not rollout.running and not session.scalars(_pending(rollout).limit(1)).all():
         rollout.wave += 1
     due = or_(RolloutNode.due_at.is_(None), RolloutNode.due_at <= fixed(now()))

@@ -349,10 +349,11 @@ def test_slow_receivers_of_some_projects_leave_threads_to_the_others(inside, del
             for number in range(delivery.AT_ONCE // 4):
                 name = f"slow-{project}-{number}"
                 due(inside, create(inside, slow, name=name, owner=f"p-{project}"))
-        create(inside, receiver, owner="honest")
-        nodes.append(inside.node(owner="honest"))
         for node in nodes:
             changed(inside, node)
+        deliverer.start_due()
+        create(inside, receiver, owner="honest")
+        changed(inside, inside.node(owner="honest"))
         deliverer.start_due()
         try:
             until(lambda: receiver.numbers, "the delivery beside slow ones")
@@ -381,9 +382,17 @@ def test_a_slow_receiver_has_a_turn_by_time_and_then_the_next_one(inside, receiv
         assert slow.arrived.wait(60)
         deliverer.start_due()  # the other one finds no thread
         assert not receiver.numbers
+        take, before = receiver.take, []
+
+        def taken(*delivery):
+            before.append(slow.requests)
+            return take(*delivery)
+
+        receiver.take = taken
         slow.gate.set()
         until(lambda: receiver.numbers, "the turn of the other one")
         deliverer.close()
+        assert [1] == before, "after one attempt of the slow one, not after all of them"
 
 
 def test_of_many_due_webhooks_each_project_has_the_first(inside, deliverer, receiver, monkeypatch):

@@ -217,8 +217,10 @@ def test_requests_wait_as_their_caller_once_it_is_known():
     flood = [threading.Thread(target=work, args=("flood",)) for _ in range(12)]
     for thread in flood:
         thread.start()
-    while order != ["flood"] * 2 or len(turns._working._waiting.get("flood", ())) < 10:
-        pass
+    until(
+        lambda: order == ["flood"] * 2 and len(turns._working._waiting.get("flood", ())) == 10,
+        "the requests beyond the slots",
+    )
     victim = threading.Thread(target=work, args=("victim",))
     victim.start()
     try:
