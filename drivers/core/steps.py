@@ -24,7 +24,7 @@ from drivers.core.errors import FailureCode
 from drivers.core.target import Target
 
 Progress = Mapping[str, Any]
-#: Key of a progress: what is awaited, in words for operators.
+#: Key of a progress: the awaited event, in words for operators.
 AWAITED = "waits_for"
 Method = TypeVar("Method", bound=Callable[..., Any])
 MARK = "__ingot_step__"

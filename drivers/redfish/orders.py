@@ -94,7 +94,7 @@ class Pace:
         """
         Return a `Wait` for the next poll.
 
-        waits_for: what is awaited, for operators. reason: see `Wait`. pause: seconds, if not the
+        waits_for: the awaited event, for operators. reason: see `Wait`. pause: seconds, if not the
         usual ones.
         """
         progress = {**record, AWAITED: waits_for}

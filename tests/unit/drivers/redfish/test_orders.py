@@ -323,7 +323,7 @@ def test_an_incomplete_list_of_tasks_is_not_an_empty_one(bmc, node, path, docume
 
 
 def explained(waits):
-    """Return what `why` shows of polls: what is awaited, and the reason; each state once."""
+    """Return what `why` shows of polls: the awaited event, and the reason; each pair once."""
     shown = [
         (_awaited(wait.progress), wait.reason)
         for wait in waits
