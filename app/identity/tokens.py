@@ -179,7 +179,7 @@ def move(session: Session, text: str, project: int | None) -> str | None:
 
 def end_session(session: Session, text: str) -> None:
     """End the session of a text, if there is one; another token stays."""
-    _end(session, ApiToken.digest == digest(text))
+    _end(session, ApiToken.digest == session_digest(connection_of(session), text))
 
 
 def end_sessions(session: Session, user: int) -> int:
