@@ -37,7 +37,7 @@ def machine(fleet):
     bios, firmware = dict(machine.bios), dict(machine.firmware)
     yield machine
     machine.settle()
-    machine.bios, machine.firmware = bios, firmware
+    machine.bios, machine.firmware, machine.boot_uri = bios, firmware, ""
 
 
 @pytest.fixture
