@@ -1,5 +1,5 @@
 """
-Work that goes on for a user after the request: what there is, and what a disabled user's does.
+Work that goes on for a user after the request, and its fate when the user is disabled.
 
 docs/security.md has the table.
 """
@@ -26,7 +26,7 @@ from app.models import (
 )
 from app.models.hold import in_effect
 
-#: Kind of work -> what becomes of it when its user is disabled.
+#: Kind of work -> its fate when its user is disabled.
 EFFECTS: Mapping[str, str] = {
     "session": "ended",
     "token": "refused while the user is disabled",
@@ -38,7 +38,7 @@ EFFECTS: Mapping[str, str] = {
 
 
 def of_user(session: Session, user: User) -> Iterator[dict[str, Any]]:
-    """Yield the work of a user: its kind, its UUID, what it concerns, and what becomes of it."""
+    """Yield the work of a user: its kind, its UUID, its subject, and its fate."""
     for kind, query in _queries(user):
         for uuid, about in session.execute(query):
             yield {"kind": kind, "uuid": uuid, "about": about, "then": EFFECTS[kind]}

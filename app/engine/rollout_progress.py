@@ -85,7 +85,7 @@ def _pause(rollout: Rollout) -> str:
         PauseCause.CANARY: f"a node of the first {rollout.strategy['canary']}, the canary, failed",
         PauseCause.ERROR_BUDGET: f"error budget {budget}{told} reached",
         PauseCause.CALLER: f"{rollout.user_name or rollout.user_id} has lost rights that it relies"
-        " on; who has them and resumes it takes it over",
+        " on; a user who has them takes it over by resuming it",
         PauseCause.RESTORED: "the database was restored from a backup, so its nodes may have been"
         " started already: compare them before you resume it",
     }

@@ -235,7 +235,7 @@ class Agent(Ramdisk):
         at_most: highest API version that the agent knows.
         """
         headers = {"Accept": "application/json", "User-Agent": "python-requests/2.32.5"}
-        # the service knows agents on its own host by what a proxy in front of them would add
+        # by the header of a proxy in front of them, the service knows agents on its own host
         headers["X-Forwarded-For"] = self.address
         if at_most:
             major, minor = min(self._service_version or (1, 31), at_most)

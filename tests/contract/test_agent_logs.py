@@ -139,7 +139,7 @@ def test_a_call_at_a_conductor_is_answered_by_no_other(api, node, folder):
     ],
 )
 def test_a_conductor_reads_nothing_but_files_of_the_node(api, node, folder, name):
-    """Whoever can write into Redis can call it."""
+    """A writer of Redis can call it."""
     (folder.parent / "secret").write_text("s")
     (folder / f"{node['uuid']}_link").symlink_to(folder.parent / "secret")
     with pytest.raises(logs.NotFound):

@@ -1,4 +1,4 @@
-"""No failure without a trace: what a handler of all exceptions does with them."""
+"""No failure without a trace: a handler of all exceptions logs, counts or returns an outcome."""
 
 import ast
 from pathlib import Path

@@ -15,6 +15,7 @@ READS = {
 }  # fmt: skip
 #: Module, or folder, that reads a wall clock -> the reason; nothing in the service depends on it.
 ALLOWED = {
+    "app/broker/monitoring.py": "times of events, as Flower wants them",
     "app/cli/following.py": "shows how long an operation has run",
     "app/db/clock.py": "has the host's clock, for the doctor",
     "app/tracing.py": "times of spans, as collectors want them",

@@ -141,7 +141,7 @@ def disable_user(accounts: Accounts, name: UserName) -> None:
     """
     Refuse all requests of a user, by password and by token, and end the user's sessions.
 
-    It prints the work that was begun for the user, and what becomes of it.
+    It prints the work that was begun for the user, and its fate.
     """
     from app.engine import delegated_work
     from app.identity import accounts as rows

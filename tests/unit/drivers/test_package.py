@@ -17,6 +17,7 @@ NAMES = {
     "step", "Arg", "Retry", "Outcome", "Done", "Wait", "Failed", "Hold",
     "clean_step", "deploy_step", "passthru", "run_parts",
     "post_clean_step_hook", "post_deploy_step_hook", "post_service_step_hook",
+    "Condition", "conditions",
     "errors",
     "POWER_OFF", "POWER_ON", "REBOOT", "SOFT_OFF", "SOFT_REBOOT",
 }  # fmt: skip

@@ -180,7 +180,7 @@ def test_turns_are_by_time_and_not_by_number():
     slots.release(holder)
     for thread in threads:
         thread.join(5)
-    assert not slots._used, "who is away is forgotten"
+    assert not slots._used, "absent clients are forgotten"
 
 
 def test_a_client_that_comes_has_no_credit_of_the_time_that_it_was_away():
