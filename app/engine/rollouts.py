@@ -85,7 +85,10 @@ def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Call
     fields: uuid, description, target, arguments and filters. Raises AlreadyExists, Invalid.
     """
     if not plan.members:
-        raise Invalid(f"nodes: none of the {len(plan.excluded)} nodes that match can take part")
+        reason = f"; the first: {plan.excluded[0].reason}" if plan.excluded else ""
+        raise Invalid(
+            f"nodes: none of the {len(plan.excluded)} nodes that match can take part{reason}"
+        )
     rollout = crud.make(Rollout, fields)
     rollout.owner, rollout.request_id = caller.project_id, caller.request_id
     rollout.user_id, rollout.user_name = caller.user_id, caller.user_name

@@ -114,7 +114,7 @@ def filled(path):
         by_uuid = parameter == "uuid" or before in ("ports", "portgroups")
         return f"{before}/{uuid(name) if by_uuid else name}".replace("system@chassis", "led@system")
 
-    used = re.sub(r"(\w+)/<(\w+)>", known, path)
+    used = re.sub(r"([\w-]+)/<(\w+)>", known, path)
     return f"{used}?method={FUNCTION}" if used.endswith("vendor_passthru") else used
 
 

@@ -71,7 +71,7 @@ KNOWN = {
     "holds": ["hold"],
     "drivers": ["fake-hardware"], "conductors": ["rack-1"],
     "traits": [TRAIT, "HW_CPU_X86_VMX"], "vifs": ["vif-1"], "bios": ["BootMode"],
-    "history": ["entry"], "operations": ["operation"],
+    "history": ["entry"], "operations": ["operation"], "agent-logs": ["log.tar.gz"],
     "indicators": ["system@chassis", "power@system"],
     "vendor_passthru": ["first_method", "second_method", "third_method_sync"],
 }  # fmt: skip

@@ -49,7 +49,7 @@ CASES = [
 def fresh(monkeypatch):
     """Limits that nothing has used yet."""
     monkeypatch.setattr(agent_refusals, "_RECORDS", agent_refusals.RateLimit(6, clock=lambda: 0.0))
-    monkeypatch.setattr(agent_refusals, "seldom", log.RateLimited(agent_refusals.logger))
+    monkeypatch.setattr(agent_refusals, "seldom", log.RateLimited(log.get(agent_refusals.__name__)))
 
 
 @pytest.fixture

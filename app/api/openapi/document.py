@@ -57,7 +57,7 @@ SECTIONS = {
     "traits": "Traits", "ports": "Ports", "portgroups": "Port groups", "vifs": "VIFs",
     "volume": "Volumes", "management": "Boot devices, indicators, virtual media",
     "machine_states": "Boot mode, RAID, console", "hardware": "BIOS, firmware, inventory",
-    "bmc_documents": "Documents of BMCs",
+    "bmc_documents": "Documents of BMCs", "agent_logs": "Logs of agents",
     "vendor": "Vendor functions", "allocations": "Allocations",
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
     "inspection_rules": "Inspection rules", "chassis": "Chassis", "drivers": "Drivers",
