@@ -47,8 +47,8 @@ class Clients:
         Return the address that no other client can have; None: the request does not tell.
 
         That is the address of the connection, if no proxy was passed, or the one that a trusted
-        proxy has added. A trusted proxy that adds none passes on its clients' headers: then a client
-        that sends no header, as agents do, cannot be distinguished from another one.
+        proxy has added. A trusted proxy that adds none passes on its clients' headers: a client
+        without headers, as agents are, then cannot be distinguished from another one.
         """
         peer = _unmapped(environ.get("REMOTE_ADDR") or "")
         if self._is_trusted(peer):
