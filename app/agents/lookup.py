@@ -82,19 +82,23 @@ def lookup(
     return node, token(session, node, caller)
 
 
+#: Stands for a token that an earlier lookup has got.
+WITHHELD = "******"
+
+
 def token(session: Session, node: Node, caller: str | None = None) -> str:
     """
     Return the token of a node's agent, and create it if there is none. The node's row is locked.
 
     A repeated lookup from the same address returns the token again within
-    `[api]lookup_repeat_time`, until the first heartbeat; all others return asterisks.
+    `[api]lookup_repeat_time`, until the first heartbeat; all others return `WITHHELD`.
 
     Raises NodeLocked: the agent has no token yet, and an operation holds the node.
     """
     agent = session.get(AgentRecord, node.id)
     if agent is not None and agent.token:
         repeated = caller is not None and agent.given_to == caller and agent.url is None
-        return agent.token if repeated and _issued_recently(session, agent) else "******"
+        return agent.token if repeated and _issued_recently(session, agent) else WITHHELD
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
     if agent is None:

@@ -130,7 +130,12 @@ def look_up(query: Mapping[str, Any]) -> Response:
             return node.uuid, token, node.management_interface
 
     try:
-        return json(_lookup_document(*retrying(work)))
+        uuid, token, management = retrying(work)
+        if token == service.WITHHELD:
+            words = "its token was given to an earlier lookup"
+            facts = (agent_refusals.LOOKUP, "repeated", words, _addresses(), uuid)
+            agent_refusals.note(runtime(), agent_refusals.Refusal(*facts))
+        return json(_lookup_document(uuid, token, management))
     except service.LookupRefused as refused:
         _record_refusal(refused, macs)
         raise

@@ -14,6 +14,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
 
+from app.db.prepared import Typed
+from app.db.transactions import connection_of
+
 
 class now(FunctionElement[datetime]):  # noqa: N801 - reads as SQL
     """Time of the database's clock at the execution of the statement."""
@@ -82,6 +85,9 @@ def _age_postgresql(element: age, compiler: Any, **kw: Any) -> str:
     return f"extract(epoch FROM clock_timestamp() AT TIME ZONE 'utc' - {then})"
 
 
+_NOW = Typed(select(now()))
+
+
 def moment(session: Session) -> datetime:
     """
     Return the database's time, for code that needs more than an expression.
@@ -90,7 +96,8 @@ def moment(session: Session) -> datetime:
     advances it.
     """
     if _READ not in session.info:
-        session.info[_READ] = session.scalars(select(now())).one(), time.monotonic()
+        ((read,),) = _NOW.all(connection_of(session), {})
+        session.info[_READ] = read, time.monotonic()
     read, began = session.info[_READ]
     return read + timedelta(seconds=time.monotonic() - began)  # type: ignore[no-any-return]
 

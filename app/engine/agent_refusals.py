@@ -40,6 +40,8 @@ _LOGGED = {
 REMEDIES: Mapping[str, str] = {
     "token": "boot the machine again: its agent has another token than the one of its lookup, since"
     " it was started twice, or another machine sends in its name",
+    "repeated": "boot the machine again; a proxy in front of agents must set X-Forwarded-For and be"
+    " in [api]trusted_proxies, so that an agent that has lost an answer gets its token again",
     "version": "boot an ironic-python-agent that sends its version",
     "tls": "build a ramdisk whose agent serves TLS, or set [agent]require_tls to false",
     "address": "boot the machine again if its address has changed; [agent]allowed_networks and"

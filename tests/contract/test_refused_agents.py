@@ -206,6 +206,17 @@ def test_refused_lookups_are_counted(api, node, query, cause, counted):
     assert 1 == counted["lookup", cause]
 
 
+def test_an_agent_whose_repeated_lookup_gets_no_token_is_explained(
+    api, node, token, waits, counted
+):
+    query = f"/v1/lookup?node_uuid={node['uuid']}"
+    answer = api("GET", query, **{"X-Forwarded-For": "192.0.2.77"})
+    assert "******" == answer.json["config"]["agent_token"]
+    assert 1 == counted["lookup", "repeated"]
+    assert "its token was given to an earlier lookup" in why(api)
+    assert "[api]trusted_proxies" in why(api)
+
+
 def test_a_lookup_of_a_node_that_waits_for_no_agent_is_counted(api, node, counted):
     api.set(node["uuid"], provision_state="active")
     assert 404 == look_up(api).status_code
