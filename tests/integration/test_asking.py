@@ -112,8 +112,9 @@ def test_calls_to_a_machine_go_through_its_conductor(tmp_path, simulator, readin
             thread, answers = reading(fleet, node)
             assert 2 == len(fleet.get("nodes")["nodes"])
             assert thread.is_alive(), "the list has waited for the BMC"
-            another = put(fleet, node, DEVICE, {"boot_device": "pxe"})
-            assert (503, "5") == (another.status_code, another.headers["Retry-After"])
+            another = fleet.http.get(f"{fleet.url}/v1/nodes/{node}/{DEVICE}", timeout=60)
+            assert 503 == another.status_code, another.text
+            assert "5" == another.headers["Retry-After"]
             thread.join()
         finally:
             simulator.set_faults(0, bmc_silent=None)

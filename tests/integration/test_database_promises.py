@@ -85,10 +85,16 @@ PROMISES = {
         "read the watermark": ("SELECT * FROM watermark",),
     },
     "ingot_conductor": {
-        "read users and passwords": (
-            "SELECT password_hash FROM users", "SELECT name FROM users", "SELECT * FROM memberships",
+        "read names and passwords of users": (
+            "SELECT password_hash FROM users", "SELECT name FROM users", "SELECT * FROM user_groups",
         ),
-        "read roles": ("SELECT * FROM role_assignments", "SELECT * FROM projects"),
+        "change users and roles": (
+            "UPDATE users SET enabled = true", "INSERT INTO users (uuid, name) VALUES ('x', 'x')",
+            "INSERT INTO memberships SELECT group_id, 1 FROM memberships", "DELETE FROM memberships",
+            "INSERT INTO role_assignments (role, user_id) VALUES ('admin', 1)",
+            "UPDATE role_assignments SET project_id = NULL", "DELETE FROM role_assignments",
+            "UPDATE projects SET ident = 'other'", "DELETE FROM projects",
+        ),
         "read tokens": ("SELECT digest FROM api_tokens", "SELECT user_id FROM api_tokens"),
         "read the callers in audit records": (
             "SELECT user_name FROM audit", "SELECT address FROM audit", "SELECT fields FROM audit",

@@ -110,9 +110,13 @@ def test_a_step_that_refuses_its_argument_keeps_earlier_steps_done(harness):
     assert "management.scrub: level 'wrong' is none" == told == error["message"]
 
 
-def test_clean_failed_is_cleaned_again_in_maintenance_and_success_ends_maintenance(harness):
+@pytest.mark.parametrize("verbs", [(), ("manage",)])
+def test_clean_failed_is_cleaned_again_in_maintenance_and_success_ends_maintenance(harness, verbs):
     node = harness.node()
     harness.do(node, "clean", clean_steps=[requested("management", "nonsense")])
+    for verb in verbs:
+        harness.ask(node, verb)
+    assert harness.inside.read(node).maintenance
     assert "manageable" == harness.do(node, "clean", clean_steps=[POLISH])
     assert (False, None) == (harness.inside.read(node).maintenance, harness.inside.read(node).fault)
 

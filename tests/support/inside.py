@@ -55,11 +55,7 @@ class Inside:
     def __init__(self, url, **environ):
         self.url, self.environ = url, environ
         self.sent = []
-        usual = {
-            "INGOT_DATABASE_CONNECTION": url,
-            **LOOPBACK,
-            "INGOT_WEBHOOKS_PROJECT_DENIED_NETWORKS": "",
-        }
+        usual = {"INGOT_DATABASE_CONNECTION": url, **LOOPBACK}
         self.settings = settings.load(usual | environ)
         self.runtime = make(self.settings, self._send)
 

@@ -1,4 +1,4 @@
-"""Settings of services whose BMCs, agents and images are on loopback: simulators of this host."""
+"""Settings of services whose BMCs, agents, images and webhooks are on loopback: simulators of this host."""
 
 from app.config.machine_settings import MACHINE_DENIED
 
@@ -8,6 +8,7 @@ LOOPBACK = {
     "INGOT_BMC_DENIED_NETWORKS": "",
     "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",
     "INGOT_WEBHOOKS_DENIED_NETWORKS": "",
+    "INGOT_WEBHOOKS_PROJECT_DENIED_NETWORKS": "",
 }
 #: The default networks in which no machine may be, without loopback.
 OTHERS_DENIED = tuple(each for each in MACHINE_DENIED if each not in ("127.0.0.0/8", "::/127"))
