@@ -371,11 +371,12 @@ def test_a_slow_receiver_has_a_turn_by_time_and_then_the_next_one(inside, receiv
     monkeypatch.setattr("workers.periodic.delivery.TURN", 0)
     configure(inside, timeout=60.0)
     deliverer = Webhooks(inside.runtime)
+    # before the webhooks: their creation would be one more event for each, and one more turn
+    nodes = [inside.node(owner=owner) for owner in ("p-slow", "honest")]
     with receiving() as slow:
         slow.gate.clear()
         due(inside, create(inside, slow, owner="p-slow"))
         create(inside, receiver, owner="honest")
-        nodes = [inside.node(owner=owner) for owner in ("p-slow", "honest")]
         changed(inside, nodes[0], 5)
         changed(inside, nodes[1])
         deliverer.start_due()

@@ -35,6 +35,7 @@ from tests.security.hostile import (
     trickle,
     with_body,
 )
+from tests.support.loopback import OTHERS_DENIED
 from tests.unit.drivers.documents import sweep_of
 from tests.unit.drivers.machines import OPTIONS, TOKEN, new_registry, target
 from workers.conductor.poller import WaitMonitor
@@ -77,7 +78,9 @@ def polled(url, seconds=5.0):
     """Read an agent's commands as the wait monitor does."""
 
     async def run():
-        monitor = WaitMonitor(SimpleNamespace(settings=Settings()))
+        base = Settings()
+        agent = replace(base.agent, denied_networks=OTHERS_DENIED)
+        monitor = WaitMonitor(SimpleNamespace(settings=replace(base, agent=agent)))
         monitor._http = None
         try:
             async with asyncio.timeout(seconds * 3):
