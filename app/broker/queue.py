@@ -129,6 +129,10 @@ def celery(settings: Settings) -> Celery:
         task_store_errors_even_if_ignored=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_disable_rate_limits=True,
+        # After a reconnection to RabbitMQ, Celery would restore the count in the threads of steps.
+        # They read from the consumer's connection for it, and the consumer could then wait for an
+        # answer that another thread has read, and take no messages
+        worker_enable_prefetch_count_reduction=False,
         worker_enable_remote_control=settings.broker.remote_control,
         worker_hijack_root_logger=False,
         worker_prefetch_multiplier=1,
