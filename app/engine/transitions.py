@@ -105,10 +105,21 @@ def wait(
     elif limit:
         step.deadline_at = step.deadline_at or session.scalar(select(after(limit)))
         operation.deadline_at = step.deadline_at
-    if operation.moves_node and Event.WAIT in MACHINE[State(node.provision_state)].moves:
+    if operation.moves_node and _leads_to(node, Event.WAIT):
         provision_state.move(session, node, Event.WAIT)
         endings.release(node)
     resume.resume_if_heartbeat(session, node, operation)
+
+
+def _leads_to(node: Node, event: Event) -> bool:
+    """
+    Return whether a step that waits, or is held, moves its node.
+
+    False in a failed state: the cleanup of an aborted operation waits there, and the node stays
+    reserved.
+    """
+    state = MACHINE[State(node.provision_state)]
+    return state.kind is Kind.BUSY and event in state.moves
 
 
 def _record_reason(
@@ -139,7 +150,7 @@ def hold(
 
     Where the node cannot be held, the step fails. Returns whether a cleanup step follows.
     """
-    if Event.HOLD not in MACHINE[State(node.provision_state)].moves:
+    if not _leads_to(node, Event.HOLD):
         reason = f"{step.label}: a node cannot be held while it is {node.provision_state}"
         return fail(session, node, operation, step, Failed(reason, FailureCode.NOT_SUPPORTED))
     step_transition(step, StepEvent.WAIT)

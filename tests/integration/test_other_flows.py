@@ -7,15 +7,22 @@ from sqlalchemy import select
 
 from app.db.clock import after
 from app.engine import available_steps, operations, power, timeouts, why
-from app.errors import Conflict, InMaintenance, Invalid, NodeProtected, NotFound
+from app.errors import Conflict, InMaintenance, Invalid, NodeLocked, NodeProtected, NotFound
 from app.inventory import nodes
 from app.kit.caller import Caller
 from app.models import Conductor, DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
 from app.states import State
 from drivers.core.errors import CleanStepFailed
-from drivers.core.steps import Flow
+from drivers.core.steps import Flow, Wait
 from drivers.simulator.simulator import running
-from tests.integration.harness import Acme, AcmeManagement, AcmeMegaDeploy, Harness, requested
+from tests.integration.harness import (
+    Acme,
+    AcmeBoot,
+    AcmeManagement,
+    AcmeMegaDeploy,
+    Harness,
+    requested,
+)
 from tests.support.web import Handler, serving
 from tests.unit.drivers.machines import scripted_agent
 from workers.periodic import power_sync, pruning, reconciler
@@ -381,6 +388,25 @@ def test_an_aborted_service_returns_to_active(harness):
     harness.call(node)
     assert "active" == harness.do(node, "abort")
     assert ["power off", "clean_up_ramdisk", "prepare_instance", "power on"] == Acme.did[-4:]
+    assert "aborted" == harness.last(node).state
+
+
+def test_the_cleanup_of_an_aborted_service_may_wait(harness, monkeypatch):
+    """The node stays in its failed state, and reserved, until its machine is cleaned up."""
+    node = harness.with_agent("active", power_state="power on")
+    harness.do(node, "service", service_steps=[requested("deploy", "burn")])
+    harness.call(node)
+    clean_up, waits = AcmeBoot.clean_up_ramdisk, [Wait(poll_after=0.0), Wait(poll_after=0.0)]
+    monkeypatch.setattr(
+        AcmeBoot, "clean_up_ramdisk", lambda *given: waits.pop() if waits else clean_up(*given)
+    )
+    harness.do(node, "abort")
+    for _ in range(2):
+        assert "service failed" == harness.state(node)
+        with pytest.raises(NodeLocked):
+            harness.ask(node, "service", service_steps=[POLISH])
+        harness.poll(node)
+    assert ("active", None) == (harness.state(node), harness.inside.read(node).reservation)
     assert "aborted" == harness.last(node).state
 
 
