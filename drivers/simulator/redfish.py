@@ -78,7 +78,7 @@ class Redfish:
         try:
             if machine.faults.error_rate and machine.random.random() < machine.faults.error_rate:
                 raise Refusal(500, "InternalError", "The request failed due to an internal error.")
-            if path not in OPEN and not self._authenticated(request, path):
+            if path not in OPEN and not self.is_authenticated(request):
                 raise Refusal(401, "NoValidSession", "No valid credentials were given.")
             if request.method in ("GET", "HEAD"):
                 machine.reads += 1
@@ -93,8 +93,13 @@ class Redfish:
             challenge = {"WWW-Authenticate": 'Basic realm="BMC"'} if refusal.status == 401 else None
             return refusal.response(challenge)
 
-    def _authenticated(self, request: Request, path: str) -> bool:
-        if request.method == "POST" and path == SESSIONS:
+    def carry_out(self, request: Request) -> Response:
+        """Carry an order out that was authenticated before: its session may have ended since."""
+        return self._change(request, request.path.rstrip("/"))
+
+    def is_authenticated(self, request: Request) -> bool:
+        """Whether a request has a valid session or password, or asks for a session."""
+        if request.method == "POST" and request.path.rstrip("/") == SESSIONS:
             return True
         token = request.headers.get("x-auth-token")
         if token is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import time
 from typing import Any
 
@@ -164,10 +165,13 @@ def _insert(content: dict[str, Any], image: str) -> None:
 @FAULTS.fault(MEDIA, seconds=1.0, fails=False)
 def media_insert_by_task(exchange: Exchange) -> Response:
     """InsertMedia is answered 202 with a task, which inserts the medium at its end, or fails."""
-    if not exchange.orders("insert") or not exchange.occurs():
+    if not exchange.orders("insert") or not exchange.bmc.is_authenticated(exchange.request):
         return exchange.go()
+    if not exchange.occurs():
+        return exchange.go()
+    effect = partial(exchange.bmc.carry_out, exchange.request)
     failure = "The image cannot be mounted." if exchange["fails"] else ""
-    return exchange.bmc.begin_task("Insert medium", exchange.go, exchange["seconds"], failure)
+    return exchange.bmc.begin_task("Insert medium", effect, exchange["seconds"], failure)
 
 
 # Boot settings

@@ -38,6 +38,12 @@ class Bmc(Protocol):
     def answer(self, request: Request) -> Response:
         """Answer a request without rude faults."""
 
+    def is_authenticated(self, request: Request) -> bool:
+        """Whether a request has a valid session or password."""
+
+    def carry_out(self, request: Request) -> Response:
+        """Carry an order out that was authenticated before."""
+
     def begin_task(
         self, name: str, effect: Callable[[], object], seconds: float, failure: str = ""
     ) -> Response:

@@ -712,6 +712,17 @@ def media_insert_by_task(bmc):
     assert bmc.slot()["Inserted"]
 
 
+def test_an_insert_by_task_needs_a_session_and_outlives_it(bmc):
+    bmc.set_faults(media_insert_by_task={"seconds": 0.1})
+    headers = {"X-Auth-Token": log_in(bmc).headers["X-Auth-Token"]}
+    assert 401 == bmc.send("POST", INSERT, IMAGE, **{"X-Auth-Token": "ended"}).status_code
+    assert 202 == bmc.send("POST", INSERT, IMAGE, **headers).status_code
+    for path in bmc.members(SESSIONS):
+        bmc.send("DELETE", path)
+    CLOCK.pass_time(0.25)
+    assert bmc.slot()["Inserted"]
+
+
 def test_an_insert_by_task_can_fail(bmc):
     bmc.set_faults(media_insert_by_task={"seconds": 0.1, "fails": True})
     assert "Exception" == end_of(bmc, bmc.post(INSERT, IMAGE))["TaskState"]
