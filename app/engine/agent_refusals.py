@@ -81,7 +81,7 @@ def note(runtime: Runtime, refusal: Refusal) -> None:
     words, remedy = harmless(refusal.words)[:_LONGEST].rstrip("."), REMEDIES[refusal.cause]
     sender = harmless(refusal.address)[-_LONGEST_ADDRESS:] or "an unknown address"
     # the routes of the others log what they looked for and did not find
-    if refusal.request == HEARTBEAT or refusal.cause == "malformed":
+    if refusal.request == HEARTBEAT or refusal.cause in ("malformed", "repeated"):
         facts = {"node": refusal.node, "address": sender, "why": words, "remedy": remedy}
         seldom.warning(_LOGGED[refusal.request], **facts)
     event_type = f"{refusal.request}_refused_{refusal.cause}"

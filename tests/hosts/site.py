@@ -155,7 +155,7 @@ class Site:
             "INGOT_DATA_DIR": str(data),
             "INGOT_API_HOST_IP": self.network.address(name),
             # simulated agents send X-Forwarded-For, as their balancer passes on bytes alone
-            "INGOT_API_TRUSTED_PROXIES": self.network.address(OUTSIDE),
+            "INGOT_API_TRUSTED_PROXIES": self.network.address("balancer"),
             "INGOT_DATABASE_CONNECTION": f"{self.database.url}&application_name={name}",
             "INGOT_BROKER_URL": self.broker.url,
         }

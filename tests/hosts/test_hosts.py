@@ -50,14 +50,17 @@ def test_the_work_of_a_conductor_that_cannot_reach_the_database_goes_on(allowed,
     assert [] == list(temporary.glob(f"{isolation.PREFIX}*")), "the logs of a good run are removed"
 
 
+def isolated(rig):
+    """The isolated process of a rig, once it has processes of the site; else None."""
+    inner = (child for unshare in children(rig) for child in children(unshare))
+    return next((child for child in inner if children(child)), None)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_run_that_is_ended(allowed, temporary, number):
     with subprocess.Popen(RIG, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
-        until(lambda: children(run.pid) and children(children(run.pid)[0]), "the isolated process")
-        unshare = children(run.pid)[0]
-        (inside,) = children(unshare)
+        inside = until(lambda: isolated(run.pid), "a process of the site")
         end = os.pidfd_open(inside)
-        until(lambda: children(inside), "a process of the site")
         within = [(pid, os.pidfd_open(pid)) for pid in children(inside)]
         run.send_signal(number)
         run.wait(30)
