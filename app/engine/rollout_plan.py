@@ -19,7 +19,7 @@ from app import log
 from app.engine import power, provisioning
 from app.errors import NodeLocked, ServiceError, Unavailable
 from app.inventory import holds
-from app.kit.caller import Caller
+from app.kit.caller import UNAUTHENTICATED, Caller
 from app.models import Node
 from app.runtime import runtime_of
 from app.states import VERBS
@@ -42,7 +42,6 @@ COLUMNS = ("id", "uuid", "name", "owner", "lessee")
 CHUNK = 200
 #: Reason of a refusal that is a defect of a driver, or of the service.
 DEFECT = "The start of the verb failed; the log has more."
-_NOBODY = Caller()
 
 
 #: The caller's rights: owner and lessee of a node -> reason of a denial; None: allowed.
@@ -124,7 +123,7 @@ def plan(  # noqa: PLR0917 - what a rollout consists of
     strategy: Strategy,
     denial: Denial,
     arguments: Mapping[str, Any] | None = None,
-    caller: Caller = _NOBODY,
+    caller: Caller = UNAUTHENTICATED,
 ) -> Plan:
     """
     Plan a rollout of `target` over the nodes of a query with the columns of `columns`.

@@ -38,7 +38,7 @@ from app.errors import (
 )
 from app.identity import standing
 from app.kit import crud
-from app.kit.caller import Caller
+from app.kit.caller import UNAUTHENTICATED, Caller
 from app.kit.isolation import isolated
 from app.models import (
     ENDED,
@@ -71,7 +71,6 @@ UNENDED_ONE = Prepared(
     select(Rollout.id).where(or_(*(Rollout.state == each for each in UNENDED))).limit(1)
 )
 #: Caller of requests without authentication.
-NOBODY = Caller()
 #: Seconds until a node that is locked, or has no conductor, is tried again.
 PAUSE = 5.0
 #: Seconds of a run in which the rollouts of a project start nodes, before it is another one's turn.
@@ -119,7 +118,9 @@ def _authority(session: Session, caller: Caller) -> dict[str, Any] | None:
     return None if found is None else dict(found)
 
 
-def request(session: Session, uuid: str, event: RolloutEvent, caller: Caller = NOBODY) -> Rollout:
+def request(
+    session: Session, uuid: str, event: RolloutEvent, caller: Caller = UNAUTHENTICATED
+) -> Rollout:
     """
     Pause, resume or abort a rollout.
 

@@ -11,17 +11,18 @@ from app.db.clock import after as seconds_from_now
 from app.db.clock import now
 from app.errors import Conflict, Invalid
 from app.kit import change_events, crud
-from app.kit.caller import Caller
+from app.kit.caller import UNAUTHENTICATED, Caller
 from app.models import Node, Webhook, WebhookFailure
 from app.runtime import runtime_of
 from drivers import networks, urls
 from drivers.core.errors import InvalidDriverInfo
 
 #: Caller of requests without authentication.
-NOBODY = Caller()
 
 
-def create(session: Session, fields: Mapping[str, Any], caller: Caller = NOBODY) -> Webhook:
+def create(
+    session: Session, fields: Mapping[str, Any], caller: Caller = UNAUTHENTICATED
+) -> Webhook:
     """
     Create a webhook for the events after the newest number. `fields` were validated against the
     API's schema.

@@ -70,6 +70,10 @@ class Caller:
         return {name: value for name, value in named.items() if value is not None}
 
 
+#: Caller of a request without authentication, and of the service's own work.
+UNAUTHENTICATED = Caller()
+
+
 def of_token(token: Mapping[str, Any], request_id: str) -> Caller:
     """Return the caller of a token: the object `token` of Keystone's validation (API version 3)."""
     user, project = token["user"], token.get("project") or {}

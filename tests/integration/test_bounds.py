@@ -148,6 +148,14 @@ def server(monkeypatch):
     server.answers = True
 
 
+def answers(server):
+    """The server's answer to a call; False: the call was refused."""
+    try:
+        return server.call()
+    except ConnectionError:
+        return False
+
+
 def test_no_call_is_let_through_until_the_probe_has_reached_the_server(server):
     server.lose()
 
@@ -158,14 +166,7 @@ def test_no_call_is_let_through_until_the_probe_has_reached_the_server(server):
 
     until(refused_after_tries, "tries")
     server.answers = True
-
-    def called():
-        try:
-            return server.call()
-        except ConnectionError:
-            return False
-
-    until(called, "the return")
+    until(lambda: answers(server), "the return")
 
 
 def test_a_probe_that_nobody_needs_ends_and_the_next_call_tries(server, monkeypatch):
@@ -174,14 +175,7 @@ def test_a_probe_that_nobody_needs_ends_and_the_next_call_tries(server, monkeypa
     server.lose()
     until(lambda: threading.active_count() <= before, "the end of the probe")
     server.answers = True
-
-    def called():
-        try:
-            return server.call()
-        except ConnectionError:
-            return False
-
-    until(called, "a call")
+    until(lambda: answers(server), "a call")
     assert 0 == server.tries
 
 
