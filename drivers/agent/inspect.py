@@ -10,14 +10,15 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from drivers.agent import client, fast_track
+from app.inspection.process import process
+from app.inspection.subject import Subject, findings
+from drivers.agent import client
+from drivers.core import fast_track
 from drivers.core.errors import HardwareError
 from drivers.core.interface import Frame, Rows
-from drivers.core.kinds import Inspect
+from drivers.core.interface_kinds import Inspect
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Target
-from drivers.inspection.process import process
-from drivers.inspection.subject import Subject, findings
 
 #: Key of driver_internal_info: IP addresses of the BMC during an inspection. The service finds the
 #: node of a report by them.

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from drivers.core.conditions import UNKNOWN, Conditions
 from drivers.core.errors import FailureCode, NotSupported
 from drivers.core.interface import Frame, Interface
-from drivers.core.steps import Done, Failed, Flow, Outcome, Wait, run_parts
-from drivers.core.target import Target
+from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
+from drivers.core.target import Target, run_parts
 
 
 class Deploy(Interface):

@@ -6,7 +6,7 @@ import pytest
 
 from drivers.builtin import HARDWARE_TYPES, Idrac, Redfish
 from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unreachable
-from drivers.core.kinds import POWER_OFF
+from drivers.core.interface_kinds import POWER_OFF
 from drivers.core.registry import load
 from drivers.core.steps import Done, Flow, Wait
 from drivers.redfish import idrac

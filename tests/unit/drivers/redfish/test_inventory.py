@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.inspection import process
 from drivers.core.errors import HardwareError, InspectionFailed, Unexpected
 from drivers.core.target import Material
-from drivers.inspection import process
 from drivers.simulator.documents import ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.documents import LocalBmc, having, without
 from tests.unit.drivers.machines import with_option
-from tests.unit.drivers.redfish.test_documents import GONE, VALUES, changed, pointers
+from tests.unit.drivers.redfish.transport.test_documents import GONE, VALUES, changed, pointers
 
 CPU, NICS = f"{SYSTEM}/Processors/CPU0", f"{SYSTEM}/EthernetInterfaces"
 #: Findings of an inspection of the simulated machine.
@@ -141,7 +141,7 @@ MAC, OTHER, THIRD = "52:54:00:c2:42:01", "94:40:c9:00:00:02", "94:40:c9:00:00:03
 )
 def test_an_address_that_is_no_stations_becomes_no_port_and_is_noted(bmc, caplog, reported, reason):
     nics(bmc, {"MACAddress": MAC}, {"MACAddress": reported})
-    with caplog.at_level(logging.WARNING, "drivers.inspection"):
+    with caplog.at_level(logging.WARNING, "app.inspection"):
         findings = inspected(bmc)
     assert [MAC] == addresses(findings)
     assert reason in findings.plugin_data["ignored_interfaces"]["NIC1"]
