@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
-from app import tracing
+from app.broker.refused_lookups import Refusals
 from app.config.settings import Settings, SettingsError
 from app.db import connections, transactions
-from app.inherited import Inherited
-from app.kit import data_keys
-from app.kit.refused_lookups import Refusals
+from app.lifecycle.operation_states import ACTOR, Actor
 from app.metrics.table import BMC_COMMANDS, BMC_REFUSALS
-from app.operation_states import ACTOR, Actor
+from app.observe import tracing
+from app.process.before_fork import BuiltBeforeFork
+from app.rows import data_keys
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core import registry
 from drivers.core.bmc import Bmcs
@@ -143,7 +143,7 @@ def make(
     return Runtime(settings, connect(settings), drivers, send)
 
 
-@Inherited
+@BuiltBeforeFork
 def connect(settings: Settings) -> Engine:
     """
     Create the engine of the database, with its data keys.
@@ -155,7 +155,7 @@ def connect(settings: Settings) -> Engine:
     return connections.connect(database.connection, **database.limits, keyring=keyring)
 
 
-@Inherited
+@BuiltBeforeFork
 def load_drivers(settings: Settings) -> Registry:
     """
     Load every hardware type that the settings enable.

@@ -10,17 +10,13 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from app import flows
 from app.engine import (
     aborts,
     admission,
     child_nodes,
     dispatch,
-    endings,
-    failures,
+    operation_end,
     operations,
-    plan_conditions,
-    planning,
     provision_state,
     transitions,
 )
@@ -38,17 +34,28 @@ from app.engine.guards import (
     service_not_held,
     service_not_in_maintenance,
 )
-from app.engine.planning import Arguments
 from app.errors import IllegalMove, Invalid, NodeLocked, NotFound, ServiceError
 from app.hardware import targets
+from app.hardware.rescue_password import hashed
 from app.hardware.steps import RequestedStep, offered, problems
-from app.hold_kinds import Effect
+from app.identity.caller import Caller
 from app.inventory import history, holds
-from app.kit.caller import Caller
-from app.kit.rescue_password import hashed
+from app.lifecycle import failures, flows
+from app.lifecycle.hold_kinds import Effect
+from app.lifecycle.provision_states import (
+    MACHINE,
+    VERBS,
+    Event,
+    Kind,
+    State,
+    allows,
+    verbs_in,
+    waits_in,
+)
 from app.models import Node, Operation, OperationKind, OperationStep
+from app.planning import plan_conditions, planning, requested_steps
+from app.planning.requested_steps import Arguments
 from app.runtime import Runtime, runtime_of
-from app.states import MACHINE, VERBS, Event, Kind, State, allows, verbs_in, waits_in
 from drivers.core.errors import FailureCode, InvalidDriverInfo
 from drivers.core.steps import Flow
 from drivers.core.target import Target
@@ -65,7 +72,9 @@ class Verb:
 
     kind: OperationKind
     plan: planning.Plan
-    read_request: planning.RequestReader = planning.no_steps  # finds the requested steps
+    read_request: requested_steps.RequestReader = (
+        requested_steps.no_steps
+    )  # finds the requested steps
     flow: Flow | None = None  # the requested steps belong to it; None: they are not checked
     fails: bool = False  # invalid steps fail the operation; else the API refuses them
     target: State | None = None  # target provision state; None: the state machine's
@@ -84,26 +93,26 @@ _RESCUABLE = (served, interfaces_valid("power", "rescue", "network"))
 _VERBS: Mapping[Event, Verb] = {
     Event.MANAGE: Verb(OperationKind.MANAGE, planning.verify),
     Event.PROVIDE: Verb(
-        OperationKind.PROVIDE, planning.clean, planning.by_settings, Flow.CLEAN,
+        OperationKind.PROVIDE, planning.clean, requested_steps.by_settings, Flow.CLEAN,
         guards=(not_restored, not_in_maintenance_by_settings, not_retired),
     ),
     Event.CLEAN: Verb(
         OperationKind.CLEAN, partial(planning.in_requested_order, Flow.CLEAN),
-        partial(planning.requested, "clean_steps"), Flow.CLEAN, fails=True,
+        partial(requested_steps.requested, "clean_steps"), Flow.CLEAN, fails=True,
         target=State.MANAGEABLE, guards=(not_in_maintenance,),
         before_work=(served, interfaces_valid("power", "network")),
     ),
     Event.DEPLOY: Verb(
-        OperationKind.ACTIVE, planning.deploy, planning.to_deploy, Flow.DEPLOY,
+        OperationKind.ACTIVE, planning.deploy, requested_steps.to_deploy, Flow.DEPLOY,
         guards=(not_in_maintenance, not_retired), before_work=_DEPLOYABLE,
         held_by=Effect.INSTANCES,
     ),
     Event.REBUILD: Verb(
-        OperationKind.REBUILD, planning.deploy, planning.to_deploy, Flow.DEPLOY,
+        OperationKind.REBUILD, planning.deploy, requested_steps.to_deploy, Flow.DEPLOY,
         guards=(not_in_maintenance, not_protected, not_retired), before_work=_DEPLOYABLE,
     ),
     Event.DELETE: Verb(
-        OperationKind.DELETED, planning.delete, planning.by_settings, Flow.CLEAN,
+        OperationKind.DELETED, planning.delete, requested_steps.by_settings, Flow.CLEAN,
         guards=(not_restored, not_protected), before_work=(served, interfaces_valid("power")),
     ),
     Event.INSPECT: Verb(
@@ -124,7 +133,7 @@ _VERBS: Mapping[Event, Verb] = {
     ),
     Event.SERVICE: Verb(
         OperationKind.SERVICE, partial(planning.in_requested_order, Flow.SERVICE),
-        partial(planning.requested, "service_steps"), Flow.SERVICE, fails=True,
+        partial(requested_steps.requested, "service_steps"), Flow.SERVICE, fails=True,
         guards=(not_in_maintenance,), before_work=(served, interfaces_valid("power", "network")),
     ),
 }  # fmt: skip
@@ -338,14 +347,14 @@ def request(
     code = FailureCode.INVALID_STEPS
     error = failures.describe(code, "; ".join(intent.wrong)) if intent.wrong else None
     finished = operations.record_finished(session, node, how.kind, caller, error)
-    endings.report_end(session, node, finished)
-    endings.fire(session, node, finished, Event.FAIL if error else Event.DONE)
+    operation_end.report_end(session, node, finished)
+    operation_end.fire(session, node, finished, Event.FAIL if error else Event.DONE)
     return finished
 
 
 def _checked_request(
     candidate: Candidate, how: Verb, arguments: Arguments, caller: Caller
-) -> tuple[planning.Request, list[str]]:
+) -> tuple[requested_steps.Request, list[str]]:
     """
     Return the request of a verb, and the errors in its steps.
 
@@ -364,8 +373,8 @@ def _checked_request(
     except (Invalid, NotFound, InvalidDriverInfo) as error:
         if not tears_down:
             raise
-        return planning.Request(state=State(node.provision_state), errors=(str(error),)), []
-    if how.read_request is not planning.by_settings:  # steps of settings are the operator's
+        return requested_steps.Request(state=State(node.provision_state), errors=(str(error),)), []
+    if how.read_request is not requested_steps.by_settings:  # steps of settings are the operator's
         child_nodes.check_project(session, node, request.steps, caller)
     wrong = _step_errors(target, how, request)
     if how.flow is not None:
@@ -378,7 +387,7 @@ def _checked_request(
 
 
 def _plan(
-    candidate: Candidate, how: Verb, request: planning.Request, wrong: Sequence[str]
+    candidate: Candidate, how: Verb, request: requested_steps.Request, wrong: Sequence[str]
 ) -> tuple[Sequence[OperationStep], Sequence[str]]:
     """
     Return the plan of a verb, and the errors in it; with any, or with `wrong`, it has no steps.
@@ -395,7 +404,7 @@ def _plan(
     return ([], errors) if errors else (rows, ())
 
 
-def _step_errors(target: Target, how: Verb, request: planning.Request) -> list[str]:
+def _step_errors(target: Target, how: Verb, request: requested_steps.Request) -> list[str]:
     """List the errors in the requested steps, as far as the offered steps are known."""
     if how.flow is None or not request.steps:
         return []

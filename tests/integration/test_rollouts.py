@@ -12,13 +12,12 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import delete, select
 
-from app import killpoints
 from app.db.clock import after
-from app.engine import restore, rollout_plan, rollout_progress, rollouts
-from app.engine.rollout_plan import Strategy
 from app.errors import Conflict, Forbidden, Invalid, NotFound
-from app.identity import accounts, callers
-from app.kit.caller import Caller
+from app.identity import accounts, authentication
+from app.identity.caller import Caller
+from app.lifecycle.operation_states import Actor, IllegalTransition
+from app.lifecycle.rollout_states import ROLLOUTS, RolloutEvent, transition
 from app.models import (
     Node,
     Operation,
@@ -29,12 +28,14 @@ from app.models import (
     RolloutNode,
     RolloutState,
 )
-from app.operation_states import Actor, IllegalTransition
-from app.rollout_states import ROLLOUTS, RolloutEvent, transition
+from app.process import kill_points
+from app.rollouts import rollout_plan, rollout_progress, rollout_waves, rollouts
+from app.rollouts.rollout_plan import Strategy
 from app.runtime import Runtime
 from tests.integration.harness import Acme, Harness, requested
 from tests.support.local_users import Directory
 from workers.periodic import pruning
+from workers.restoration import restore
 
 CALLER = Caller(user_id="u-1", user_name="Ada", request_id="req-1")
 POLISH, STROLL = (requested("management", name) for name in ("polish", "stroll"))
@@ -63,7 +64,7 @@ class Fleet(Harness):
 
     def advance(self, rollout, times=1):
         for _ in range(times):
-            rollouts.advance_all(self.inside.runtime)
+            rollout_waves.advance_all(self.inside.runtime)
             self.run()
         return self.of(rollout)
 
@@ -273,11 +274,11 @@ def test_an_outdated_list_of_members_starts_no_node_again(fleet):
     for _ in range(2):
         fleet.node()
     rollout = fleet.create(max_unavailable="2")
-    members = rollouts._decide(fleet.inside.runtime, rollout)
+    members = rollout_waves._decide(fleet.inside.runtime, rollout)
     assert 2 == len(members)
     for _ in range(2):
         for member in members:
-            rollouts._start(fleet.inside.runtime, rollout, member)
+            rollout_waves._start(fleet.inside.runtime, rollout, member)
         fleet.run()
     assert [1, 1] == fleet.operations()
 
@@ -351,7 +352,7 @@ def test_a_process_without_the_driver_of_a_node_leaves_it_to_others(fleet):
     fleet.node()
     rollout = fleet.create()
     other = fleet.inside.another()
-    rollouts.advance_all(other.runtime)
+    rollout_waves.advance_all(other.runtime)
     other.close()
     (member,) = fleet.members(rollout)
     assert ("pending", "unavailable") == (member.state, member.code)
@@ -550,7 +551,7 @@ def die_in(inside, point, advance):
     if child == 0:
         try:
             another = Fleet(inside.another())
-            killpoints.arm([f"any:{point}=die"], "c-1")
+            kill_points.arm([f"any:{point}=die"], "c-1")
             advance(another)
         finally:
             os._exit(0)
@@ -594,7 +595,7 @@ def test_several_processes_start_each_node_once(fleet):
         try:
             start.wait(60)
             for _ in range(10):
-                rollouts.advance_all(other.runtime)
+                rollout_waves.advance_all(other.runtime)
         except Exception as error:
             errors.append(error)
 
@@ -643,8 +644,8 @@ def people(inside):
 def caller_of(inside, name, project=None):
     """The caller of a user with all roles in a scope."""
     with inside.runtime.engine.connect() as connection:
-        account = callers.account_of(connection, name)
-        return callers.of_account(connection, account, project, "req-9")
+        account = authentication.account_of(connection, name)
+        return authentication.of_account(connection, account, project, "req-9")
 
 
 def several(fleet, number):
@@ -717,9 +718,9 @@ def test_a_node_is_not_started_by_a_caller_who_has_lost_rights_since_the_decisio
     people.user("ann", ("manager", None))
     several(fleet, 1)
     rollout = fleet.create(caller=caller_of(inside, "ann"))
-    members = rollouts._decide(inside.runtime, rollout)
+    members = rollout_waves._decide(inside.runtime, rollout)
     disable(people)
-    assert [False] == [rollouts._start(inside.runtime, rollout, each) for each in members]
+    assert [False] == [rollout_waves._start(inside.runtime, rollout, each) for each in members]
     assert [0] == fleet.operations()
     assert PauseCause.CALLER == fleet.of(rollout).pause_cause
 
@@ -773,7 +774,7 @@ def test_the_rollouts_of_a_project_leave_time_to_others(fleet, inside, monkeypat
         rollouts, "_start", lambda _runtime, rollout, _member: bool(started.append(rollout)) or True
     )
     honest = fleet.create(caller=replace(CALLER, project_id="p-honest"), **strategy)
-    rollouts.advance_all(inside.runtime)
+    rollout_waves.advance_all(inside.runtime)
     assert 2 == len(started)
     assert honest in started
     assert set(started) & set(many)

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 from werkzeug.test import create_environ
 
-from app import log
 from app.agents import inspection_report
 from app.api import bodies
 from app.api.limits import Limits
@@ -19,6 +18,7 @@ from app.api.parsing import MOST_VALUES
 from app.config.settings import Settings
 from app.inspection import rules
 from app.inspection.subject import Subject
+from app.observe import log
 from drivers.core.errors import InspectionFailed
 from tests.support.certificates import PEM
 from tests.support.fleet import until

@@ -1,5 +1,11 @@
 """Commands for users without Keystone."""
 
-from workers.accounts import people, rights
+from workers.commands import role_commands, user_commands
 
-GROUPS = (people.users, people.groups, people.projects, rights.grants, rights.api_tokens)
+GROUPS = (
+    user_commands.users,
+    user_commands.groups,
+    user_commands.projects,
+    role_commands.grants,
+    role_commands.api_tokens,
+)
