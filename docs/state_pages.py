@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from app.api import versions
+from app.api.declarations import versions
 from app.lifecycle.flows import FLOWS, ProvisionFlow
 from app.lifecycle.operation_states import OPERATIONS, STEPS, Origins
 from app.lifecycle.provision_states import (

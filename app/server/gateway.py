@@ -23,8 +23,8 @@ from granian._signals import set_sync_signals
 from granian.server.common import WORKERS_METHODS
 from granian.server.mp import WorkerProcess
 
-from app.api import errors
-from app.api.answers import Wsgi
+from app.api.transport import errors
+from app.api.transport.responses import Wsgi
 from app.errors import Invalid
 from app.observe import log
 

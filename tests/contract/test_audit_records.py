@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, select
 from sqlalchemy.exc import OperationalError
 
-from app.api import auditing
+from app.api.request import auditing
 from app.audit import audit_records as kit_audit
 from app.audit import refused_requests
 from app.db.clock import after

@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import delete, update
 from sqlalchemy.exc import OperationalError
 
-from app.api import event_stream
-from app.api.following import FOLLOWING
+from app.api.feed.followers import FOLLOWING
+from app.api.fleet import event_stream
 from app.events import event_feed
 from app.events.event_feed import EventFeed
 from app.identity.caller import Role

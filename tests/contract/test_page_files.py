@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from app.api import node_fields
+from app.api.declarations import node_fields
 from app.lifecycle.provision_states import MACHINE, VERBS
 from app.server.application import PAGES
 
