@@ -13,6 +13,7 @@ from app.engine import inspection_findings, provision_state
 from app.inventory import history
 from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node, VolumeTarget
 from drivers.boot import fetchable
+from drivers.inspection.process import INPUT
 
 Facts = Iterable[Mapping[str, Any]]
 
@@ -45,7 +46,7 @@ def apply(
         reports = {**reports, "driver_internal_info": internal}
     changed = False
     for name, value in reports.items():
-        if name in OF_AGENT:
+        if name in OF_AGENT or name in INPUT:  # input without findings: the step has failed
             continue
         if name in _TABLES:
             _TABLES[name](session, node, value)

@@ -235,7 +235,7 @@ class Inspect(Interface):
         return self.frames["inspect"]
 
     def inspect_hardware(self, target: Target) -> Outcome | None:
-        """Frame step: inspect the machine, and report the findings."""
+        """Frame step: inspect the machine, and report what was `inspected`."""
         raise NotSupported(f"{self.name}: this node has no inspection")
 
 

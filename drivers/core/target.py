@@ -23,16 +23,17 @@ Options = Mapping[str, Mapping[str, Any]]
 #: None: the medium has none, and the agent gets its token from the lookup.
 REPORTABLE = frozenset(
     {
+        "addresses",  # MAC addresses of a machine whose node has no ports; its inspection adds them
         "bios_settings",  # all settings: [{name, value, attribute_type?, ...}]
         "boot_mode",
         "boot_warning",  # a sentence about an obstacle to booting; None: no obstacle
         "console_enabled",
         "console_error",  # a sentence: why the console could not be started
-        "findings",  # result of an inspection
         # all components: [{component, current_version, vendor?, model?, serial_number?,
         # last_version_flashed?}]
         "firmware",
         "health",
+        "inspected",  # `Inspected`
         "instance_info",
         "power_state",
         "raid_config",
@@ -105,6 +106,16 @@ class Material:
     traits: Sequence[str] = ()
     rules: Sequence[Mapping[str, Any]] = ()  # inspection rules, in the order of their application
     before: Mapping[str, Any] | None = None  # inventory of the previous inspection
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """Data of an inspected machine, on which the service runs its hooks and rules."""
+
+    inventory: Mapping[str, Any]  # in the form of the agent's inventory
+    plugin_data: Mapping[str, Any]  # further data, of the agent's collectors
+    hooks: Sequence[str]  # names of the hooks, in order
+    partial: bool = False  # whether the inventory may lack any fact, as that of a BMC does
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import HardwareError, Unexpected, Unreachable
 from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.core.target import Agent
+from drivers.inspection import process as inspection
 from drivers.redfish import bios
 from drivers.redfish import client as redfish
 from drivers.web import answers
@@ -499,7 +500,10 @@ def await_rescue(it):
 
 def process(it):
     inspect = target(interfaces={"inspect": "agent"}).driver.inspect
-    return inspect.process(target(agent=it.agent, options=it.options))
+    it = target(agent=it.agent, options=it.options)
+    outcome = inspect.process(it)
+    inspection.process(it)
+    return outcome
 
 
 ORDERS = [

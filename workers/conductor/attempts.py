@@ -29,6 +29,7 @@ from drivers.core import reserved
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
+from drivers.inspection.process import process
 from workers import retry
 from workers.conductor import claims, drain, recording, results
 from workers.conductor.abilities import StepThreads
@@ -204,6 +205,7 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
         target = until_available(lambda: _target(conductor, attempt, lease.check))
         with lease.calling():
             outcome = results.checked(call_of(target, step)())
+            process(target)
         if step.child and isinstance(outcome, Wait):
             outcome = _wait_of_child(target, step, outcome)
     except (LeaseLost, *OUT_OF_REACH) as error:

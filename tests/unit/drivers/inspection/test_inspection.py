@@ -10,6 +10,7 @@ from drivers.core.errors import InspectionFailed, NotSupported
 from drivers.core.registry import load
 from drivers.core.target import Material
 from drivers.inspection import hooks
+from drivers.inspection.process import process
 from drivers.inspection.subject import Subject
 from drivers.simulator.simulator import running
 from tests.unit.drivers.machines import target
@@ -314,6 +315,7 @@ def test_a_bmc_reports_the_hardware_of_a_machine_that_is_off(simulator):
         material=Material(node={"uuid": machine.uuid, "properties": {"owner": "me"}}),
     )
     it.driver.inspect.inspect_hardware(it)
+    process(it)
     found = it.reports["findings"]
     assert {
         "owner": "me", "cpus": 8, "memory_mb": 32 * 1024, "cpu_arch": "x86_64",
