@@ -53,8 +53,8 @@ def start(settings: Settings, role: str) -> None:
     from opentelemetry.sdk.trace import SpanLimits, TracerProvider, sampling
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    from drivers.networks import Reach
-    from drivers.web import answers
+    from drivers.net import answers
+    from drivers.net.networks import Reach
 
     everywhere = Reach("[tracing]endpoint", "", "", (), ())
     session = answers.session(

@@ -35,10 +35,11 @@ from docs import (
 from docs.markdown import Lines, code, table
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.interface import Interface
-from drivers.core.kinds import Deploy
+from drivers.core.interface_kinds import Deploy
 from drivers.core.registry import Registry, load
 from drivers.core.steps import Flow, Step
-from drivers.redfish import quirks, tasks
+from drivers.redfish.booting import quirks
+from drivers.redfish.changes import tasks
 from workers.needs import NEEDS
 from workers.settings_commands import toml
 

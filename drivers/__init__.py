@@ -5,7 +5,7 @@ The other modules of this package are internal and may change. A driver that nee
 imports it by its path.
 """
 
-from drivers.agent.hooks import (
+from drivers.agent.step_hooks import (
     post_clean_step_hook,
     post_deploy_step_hook,
     post_service_step_hook,
@@ -14,7 +14,7 @@ from drivers.core import errors
 from drivers.core.conditions import Condition, conditions
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Frame
-from drivers.core.kinds import (
+from drivers.core.interface_kinds import (
     POWER_OFF,
     POWER_ON,
     REBOOT,

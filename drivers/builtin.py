@@ -14,13 +14,9 @@ from drivers.agent.rescue import AgentRescue
 from drivers.boot.network import Http, HttpIpxe, Ipxe, Pxe
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Interface
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
 from drivers.fake import hardware as fake
-from drivers.ipmi.intel import IntelIpmiManagement
-from drivers.ipmi.management import IpmiManagement
-from drivers.ipmi.power import IpmiPower
-from drivers.ipmi.vendor import IpmiVendor
-from drivers.noop import (
+from drivers.generic.noop import (
     NoBios,
     NoConsole,
     NoFirmware,
@@ -33,8 +29,14 @@ from drivers.noop import (
     NoRescue,
     NoVendor,
 )
+from drivers.generic.storage import CinderStorage, ExternalStorage
+from drivers.generic.webhook import WebhookPower
+from drivers.ipmi.intel import IntelIpmiManagement
+from drivers.ipmi.management import IpmiManagement
+from drivers.ipmi.power import IpmiPower
+from drivers.ipmi.vendor import IpmiVendor
 from drivers.redfish.bios import RedfishBios
-from drivers.redfish.boot import RedfishHttps, RedfishVirtualMedia
+from drivers.redfish.booting.boot import RedfishHttps, RedfishVirtualMedia
 from drivers.redfish.firmware import RedfishFirmware
 from drivers.redfish.idrac import (
     IdracBios,
@@ -50,8 +52,6 @@ from drivers.redfish.management import RedfishManagement
 from drivers.redfish.power import RedfishPower
 from drivers.redfish.raid import RedfishRaid
 from drivers.redfish.vendor import RedfishVendor
-from drivers.storage import CinderStorage, ExternalStorage
-from drivers.webhook import WebhookPower
 
 #: Interfaces for machines of any vendor.
 _GENERIC: Mapping[str, Sequence[type[Interface]]] = {

@@ -29,8 +29,8 @@ from app.kit.identifiers import key_of
 from app.models import AgentRecord, Node, Operation, OperationState
 from app.runtime import Runtime
 from app.states import WITHOUT_INSTANCE
-from drivers import networks
 from drivers.core.errors import InvalidDriverInfo
+from drivers.net import networks
 
 logger = log.get(__name__)
 

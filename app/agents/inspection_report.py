@@ -2,7 +2,7 @@
 Inspection reports of agents: match a report to its node, store it, resume the inspection.
 
 A report is stored until the inspection has ended. Hooks and rules run later, in a step of the
-inspect interface (`drivers.inspection`), on a copy of the report; their results are written in the
+inspect interface (`app.inspection`), on a copy of the report; their results are written in the
 transaction that ends the step.
 """
 

@@ -17,7 +17,7 @@ from app.flows import FLOWS
 from app.models import AgentRecord, Node, Port
 from app.runtime import runtime_of
 from app.states import WITHOUT_INSTANCE
-from drivers.agent.fast_track import is_enabled_by
+from drivers.core.fast_track import is_enabled_by
 
 
 class LookupRefused(NotFound):

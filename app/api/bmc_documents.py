@@ -12,8 +12,8 @@ from app.api.node_identifiers import uuid_of
 from app.api.openapi.shapes import INTEGER, TEXT, Component, array, exactly, map_of, one_of
 from app.api.routes import Routes
 from app.api.schemas.common import Text
-from drivers.recording.bundle import ENCODINGS, LONGEST_PATH
-from drivers.recording.crawl import BATCH
+from drivers.core.recording.bundle import ENCODINGS, LONGEST_PATH
+from drivers.core.recording.crawl import BATCH
 
 bmc_documents = Routes("bmc_documents", "Documents of BMCs, as they are")
 

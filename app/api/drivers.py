@@ -27,7 +27,7 @@ from app.api.schemas.common import CommaSeparated, FieldsQuery, Flag, NoQuery, T
 from app.errors import NotFound
 from app.hardware import drivers as service
 from app.hardware.drivers import LoadedDriver
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
 
 drivers = Routes("drivers", "Hardware types, and the interfaces that they accept")
 

@@ -21,7 +21,7 @@ from app.api.schemas.node_values import GroupName, NetworkData, Properties
 from app.kit import identifiers
 from app.models import Fault, Node
 from app.states import State
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
 
 Value = marshmallow.fields.Field[Any]
 

@@ -39,7 +39,7 @@ from app.errors import Invalid, NotFound, ServiceError
 from app.inventory.idle import is_idle
 from app.models import Node, OperationStep, StepSource
 from app.states import VERBS, State, allows
-from drivers.core.kinds import SOFT_OFF, SOFT_REBOOT
+from drivers.core.interface_kinds import SOFT_OFF, SOFT_REBOOT
 from drivers.core.steps import Flow
 
 node_states = Routes("states", "Power and provision states of a node")

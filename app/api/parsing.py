@@ -19,7 +19,7 @@ from app.api.errors import TooDeep
 from app.api.public_paths import REPORT, is_of_agents
 from app.api.wording import format_errors
 from app.errors import Invalid, TooLarge
-from drivers import nul
+from drivers.net import json_nul
 
 #: End of the path -> largest body in bytes.
 DEFAULT_LIMIT = 1024 << 10
@@ -108,7 +108,7 @@ def body(req: Request) -> Any:
     if not data:
         return {}
     if req.path == REPORT:  # some machines report it
-        data = nul.removed(data)
+        data = json_nul.removed(data)
     if _has_too_many_values(data):
         raise Invalid(f"Request body JSON has too many values: at most {MOST_VALUES}.")
     try:
@@ -119,7 +119,7 @@ def body(req: Request) -> Any:
         raise Invalid(f"Malformed JSON: {error}") from error
     if data.count(b"{") + data.count(b"[") > DEEPEST and depth(document) > DEEPEST:
         raise TooDeep(TOO_DEEP)
-    if nul.ESCAPED in data and not is_of_agents(req.path):
+    if json_nul.ESCAPED in data and not is_of_agents(req.path):
         _check_nul(document)
     g.document = document
     return document
@@ -141,7 +141,7 @@ def data_of(req: Request) -> bytes:
 def _check_nul(document: Any) -> None:
     """Raises Invalid: a text has NUL, which PostgreSQL cannot read from a document."""
     for name, value in document.items() if isinstance(document, dict) else [("body", document)]:
-        if nul.is_in(orjson.dumps({name: value})):
+        if json_nul.is_in(orjson.dumps({name: value})):
             raise Invalid(f"{name}: must not contain NUL.".replace("\0", ""))
 
 

@@ -13,7 +13,7 @@ from werkzeug.datastructures import Headers
 
 from app.api import node_fields
 from app.errors import NotAcceptable
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
 
 MIN, MAX = 1, 115
 HEADER = "X-OpenStack-Ironic-API-Version"

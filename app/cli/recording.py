@@ -12,9 +12,9 @@ from app.cli.commands import Node
 from app.cli.failures import Failure, Usage
 from app.cli.output import Document, Output
 from app.cli.rest import Api
-from drivers.recording.bundle import Answer, Recording
-from drivers.recording.crawl import Limits, crawl
-from drivers.recording.pseudonyms import Pseudonyms
+from drivers.core.recording.bundle import Answer, Recording
+from drivers.core.recording.crawl import Limits, crawl
+from drivers.core.recording.pseudonyms import Pseudonyms
 
 REVIEW = ("kind", "original", "replacement", "places")
 

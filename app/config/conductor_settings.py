@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.config.option_types import count, image_url, image_urls, seconds
 from app.config.options import option
-from drivers import networks
+from drivers.net import networks
 
 
 # fmt: off

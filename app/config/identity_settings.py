@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.config.option_types import provider_url, seconds
 from app.config.options import option
-from drivers import networks
+from drivers.net import networks
 
 
 # fmt: off

@@ -17,10 +17,10 @@ from app.config.option_types import (
     seconds,
 )
 from app.config.options import option
-from drivers import networks
-from drivers.inspection import hooks as inspection_hooks
-from drivers.inspection import pci as inspection_pci
-from drivers.inspection import rules as inspection_rules
+from app.inspection import hooks as inspection_hooks
+from app.inspection import pci as inspection_pci
+from app.inspection import rules as inspection_rules
+from drivers.net import networks
 
 #: Networks of no machine: unspecified, loopback, link-local, multicast, metadata and platform services of
 #: clouds. Simulators and virtual BMCs on the host of a conductor need a setting without loopback.

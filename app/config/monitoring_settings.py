@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.config.option_types import collector_url, count, seconds
 from app.config.options import option
-from drivers import networks
+from drivers.net import networks
 
 #: Loopback, link-local, multicast and the metadata addresses of clouds.
 _DENIED = (

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from app.config import files
 from app.masking import mask_urls
-from drivers.environment import PREFIX
+from drivers.net.child_environment import PREFIX
 
 #: Variables that are no settings: path of the file, and options of the command-line client.
 NOT_SETTINGS = frozenset({"INGOT_CONFIG", "INGOT_URL", "INGOT_USERNAME", "INGOT_PASSWORD"})

@@ -57,8 +57,8 @@ from app.config.option_types import (
     web_url,
 )
 from app.config.options import SettingsError, group, option
-from drivers import networks
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
+from drivers.net import networks
 
 __all__ = ["Settings", "SettingsError", "load"]
 

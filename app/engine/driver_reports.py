@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import now
 from app.engine import inspection_findings, provision_state
+from app.inspection.process import INPUT
 from app.inventory import history
 from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node, VolumeTarget
 from drivers.boot import fetchable
-from drivers.inspection.process import INPUT
 
 Facts = Iterable[Mapping[str, Any]]
 

@@ -1,7 +1,7 @@
 """
 Inspection findings: the input of an inspection step, and the rows that its findings change.
 
-Hooks and rules run in the step, on a copy of the node (`drivers.inspection`). The findings are
+Hooks and rules run in the step, on a copy of the node (`app.inspection`). The findings are
 written in the transaction that records the step.
 """
 
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from app import log
 from app.errors import AlreadyExists, Invalid, ServiceError
 from app.hardware import targets
+from app.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings
 from app.inventory import hardware_inventory, inspection_rules, node_rules, traits, vifs
 from app.kit import crud
 from app.models import (
@@ -26,9 +27,8 @@ from app.models import (
 )
 from app.runtime import Runtime, runtime_of
 from drivers.core.errors import HardwareError, InspectionFailed
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
 from drivers.core.target import Material
-from drivers.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings
 
 logger = log.get(__name__)
 

@@ -22,7 +22,7 @@ from app.engine.resource_notifications import Resources
 from app.engine.step_views import Progress, current_step
 from app.models import ChangeEvent, ChangeType, Node, NodeTrait, StepState
 from app.states import MACHINE, Event, Kind, State, of_kind
-from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT
 from drivers.core.steps import Flow
 
 INFO, ERROR = "info", "error"

@@ -14,7 +14,7 @@ from app.kit.conductors import require_served
 from app.models import Node, Operation, OperationKind
 from app.states import State
 from drivers.core.errors import HardwareError
-from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
 
 TARGETS = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
 #: Cleaning must not be interrupted (spec implement-cleaning-states).

@@ -22,9 +22,9 @@ from app.models import (
 )
 from app.runtime import runtime_of
 from app.states import MACHINE, Event, Kind, State
-from drivers.agent.fast_track import is_enabled_by
 from drivers.agent.inspect import BMC_ADDRESSES
-from drivers.core.kinds import Boot
+from drivers.core.fast_track import is_enabled_by
+from drivers.core.interface_kinds import Boot
 
 RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 

@@ -12,9 +12,9 @@ from app.errors import NotFound
 from app.kit import conductors
 from app.models import Conductor
 from app.runtime import runtime_of
-from drivers.core.kinds import Raid
+from drivers.core.interface_kinds import Raid
 from drivers.core.registry import Registry
-from drivers.noop import NoRaid
+from drivers.generic.noop import NoRaid
 
 
 @dataclass(slots=True)

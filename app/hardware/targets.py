@@ -22,7 +22,7 @@ from app.models.snapshot import snapshots
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
 from drivers.core.errors import InvalidDriverInfo
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
 from drivers.core.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
 
 #: Fields of the node that are sent to the agent, in `params.node` of a command.

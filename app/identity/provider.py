@@ -26,8 +26,8 @@ from app.config.identity_settings import Oidc
 from app.config.option_types import provider_url
 from app.errors import ServiceError, Unauthorized, Unavailable
 from app.kit.concurrency import Places, yielding_slot
-from drivers.networks import Reach
-from drivers.web import answers
+from drivers.net import answers
+from drivers.net.networks import Reach
 
 logger = log.get(__name__)
 

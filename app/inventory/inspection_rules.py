@@ -9,10 +9,10 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app.errors import Invalid
+from app.inspection import rules as engine
 from app.kit import crud
 from app.models import InspectionRule
 from app.runtime import runtime_of
-from drivers.inspection import rules as engine
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> InspectionRule:

@@ -20,7 +20,7 @@ from app.runtime import runtime_of
 from app.states import WITHOUT_INSTANCE, Kind, State, of_kind
 from drivers.core import capabilities
 from drivers.core.errors import InvalidDriverInfo
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
 
 INTERFACES = {f"{kind}_interface": kind for kind in KINDS}
 #: Names that would be ambiguous in URLs.

@@ -19,7 +19,7 @@ from app.models import Node, Port, Portgroup
 from app.models.base import kind_of
 from app.runtime import runtime_of
 from drivers.core.errors import HardwareError
-from drivers.core.kinds import Network
+from drivers.core.interface_kinds import Network
 
 Place = Port | Portgroup
 

@@ -12,7 +12,7 @@ from app.inventory import nodes, owned_resources
 from app.kit import crud
 from app.models import Node, VolumeConnector, VolumeTarget
 from app.models.base import kind_of
-from drivers.core.kinds import POWER_OFF
+from drivers.core.interface_kinds import POWER_OFF
 from drivers.core.power_pursuit import PENDING
 
 Volume = TypeVar("Volume", VolumeConnector, VolumeTarget)

@@ -14,8 +14,8 @@ from app.kit import change_events, crud
 from app.kit.caller import UNAUTHENTICATED, Caller
 from app.models import Node, Webhook, WebhookFailure
 from app.runtime import runtime_of
-from drivers import networks, urls
 from drivers.core.errors import InvalidDriverInfo
+from drivers.net import networks, urls
 
 #: Caller of requests without authentication.
 

@@ -23,7 +23,7 @@ class InspectionReport(Base):
 
 
 class InspectionRule(Timestamped, Base):
-    """Conditions on an inspected node, and actions if they are met (`drivers.inspection.rules`)."""
+    """Conditions on an inspected node, and actions if they are met (`app.inspection.rules`)."""
 
     __tablename__ = "inspection_rules"
 

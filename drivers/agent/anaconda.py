@@ -12,7 +12,8 @@ from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
 from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.images import addresses, config_drive, instance
+from drivers.images import config_drive, instance
+from drivers.net import service_addresses
 
 _FIELDS = ("kernel", "ramdisk", "stage2")
 
@@ -67,7 +68,7 @@ class AnacondaDeploy(AgentFlows):
         instance.kernel_and_ramdisk(target)
         instance.kickstart_template(target)
         config_drive.files(target)
-        addresses.of_files(target)  # for the kickstart file, with any boot interface
+        service_addresses.of_files(target)  # for the kickstart file, with any boot interface
 
     @conditions(leaves=[Condition.UNWRITTEN])
     def prepare(self, target: Target) -> Outcome:

@@ -16,7 +16,6 @@ from typing import Any
 
 import requests
 
-from drivers import networks
 from drivers.core.errors import (
     AgentBusy,
     NotSupported,
@@ -26,8 +25,8 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.core.target import Target
-from drivers.tls import bundle, of_node, valid_pem
-from drivers.web import answers, fetch
+from drivers.net import answers, fetch, networks
+from drivers.net.tls import bundle, of_node, valid_pem
 
 CONNECT_TIMEOUT = 10.0  # seconds
 #: Most bytes of the list of commands. Until the agent restarts, it has the results of all commands,

@@ -12,17 +12,17 @@ A node that boots from a volume has no image to write. Its agent is booted only 
 from dataclasses import replace
 from typing import Any
 
-from drivers import urls
-from drivers.agent import client, fast_track, image, in_band, logs, raid, root_device, standby
+from drivers.agent import client, image, in_band, logs, raid, root_device, standby
 from drivers.agent.flows import AgentFlows
-from drivers.core import capabilities
+from drivers.core import capabilities, fast_track
 from drivers.core.conditions import AS_FOUND, Condition, Conditions, conditions
 from drivers.core.errors import HardwareError, LeaseLost, Unreachable
 from drivers.core.interface import Frame, Rows
-from drivers.core.kinds import POWER_OFF
+from drivers.core.interface_kinds import POWER_OFF
 from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, run_parts, step
 from drivers.core.target import Target
 from drivers.images import published
+from drivers.net import urls
 
 _WITHDRAW: Rows = (("deploy", "withdraw_image"),)
 #: Of `prepare_instance_boot` on a node with a boot volume: nothing is installed.

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from drivers.agent import client, fast_track, in_band, logs
-from drivers.core import capabilities
+from drivers.agent import client, in_band, logs
+from drivers.core import capabilities, fast_track
 from drivers.core.conditions import AS_FOUND, Condition, conditions
 from drivers.core.interface import Frame, Rows
-from drivers.core.kinds import Deploy
+from drivers.core.interface_kinds import Deploy
 from drivers.core.steps import Done, Flow, Outcome
 from drivers.core.target import Target
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from drivers import urls
 from drivers.core import capabilities
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
 from drivers.images import checksum_files, checksums, config_drive, image_server, published
+from drivers.net import urls
 
 #: Key of driver_internal_info with the result of `examine`.
 EXAMINED = "image"

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from drivers.agent import client
-from drivers.agent.hooks import run_hook
+from drivers.agent.step_hooks import run_hook
 from drivers.core.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
 from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments, run_parts
 from drivers.core.target import Target

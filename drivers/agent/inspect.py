@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from drivers.agent import client, fast_track
+from drivers.agent import client
+from drivers.core import fast_track
 from drivers.core.errors import HardwareError
 from drivers.core.interface import Frame, Rows
-from drivers.core.kinds import Inspect
+from drivers.core.interface_kinds import Inspect
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Inspected, Target
 

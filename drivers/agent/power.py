@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from drivers.agent import client, fast_track, in_band
+from drivers.agent import client, in_band
 from drivers.agent.in_band import CommandStatus
+from drivers.core import fast_track
 from drivers.core.errors import (
     FailureCode,
     InvalidDriverInfo,
@@ -20,7 +21,7 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.core.kinds import POWER_ON, REBOOT, SOFT_REBOOT, Power
+from drivers.core.interface_kinds import POWER_ON, REBOOT, SOFT_REBOOT, Power
 from drivers.core.steps import AWAITED, Done, Failed, Outcome, Progress, Wait
 from drivers.core.target import Target
 

@@ -13,7 +13,7 @@ from drivers.agent import in_band
 from drivers.core import raid_schema
 from drivers.core.conditions import Condition
 from drivers.core.errors import InvalidDriverInfo
-from drivers.core.kinds import Raid
+from drivers.core.interface_kinds import Raid
 from drivers.core.steps import Done, Flow, Outcome, Resume, step
 from drivers.core.target import Target
 

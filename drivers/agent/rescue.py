@@ -7,7 +7,7 @@ from dataclasses import replace
 from drivers.agent import client, in_band
 from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import AgentBusy, InvalidDriverInfo, Unconfirmed, Unreachable
-from drivers.core.kinds import Rescue
+from drivers.core.interface_kinds import Rescue
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Target
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from drivers.agent import client, in_band
-from drivers.agent.hooks import run_hook
+from drivers.agent.step_hooks import run_hook
 from drivers.core.errors import NotSupported
 from drivers.core.steps import Flow, Outcome, Wait
 from drivers.core.target import Target

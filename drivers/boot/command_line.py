@@ -2,7 +2,8 @@
 
 from drivers.boot import ramdisks
 from drivers.core.target import Target
-from drivers.images import addresses, instance, words
+from drivers.images import instance, script_text
+from drivers.net import service_addresses
 
 #: Path of the API for the agent's inspection report.
 INSPECTION = "/v1/continue_inspection"
@@ -17,7 +18,7 @@ def of_agent(target: Target, group: str, *, outside: bool, **more: str) -> str:
 
     Raises InvalidDriverInfo: an argument is unsafe in a boot script.
     """
-    api = addresses.of_api(target.options, outside=outside)
+    api = service_addresses.of_api(target.options, outside=outside)
     arguments = {"ipa-api-url": api, **more}
     arguments_given = [appended(target, group)]
     if ramdisks.inspects(target):
@@ -56,6 +57,6 @@ def appended(target: Target, group: str) -> str:
     ):
         arguments_given = info.get("kernel_append_params")
         if arguments_given is not None:
-            of_node = words.line(arguments_given, f"{place}/kernel_append_params")
+            of_node = script_text.line(arguments_given, f"{place}/kernel_append_params")
             return of_node.replace("%default%", default)
     return default

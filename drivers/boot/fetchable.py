@@ -9,10 +9,9 @@ start in time.
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from drivers import urls
 from drivers.core.errors import BadImage, HardwareError
 from drivers.core.target import Target
-from drivers.web import fetch
+from drivers.net import fetch, urls
 
 #: Key of driver_internal_info under which the service keeps the last warning.
 WARNING = "boot_warning"

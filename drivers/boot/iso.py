@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from drivers import iso9660, urls
 from drivers.boot import esp, initramfs, ramdisks, scripts
 from drivers.core.errors import BadImage
 from drivers.core.target import Target
-from drivers.images import cache
+from drivers.images import cache, iso9660
 from drivers.images.cache import CachedFile
-from drivers.iso9660 import Tree
+from drivers.images.iso9660 import Tree
+from drivers.net import urls
 
 #: Volume label by which the agent recognizes the CD that it was booted from.
 LABEL = "VMEDIA_BOOT_ISO"

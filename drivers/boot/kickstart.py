@@ -12,7 +12,8 @@ from typing import Any
 
 from drivers.boot import templates
 from drivers.core.target import Target
-from drivers.images import addresses, config_drive, files, image_server, instance
+from drivers.images import config_drive, files, image_server, instance
+from drivers.net import service_addresses
 
 NAME = "ks.cfg"
 #: Folder in which cloud-init expects the files of a config drive, without a drive.
@@ -70,7 +71,7 @@ def publish(target: Target) -> tuple[str, str]:
     root = files.http_root(target.options)
     place = files.folder(target, root, files.KICKSTART, secrets.token_urlsafe(16)) / NAME
     files.write(place, text)
-    return f"{addresses.of_files(target)}/{place.relative_to(root)}", token
+    return f"{service_addresses.of_files(target)}/{place.relative_to(root)}", token
 
 
 def _text(target: Target, token: str) -> str:
@@ -85,7 +86,7 @@ def _values(target: Target, token: str) -> dict[str, Any]:
     liveimg = instance.installer_source(target)
     values: dict[str, Any] = {
         "liveimg_url": liveimg,
-        "heartbeat_url": f"{addresses.of_api(target.options)}/v1/heartbeat/{target.uuid}",
+        "heartbeat_url": f"{service_addresses.of_api(target.options)}/v1/heartbeat/{target.uuid}",
         "agent_token": token,
         "config_drive": _config_drive(target),
     }

@@ -12,8 +12,9 @@ from pathlib import Path
 from drivers.boot import command_line, iso, network_data
 from drivers.core.errors import BadImage
 from drivers.core.target import Target
-from drivers.images import addresses, cache, files, instance
+from drivers.images import cache, files, instance
 from drivers.images.instance import Pair
+from drivers.net import service_addresses
 
 NAME = "boot.iso"
 #: Paths on the CD: CA certificates for the API's certificate, and the agent's setting for them.
@@ -66,7 +67,7 @@ def of_instance(target: Target, mode: str) -> str:
 
 
 def _publish(target: Target, use: str, content: iso.Content, mode: str, *, secret: str) -> str:
-    url = addresses.of_files(target, outside=True)
+    url = service_addresses.of_files(target, outside=True)
     loaders = iso.loaders(target, mode)
     identity = f"{secret} {content.digest()} {loaders.digest()}"
     name = hashlib.sha256(identity.encode()).hexdigest()[:32]

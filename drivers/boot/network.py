@@ -17,11 +17,12 @@ from urllib.parse import urlsplit
 from drivers.boot import command_line, fetchable, kickstart, network_data, ramdisks, scripts
 from drivers.core import boot_settings, capabilities
 from drivers.core.errors import InvalidDriverInfo, NotSupported
-from drivers.core.kinds import Boot
+from drivers.core.interface_kinds import Boot
 from drivers.core.steps import Outcome, run_parts
 from drivers.core.target import Nic, Target
-from drivers.images import addresses, cache, files, instance, words
+from drivers.images import cache, files, instance, script_text
 from drivers.images.instance import Pair
+from drivers.net import service_addresses
 
 _KERNEL, _RAMDISK = "kernel", "ramdisk"
 _PERSISTENT = {"always": True, "never": False}
@@ -194,7 +195,7 @@ class Ipxe(NetworkBoot):
             _volumes(target)
 
     def root_url(self, target: Target) -> str:
-        return addresses.of_files(target)
+        return service_addresses.of_files(target)
 
     def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
         root = files.http_root(target.options)
@@ -305,7 +306,7 @@ class Http(Pxe):
     disk_configs: ClassVar[Mapping[str, str]] = {Pxe._grub: scripts.LOCAL["grub"]}
 
     def root_url(self, target: Target) -> str:
-        return addresses.of_files(target)
+        return service_addresses.of_files(target)
 
     def root(self, target: Target) -> Path:
         return files.http_root(target.options)
@@ -339,7 +340,7 @@ def _volumes(target: Target) -> tuple[list[scripts.Volume], str | None]:
     if initiator is None:
         return volumes, None
     where = f"volume connector {initiator.uuid}: connector_id"
-    return volumes, words.word(initiator.connector_id, where)
+    return volumes, script_text.word(initiator.connector_id, where)
 
 
 def _is_persistent(target: Target, *, persistent: bool) -> bool:

@@ -8,10 +8,10 @@ the other flows.
 from collections.abc import Mapping
 from typing import Any
 
-from drivers import urls
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options, Target
 from drivers.images.instance import Pair, pair
+from drivers.net import urls
 
 #: driver_info with the URL of an image that boots the agent by itself.
 ISO_FIELDS = ("deploy_iso", "rescue_iso", "inspect_iso")

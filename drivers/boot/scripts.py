@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
-from drivers.images import words
+from drivers.images import script_text
 
 #: First file that iPXE, or GRUB, loads from the network.
 FIRST, GRUB_FIRST = "boot.ipxe", "grub/grub.cfg"
@@ -140,7 +140,7 @@ def volume(properties: Mapping[str, Any], where: str) -> Volume:
     for name, text in zip(
         ("target_portal", "target_iqn", *names), (portal, iqn, *login), strict=True
     ):
-        words.word(text, f"{where}: properties/{name}")
+        script_text.word(text, f"{where}: properties/{name}")
     host, _, port = portal.rpartition(":") if re.search(r"[^:]:\d+$", portal) else (portal, "", "")
     return Volume(f"iscsi:{host}::{port}:{lun:x}:{iqn}", *login)
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from drivers.core import inputs, listed
+from drivers.core import overridden_steps, unread_keys
 from drivers.core.interface import Interface
-from drivers.core.kinds import (
+from drivers.core.interface_kinds import (
     KINDS,
     Bios,
     Boot,
@@ -65,7 +65,7 @@ class Driver:
 
         Raises InvalidDriverInfo: names the field.
         """
-        inputs.refuse_unread(target, kind)
+        unread_keys.refuse_unread(target, kind)
         self.by_kind[kind].validate(target)
 
     def steps(self, flow: Flow, target: Target | None = None) -> list[Step]:
@@ -75,5 +75,7 @@ class Driver:
         Raises InvalidDriverInfo: the step list of an interface is malformed.
         """
         return [
-            step for each in self.by_kind.values() for step in listed.offered(each, target, flow)
+            step
+            for each in self.by_kind.values()
+            for step in overridden_steps.offered(each, target, flow)
         ]

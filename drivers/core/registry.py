@@ -17,13 +17,13 @@ from importlib.metadata import entry_points
 from itertools import chain
 from typing import Any
 
-from drivers.core import listed, priorities
+from drivers.core import overridden_steps, priorities
 from drivers.core.bmc import Bmcs
 from drivers.core.deploy import Deploy
 from drivers.core.driver import Driver, HardwareType
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Interface
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
 from drivers.core.steps import Flow
 from drivers.core.target import Options
 
@@ -240,7 +240,7 @@ def _instantiate(  # noqa: PLR0917 - as `load`, which passes them on
             if cls not in checked:
                 _refuse_overlaps(cls, options)
                 _refuse_hidden(cls)
-                listed.check(interface)
+                overridden_steps.check(interface)
                 checked.add(cls)
             result[kind][cls.name] = interface
     return result

@@ -10,7 +10,7 @@ from typing import Any
 
 from drivers.core.conditions import AS_FOUND, Condition, Conditions
 from drivers.core.errors import NotSupported
-from drivers.core.kinds import REBOOT
+from drivers.core.interface_kinds import REBOOT
 from drivers.core.steps import Arg, Done, Hold, Outcome, Wait, run_parts
 from drivers.core.target import Target
 

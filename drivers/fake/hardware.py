@@ -9,7 +9,7 @@ from typing import Any
 
 from drivers.core.errors import NotSupported
 from drivers.core.interface import Frame
-from drivers.core.kinds import (
+from drivers.core.interface_kinds import (
     POWER_OFF,
     POWER_ON,
     REBOOT,

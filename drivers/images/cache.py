@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from drivers import urls
 from drivers.core.errors import BadImage, Unexpected
 from drivers.core.target import Target
 from drivers.images import image_server
+from drivers.net import urls
 
 logger = logging.getLogger(__name__)
 _MEBIBYTE = 1 << 20

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers import urls
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
+from drivers.net import urls
 
 #: Algorithm -> hexadecimal digits of its checksums.
 DIGITS: Mapping[str, int] = {"md5": 32, "sha256": 64, "sha384": 96, "sha512": 128}

@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
-from drivers import iso9660, urls
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
+from drivers.images import iso9660
+from drivers.net import urls
 
 LABEL = "config-2"
 FIELD = "instance_info/configdrive"

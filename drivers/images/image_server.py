@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drivers import urls
 from drivers.core.errors import BadImage, Unreachable
 from drivers.core.target import Target
-from drivers.web import fetch
+from drivers.net import fetch, urls
 
 #: Bytes that identify the format. The volume descriptor of an ISO 9660 image is at the end.
 HEAD = 16 * 2048 + 8

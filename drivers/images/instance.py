@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers import urls
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options, Target
-from drivers.images import words
+from drivers.images import script_text
+from drivers.net import urls
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +47,25 @@ def kernel_and_ramdisk(target: Target) -> Pair:
 def kernel_arguments(target: Target) -> str | None:
     """Return the kernel arguments of a ramdisk instance; None if the instance has none."""
     own = target.instance_info.get("ramdisk_kernel_arguments")
-    return None if own is None else words.line(own, "instance_info/ramdisk_kernel_arguments")
+    return None if own is None else script_text.line(own, "instance_info/ramdisk_kernel_arguments")
 
 
 def boot_iso(target: Target) -> str | None:
     """Return the URL of the ISO image that the instance boots."""
     given = target.instance_info.get("boot_iso")
-    return words.url(given, "instance_info/boot_iso") if given else None
+    return script_text.url(given, "instance_info/boot_iso") if given else None
 
 
 def installer_source(target: Target) -> str:
     """Return the URL of the system to install."""
-    return words.url(target.instance_info["image_source"], "instance_info/image_source", urls.ALL)
+    return script_text.url(
+        target.instance_info["image_source"], "instance_info/image_source", urls.ALL
+    )
 
 
 def installer_stage2(target: Target) -> str:
     """Return the URL of the installer's second stage."""
-    return words.url(target.instance_info["stage2"], "instance_info/stage2", urls.ALL)
+    return script_text.url(target.instance_info["stage2"], "instance_info/stage2", urls.ALL)
 
 
 def kickstart_template(target: Target) -> str | None:

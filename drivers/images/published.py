@@ -10,11 +10,11 @@ import secrets
 from pathlib import Path
 from urllib.parse import quote
 
-from drivers import urls
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
-from drivers.images import addresses, cache, files, image_server
+from drivers.images import cache, files, image_server
 from drivers.images.checksums import Checksum
+from drivers.net import service_addresses, urls
 
 
 def needed(target: Target) -> bool:
@@ -76,7 +76,7 @@ def publish(target: Target, source: str, checksum: Checksum) -> str:
             else:
                 _fetch(target, source, checksum, place)
         current = place.parent
-    return f"{addresses.of_files(target)}/{current.relative_to(root)}/{quote(name)}"
+    return f"{service_addresses.of_files(target)}/{current.relative_to(root)}/{quote(name)}"
 
 
 def withdraw(target: Target) -> None:

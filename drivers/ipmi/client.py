@@ -21,7 +21,7 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, SOFT_OFF
 from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, sensors, suites
 from drivers.ipmi.credentials import Credentials

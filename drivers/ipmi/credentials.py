@@ -9,7 +9,7 @@ from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo, Unreachable
 from drivers.core.target import Target
-from drivers.networks import Reach, of_bmcs
+from drivers.net.networks import Reach, of_bmcs
 
 PROPERTIES = {
     "ipmi_address": "host name or IP address of the BMC. Required.",

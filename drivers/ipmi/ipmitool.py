@@ -18,8 +18,8 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.environment import without_settings
 from drivers.ipmi.credentials import Bridge, Credentials
+from drivers.net.child_environment import without_settings
 
 PROGRAM = "ipmitool"
 COMPLETION_CODE = re.compile(r"rsp=0x([0-9a-f]{1,2})\)")

@@ -4,7 +4,7 @@ from typing import Any
 
 from drivers.core import capabilities
 from drivers.core.errors import InvalidDriverInfo
-from drivers.core.kinds import Management
+from drivers.core.interface_kinds import Management
 from drivers.core.target import Target
 from drivers.ipmi import credentials
 from drivers.ipmi.client import DEVICES, Client

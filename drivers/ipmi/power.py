@@ -1,6 +1,6 @@
 """IPMI: power."""
 
-from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
 from drivers.core.target import Target
 from drivers.ipmi import credentials
 from drivers.ipmi.client import Client

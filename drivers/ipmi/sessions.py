@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from drivers.core.errors import HardwareError, LoginRefused, Unexpected, Unreachable
-from drivers.environment import without_settings
 from drivers.ipmi.credentials import PRIVILEGES, Credentials
+from drivers.net.child_environment import without_settings
 
 CHILD = Path(__file__).with_name("child.py")
 ERRORS: dict[str, type[HardwareError]] = {

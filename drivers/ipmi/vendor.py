@@ -1,7 +1,7 @@
 """IPMI: vendor functions."""
 
 from drivers.core.errors import InvalidDriverInfo
-from drivers.core.kinds import Vendor
+from drivers.core.interface_kinds import Vendor
 from drivers.core.passthru import passthru
 from drivers.core.steps import Arg, Done, Outcome, step
 from drivers.core.target import Target

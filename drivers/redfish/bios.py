@@ -6,17 +6,17 @@ from functools import partial
 from typing import Any, ClassVar
 
 from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
-from drivers.core.kinds import Bios
+from drivers.core.interface_kinds import Bios
 from drivers.core.steps import Done, Outcome, Resume, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.redfish import client, parts
 from drivers.redfish.bios_values import Setting, registry, same
-from drivers.redfish.client import Connection
+from drivers.redfish.changes.orders import Order, Request
+from drivers.redfish.changes.restart import carry_out
 from drivers.redfish.interface import Redfish
-from drivers.redfish.messages import messages, words
-from drivers.redfish.orders import Order, Request
-from drivers.redfish.restart import carry_out
-from drivers.redfish.values import entry, printable, text
+from drivers.redfish.transport import client, navigation
+from drivers.redfish.transport.client import Connection
+from drivers.redfish.transport.conversions import entry, printable, text
+from drivers.redfish.transport.messages import messages, words
 
 #: Most settings that are recorded, each as a row.
 MOST = 5_000
@@ -209,7 +209,7 @@ class Reset(Order):
 
 def _path(bmc: Connection) -> str:
     """Return the path of the system's Bios resource. Raises NotSupported: there is none."""
-    path = parts.link(bmc.system(fresh=False), "bios")
+    path = navigation.link(bmc.system(fresh=False), "bios")
     if path is None:
         raise NotSupported(f"{bmc.path} has no bios")
     return path

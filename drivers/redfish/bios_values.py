@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
-from drivers.redfish import parts
-from drivers.redfish.client import Connection
-from drivers.redfish.values import entry, number, text
+from drivers.redfish.transport import navigation
+from drivers.redfish.transport.client import Connection
+from drivers.redfish.transport.conversions import entry, number, text
 
 #: Largest number of the database columns.
 _BOUND = 2**31 - 1
@@ -103,7 +103,7 @@ def registry(bmc: Connection, bios: Mapping[str, Any]) -> dict[str, Mapping[str,
     It is read at each call, since an update of the BIOS replaces it.
     """
     name = text(entry(bios, "AttributeRegistry"))
-    collection = parts.link(bmc.open(), "registries")
+    collection = navigation.link(bmc.open(), "registries")
     if name is None or collection is None:
         return {}
     members = _links(entry(bmc.find(collection), "Members"))

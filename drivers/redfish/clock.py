@@ -14,9 +14,9 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import BadArgument, NotSupported, Unconfirmed, Unexpected
 from drivers.core.steps import Arg, Done, Failed, Flow, Outcome, Step, Wait, step
 from drivers.core.target import Target
-from drivers.redfish import client, parts
-from drivers.redfish.errors import errors_of
-from drivers.redfish.values import text
+from drivers.redfish.transport import client, navigation
+from drivers.redfish.transport.conversions import text
+from drivers.redfish.transport.errors import errors_of
 
 #: Seconds that a clock may differ, without another tolerance.
 TOLERANCE = 1.0
@@ -128,7 +128,7 @@ def _manager(bmc: client.Connection) -> Any:
     Raises NotSupported: no manager of the system has one.
     """
     system = bmc.system(fresh=False)
-    for manager in parts.managers(bmc, system):
+    for manager in navigation.managers(bmc, system):
         if manager.datetime is not None:
             manager.refresh(force=True)
             return manager

@@ -14,14 +14,16 @@ from drivers.core.errors import (
     Refused,
     Unexpected,
 )
-from drivers.core.kinds import Firmware
+from drivers.core.interface_kinds import Firmware
 from drivers.core.steps import AWAITED, Arg, Done, Failed, Outcome, Resume, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.redfish import client, orders, software
+from drivers.redfish import software
+from drivers.redfish.changes import orders
+from drivers.redfish.changes.orders import Pace
+from drivers.redfish.changes.restart import PATIENCE, through_restart
+from drivers.redfish.changes.tasks import End
 from drivers.redfish.interface import Redfish
-from drivers.redfish.orders import Pace
-from drivers.redfish.restart import PATIENCE, through_restart
-from drivers.redfish.tasks import End
+from drivers.redfish.transport import client
 
 UPDATES = Arg(
     "settings",

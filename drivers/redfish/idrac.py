@@ -11,17 +11,17 @@ from typing import Any
 from drivers.core.errors import HardwareError, NotSupported
 from drivers.core.steps import AWAITED, Done, Outcome, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.redfish import client, parts
 from drivers.redfish.bios import RedfishBios
-from drivers.redfish.boot import RedfishVirtualMedia
-from drivers.redfish.client import Connection
-from drivers.redfish.documents import Documents
+from drivers.redfish.booting.boot import RedfishVirtualMedia
 from drivers.redfish.inspect import RedfishInspect
 from drivers.redfish.inventory import Inventory
 from drivers.redfish.management import RedfishManagement
 from drivers.redfish.power import RedfishPower
 from drivers.redfish.raid import RedfishRaid
-from drivers.redfish.values import entry, text, word
+from drivers.redfish.transport import client, navigation
+from drivers.redfish.transport.client import Connection
+from drivers.redfish.transport.conversions import entry, text, word
+from drivers.redfish.transport.documents import Documents
 from drivers.redfish.vendor import RedfishVendor
 
 NAME = "idrac-redfish"
@@ -148,7 +148,7 @@ def _services_of_dell(bmc: Connection) -> Any:
 
     Raises NotSupported: no manager has them.
     """
-    for manager in parts.managers(bmc, bmc.system(fresh=False)):
+    for manager in navigation.managers(bmc, bmc.system(fresh=False)):
         if entry(entry(manager.json, "Oem"), "Dell") is not None:
             return manager.get_oem_extension("Dell")
     raise NotSupported(f"BMC {bmc.access.address} is no iDRAC: it has no services of Dell")
@@ -156,7 +156,7 @@ def _services_of_dell(bmc: Connection) -> Any:
 
 def _last_reset(bmc: Connection) -> str | None:
     """Return the time of the last reset of the first manager that reports it, as text."""
-    for manager in parts.managers(bmc, bmc.system(fresh=False)):
+    for manager in navigation.managers(bmc, bmc.system(fresh=False)):
         if moment := text(entry(manager.json, "LastResetTime")):
             return moment
     return None

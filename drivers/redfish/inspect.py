@@ -2,12 +2,12 @@
 Redfish: out-of-band inspection, of machines that are on or off.
 """
 
-from drivers.core.kinds import Inspect
+from drivers.core.interface_kinds import Inspect
 from drivers.core.target import Inspected, Target
-from drivers.redfish import client
-from drivers.redfish.documents import Documents
 from drivers.redfish.interface import Redfish
 from drivers.redfish.inventory import Inventory, read
+from drivers.redfish.transport import client
+from drivers.redfish.transport.documents import Documents
 
 #: Hooks that always run, before those of `[redfish]inspection_hooks`.
 HOOKS = ("memory", "cpus", "root-device", "boot-mode")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from drivers.core.target import Target
-from drivers.redfish import access
+from drivers.redfish.transport import access
 
 
 class Redfish:

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from drivers.mac_addresses import station
-from drivers.redfish.documents import Documents
-from drivers.redfish.values import entry, is_present, number, text, word
+from drivers.net.mac_addresses import station
+from drivers.redfish.transport.conversions import entry, is_present, number, text, word
+from drivers.redfish.transport.documents import Documents
 
 Inventory = dict[str, Any]
 

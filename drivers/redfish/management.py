@@ -3,27 +3,19 @@
 from typing import Any
 
 from drivers.core.errors import NotSupported, Refused, Unconfirmed, Unexpected
-from drivers.core.kinds import Management
+from drivers.core.interface_kinds import Management
 from drivers.core.steps import Done, Flow, Outcome, Step, step
 from drivers.core.target import Target
-from drivers.redfish import (
-    boot_device,
-    client,
-    clock,
-    inventory,
-    parts,
-    recording,
-    sensors,
-    virtual_drives,
-    virtual_media,
-)
-from drivers.redfish.boot_device import DEVICES, NAMES
+from drivers.redfish import clock, inventory, recording, sensors
+from drivers.redfish.booting import boot_device, virtual_drives, virtual_media
+from drivers.redfish.booting.boot_device import DEVICES, NAMES
 from drivers.redfish.clock import BmcClock
-from drivers.redfish.documents import Documents
-from drivers.redfish.errors import errors_of
 from drivers.redfish.interface import Redfish
 from drivers.redfish.secure_boot_keys import SecureBootKeys
-from drivers.redfish.values import entry, text, word
+from drivers.redfish.transport import client, navigation
+from drivers.redfish.transport.conversions import entry, text, word
+from drivers.redfish.transport.documents import Documents
+from drivers.redfish.transport.errors import errors_of
 
 _MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}
 #: Ironic's state of an indicator -> IndicatorLED
@@ -97,7 +89,7 @@ class RedfishManagement(Redfish, BmcClock, SecureBootKeys, Management):
 
     def get_boot_mode(self, target: Target) -> str | None:
         with client.turn(target, self.bmcs) as bmc:
-            mode = parts.part(bmc.system(fresh=True), "boot").get("mode")
+            mode = navigation.part(bmc.system(fresh=True), "boot").get("mode")
         return inventory.BOOT_MODES.get(word(mode))
 
     def set_boot_mode(self, target: Target, mode: str) -> None:

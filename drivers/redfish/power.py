@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from drivers.core.errors import Busy, HardwareError, NotSupported, Refused, Unconfirmed
-from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
 from drivers.core.target import Target
-from drivers.redfish import client
 from drivers.redfish.interface import Redfish
 from drivers.redfish.sweep import open_reader
-from drivers.redfish.values import ironic_power_state, text
+from drivers.redfish.transport import client
+from drivers.redfish.transport.conversions import ironic_power_state, text
 
 #: Argument of `order` -> equivalent ResetTypes, the preferred first. A soft power off is the last
 #: resort of a BMC without ForceOff: its effect is read afterwards.

@@ -14,16 +14,17 @@ from typing import Any, ClassVar
 
 from drivers.core import raid_schema
 from drivers.core.errors import InvalidDriverInfo, Unexpected
-from drivers.core.kinds import Raid
+from drivers.core.interface_kinds import Raid
 from drivers.core.steps import Arg, Done, Failed, Outcome, Resume, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.redfish import client, raid_plan
-from drivers.redfish.client import Connection
+from drivers.redfish import raid_plan
+from drivers.redfish.changes.orders import Order, Request
+from drivers.redfish.changes.restart import carry_out
 from drivers.redfish.interface import Redfish
-from drivers.redfish.orders import Order, Request
 from drivers.redfish.raid_plan import GIB, LEVELS
-from drivers.redfish.restart import carry_out
 from drivers.redfish.storage import Controller, Storage, read
+from drivers.redfish.transport import client
+from drivers.redfish.transport.client import Connection
 
 _APPLY_TIME = "@Redfish.OperationApplyTime"
 _FLAG = {"type": "boolean"}

@@ -7,12 +7,12 @@ from typing import Any
 
 from drivers.core.bmc import Bmcs, Urgency
 from drivers.core.errors import HardwareError, InvalidDriverInfo, Unreachable
+from drivers.core.recording.bundle import is_path, kept_headers, text_of
 from drivers.core.target import Target
-from drivers.recording.bundle import is_path, kept_headers, text_of
-from drivers.redfish import client
-from drivers.redfish.access import access
-from drivers.web import answers
-from drivers.web.answers import Malformed
+from drivers.net import answers
+from drivers.net.answers import Malformed
+from drivers.redfish.transport import client
+from drivers.redfish.transport.access import access
 
 #: Limits of one call, after which the other paths are left to the next call.
 SECONDS, SIZE = 20.0, 2 << 20
@@ -20,7 +20,7 @@ SECONDS, SIZE = 20.0, 2 << 20
 
 def recorded(target: Target, bmcs: Bmcs, paths: Sequence[str]) -> list[dict[str, Any]]:
     """
-    Return the answers to some of the paths, at least one: `drivers.recording.bundle.Answer`.
+    Return the answers to some of the paths, at least one: `drivers.core.recording.bundle.Answer`.
 
     Each request has a turn of its own, so that orders and the power sync are not delayed. A
     document that the client refuses, or that is not answered, has status 0 and the error as `body`.

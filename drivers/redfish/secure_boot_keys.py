@@ -4,9 +4,9 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import NotSupported, Unconfirmed
 from drivers.core.steps import Done, Outcome, step
 from drivers.core.target import Target
-from drivers.redfish import client
-from drivers.redfish.restart import through_restart
-from drivers.redfish.values import word
+from drivers.redfish.changes.restart import through_restart
+from drivers.redfish.transport import client
+from drivers.redfish.transport.conversions import word
 
 #: Values of SecureBootMode with keys, and without.
 _ENROLLED, _SETUP = frozenset({"UserMode", "DeployedMode"}), frozenset({"SetupMode"})

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any
 
 from drivers.core.errors import NotSupported
-from drivers.redfish import parts
-from drivers.redfish.documents import Documents
-from drivers.redfish.session import Session
-from drivers.redfish.values import entry, is_present, text
+from drivers.redfish.transport import navigation
+from drivers.redfish.transport.conversions import entry, is_present, text
+from drivers.redfish.transport.documents import Documents
+from drivers.redfish.transport.session import Session
 
 #: Most sensors that are read.
 MOST = 500
@@ -49,7 +49,7 @@ def readings(bmc: Session, system: Any) -> list[dict[str, Any]]:
 
 
 def _readings(bmc: Session, system: Any) -> Iterator[dict[str, Any]]:
-    for chassis in parts.chassis(bmc, system):
+    for chassis in navigation.chassis(bmc, system):
         yield from list(_of_lists(bmc, chassis)) or _of_sensors(Documents(bmc), chassis.json)
 
 
@@ -87,8 +87,11 @@ def _of_sensors(documents: Documents, chassis: object) -> Iterator[dict[str, Any
 
 def _document(bmc: Session, chassis: Any, name: str) -> Any:
     """Return the document of a part of a chassis; None if the BMC lacks it, or it is malformed."""
-    with suppress(NotSupported), bmc.skip_unreadable(parts.link(chassis, name) or chassis.path):
-        return parts.part(chassis, name).json
+    with (
+        suppress(NotSupported),
+        bmc.skip_unreadable(navigation.link(chassis, name) or chassis.path),
+    ):
+        return navigation.part(chassis, name).json
     return None
 
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from drivers.core.errors import BadArgument, NotFound, NotSupported
-from drivers.redfish import parts
-from drivers.redfish.client import Connection
-from drivers.redfish.orders import Order, Request
-from drivers.redfish.values import entry, text
+from drivers.redfish.changes.orders import Order, Request
+from drivers.redfish.transport import navigation
+from drivers.redfish.transport.client import Connection
+from drivers.redfish.transport.conversions import entry, text
 
 #: Prefix of components that are network adapters.
 NIC = "nic:"
@@ -45,7 +45,7 @@ def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, Any, dict[str
     """Yield (component, version, other facts), unchecked values of the BMC's documents."""
     made = {"vendor": system.manufacturer, "model": system.model}
     yield "bios", system.bios_version, {**made, "serial_number": system.serial_number}
-    for manager in parts.managers(bmc, system):
+    for manager in navigation.managers(bmc, system):
         yield "bmc", manager.firmware_version, {**made, "model": manager.model}
     for component, adapter in _adapters(bmc, system):
         about = {"vendor": adapter.manufacturer, "model": adapter.model}
@@ -129,15 +129,15 @@ def current_version(bmc: Connection, component: str) -> str | None:
 
 def systems(bmc: Connection) -> int | None:
     """Count the systems of the BMC; None if it does not list them."""
-    path = parts.link(bmc.open(), "systems")
+    path = navigation.link(bmc.open(), "systems")
     members = entry(bmc.find(path), "Members") if path else None
     return len(members) if isinstance(members, list) and members else None
 
 
 def _adapters(bmc: Connection, system: Any) -> Iterator[tuple[str, Any]]:
     """Yield (component, network adapter) of the chassis of a system."""
-    for chassis in parts.chassis(bmc, system):
-        for adapter in parts.members(bmc, chassis, "network_adapters"):
+    for chassis in navigation.chassis(bmc, system):
+        for adapter in navigation.members(bmc, chassis, "network_adapters"):
             name = text(adapter.serial_number) or text(adapter.identity)
             if name:
                 yield f"{NIC}{name}"[:255], adapter
@@ -159,7 +159,7 @@ def _target(bmc: Connection, service: Any, component: str, choice: str | None) -
     system = bmc.system(fresh=False)
     entries = [
         each
-        for each in parts.members(bmc, service, "firmware_inventory")
+        for each in navigation.members(bmc, service, "firmware_inventory")
         if not _NOT_RUNNING.intersection(_words(each))
     ]
     if choice is not None:
@@ -172,12 +172,12 @@ def _target(bmc: Connection, service: Any, component: str, choice: str | None) -
     if is_shared and component != "bmc":
         updateable = [each for each in updateable if _is_of_system(each, system)]
     related = [
-        each for each in updateable if resources.intersection(parts.links(each, "RelatedItem"))
+        each for each in updateable if resources.intersection(navigation.links(each, "RelatedItem"))
     ]
     named = [each for each in updateable if _is_named(each, names)]
     both = [each for each in related if each in named]
     if component == "bios":  # entries of other parts link to the system, too
-        related = [each for each in related if _links_to(each, parts.link(system, "bios"))]
+        related = [each for each in related if _links_to(each, navigation.link(system, "bios"))]
     matches = [_different(candidates) for candidates in (both, related, named)]
     for different in matches:
         if len(different) == 1:
@@ -198,9 +198,9 @@ def _owners(bmc: Connection, system: Any, component: str) -> list[str]:
     Raises NotFound: the machine does not have the component.
     """
     if component == "bios":
-        return [system.path, *filter(None, [parts.link(system, "bios")])]
+        return [system.path, *filter(None, [navigation.link(system, "bios")])]
     if component == "bmc":
-        paths = [each.path for each in parts.managers(bmc, system)]
+        paths = [each.path for each in navigation.managers(bmc, system)]
     else:
         paths = [each.path for name, each in _adapters(bmc, system) if name == component]
     if not paths:
@@ -233,12 +233,12 @@ def _chosen(choice: str, system: Any, entries: Collection[Any]) -> str:
 
 
 def _links_to(item: Any, path: str | None) -> bool:
-    return path in parts.links(item, "RelatedItem")
+    return path in navigation.links(item, "RelatedItem")
 
 
 def _is_of_system(item: Any, system: Any) -> bool:
     """Whether an entry belongs to a system: it links to it or its parts, or has its Id."""
-    links = parts.links(item, "RelatedItem")
+    links = navigation.links(item, "RelatedItem")
     own = str(system.path).rstrip("/")
     folder = own.rpartition("/")[0] + "/"
     of_systems = [link for link in links if link.startswith(folder)]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.core.errors import HardwareError, NotSupported, Refused, Unexpected
-from drivers.redfish import parts
-from drivers.redfish.client import Connection
-from drivers.redfish.values import entry, is_present, number, text
+from drivers.redfish.transport import navigation
+from drivers.redfish.transport.client import Connection
+from drivers.redfish.transport.conversions import entry, is_present, number, text
 
 #: VolumeType, which volumes have before schema 1.3.1 in place of RAIDType -> RAIDType, where there
 #: is only one. RawDevice: no RAID.
@@ -99,7 +99,7 @@ def read(bmc: Connection) -> Storage:
     Raises NotSupported: the system has none.
     Raises HardwareError: the list of its subsystems cannot be read.
     """
-    path = parts.link(bmc.system(fresh=True), "storage")
+    path = navigation.link(bmc.system(fresh=True), "storage")
     if path is None:
         raise NotSupported(f"BMC {bmc.access.address} reports no storage")
     controllers, unreadable = [], dict[str, str]()

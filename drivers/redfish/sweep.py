@@ -18,7 +18,6 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from drivers import tls
 from drivers.core.bmc import Urgency
 from drivers.core.errors import (
     Busy,
@@ -29,16 +28,16 @@ from drivers.core.errors import (
 )
 from drivers.core.power import ReadPower
 from drivers.core.target import Options, Target
-from drivers.networks import Reach, of_bmcs
-from drivers.redfish import access, bodies, client
-from drivers.redfish.errors import errors_of, is_busy
-from drivers.redfish.http_rules import Answer, Failure, Request, conversation, received
+from drivers.net import answers, tls
+from drivers.net.connections import AsyncResponse, async_connector
+from drivers.net.networks import Reach, of_bmcs
 from drivers.redfish.inventory import BOOT_MODES
-from drivers.redfish.messages import messages
-from drivers.redfish.peer import Peer
-from drivers.redfish.values import entry, ironic_power_state
-from drivers.web import answers
-from drivers.web.connections import AsyncResponse, async_connector
+from drivers.redfish.transport import access, bodies, client
+from drivers.redfish.transport.conversions import entry, ironic_power_state
+from drivers.redfish.transport.errors import errors_of, is_busy
+from drivers.redfish.transport.http_rules import Answer, Failure, Request, conversation, received
+from drivers.redfish.transport.messages import messages
+from drivers.redfish.transport.peer import Peer
 
 HEALTHS = ("OK", "Warning", "Critical")
 

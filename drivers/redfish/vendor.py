@@ -4,13 +4,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.core.errors import InvalidDriverInfo, NotFound, Unconfirmed
-from drivers.core.kinds import Vendor
+from drivers.core.interface_kinds import Vendor
 from drivers.core.passthru import passthru
 from drivers.core.target import Target
-from drivers.redfish import client, virtual_media
+from drivers.redfish.booting import virtual_media
+from drivers.redfish.booting.virtual_drives import MEDIA
 from drivers.redfish.interface import Redfish
-from drivers.redfish.values import entry
-from drivers.redfish.virtual_drives import MEDIA
+from drivers.redfish.transport import client
+from drivers.redfish.transport.conversions import entry
 
 #: Keys of a subscription in answers; others may hold secrets, such as headers with passwords.
 _SUBSCRIPTION_FIELDS = ("Id", "Context", "Protocol", "Destination", "EventTypes")

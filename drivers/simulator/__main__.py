@@ -12,8 +12,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from drivers.recording import bundle
-from drivers.recording.bundle import BadRecording
+from drivers.core.recording import bundle
+from drivers.core.recording.bundle import BadRecording
 from drivers.simulator import fault_settings
 from drivers.simulator.fault_settings import BadFault
 from drivers.simulator.replay import Replay

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from drivers.recording.bundle import OWN_HOST, Answer, Recording
+from drivers.core.recording.bundle import OWN_HOST, Answer, Recording
 from drivers.simulator.documents import SESSIONS, resource
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.server import Request, Response, Server, json

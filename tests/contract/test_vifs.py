@@ -3,7 +3,7 @@
 import pytest
 
 from app.models import Port, Portgroup
-from drivers.core.kinds import Network
+from drivers.core.interface_kinds import Network
 from tests.contract.conftest import fault
 
 

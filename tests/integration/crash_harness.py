@@ -21,7 +21,7 @@ from app.engine import transitions
 from app.kit import conductors
 from app.models import ACTIVE, AgentRecord, Operation, OperationState
 from app.models import Conductor as ConductorRow
-from drivers.core.kinds import POWER_OFF
+from drivers.core.interface_kinds import POWER_OFF
 from tests.integration.harness import Acme, AcmePower, Harness
 from tests.support.inside import AlwaysNotes
 from tests.unit.drivers.machines import TOKEN

@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import Invalid
 from app.models import VolumeTarget
-from drivers.noop import NoopNetwork
+from drivers.generic.noop import NoopNetwork
 from tests.integration.harness import Acme, Harness
 from tests.support import cloud_init
 from tests.unit.drivers.machines import image_server, scripted_agent

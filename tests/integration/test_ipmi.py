@@ -18,7 +18,7 @@ import pytest
 
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import HardwareError, LoginRefused, Unreachable
-from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF, SOFT_REBOOT
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, SOFT_OFF, SOFT_REBOOT
 from drivers.core.steps import Done
 from drivers.core.target import Target
 from drivers.ipmi.credentials import Credentials

@@ -6,7 +6,7 @@ import pytest
 
 from app.errors import Invalid
 from app.models import AgentRecord, Node
-from drivers.core.kinds import POWER_OFF, POWER_ON
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON
 from tests.integration.harness import Harness
 from tests.support.web import serving
 from tests.unit.drivers.machines import image_server, scripted_agent

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from app.engine import operations, pending_power, power
 from app.kit.caller import Caller
 from app.models import Node, Operation, OperationState, OperationStep
-from drivers.core.kinds import POWER_OFF, POWER_ON
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON
 from drivers.core.power_pursuit import PENDING
 from drivers.simulator.simulator import running
 from tests.integration.harness import Harness

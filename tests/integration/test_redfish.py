@@ -3,7 +3,7 @@
 import pytest
 
 from app.models import Node
-from drivers.redfish import restart
+from drivers.redfish.changes import restart
 from drivers.simulator.simulator import running
 from tests.integration.harness import Harness
 from tests.support.fleet import until

@@ -17,7 +17,7 @@ from app.errors import Conflict, Invalid
 from app.inventory import webhooks
 from app.kit import change_events
 from app.models import ChangeEvent, Node, Webhook, WebhookFailure
-from drivers.web.signed import signature
+from drivers.net.signed import signature
 from tests.support.fleet import until
 from tests.support.inside import Inside
 from tests.support.receiver import SECRET, receiving, verified

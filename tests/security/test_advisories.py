@@ -35,14 +35,14 @@ ADVISORIES = {
         f"{DRIVERS}/agent/test_image.py::test_a_wrong_field_of_an_image_is_named",
     ],
     "CVE-2025-44021, files of the conductor": [
-        f"{DRIVERS}/test_urls.py::test_a_file_outside_of_the_allowed_directories_is_never_read",
+        f"{DRIVERS}/net/test_urls.py::test_a_file_outside_of_the_allowed_directories_is_never_read",
         f"{SECURITY}/test_files_and_urls.py::test_the_data_directory_is_refused_even_below_an_allowed_directory",
     ],
     "CVE-2026-44919, devices as images": [
-        f"{DRIVERS}/test_urls.py::test_devices_system_files_and_the_data_directory_are_not_read_even_where_allowed",
+        f"{DRIVERS}/net/test_urls.py::test_devices_system_files_and_the_data_directory_are_not_read_even_where_allowed",
     ],
     "CVE-2026-44916, templates of tenants": [
-        f"{DRIVERS}/test_urls.py::test_the_kickstart_template_of_a_node_is_never_a_file",
+        f"{DRIVERS}/net/test_urls.py::test_the_kickstart_template_of_a_node_is_never_a_file",
         f"{SECURITY}/test_boot_files.py::test_a_template_ends_within_its_limits_and_with_the_error_of_its_field",
         f"{SECURITY}/test_boot_files.py::test_a_template_sees_neither_the_environment_nor_a_file_of_the_conductor",
     ],

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from app.config.settings import Settings
-from drivers import networks, urls
+from app.inspection import rules
+from app.inspection.subject import Subject
 from drivers.agent import client, image
 from drivers.boot import fetchable
 from drivers.core.errors import BadImage, InspectionFailed, InvalidDriverInfo, Unreachable
 from drivers.core.target import Agent, Material
 from drivers.images import cache, image_server
-from drivers.inspection import rules
-from drivers.inspection.subject import Subject
-from drivers.redfish import access
+from drivers.net import networks, urls
+from drivers.redfish.transport import access
 from tests.security.hostile import (
     flood,
     no_thread_left,

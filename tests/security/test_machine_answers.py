@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.config.settings import Settings
+from app.inspection import process as inspection
 from drivers.agent import client, in_band, logs, standby
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import HardwareError, Unexpected, Unreachable
 from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.core.target import Agent
-from drivers.inspection import process as inspection
+from drivers.net import answers
 from drivers.redfish import bios
-from drivers.redfish import client as redfish
-from drivers.web import answers
+from drivers.redfish.transport import client as redfish
 from tests.security.hostile import (
     flood,
     no_thread_left,

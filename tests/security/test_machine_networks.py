@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from app.config.settings import Settings
-from drivers import networks
 from drivers.agent import client
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import InvalidDriverInfo
 from drivers.ipmi import credentials
 from drivers.ipmi.client import Client
-from drivers.redfish import access
+from drivers.net import networks
+from drivers.redfish.transport import access
 from tests.security.hostile import recording, with_body
 from tests.security.test_machine_answers import node, sweep_of
 from workers.conductor.poller import WaitMonitor

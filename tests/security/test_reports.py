@@ -17,9 +17,9 @@ from app.api import bodies
 from app.api.limits import Limits
 from app.api.parsing import MOST_VALUES
 from app.config.settings import Settings
+from app.inspection import rules
+from app.inspection.subject import Subject
 from drivers.core.errors import InspectionFailed
-from drivers.inspection import rules
-from drivers.inspection.subject import Subject
 from tests.support.certificates import PEM
 from tests.support.fleet import until
 from tests.support.log_output import logged

@@ -26,7 +26,7 @@ ALLOWED = {
     "drivers/redfish/clock.py": "sets and verifies the clock of a BMC by that of the conductor",
     "drivers/redfish/raid.py": "a time that Ironic's documents have",
     "drivers/simulator": "simulated machines have clocks of their own",
-    "drivers/web/signed.py": "the receiver compares the time of the signature with its own",
+    "drivers/net/signed.py": "the receiver compares the time of the signature with its own",
     "workers/conductor/attempts.py": "times of spans, as collectors want them",
     "workers/doctor/surroundings.py": "compares the clocks of hosts",
 }

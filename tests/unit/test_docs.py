@@ -16,7 +16,7 @@ from docs import generate, vendor_features
 from drivers.agent.deploy import Direct
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.errors import BadArgument, InvalidDriverInfo, LeaseLost, Refused, Unreachable
-from drivers.core.kinds import POWER_OFF, POWER_ON
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON
 from drivers.core.registry import load
 from drivers.core.steps import Done, Flow, Wait
 from tests.support import specs_page

@@ -21,6 +21,7 @@ from app.broker.chain import RUN
 from app.db.diagnosis import reason
 from app.engine import child_nodes, inspection_findings
 from app.hardware import targets
+from app.inspection.process import process
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
 from app.models import AgentRecord, Operation, OperationStep, Port
@@ -29,7 +30,6 @@ from drivers.core import reserved
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
-from drivers.inspection.process import process
 from workers import retry
 from workers.conductor import claims, drain, recording, results
 from workers.conductor.abilities import StepThreads

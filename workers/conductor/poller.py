@@ -21,13 +21,12 @@ from app.db.diagnosis import reason
 from app.engine import operations, resume
 from app.operation_states import Actor
 from app.runtime import Runtime
-from drivers import networks
 from drivers.agent.in_band import command_ended
 from drivers.core.errors import HardwareError, InvalidDriverInfo
-from drivers.tls import context, of_node
-from drivers.web import answers
-from drivers.web.connections import AsyncResponse, async_connector
-from drivers.web.fetch import cause
+from drivers.net import answers, networks
+from drivers.net.connections import AsyncResponse, async_connector
+from drivers.net.fetch import cause
+from drivers.net.tls import context, of_node
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)

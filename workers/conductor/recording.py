@@ -16,7 +16,7 @@ from app.metrics.table import REFUSALS
 from app.models import AgentRecord, Node, Operation, OperationState, StepSource
 from drivers.core.errors import InspectionFailed
 from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
-from drivers.tls import valid_pem
+from drivers.net.tls import valid_pem
 from workers.conductor import claims, results
 from workers.conductor.claimant import Conductor
 from workers.conductor.claims import Attempt

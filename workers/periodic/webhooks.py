@@ -25,10 +25,9 @@ from app.masking import Unreadable
 from app.metrics.table import WEBHOOK_DELIVERIES, WEBHOOK_LAG
 from app.models import ChangeEvent, Webhook, WebhookFailure
 from app.runtime import Runtime
-from drivers import networks
 from drivers.core.errors import HardwareError
-from drivers.web import fetch
-from drivers.web.signed import SIGNATURE, signature
+from drivers.net import fetch, networks
+from drivers.net.signed import SIGNATURE, signature
 from workers.periodic.delivery import Deliverer, Sent, is_due
 
 _HOOK: Any = Webhook.__table__.c

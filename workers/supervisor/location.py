@@ -17,7 +17,7 @@ from pathlib import Path
 from app import log
 from app.config.settings import Settings
 from app.metrics import recording
-from drivers.images import addresses
+from drivers.net import service_addresses
 from workers.supervisor import redis_server
 
 logger = log.get(__name__)
@@ -196,7 +196,7 @@ def prepare_metrics(settings: Settings) -> Settings:
 
 def _files_url(settings: Settings, port: int) -> str:
     scheme = "https" if settings.deploy.enable_ssl_files else "http"
-    return f"{scheme}://{addresses.in_url(addresses.of_host(settings.options()))}:{port}"
+    return f"{scheme}://{service_addresses.in_url(service_addresses.of_host(settings.options()))}:{port}"
 
 
 def _free(host: str, port: int, other: int = 0) -> int:

@@ -23,7 +23,7 @@ from typing import Any
 
 from app import log, memory
 from app.config.settings import Settings
-from drivers.environment import without_settings
+from drivers.net.child_environment import without_settings
 from workers.supervisor import location, permissions, redis_server, roles
 from workers.supervisor.children import Children, fork, wait_for_signal, watch_signals
 from workers.supervisor.location import StartError, base_url

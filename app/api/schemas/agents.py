@@ -6,7 +6,7 @@ from marshmallow import Schema, ValidationError
 
 from app.agents.heartbeats import STATUSES
 from app.api.schemas.common import CommaSeparated, Flat, Ident, Text, Uuid
-from drivers.tls import is_certificates
+from drivers.net.tls import is_certificates
 
 
 class LookupQuery(Schema):

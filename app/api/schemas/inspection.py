@@ -5,7 +5,7 @@ from typing import Any
 from marshmallow import INCLUDE, Schema, ValidationError, fields
 
 from app.api.schemas.common import NOT_EMPTY, Flag, ListQuery, Text, Uuid, within
-from drivers.inspection.rules import PHASES, problems
+from app.inspection.rules import PHASES, problems
 
 #: Most network interfaces in a report.
 MOST_INTERFACES = 512
@@ -70,7 +70,7 @@ class IntegerOrText(fields.Integer):
 
 class Operations(fields.List[dict[str, Any]]):
     """
-    Conditions or actions of a rule, validated by `drivers.inspection.rules`.
+    Conditions or actions of a rule, validated by `app.inspection.rules`.
 
     kind: `conditions` or `actions`.
     """

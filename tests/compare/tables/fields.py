@@ -1,7 +1,7 @@
 """Every field of every resource, created and changed with a value of every type."""
 
 from app.api.node_fields import CHANGED, CREATED
-from drivers.core.kinds import KINDS
+from drivers.core.interface_kinds import KINDS
 from tests.compare.asks import STEP, change, get, node, post
 
 _VALUES = (None, True, 5, 1.5, "", "text", "two words", "true", [], {"a": 1})

@@ -43,7 +43,7 @@ def test_other_errors_keep_their_traceback(lines):
 def test_facts_of_drivers_are_in_the_line_and_those_of_libraries_are_not(lines):
     """Drivers know no structlog: a refused URL without its address and setting helps no operator."""
     facts = {"url": "http://10.0.0.1/a", "setting": "[conductor]fetch_denied_networks"}
-    logging.getLogger("drivers.web.fetch").warning("fetch.refused", extra=facts)
+    logging.getLogger("drivers.net.fetch").warning("fetch.refused", extra=facts)
     logging.getLogger("celery.app.trace").warning("a task", extra={"data": {"args": "secret"}})
     ours, theirs = map(json.loads, lines())
     assert facts == {name: ours[name] for name in facts}

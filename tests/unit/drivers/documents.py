@@ -11,10 +11,10 @@ import requests
 from requests.structures import CaseInsensitiveDict
 
 from drivers.core.bmc import Bmcs
-from drivers.networks import of_bmcs
+from drivers.net.networks import of_bmcs
 from drivers.redfish import sweep
-from drivers.redfish.http_rules import Answer, received
-from drivers.redfish.peer import Peer
+from drivers.redfish.transport.http_rules import Answer, received
+from drivers.redfish.transport.peer import Peer
 from drivers.simulator.faults import Faults
 from drivers.simulator.machine import Machine, build
 from drivers.simulator.power import Power

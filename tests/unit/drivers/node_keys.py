@@ -3,7 +3,7 @@ Keys of a node's fields that Ironic 39 reads, and the module here that reads eac
 
 The keys are those that `python -m tests.compare.node_keys` finds in Ironic's source, and those that
 its drivers build from parts (`ipmi_%s`, `%s_by_arch`). Keys without a module are refused
-(`drivers.core.inputs`), or listed in docs/compatibility.md.
+(`drivers.core.unread_keys`), or listed in docs/compatibility.md.
 """
 
 #: field -> key -> module that reads it
@@ -13,11 +13,11 @@ READ = {
         "bootloader": "drivers/boot/iso.py",
         "cleaning_runbook": "app/engine/planning.py",
         "deploy_forces_oob_reboot": "drivers/agent/deploy.py",
-        "deploy_iso": "drivers/redfish/boot.py",
+        "deploy_iso": "drivers/redfish/booting/boot.py",
         "deploy_kernel": "drivers/boot/ramdisks.py",
         "deploy_ramdisk": "drivers/boot/ramdisks.py",
-        "external_http_url": "drivers/images/addresses.py",
-        "fast_track": "drivers/agent/fast_track.py",
+        "external_http_url": "drivers/net/service_addresses.py",
+        "fast_track": "drivers/core/fast_track.py",
         "force_persistent_boot_device": "drivers/boot/network.py",
         "image_download_source": "drivers/images/published.py",
         "image_http_proxy": "drivers/agent/image.py",
@@ -40,13 +40,13 @@ READ = {
         "ipmi_transit_channel": "drivers/ipmi/credentials.py",
         "ipmi_username": "drivers/ipmi/credentials.py",
         "kernel_append_params": "drivers/boot/command_line.py",
-        "redfish_address": "drivers/redfish/access.py",
-        "redfish_auth_type": "drivers/redfish/access.py",
-        "redfish_password": "drivers/redfish/access.py",
-        "redfish_system_id": "drivers/redfish/access.py",
-        "redfish_username": "drivers/redfish/access.py",
-        "redfish_verify_ca": "drivers/redfish/access.py",
-        "rescue_iso": "drivers/redfish/boot.py",
+        "redfish_address": "drivers/redfish/transport/access.py",
+        "redfish_auth_type": "drivers/redfish/transport/access.py",
+        "redfish_password": "drivers/redfish/transport/access.py",
+        "redfish_system_id": "drivers/redfish/transport/access.py",
+        "redfish_username": "drivers/redfish/transport/access.py",
+        "redfish_verify_ca": "drivers/redfish/transport/access.py",
+        "rescue_iso": "drivers/redfish/booting/boot.py",
         "rescue_kernel": "drivers/boot/ramdisks.py",
         "rescue_ramdisk": "drivers/boot/ramdisks.py",
     },

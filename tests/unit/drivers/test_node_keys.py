@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drivers.core.errors import InvalidDriverInfo
-from drivers.core.inputs import REFUSALS
+from drivers.core.unread_keys import REFUSALS
 from tests.compare.node_keys import keys
 from tests.unit.drivers.machines import target
 from tests.unit.drivers.node_keys import READ, UNREAD

@@ -22,7 +22,7 @@ NAMES = {
     "POWER_OFF", "POWER_ON", "REBOOT", "SOFT_OFF", "SOFT_REBOOT",
 }  # fmt: skip
 #: Modules that drivers and their tests use besides the exported names.
-ALSO = {"drivers.builtin", "drivers.noop", "drivers.core.registry"}
+ALSO = {"drivers.builtin", "drivers.generic.noop", "drivers.core.registry"}
 HEAVY = {
     "aiohttp", "asyncio", "importlib.metadata", "jinja2", "pycdlib", "pyghmi", "requests", "sushy",
     "yaml",

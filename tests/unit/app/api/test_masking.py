@@ -12,7 +12,7 @@ from app.api.masking import mask_text
 from app.config.description import masked
 from app.db.sealing import Keyring, Master
 from app.masking import HIDDEN, addresses_in, mask, texts_in
-from drivers.redfish.access import access
+from drivers.redfish.transport.access import access
 from tests.unit.drivers.machines import target
 
 #: A URL with credentials -> the URL that callers see.

@@ -1,8 +1,8 @@
 """The table of node fields agrees with the model, the resource and inspection rules."""
 
 from app.api import node_fields, node_query
+from app.inspection.subject import NODE_FIELDS
 from app.models import Node
-from drivers.inspection.subject import NODE_FIELDS
 
 COLUMNS = Node.__table__.c
 COMPUTED = {*node_query.STEPS, *node_query.JOINED, "traits", "conductor"}

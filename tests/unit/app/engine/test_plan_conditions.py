@@ -23,7 +23,7 @@ from drivers.core import reserved
 from drivers.core.conditions import AS_FOUND, UNKNOWN, Condition, conditions, of_method
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Frame
-from drivers.core.kinds import POWER_OFF, POWER_ON, Deploy, Network
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, Deploy, Network
 from drivers.core.registry import load
 from drivers.core.steps import Done, Flow, Wait, step
 from drivers.fake.hardware import FakeBoot, FakeDeploy, FakePower

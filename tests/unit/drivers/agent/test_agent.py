@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.agent import client, hooks, in_band
+from drivers.agent import client, in_band, step_hooks
 from drivers.core.errors import (
     AgentBusy,
     LeaseLost,
@@ -186,7 +186,7 @@ ROOT_VOLUME = {"is_root_volume": True, "root_device_hint": HINT}
     ],
 )
 def test_the_hint_for_the_root_volume_becomes_the_root_device(node, disks, root_device):
-    hooks.run_hook(
+    step_hooks.run_hook(
         node, Flow.DEPLOY, "raid", "apply_configuration", {"logical_disks": disks, "x": 1}
     )
     assert root_device == node.reports["properties"].get("root_device")
@@ -202,18 +202,18 @@ def test_the_hint_for_the_root_volume_becomes_the_root_device(node, disks, root_
 )
 def test_a_raid_configuration_without_a_clear_root_volume_fails_the_step(node, result):
     with pytest.raises(Unexpected, match="RAID configuration that"):
-        hooks.run_hook(node, Flow.CLEAN, "raid", "create_configuration", result)
+        step_hooks.run_hook(node, Flow.CLEAN, "raid", "create_configuration", result)
     assert "raid_config" not in node.reports
 
 
 def test_a_hook_runs_after_steps_of_its_flow_only(node, monkeypatch):
-    monkeypatch.setattr(hooks, "_HOOKS", {})
-    hooks.post_service_step_hook("deploy", "measure")(
+    monkeypatch.setattr(step_hooks, "_HOOKS", {})
+    step_hooks.post_service_step_hook("deploy", "measure")(
         lambda target, result: target.report(health=result)
     )
-    hooks.run_hook(node, Flow.CLEAN, "deploy", "measure", "not called")
+    step_hooks.run_hook(node, Flow.CLEAN, "deploy", "measure", "not called")
     assert "health" not in node.reports
-    hooks.run_hook(node, Flow.SERVICE, "deploy", "measure", "called")
+    step_hooks.run_hook(node, Flow.SERVICE, "deploy", "measure", "called")
     assert "called" == node.reports["health"]
 
 
@@ -529,7 +529,7 @@ def test_a_long_result_of_another_command_does_not_fail_a_step(agent, node):
 def test_a_long_result_of_a_step_is_left_out_and_its_hook_gets_it(agent, node, monkeypatch):
     heard = []
     hook = lambda _target, result: heard.append(result)  # noqa: E731
-    monkeypatch.setitem(hooks._HOOKS, (Flow.CLEAN, "deploy", "erase_devices"), hook)
+    monkeypatch.setitem(step_hooks._HOOKS, (Flow.CLEAN, "deploy", "erase_devices"), hook)
     waiting = clean(node)
     agent.finish_step(result=LONG)
     outcome = clean(again(node, waiting))

@@ -13,7 +13,7 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_REBOOT
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_REBOOT
 from drivers.core.reserved import power_off
 from drivers.core.steps import Done, Failed, Wait
 from tests.unit.drivers.machines import scripted_agent, target, with_option

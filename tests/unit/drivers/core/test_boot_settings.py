@@ -6,7 +6,7 @@ import pytest
 
 from drivers.core import boot_settings, capabilities
 from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, StepFailed
-from drivers.core.kinds import POWER_OFF, POWER_ON
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON
 from drivers.core.steps import Done, Wait
 from tests.unit.drivers.machines import target, with_option
 

@@ -16,7 +16,7 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF
 from drivers.core.power import Power
 from drivers.core.power_pursuit import PENDING
 from drivers.core.power_settlement import (

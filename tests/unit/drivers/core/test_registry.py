@@ -11,7 +11,7 @@ from drivers.builtin import HARDWARE_TYPES, FakeHardware
 from drivers.core import errors
 from drivers.core.driver import Driver, HardwareType
 from drivers.core.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
-from drivers.core.kinds import KINDS, Deploy, Frame, Management
+from drivers.core.interface_kinds import KINDS, Deploy, Frame, Management
 from drivers.core.registry import UnknownName, load
 from drivers.core.steps import Arg, Done, Flow, clean_step, deploy_step, step
 from drivers.fake.hardware import FakeDeploy, FakeInspect, FakeManagement, FakePower

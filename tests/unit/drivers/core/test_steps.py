@@ -8,7 +8,7 @@ import pytest
 from drivers.core import reserved
 from drivers.core.steps import Done, Failed, Flow, Hold, Wait, run_parts
 from drivers.core.target import Agent
-from drivers.redfish.restart import through_restart
+from drivers.redfish.changes.restart import through_restart
 from tests.unit.drivers.machines import OPTIONS, target
 
 PARTS = ("boot", "power", "agent")

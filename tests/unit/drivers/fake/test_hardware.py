@@ -4,7 +4,7 @@ import pytest
 
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.errors import InvalidDriverInfo, NotSupported
-from drivers.core.kinds import KINDS, REBOOT
+from drivers.core.interface_kinds import KINDS, REBOOT
 from drivers.core.registry import load
 from drivers.core.steps import Done, Flow, Wait
 from drivers.fake.pace import seconds

@@ -20,7 +20,7 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, SOFT_OFF
 from drivers.core.steps import Done
 from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, suites
@@ -29,7 +29,7 @@ from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.vendor import IpmiVendor
-from drivers.networks import of_bmcs
+from drivers.net.networks import of_bmcs
 from tests.unit.drivers import machines
 
 OPTIONS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivers.redfish import http_rules
+from drivers.redfish.transport import http_rules
 
 
 @pytest.fixture(autouse=True)

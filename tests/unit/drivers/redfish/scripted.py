@@ -9,7 +9,7 @@ import requests
 
 from drivers.core.errors import HardwareError, Unconfirmed
 from drivers.core.steps import Wait
-from drivers.redfish.client import Connection
+from drivers.redfish.transport.client import Connection
 from drivers.simulator.documents import ROOT
 from tests.unit.drivers.documents import LocalBmc
 

@@ -12,7 +12,8 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import BadArgument, NotSupported, Unexpected
 from drivers.core.registry import load
 from drivers.core.steps import Done, Failed, Flow, Wait
-from drivers.redfish import clock, restart
+from drivers.redfish import clock
+from drivers.redfish.changes import restart
 from drivers.simulator import redfish, system
 from drivers.simulator.documents import MANAGER, SYSTEM
 from drivers.simulator.redfish import DOCUMENTS, DONE

@@ -6,8 +6,9 @@ import pytest
 
 from drivers.core.errors import Busy, NotSupported, Refused, Unexpected
 from drivers.core.steps import Done, Flow
-from drivers.redfish import client, inventory, software
-from drivers.redfish.documents import Documents
+from drivers.redfish import inventory, software
+from drivers.redfish.transport import client
+from drivers.redfish.transport.documents import Documents
 from drivers.simulator.documents import CHASSIS, INVENTORY, MANAGER, ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.documents import LocalBmc, having, sweep_of, without
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from app.inspection.process import process
 from drivers.builtin import HARDWARE_TYPES, Idrac, Redfish
 from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unreachable
-from drivers.core.kinds import POWER_OFF
+from drivers.core.interface_kinds import POWER_OFF
 from drivers.core.registry import load
 from drivers.core.steps import Done, Flow, Wait
-from drivers.inspection.process import process
 from drivers.redfish import idrac
 from drivers.simulator.documents import MANAGER, SYSTEM
 from tests.unit.drivers.documents import LocalBmc, having

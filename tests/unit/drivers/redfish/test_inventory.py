@@ -5,13 +5,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from app.inspection.process import process
 from drivers.core.errors import HardwareError, InspectionFailed, Unexpected
 from drivers.core.target import Inspected, Material
-from drivers.inspection.process import process
 from drivers.simulator.documents import ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.documents import LocalBmc, having, without
 from tests.unit.drivers.machines import with_option
-from tests.unit.drivers.redfish.test_documents import GONE, VALUES, changed, pointers
+from tests.unit.drivers.redfish.transport.test_documents import GONE, VALUES, changed, pointers
 
 CPU, NICS = f"{SYSTEM}/Processors/CPU0", f"{SYSTEM}/EthernetInterfaces"
 #: Findings of an inspection of the simulated machine.

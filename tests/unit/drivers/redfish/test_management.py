@@ -18,7 +18,8 @@ from drivers.core.errors import (
 )
 from drivers.core.registry import load
 from drivers.core.steps import Done, Wait
-from drivers.redfish import boot_device, client
+from drivers.redfish.booting import boot_device
+from drivers.redfish.transport import client
 from drivers.simulator import system
 from drivers.simulator.simulator import running
 from tests.unit.drivers.machines import OPTIONS, target

@@ -15,7 +15,7 @@ from drivers.core.errors import (
     Unconfirmed,
     Unreachable,
 )
-from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF
 from drivers.core.steps import Done, Failed, Wait
 from tests.support.power_bmc import CUT, rude_bmc
 from tests.unit.drivers.machines import new_registry, target

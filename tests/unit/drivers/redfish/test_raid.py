@@ -10,7 +10,8 @@ from drivers.core.bmc import Bmcs
 from drivers.core.errors import BadArgument, HardwareError, InvalidDriverInfo
 from drivers.core.registry import load
 from drivers.core.steps import Done, Flow, Wait
-from drivers.redfish import raid_plan, restart, storage
+from drivers.redfish import raid_plan, storage
+from drivers.redfish.changes import restart
 from drivers.redfish.storage import Controller, Drive, Volume
 from drivers.simulator.simulator import running
 from tests.unit.drivers.machines import target

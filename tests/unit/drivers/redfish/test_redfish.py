@@ -16,11 +16,12 @@ from drivers.core.errors import (
     Refused,
     Unreachable,
 )
-from drivers.core.kinds import REBOOT, SOFT_OFF
+from drivers.core.interface_kinds import REBOOT, SOFT_OFF
 from drivers.core.registry import load
 from drivers.core.steps import Done, Wait
-from drivers.networks import of_bmcs
-from drivers.redfish import access, sweep
+from drivers.net.networks import of_bmcs
+from drivers.redfish import sweep
+from drivers.redfish.transport import access
 from drivers.simulator.simulator import running
 from tests.support.web import Handler, serving
 from tests.unit.drivers.machines import target, with_option

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from drivers.core import boot_settings
 from drivers.core.errors import HardwareError
 from drivers.core.steps import Done, Failed, Wait
-from drivers.redfish import boot_device, oem_boot
+from drivers.redfish.booting import boot_device, oem_boot
 from drivers.simulator.documents import MANAGER, ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.machines import with_option
 from tests.unit.drivers.redfish.scripted import (
@@ -30,8 +30,14 @@ from tests.unit.drivers.redfish.scripted import (
     run,
     task,
 )
-from tests.unit.drivers.redfish.test_documents import GONE, VALUES, WHOLES, changed, pointers
 from tests.unit.drivers.redfish.test_volume_orders import VOLUMES, RaidBmc
+from tests.unit.drivers.redfish.transport.test_documents import (
+    GONE,
+    VALUES,
+    WHOLES,
+    changed,
+    pointers,
+)
 
 #: Examples of each property; more by hand: RUDE_EXAMPLES=5000.
 EXAMPLES = int(os.environ.get("RUDE_EXAMPLES", "25"))

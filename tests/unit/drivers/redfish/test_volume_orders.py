@@ -6,7 +6,8 @@ import pytest
 
 from drivers.core.errors import HardwareError
 from drivers.core.steps import Done, Failed
-from drivers.redfish import client, storage
+from drivers.redfish import storage
+from drivers.redfish.transport import client
 from drivers.simulator.documents import STORAGE, SYSTEM
 from tests.unit.drivers.documents import having, without
 from tests.unit.drivers.redfish.scripted import LOST, MISSING, ScriptedBmc, error, run, task

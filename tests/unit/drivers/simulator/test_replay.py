@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import requests
 
-from drivers.recording.bundle import Answer, Recording
+from drivers.core.recording.bundle import Answer, Recording
 
 SYSTEM = "/redfish/v1/Systems/1"
 SESSIONS = "/redfish/v1/SessionService/Sessions"

@@ -1,0 +1,233 @@
+"""
+Actions of inspection rules, by operator.
+
+Each function receives the subject as its first argument and changes only the subject. `api-call`
+sends a request.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from urllib3.util import Retry
+
+from app import log
+from app.inspection.operators import Operation
+from app.inspection.subject import NODE_FIELDS, PORT_FIELDS, Document, Subject
+from drivers.core.errors import HardwareError, InspectionFailed
+from drivers.net import fetch
+
+logger = log.get(__name__)
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+#: Status codes after which `api-call` retries.
+_RETRIED_STATUSES = (429, 500, 502, 503, 504)
+
+
+def _fail(_subject: Subject, msg: Any) -> None:
+    raise InspectionFailed(str(msg))
+
+
+def _log(subject: Subject, msg: Any, level: Any = "info") -> None:
+    if str(level).lower() not in LEVELS:
+        raise InspectionFailed(f"level: {level!r} is none of {', '.join(LEVELS)}")
+    number = logging.getLevelNamesMapping()[str(level).upper()]
+    logger.log(number, "inspection_rule.logged", node=subject.node["uuid"], text=msg)
+
+
+def parts_of(path: Any) -> list[str]:
+    """Return the names in a path: /a/b or a.b. Raises InspectionFailed."""
+    text = str(path)
+    parts = text.strip("/").split("/") if "/" in text else text.split(".")
+    if not all(parts):
+        raise InspectionFailed(f"path: {path!r} is not a path such as /properties/cpus")
+    return parts
+
+
+def _holder(document: Document, parts: list[str], *, create: bool) -> Document:
+    """
+    Return the object with the last name of a path. create: add missing objects.
+
+    Raises InspectionFailed: a part of the path is no object.
+    Raises KeyError: a part is missing.
+    """
+    for part in parts[:-1]:
+        document = document.setdefault(part, {}) if create else document[part]
+        if not isinstance(document, dict):
+            raise InspectionFailed(f"path: {part!r} of {'/'.join(parts)} is not an object")
+    return document
+
+
+def _set(document: Document, parts: list[str], value: Any) -> None:
+    _holder(document, parts, create=True)[parts[-1]] = value
+
+
+def _extend(document: Document, parts: list[str], value: Any, unique: Any) -> None:
+    holder = _holder(document, parts, create=True)
+    known = holder.get(parts[-1])
+    if known is None:
+        known = []
+    if not isinstance(known, list):
+        raise InspectionFailed(f"path: {'/'.join(parts)} is not a list")
+    if not unique or value not in known:
+        holder[parts[-1]] = [*known, value]
+
+
+def _delete(document: Document, parts: list[str]) -> None:
+    try:
+        holder = _holder(document, parts, create=False)
+        del holder[parts[-1]]
+    except KeyError:
+        return  # already absent
+
+
+def _node_path(path: Any) -> list[str]:
+    parts = parts_of(path)
+    if parts[0] not in NODE_FIELDS and not parts[0].endswith("_interface"):
+        raise InspectionFailed(f"path: {parts[0]!r} of a node cannot be changed by rules")
+    return parts
+
+
+def _convert(document: Document, name: str, types: Mapping[str, type]) -> None:
+    """
+    Convert a changed field to its type, if it is text or None.
+
+    Raises InspectionFailed: the value has another type.
+    """
+    wanted, value = types.get(name, str), document.get(name)
+    if value is None:
+        document[name] = {} if wanted is dict else None
+    elif wanted is str and not isinstance(value, dict | list):
+        document[name] = str(value)
+    elif not isinstance(value, wanted):
+        raise InspectionFailed(f"path: {name} cannot be {value!r}")
+
+
+def _set_attribute(subject: Subject, path: Any, value: Any) -> None:
+    parts = _node_path(path)
+    _set(subject.node, parts, value)
+    _convert(subject.node, parts[0], NODE_FIELDS)
+
+
+def _extend_attribute(subject: Subject, path: Any, value: Any, unique: Any = False) -> None:
+    parts = _node_path(path)
+    _extend(subject.node, parts, value, unique)
+    _convert(subject.node, parts[0], NODE_FIELDS)
+
+
+def _del_attribute(subject: Subject, path: Any) -> None:
+    parts = _node_path(path)
+    _delete(subject.node, parts)
+    _convert(subject.node, parts[0], NODE_FIELDS)
+
+
+def _port(subject: Subject, port_id: Any, path: Any) -> tuple[Document, list[str]]:
+    port, parts = subject.port(str(port_id)), parts_of(path)
+    if port is None:
+        raise InspectionFailed(f"port_id: the node has no port {port_id}")
+    if parts[0] not in PORT_FIELDS:
+        raise InspectionFailed(f"path: {parts[0]!r} of a port cannot be changed by rules")
+    return port, parts
+
+
+def _set_port_attribute(subject: Subject, port_id: Any, path: Any, value: Any) -> None:
+    port, parts = _port(subject, port_id, path)
+    _set(port, parts, value)
+    _convert(port, parts[0], PORT_FIELDS)
+
+
+def _extend_port_attribute(
+    subject: Subject, port_id: Any, path: Any, value: Any, unique: Any = False
+) -> None:
+    port, parts = _port(subject, port_id, path)
+    _extend(port, parts, value, unique)
+    _convert(port, parts[0], PORT_FIELDS)
+
+
+def _del_port_attribute(subject: Subject, port_id: Any, path: Any) -> None:
+    port, parts = _port(subject, port_id, path)
+    _delete(port, parts)
+    _convert(port, parts[0], PORT_FIELDS)
+
+
+def _set_plugin_data(subject: Subject, path: Any, value: Any) -> None:
+    _set(subject.plugin_data, parts_of(path), value)
+
+
+def _extend_plugin_data(subject: Subject, path: Any, value: Any, unique: Any = False) -> None:
+    _extend(subject.plugin_data, parts_of(path), value, unique)
+
+
+def _unset_plugin_data(subject: Subject, path: Any) -> None:
+    _delete(subject.plugin_data, parts_of(path))
+
+
+# Capabilities, traits
+
+
+def _set_capability(subject: Subject, name: Any, value: Any) -> None:
+    subject.set_capabilities(**{str(name): str(value)})
+
+
+def _unset_capability(subject: Subject, name: Any) -> None:
+    subject.set_capabilities(**{str(name): None})
+
+
+def _add_trait(subject: Subject, name: Any) -> None:
+    subject.traits = sorted({*subject.traits, str(name)})
+
+
+def _remove_trait(subject: Subject, name: Any) -> None:
+    subject.traits = [trait for trait in subject.traits if trait != str(name)]
+
+
+# Others
+
+
+def _call_api(  # noqa: PLR0917 - called by name
+    subject: Subject,
+    url: Any,
+    headers: Any = None,
+    proxies: Any = None,
+    timeout: Any = 5,
+    retries: Any = 3,
+    backoff_factor: Any = 0.3,
+) -> None:
+    """GET a URL. A repeated inspection repeats the request."""
+    try:
+        retry = Retry(
+            total=int(retries),
+            backoff_factor=float(backoff_factor),
+            status_forcelist=_RETRIED_STATUSES,
+            allowed_methods=["GET"],
+            raise_on_status=False,
+        )
+        wanted = {"headers": headers, "proxies": proxies, "timeout": float(timeout)}
+        fetch.call(subject.options, "api-call", str(url), retry=retry, **wanted)
+    except (HardwareError, TypeError, ValueError) as error:
+        raise InspectionFailed(f"api-call to {url}: {error}") from error
+
+
+#: Operator -> its arguments after the subject, and its function.
+ACTIONS = {
+    "fail": Operation(("msg",), (), _fail),
+    "log": Operation(("msg",), ("level",), _log),
+    "set-attribute": Operation(("path", "value"), (), _set_attribute),
+    "extend-attribute": Operation(("path", "value"), ("unique",), _extend_attribute),
+    "del-attribute": Operation(("path",), (), _del_attribute),
+    "set-capability": Operation(("name", "value"), (), _set_capability),
+    "unset-capability": Operation(("name",), (), _unset_capability),
+    "add-trait": Operation(("name",), (), _add_trait),
+    "remove-trait": Operation(("name",), (), _remove_trait),
+    "set-plugin-data": Operation(("path", "value"), (), _set_plugin_data),
+    "extend-plugin-data": Operation(("path", "value"), ("unique",), _extend_plugin_data),
+    "unset-plugin-data": Operation(("path",), (), _unset_plugin_data),
+    "set-port-attribute": Operation(("port_id", "path", "value"), (), _set_port_attribute),
+    "extend-port-attribute": Operation(
+        ("port_id", "path", "value"), ("unique",), _extend_port_attribute
+    ),
+    "del-port-attribute": Operation(("port_id", "path"), (), _del_port_attribute),
+    "api-call": Operation(
+        ("url",), ("headers", "proxies", "timeout", "retries", "backoff_factor"), _call_api
+    ),
+}

@@ -1,0 +1,392 @@
+"""
+Inspection hooks: they derive properties and ports from an inventory, as `[inspector]hooks` lists.
+
+A hook receives the subject, and the settings by group and name. It changes the subject, or raises
+InspectionFailed. Other packages add hooks by the entry point group `ingot.inspection_hooks`, whose
+entries name functions with this signature.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from app import log
+from app.inspection import lldp, pci
+from app.inspection.subject import Subject
+from drivers.core import capabilities
+from drivers.core.errors import InspectionFailed
+from drivers.core.target import Options
+from drivers.net.mac_addresses import station
+
+logger = log.get(__name__)
+
+ENTRY_POINTS = "ingot.inspection_hooks"
+Hook = Callable[[Subject, Options], None]
+Interface = dict[str, Any]
+
+_HOOKS: dict[str, Hook] = {}
+#: Hook -> hooks that must run before it.
+_NEEDS: dict[str, tuple[str, ...]] = {}
+_LOOPBACK = "lo"
+#: Bytes of the smallest disk that a system can be installed on.
+_SMALLEST_DISK = 4 << 30
+
+
+def hook(name: str, *, needs: tuple[str, ...] = ()) -> Callable[[Hook], Hook]:
+    """Register a hook. needs: hooks that must run before it."""
+
+    def register(function: Hook) -> Hook:
+        _HOOKS[name], _NEEDS[name] = function, needs
+        return function
+
+    return register
+
+
+@cache
+def known() -> Mapping[str, Hook]:
+    """Return all hooks by name, including those of other packages."""
+    return {each.name: each.load() for each in entry_points(group=ENTRY_POINTS)} | _HOOKS
+
+
+def check(names: Iterable[str]) -> None:
+    """
+    Check a list of hooks.
+
+    Raises ValueError: a hook is unknown, or another one must run before it.
+    """
+    before: list[str] = []
+    for name in names:
+        if name not in known():
+            raise ValueError(f"there is no hook {name!r}; there are {', '.join(sorted(known()))}")
+        for needed in _NEEDS.get(name, ()):
+            if needed not in before:
+                raise ValueError(f"hook {name} needs {needed} before it")
+        before.append(name)
+
+
+def run(names: Iterable[str], subject: Subject, options: Options) -> None:
+    """Run hooks in order. Raises InspectionFailed."""
+    for name in names:
+        try:
+            known()[name](subject, options)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # malformed data
+            raise InspectionFailed(
+                f"hook {name} cannot read the inventory: {type(error).__name__}: {error}"
+            ) from error
+
+
+@hook("ramdisk-error")
+def ramdisk_error(subject: Subject, options: Options) -> None:
+    """Fail the inspection if the agent reported an error."""
+    error = subject.plugin_data.get("error")
+    if error:
+        raise InspectionFailed(f"the ramdisk reported: {error}")
+
+
+@hook("validate-interfaces")
+def validate_interfaces(subject: Subject, options: Options) -> None:
+    """
+    Select the network interfaces that become ports, by `[inspector]add_ports`.
+
+    Sets plugin data: `all_interfaces` and `valid_interfaces` (name -> interface), and `macs` of the
+    valid ones; `ignored_interfaces` (name -> reason) if there are any.
+    """
+    interfaces, ignored = _interfaces(subject.inventory)
+    if ignored:
+        subject.plugin_data["ignored_interfaces"] = ignored
+        node = subject.node.get("uuid")
+        logger.warning("inspection.interfaces_ignored", node=node, interfaces=ignored)
+    if not interfaces:
+        subject.missing("has no valid network interface" + _listed(ignored))
+    wanted = options["inspector"]["add_ports"]
+    valid = {
+        name: each for name, each in interfaces.items() if not _is_local(each)
+        and not (wanted == "pxe" and not each["pxe_enabled"])
+        and not (wanted == "active" and not _addresses(each))
+    }  # fmt: skip
+    if interfaces and not valid:
+        subject.missing(
+            f"has no network interface that qualifies for a port by [inspector]add_ports ="
+            f" {wanted}: it has {', '.join(interfaces)}"
+        )
+    subject.plugin_data |= {
+        "all_interfaces": interfaces,
+        "valid_interfaces": valid,
+        "macs": [each["mac_address"] for each in valid.values()],
+    }
+
+
+@hook("ports", needs=("validate-interfaces",))
+def ports(subject: Subject, options: Options) -> None:
+    """
+    Add, remove and mark ports, by `[inspector]add_ports`, `keep_ports` and `update_pxe_enabled`.
+    """
+    settings, data = options["inspector"], subject.plugin_data
+    interfaces = {each["mac_address"]: each for each in data["all_interfaces"].values()}
+    if not data["valid_interfaces"]:
+        return  # without an interface that has to have a port, none is added or removed
+    if settings["add_ports"] != "disabled":
+        for each in data["valid_interfaces"].values():
+            if subject.port(each["mac_address"]) is None:
+                subject.add_port(each["mac_address"], pxe_enabled=each["pxe_enabled"])
+    kept = {"present": set(interfaces), "added": set(data["macs"])}.get(settings["keep_ports"])
+    subject.ports = [
+        port
+        for port in subject.ports
+        if kept is None or port["address"] in kept or port.get("bound")
+    ]
+    for port in subject.ports:
+        found = interfaces.get(port["address"], {})
+        if settings["update_pxe_enabled"] and _pxe_mac(subject.inventory):
+            port["pxe_enabled"] = bool(found.get("pxe_enabled"))
+        if found.get("client_id"):
+            port["extra"] = {**port["extra"], "client-id": found["client_id"]}
+
+
+@hook("architecture")
+def architecture(subject: Subject, options: Options) -> None:
+    """Set `properties/cpu_arch`."""
+    fact = "the architecture of the processor"
+    subject.set_property("cpu_arch", _needed(subject, "cpu", "architecture", fact))
+
+
+@hook("cpus")
+def cpus(subject: Subject, options: Options) -> None:
+    """Set `properties/cpus`."""
+    fact = "the number of processors"
+    subject.set_property("cpus", _needed(subject, "cpu", "count", fact))
+
+
+@hook("memory")
+def memory(subject: Subject, options: Options) -> None:
+    """Set `properties/memory_mb`."""
+    fact = "the size of the memory"
+    subject.set_property("memory_mb", _needed(subject, "memory", "physical_mb", fact))
+
+
+@hook("root-device")
+def root_device(subject: Subject, options: Options) -> None:
+    """
+    Set `properties/local_gb`: size of the root disk less 1 GiB for partition tables.
+
+    The root disk is the one that the agent would install on, or else the smallest that is large
+    enough. 0: the machine has no disks.
+    """
+    disk = subject.plugin_data.get("root_disk") or {}
+    sizes = [disk["size"]] if disk.get("size") else _disk_sizes(subject)
+    subject.set_property("local_gb", max(min(sizes, default=0) // (1 << 30) - 1, 0))
+
+
+@hook("boot-mode")
+def boot_mode(subject: Subject, options: Options) -> None:
+    """Set the capability `boot_mode`, unless the machine reports an unknown mode."""
+    mode = str(_part(subject, "boot").get("current_boot_mode")).lower()
+    if mode in capabilities.VALUES["boot_mode"]:
+        subject.set_capabilities(boot_mode=mode)
+
+
+@hook("cpu-capabilities")
+def cpu_capabilities(subject: Subject, options: Options) -> None:
+    """Set capabilities for CPU flags, by `[inspector]cpu_capabilities`."""
+    flags = set(_part(subject, "cpu").get("flags") or ())
+    wanted = options["inspector"]["cpu_capabilities"]
+    subject.set_capabilities(**{name: "true" for flag, name in wanted.items() if flag in flags})
+
+
+@hook("physical-network", needs=("validate-interfaces",))
+def physical_network(subject: Subject, options: Options) -> None:
+    """Set `physical_network` of ports, by `[inspector]physical_network_cidr_map`."""
+    networks = {
+        ipaddress.ip_network(cidr): name
+        for cidr, _, name in (
+            pair.rpartition(":") for pair in options["inspector"]["physical_network_cidr_map"]
+        )
+    }
+    for each in subject.plugin_data["all_interfaces"].values():
+        port = subject.port(each["mac_address"])
+        names = [
+            name for at in _addresses(each) for network, name in networks.items() if at in network
+        ]
+        if port is not None and names:
+            port["physical_network"] = names[0]
+
+
+@hook("local-link-connection", needs=("validate-interfaces",))
+def local_link_connection(subject: Subject, options: Options) -> None:
+    """Set `local_link_connection` of ports: switch and switch port from LLDP packets."""
+    packets = subject.plugin_data.get("lldp_raw") or {}
+    for name, each in subject.plugin_data["all_interfaces"].items():
+        port = subject.port(each["mac_address"])
+        link = lldp.neighbour(packets.get(name) or each.get("lldp") or ())
+        if port is not None and link:
+            port["local_link_connection"] = {**port.get("local_link_connection", {}), **link}
+
+
+@hook("parse-lldp")
+def parse_lldp(subject: Subject, options: Options) -> None:
+    """Set plugin data `parsed_lldp`: facts of LLDP packets, by interface."""
+    packets = subject.plugin_data.get("lldp_raw") or {}
+    parsed = {}
+    for each in subject.inventory.get("interfaces") or ():
+        name = each.get("name")
+        found = lldp.facts(packets.get(name) or each.get("lldp") or ())
+        if name and found:
+            parsed[name] = found
+    if parsed:
+        subject.plugin_data["parsed_lldp"] = parsed
+
+
+@hook("pci-devices")
+def pci_devices(subject: Subject, options: Options) -> None:
+    """Set capabilities with the number of devices, by `[inspector]pci_device_alias`."""
+    found = pci.count(_pci_devices(subject), options["inspector"]["pci_device_alias"])
+    subject.set_capabilities(**{name: str(count) for name, count in found.items()})
+
+
+@hook("accelerators")
+def accelerators(subject: Subject, options: Options) -> None:
+    """Set `properties/accelerators`, by `[inspector]known_accelerators`."""
+    devices = _pci_devices(subject)
+    if devices:
+        known = options["inspector"]["known_accelerators"]
+        subject.set_property("accelerators", pci.accelerators(devices, known))
+
+
+@hook("extra-hardware")
+def extra_hardware(subject: Subject, options: Options) -> None:
+    """
+    Set plugin data `extra` from `data`, the output of hardware-detect.
+
+    `data` is a list of [kind, thing, property, value]; `extra` is nested by the first three. With
+    `[inspector]extra_hardware_strict` a malformed item invalidates the list.
+    """
+    data, strict = subject.plugin_data.get("data"), options["inspector"]["extra_hardware_strict"]
+    if data is None:
+        return
+    listed = isinstance(data, list) and all(isinstance(item, list) for item in data)
+    readable = listed and not (strict and any(len(item) != 4 for item in data))
+    if readable or strict:
+        del subject.plugin_data["data"]
+    if not readable:
+        return
+    extra: dict[str, dict[str, dict[str, Any]]] = {}
+    for item in data:
+        if len(item) == 4 and all(isinstance(name, str) for name in item[:3]):
+            kind, thing, name, value = item
+            extra.setdefault(kind, {}).setdefault(thing, {})[name] = _as_number(value)
+    subject.plugin_data["extra"] = extra
+
+
+@hook("raid-device")
+def raid_device(subject: Subject, options: Options) -> None:
+    """
+    Set `properties/root_device`, unless set, to the disk that is new since the previous inspection.
+
+    The disk is identified by its serial number; two or more new disks set nothing.
+    """
+    if "root_device" in subject.node.get("properties", {}) or subject.before is None:
+        return
+    new = _serials(subject.inventory) - _serials(subject.before)
+    if len(new) == 1:
+        subject.set_property("root_device", {"serial": new.pop()})
+
+
+def _serials(inventory: Mapping[str, Any]) -> set[str]:
+    return {disk["serial"] for disk in inventory.get("disks") or () if disk.get("serial")}
+
+
+def _pci_devices(subject: Subject) -> Sequence[Mapping[str, Any]]:
+    """Return the PCI devices: agents send them beside the inventory, BMCs in it."""
+    found = subject.plugin_data.get("pci_devices") or subject.inventory.get("pci_devices") or ()
+    return cast(Sequence[Mapping[str, Any]], found)
+
+
+def _as_number(value: Any) -> Any:
+    try:
+        return int(value)
+    except (ValueError, TypeError):
+        return value
+
+
+def _part(subject: Subject, name: str) -> Mapping[str, Any]:
+    found = subject.inventory.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _needed(subject: Subject, part: str, key: str, fact: str) -> Any:
+    """
+    Return a value of the inventory; None if it is missing, and the inventory may be incomplete.
+
+    fact: the name of the value in messages.
+
+    Raises InspectionFailed: it is missing.
+    """
+    value = _part(subject, part).get(key)
+    if not value:
+        subject.missing(f"does not contain {fact}")
+    return value or None
+
+
+def _disk_sizes(subject: Subject) -> list[int]:
+    disks = subject.inventory.get("disks") or ()
+    return [disk["size"] for disk in disks if (disk.get("size") or 0) >= _SMALLEST_DISK]
+
+
+def _pxe_mac(inventory: Mapping[str, Any]) -> str | None:
+    """Return the MAC address of the interface that booted; pxelinux prefixes it with 01-."""
+    found = str((inventory.get("boot") or {}).get("pxe_interface") or "").lower()
+    if "-" in found:
+        found = found.partition("-")[2] if found.count("-") > 5 else found
+        found = found.replace("-", ":")
+    return found or None
+
+
+def _interfaces(inventory: Mapping[str, Any]) -> tuple[dict[str, Interface], dict[str, str]]:
+    """
+    Return the interfaces with a name and the MAC address of a station, by name; and why others are
+    ignored, by name.
+
+    `pxe_enabled` of an interface: the machine booted from it, or the boot interface is unknown.
+    """
+    pxe = _pxe_mac(inventory)
+    usable: dict[str, Interface] = {}
+    ignored: dict[str, str] = {}
+    for interface in inventory.get("interfaces") or ():
+        name = interface.get("name")
+        if not name or name == _LOOPBACK:
+            continue
+        reported = interface.get("mac_address")
+        try:
+            mac = station(reported)
+        except ValueError as error:
+            if reported:
+                ignored[name] = f"its MAC address {str(reported)[:64]!r} {error}"
+            continue
+        address = str(interface.get("ipv6_address") or "").partition("%")[0] or None
+        usable[name] = {
+            **interface,
+            "mac_address": mac,
+            "ipv6_address": address,
+            "pxe_enabled": pxe is None or mac == pxe,
+        }
+    return usable, ignored
+
+
+def _listed(ignored: Mapping[str, str]) -> str:
+    return "".join(f"; {name}: {reason}" for name, reason in ignored.items())
+
+
+def _addresses(interface: Mapping[str, Any]) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    found = []
+    for name in ("ipv4_address", "ipv6_address"):
+        try:
+            found.append(ipaddress.ip_address(interface.get(name) or ""))
+        except ValueError:
+            continue
+    return found
+
+
+def _is_local(interface: Mapping[str, Any]) -> bool:
+    return any(each.is_loopback for each in _addresses(interface))

@@ -1,0 +1,420 @@
+"""
+Redfish: orders with outcomes, each sent once.
+
+`place` sends an order, `follow` waits for the end of its task. The progress of their `Wait`s is the
+record of the order: the request before it is sent, its answer afterwards. If a conductor has
+crashed in between, or the answer was lost, the order is not sent again: the BMC's tasks and the
+machine's state tell whether it was taken.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+from urllib.parse import urljoin, urlsplit
+
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import (
+    Busy,
+    FailureCode,
+    HardwareError,
+    LeaseLost,
+    Unconfirmed,
+    Unexpected,
+    Unreachable,
+)
+from drivers.core.steps import AWAITED, Done, Failed, Outcome, Wait
+from drivers.core.target import Target
+from drivers.redfish.changes import tasks
+from drivers.redfish.changes.tasks import Content, End, Look, Seen
+from drivers.redfish.transport import client
+from drivers.redfish.transport.client import Connection, Reply
+from drivers.redfish.transport.conversions import entry, text
+from drivers.redfish.transport.errors import is_busy
+from drivers.redfish.transport.messages import messages, words
+
+Record = Mapping[str, Any]
+#: Conflict and Locked: states of a resource that pass, which only an order can meet.
+_IN_USE = (409, 423)
+#: Statuses above 499 that prove that nothing was done.
+_REFUSALS = (501, 503, 505)
+#: Parts of paths of tasks and jobs, which an answer without 202 may name, too.
+_TASK_FOLDERS = ("/TaskService/", "/JobService/", "/Jobs/")
+_LONGEST_PATH = 2000  # characters
+#: Most new tasks among which an order's is looked for.
+_MOST_NEW = 20
+
+
+class Result(StrEnum):
+    """Result of an order."""
+
+    TASK = "task"  # accepted: a task, a monitor or both tell the end
+    DONE = "done"  # accepted, and carried out at once
+    REFUSED = "refused"
+    BUSY = "busy"  # refused for now
+    UNKNOWN = "unknown"  # sent; whether it was accepted is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Request of an order, as it is recorded before it is sent."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None  # None: no body
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer to an order."""
+
+    result: Result
+    paths: tuple[str, ...] = ()  # of the task, then of its monitor
+    words: str = ""  # the BMC's
+    status: int | None = None  # of HTTP; None: no answer
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Intervals and limits of polls."""
+
+    interval: float  # seconds between polls
+    patience: float = 60.0  # seconds in which a task or an effect that is missing may appear
+    silence: float = 300.0  # seconds for which the BMC may be silent
+    timeout: float | None = None  # of the step, see `Wait`
+
+    def wait(
+        self,
+        record: Record,
+        waits_for: str,
+        *,
+        reason: str | None = None,
+        pause: float | None = None,
+    ) -> Wait:
+        """
+        Return a `Wait` for the next poll.
+
+        waits_for: the awaited event, for operators. reason: see `Wait`. pause: seconds, if not the
+        usual ones.
+        """
+        progress = {**record, AWAITED: waits_for}
+        return Wait(progress, self.interval if pause is None else pause, self.timeout, reason)
+
+    def is_over(self, polls: int, seconds: float) -> bool:
+        """Whether so many polls take longer than `seconds`."""
+        return polls > max(2, seconds / max(self.interval, 0.1))
+
+
+class Order:
+    """An order: its request, and the state that it changes."""
+
+    what: str  # subject of messages, such as "the update of bios"
+    #: whether a lost order may be sent again once the state shows for long that it had no effect
+    is_repeatable: ClassVar[bool] = False
+    #: whether the step compares the state once the order has ended, without any further effect
+    is_compared: ClassVar[bool] = True
+
+    def facts(self, bmc: Connection) -> dict[str, Any]:
+        """Read the state before the order, as JSON. Raises HardwareError."""
+        raise NotImplementedError
+
+    def request(self, bmc: Connection) -> Request:
+        """
+        Return the request.
+
+        Raises HardwareError: the order cannot be given; nothing was sent.
+        """
+        raise NotImplementedError
+
+    def instead(self, request: Request, facts: Record, refusal: str) -> Request | None:
+        """
+        Return the request to send after this refusal of the BMC; None: the refusal is final.
+
+        Only a refusal that proves that nothing was done allows another request.
+        """
+        return None
+
+    def shows_at_restart(self, facts: Record) -> bool:
+        """Whether only the restart that follows shows if the BMC has the order."""
+        return False
+
+    def difference(self, bmc: Connection, facts: Record) -> str:
+        """
+        Compare the state with the order, in words; "" if the order has had its effect.
+
+        Raises HardwareError.
+        """
+        raise NotImplementedError
+
+    def was_taken(self, bmc: Connection, facts: Record) -> bool:
+        """Whether the state shows that the BMC has the order. Raises HardwareError."""
+        return not self.difference(bmc, facts)
+
+
+def place(target: Target, bmcs: Bmcs, order: Order, pace: Pace) -> Outcome:
+    """
+    Send an order, unless an earlier attempt has sent it.
+
+    `Done` once it is accepted: its result is the record, for `follow`.
+    """
+    record = target.progress
+    if "request" not in record:
+        return Wait({**_plan(target, bmcs, order), "crashes": target.crashes}, poll_after=0)
+    # an attempt that crashed since the record was written may have sent it
+    if "lost" in record or target.crashes > record["crashes"]:
+        return _settle(target, bmcs, order, pace)
+    request = Request(**record["request"])
+    answer = send(target, bmcs, request)
+    return _decide(target, order, pace, request, answer)
+
+
+def send(target: Target, bmcs: Bmcs, request: Request) -> Answer:
+    """
+    Send a request once.
+
+    Raises LeaseLost: it was not sent.
+    """
+    is_sent = False
+    try:
+        with client.turn(target, bmcs) as bmc:
+            bmc.open()
+            target.before_order()
+            is_sent = True
+            reply = bmc.order(request.method, request.path, request.body, request.etag)
+    except LeaseLost:
+        raise
+    except Unconfirmed as error:
+        return Answer(Result.UNKNOWN, words=str(error))
+    except (Busy, Unreachable) as error:
+        return Answer(Result.BUSY, words=str(error))
+    except Unexpected as error:
+        result = Result.UNKNOWN if is_sent else Result.BUSY
+        return Answer(result, words=str(error))
+    except HardwareError as error:
+        return Answer(Result.REFUSED, words=str(error))
+    return answer_of(reply, request.path)
+
+
+def answer_of(reply: Reply, path: str) -> Answer:
+    """Return the meaning of a reply; path: of the request."""
+    status, said = reply.status, messages(reply.document)
+    refusal = f"{status}: {words(said) or 'no message'}"
+    if status >= 400:
+        is_passing = status in _IN_USE or is_busy(status, said)
+        # another error of the server may have come after the order's effect
+        is_refusal = status < 500 or status in _REFUSALS
+        result = Result.REFUSED if is_refusal else Result.UNKNOWN
+        return Answer(Result.BUSY if is_passing else result, words=refusal, status=status)
+    paths = _task_paths(reply, path)
+    if status == 202 or (paths and status in (200, 201)):
+        result = Result.TASK if paths else Result.UNKNOWN
+        return Answer(result, paths, "" if paths else "the BMC named no task", status)
+    if not 200 <= status < 300:
+        return Answer(Result.UNKNOWN, words=refusal, status=status)
+    if status == 200 and any(message.is_error for message in said):
+        return Answer(Result.REFUSED, words=refusal, status=status)
+    return Answer(Result.DONE, status=status)
+
+
+def follow(
+    target: Target,
+    bmcs: Bmcs,
+    order: Order,
+    pace: Pace,
+    record: Record,
+    *,
+    is_restarted: bool = False,
+) -> Outcome:
+    """
+    Wait for the end of an order's task.
+
+    `Done` at the end; its result has `end`: succeeded, or unclear if the BMC does not tell it, and
+    only a comparison of the state can; or staged, unless the machine was restarted since: then the
+    task begins. record: the result of `place`, or of an earlier call.
+    """
+    record = {**record, **_recorded(target)}
+    try:
+        with client.turn(target, bmcs) as bmc:
+            # some BMCs start a task, and do not name it
+            unnamed = None if record["paths"] else _new_task(bmc, record, is_sure=True)
+            record = {**record, "paths": record["paths"] or [unnamed]}
+            if not record["paths"][0]:
+                return Done({**record, "paths": [], "end": End.SUCCEEDED})
+            path, look = _look(bmc, record)
+            # the job appears late, or is deleted early: the state may tell
+            is_missing = look.end is End.MISSING
+            is_taken = is_missing and order.was_taken(bmc, record["facts"])
+            difference = order.difference(bmc, record["facts"]) if is_missing else ""
+    except LeaseLost:
+        raise
+    except HardwareError as error:
+        return _await_answer(order, pace, record, str(error))
+    if look.end is End.UNREADABLE:
+        said = {"seen": look.seen, "said": look.words}
+        return _await_answer(order, pace, {**record, **said}, look.words)
+    record = {**record, "seen": look.seen, "silent": 0}
+    if look.end is End.RUNNING or (look.end is End.STAGED and is_restarted):
+        record = {**record, "paths": [path, *(each for each in record["paths"] if each != path)]}
+        pause = max(look.pause, pace.interval)
+        return pace.wait({**record, "missing": 0}, f"{order.what}: task {path}", pause=pause)
+    if look.end is End.FAILED:
+        return Failed(f"{order.what} failed: {look.words or record.get('said')}")
+    if is_missing and not is_taken:
+        return _await_task(order, pace, record, difference)
+    return Done({**record, "end": End.SUCCEEDED if is_missing else look.end})
+
+
+def _await_task(order: Order, pace: Pace, record: Record, difference: str) -> Outcome:
+    """Wait for a missing task; then the state alone decides."""
+    missing = int(record.get("missing", 0)) + 1
+    if not pace.is_over(missing, pace.patience):
+        return pace.wait(
+            {**record, "missing": missing},
+            f"{order.what}: task {record['paths'][0]}, which the BMC does not show",
+        )
+    # a task that was read has ended; one that was never seen may still run
+    if order.is_compared or (record["seen"] and not difference):
+        return Done({**record, "end": End.UNCLEAR if difference else End.SUCCEEDED})
+    reason = f"the BMC does not have its task {record['paths'][0]}"
+    return _unconfirmed(order, f"{reason}, and {difference}" if difference else reason)
+
+
+def _plan(target: Target, bmcs: Bmcs, order: Order) -> dict[str, Any]:
+    """Return the request, and the state before it. Raises HardwareError: names the order."""
+    try:
+        with client.turn(target, bmcs) as bmc:
+            request = asdict(order.request(bmc))
+            return {"request": request, "facts": order.facts(bmc), "tasks": tasks.listed(bmc)}
+    except LeaseLost:
+        raise
+    except HardwareError as error:
+        raise type(error)(f"{order.what} was not ordered: {error}") from error
+
+
+def _decide(target: Target, order: Order, pace: Pace, request: Request, answer: Answer) -> Outcome:
+    """Return the outcome of an answer."""
+    record = {**_recorded(target), "crashes": target.crashes}
+    if answer.result in (Result.REFUSED, Result.UNKNOWN) and answer.status is not None:
+        other = order.instead(request, record["facts"], answer.words)
+        if other is not None:
+            return Wait({**record, "request": asdict(other)}, poll_after=0)
+    if answer.result is Result.REFUSED:
+        return Failed(f"{order.what} was not ordered: {answer.words}", FailureCode.REFUSED)
+    if answer.result is Result.BUSY:
+        tries = int(record.get("refusals", 0)) + 1
+        if pace.is_over(tries, pace.patience):
+            reason = f"{order.what} was not ordered: {answer.words}"
+            return Failed(reason, FailureCode.BUSY, retryable=True)
+        awaited = f"the BMC to accept {order.what}"
+        return pace.wait({**record, "refusals": tries}, awaited, reason=answer.words)
+    if answer.result is Result.UNKNOWN:
+        return _await_effect(order, pace, {**record, "lost": answer.words, "looks": 0})
+    return Done({**record, "paths": list(answer.paths)})
+
+
+def _settle(target: Target, bmcs: Bmcs, order: Order, pace: Pace) -> Outcome:
+    """Find out whether an order without an answer was taken."""
+    record = _recorded(target)
+    lost = record.get("lost", "its answer was not recorded")
+    looks = int(record.get("looks", 0)) + 1
+    taken, path = False, None
+    try:
+        with client.turn(target, bmcs) as bmc:
+            path = _new_task(bmc, record)
+            taken = path is None and order.was_taken(bmc, record["facts"])
+    except LeaseLost:
+        raise
+    except HardwareError as error:
+        return _await_answer(order, pace, {**record, "lost": lost}, str(error))
+    is_late = pace.is_over(looks, pace.patience)
+    if path is not None or taken or (is_late and order.shows_at_restart(record["facts"])):
+        return Done({**record, "paths": [path] if path else []})
+    record = {**record, "lost": lost, "looks": looks, "silent": 0}
+    if not is_late:
+        return _await_effect(order, pace, record)
+    if not order.is_repeatable or record.get("repeated"):
+        return _unconfirmed(order, lost)
+    kept = {name: value for name, value in record.items() if name not in ("lost", "looks")}
+    return Wait({**kept, "crashes": target.crashes, "repeated": True}, poll_after=0)
+
+
+def _await_effect(order: Order, pace: Pace, record: Record) -> Wait:
+    """Wait for the effect of an order without an answer."""
+    reason = f"whether the BMC has taken {order.what} is not known: {record['lost']}"
+    return pace.wait(record, f"an effect of {order.what}", reason=reason)
+
+
+def _await_answer(order: Order, pace: Pace, record: Record, error: str) -> Outcome:
+    """Wait for a BMC that is silent, as it may be restarting."""
+    silent = int(record.get("silent", 0)) + 1
+    if pace.is_over(silent, pace.silence):
+        return _unconfirmed(order, f"the BMC cannot be read since then: {error}")
+    return pace.wait({**record, "silent": silent}, "the BMC to answer", reason=error)
+
+
+def _recorded(target: Target) -> dict[str, Any]:
+    """Return the record of an order in the progress, without the words for operators."""
+    return {name: value for name, value in target.progress.items() if name != AWAITED}
+
+
+def _look(bmc: Connection, record: Record) -> tuple[str, Look]:
+    """Look at a task; at its monitor, if the BMC lacks it; then at its job."""
+    seen = Seen(record.get("seen", ""))
+    path, look = "", Look(End.MISSING, seen=seen)
+    for path in record["paths"]:
+        look = tasks.look(bmc, path, seen)
+        if look.end is not End.MISSING:
+            return path, look
+    job = tasks.in_queue(bmc, record["paths"][0])
+    if job is None or job in record["tasks"]:
+        job = _new_task(bmc, record, is_sure=True)
+    return (job, tasks.look(bmc, job, seen)) if job else (path, look)
+
+
+def _new_task(bmc: Connection, record: Record, *, is_sure: bool = False) -> str | None:
+    """
+    Return the path of the only task that is newer than the record, and may be the order's.
+
+    is_sure: the task says so itself.
+
+    Raises HardwareError: whether there is one cannot be read.
+    """
+    order_path = record["request"]["path"]
+    listed = tasks.listed(bmc, is_whole=True)
+    new = [path for path in listed if path not in record["tasks"]][:_MOST_NEW]
+    documents = {path: bmc.find(path) for path in new}
+    own = [path for path in new if tasks.is_of(documents[path], order_path)]
+    sure = [path for path in own if entry(entry(documents[path], "Payload"), "TargetUri")]
+    candidates = (sure,) if is_sure else (sure, own)
+    return next((paths[0] for paths in candidates if len(paths) == 1), None)
+
+
+def _unconfirmed(order: Order, reason: str) -> Failed:
+    return Failed(f"{order.what} was ordered, not confirmed: {reason}", FailureCode.UNCONFIRMED)
+
+
+def _task_paths(reply: Reply, path: str) -> tuple[str, ...]:
+    """Return the paths of the task and of the monitor that a reply names."""
+    document = reply.document
+    own = text(entry(document, "@odata.id"), _LONGEST_PATH)
+    content = tasks.content_of(document, path="")
+    is_task = content in (Content.TASK, Content.JOB)
+    found = [own if is_task or (reply.status == 202 and not reply.location) else None]
+    if reply.status == 202 or is_task or any(w in (reply.location or "") for w in _TASK_FOLDERS):
+        found.append(reply.location)
+    if is_task:
+        found.append(text(entry(document, "TaskMonitor"), _LONGEST_PATH))
+    return tuple(dict.fromkeys(filter(None, (_path(each, path) for each in found))))
+
+
+def _path(link: str | None, base: str) -> str | None:
+    """Return the path of a link, which may be absolute, with any name of the BMC, or relative."""
+    if not link:
+        return None
+    try:
+        url = urlsplit(urljoin(base, link))
+    except ValueError:
+        return None
+    path = f"{url.path}?{url.query}" if url.query else url.path
+    return path if path.startswith("/") else None

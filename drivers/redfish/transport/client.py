@@ -1,0 +1,194 @@
+"""
+Redfish commands to a BMC, by sushy.
+
+The governor (`drivers.core.bmc`) keeps one connection per BMC between commands. It is used only
+while the BMC's turn is held.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.core.bmc import Bmc, Bmcs, Urgency
+from drivers.core.errors import HardwareError, NotSupported
+from drivers.core.target import Target
+from drivers.redfish.transport import navigation
+from drivers.redfish.transport.access import Access, access
+from drivers.redfish.transport.conversions import text
+from drivers.redfish.transport.errors import errors_of
+from drivers.redfish.transport.navigation import part
+from drivers.redfish.transport.session import Session
+
+#: Longest pause that a BMC may ask for, in seconds.
+_LONGEST_PAUSE = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer of a BMC."""
+
+    status: int  # of HTTP
+    document: Any  # JSON; None if there is none, or it is malformed
+    location: str | None = None
+    is_empty: bool = False
+    retry_after: float = 0.0  # seconds; 0: not given
+
+
+def reply(response: Any) -> Reply:
+    """Convert a response of `requests`."""
+    body = response.content or b""
+    document = None
+    if body:
+        with suppress(ValueError, RecursionError, HardwareError):  # malformed
+            document = response.json()
+    pause = response.headers.get("Retry-After", "")
+    return Reply(
+        response.status_code,
+        document,
+        response.headers.get("Location"),
+        not body.strip(),
+        min(float(pause), _LONGEST_PAUSE) if pause.isdecimal() else 0.0,
+    )
+
+
+class Connection(Session):
+    """Session with a BMC, and the commands to it."""
+
+    def set_boot(self, **values: str) -> None:
+        """
+        Set boot options: `target`, `enabled`, `mode` (values of Redfish), `http_boot_uri`.
+
+        Raises HardwareError.
+        """
+        import sushy
+
+        kinds = {
+            "target": sushy.BootSource,
+            "enabled": sushy.BootSourceOverrideEnabled,
+            "mode": sushy.BootSourceOverrideMode,
+        }
+        options = {name: kinds.get(name, str)(value) for name, value in values.items()}
+        system = self.system(fresh=False)
+        with errors_of(self.access):
+            system.set_system_boot_options(**options)
+        system.invalidate()
+
+    def secure_boot(self) -> Any:
+        """
+        Read the system's SecureBoot resource.
+
+        Raises NotSupported: there is none.
+        """
+        resource = part(self.system(fresh=False), "secure_boot")
+        resource.refresh(force=True)
+        return resource
+
+    def bios(self) -> Any:
+        """
+        Read the system's Bios resource.
+
+        Raises NotSupported: there is none.
+        """
+        resource = part(self.system(fresh=False), "bios")
+        resource.refresh(force=True)
+        return resource
+
+    def event_service(self) -> Any:
+        """
+        Return the BMC's EventService resource.
+
+        Raises NotSupported: there is none.
+        """
+        from sushy import exceptions as theirs
+
+        try:
+            return self.open().get_event_service()
+        except theirs.MissingAttributeError:
+            raise NotSupported(f"BMC {self.access.address} has no event service") from None
+
+    def indicators(self) -> dict[tuple[str, str], Any]:
+        """Return the resources that have an indicator LED, by (component, name)."""
+        system = self.system(fresh=True)
+        named = [("system", "led", system)]
+        named += [("chassis", each.identity, each) for each in navigation.chassis(self, system)]
+        named += [("disk", each.identity, each) for each in navigation.drives(self, system)]
+        return {
+            (component, name): each
+            for component, name, each in named
+            if text(name) and each.indicator_led is not None
+        }
+
+    def get(self, path: str) -> Reply:
+        """
+        Read a document; an error of the BMC is a reply with its status.
+
+        Raises HardwareError: no answer, or the login is refused.
+        """
+        return self._exchange("get", path)
+
+    def order(
+        self, method: str, path: str, body: Mapping[str, Any] | None, etag: str | None = None
+    ) -> Reply:
+        """
+        Send an order once; an error of the BMC is a reply with its status.
+
+        method: POST, PATCH or DELETE. sushy's own methods would wait for the end of the task.
+
+        Raises Unconfirmed: it was sent, and its answer was lost.
+        Raises HardwareError: it was not sent.
+        """
+        more = {"etag": etag} if method == "PATCH" else {}
+        return self._exchange(method.lower(), path, data=body, **more)
+
+    def _exchange(self, method: str, path: str, **options: Any) -> Reply:
+        from sushy import exceptions as theirs
+
+        connector = self.open()._conn
+        responses: list[Any] = []
+
+        def keep(response: Any, **_options: Any) -> None:
+            responses.append(response)
+
+        hooks = connector._session.hooks["response"]
+        hooks.append(keep)
+        try:
+            with errors_of(self.access):
+                try:
+                    # sushy itself would repeat a read, and orders that some errors refuse
+                    getattr(connector, method)(path, server_side_retries_left=0, **options)
+                except (theirs.ConnectionError, theirs.AccessError, HardwareError):
+                    raise
+                except Exception:  # of a status above 399; its body may have any form
+                    if not responses:
+                        raise
+        finally:
+            hooks.remove(keep)
+        return reply(responses[-1])
+
+
+def connection(bmc: Bmc, wanted: Access) -> Connection:
+    """
+    Return the BMC's kept connection, for one command.
+
+    Make a new one at first, or if driver_info has changed.
+    """
+    if not isinstance(bmc.connection, Connection) or bmc.connection.access != wanted:
+        bmc.connection = Connection(wanted)
+    bmc.connection.command.begin()
+    return bmc.connection
+
+
+@contextmanager
+def turn(target: Target, bmcs: Bmcs, urgency: Urgency = Urgency.ORDER) -> Iterator[Connection]:
+    """
+    Hold the turn of a node's BMC for one command.
+
+    Raises HardwareError, and no other error. Raises Unreachable, other than Unconfirmed: no order
+    was sent, or the last one was not.
+    """
+    wanted = access(target)
+    with bmcs.turn(wanted.key, urgency) as bmc:
+        session = connection(bmc, wanted)
+        with session.command.judged(), errors_of(wanted):
+            yield session

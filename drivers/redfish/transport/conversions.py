@@ -1,0 +1,53 @@
+"""Conversion of values in a BMC's documents to types and lengths that the database can store."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drivers.core.interface_kinds import POWER_OFF, POWER_ON
+
+#: Settled PowerStates -> Ironic's power states. All other values, null and a missing one mean that
+#: the machine is in transition, or that the BMC does not know its state yet.
+STATES: Mapping[object, str] = {"On": POWER_ON, "Off": POWER_OFF}
+#: Most characters of a text: the length of the database columns.
+LONGEST = 255
+#: Largest number that all JSON parsers read alike.
+_LARGEST = 2**53
+
+
+def text(value: object, longest: int = LONGEST) -> str | None:
+    """Return a text cut to `longest`, without control characters; None for others, or if empty."""
+    return printable(value[:longest]).strip() or None if isinstance(value, str) else None
+
+
+def printable(value: str) -> str:
+    """Remove the characters that databases refuse."""
+    return "".join(each for each in value if each.isprintable())
+
+
+def number(value: object, least: int = 1, most: int = _LARGEST) -> int | None:
+    """Return a whole number in a range, also one written as text; None for other values."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(_LARGEST)):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if least <= value <= most else None
+
+
+def word(value: object) -> str:
+    """Return the Redfish value of a text or of a member of sushy's enumerations; "" for others."""
+    return text(getattr(value, "value", value)) or ""
+
+
+def is_present(document: object) -> bool:
+    """Whether a part exists; an empty socket or bay has a document with the state Absent."""
+    return bool(entry(entry(document, "Status"), "State") != "Absent")
+
+
+def entry(document: object, name: str) -> Any:
+    """Return an item of a JSON object; None if it is missing, or the document is no object."""
+    return document.get(name) if isinstance(document, Mapping) else None
+
+
+def ironic_power_state(value: object) -> str | None:
+    """Convert a PowerState to Ironic's power state; None: the state is not settled."""
+    return STATES.get(value) if isinstance(value, str) else None

@@ -1,0 +1,82 @@
+"""
+Navigation from a system to its parts, managers and chassis, as resources of sushy.
+
+Lists omit resources that are missing, malformed or marked Absent.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from drivers.core.errors import NotSupported
+from drivers.redfish.transport.conversions import entry, is_present
+from drivers.redfish.transport.session import Session
+
+
+def part(resource: Any, name: str) -> Any:
+    """
+    Return an optional part of a resource.
+
+    Raises NotSupported: the BMC lacks it.
+    """
+    from sushy import exceptions as theirs
+
+    found = None
+    with suppress(theirs.MissingAttributeError):
+        found = getattr(resource, name)
+    if found is None:
+        raise NotSupported(f"{resource.path} has no {name.replace('_', ' ')}")
+    return found
+
+
+def members(bmc: Session, owner: Any, name: str) -> Iterator[Any]:
+    """Read the members of a collection of `owner`; empty without such a collection."""
+    collection = None
+    with suppress(NotSupported), bmc.skip_unreadable(link(owner, name) or owner.path):
+        collection = part(owner, name)
+    if collection is not None:
+        yield from readable(bmc, collection.members_identities, collection.get_member)
+
+
+def readable(
+    bmc: Session, paths: Iterable[str] | None, read: Callable[[str], Any]
+) -> Iterator[Any]:
+    """Read the resource of each path; omit unreadable and absent ones."""
+    for path in paths or ():
+        found = None
+        with bmc.skip_unreadable(path):
+            found = read(path)
+        if found is not None and is_present(found.json):
+            yield found
+
+
+def link(resource: Any, name: str) -> str | None:
+    """Return the path of a part, by sushy's name of it; None if the resource lacks it."""
+    path = entry(entry(resource.json, name.title().replace("_", "")), "@odata.id")
+    return path if isinstance(path, str) else None
+
+
+def links(resource: Any, *names: str) -> Sequence[str]:
+    """Return the paths in a list of links; names: the nested keys that lead to the list."""
+    found = resource.json
+    for name in names:
+        found = entry(found, name)
+    paths = [entry(each, "@odata.id") for each in found] if isinstance(found, list) else []
+    return [path for path in paths if isinstance(path, str)]
+
+
+def chassis(bmc: Session, system: Any) -> Iterator[Any]:
+    """Read the chassis that contain a system."""
+    return readable(bmc, links(system, "Links", "Chassis"), bmc.open().get_chassis)
+
+
+def managers(bmc: Session, system: Any) -> Iterator[Any]:
+    """Read the managers (BMCs) of a system."""
+    paths = links(system, "Links", "ManagedBy") or links(system, "Links", "Managers")
+    return readable(bmc, paths, bmc.open().get_manager)
+
+
+def drives(bmc: Session, system: Any) -> Iterator[Any]:
+    """Read the disks of a system's storage controllers."""
+    for storage in members(bmc, system, "storage"):
+        yield from readable(bmc, storage.drives_identities, storage.get_drive)
