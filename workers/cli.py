@@ -14,7 +14,6 @@ import typer
 from app.cli import tree
 from app.cli.forms import Form
 from app.config.settings import Settings, SettingsError
-from drivers.boot import dnsmasq
 from workers import accounts, settings_commands
 from workers.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions, roles
@@ -146,6 +145,8 @@ def dhcp_config(
     config: Config = None,
 ) -> None:
     """Print a dnsmasq configuration: DHCP and TFTP for machines that boot from the network."""
+    from drivers.builtin import dnsmasq  # slow to import
+
     settings = location.complete(read(config))
     if boot not in dnsmasq.LOADERS:
         raise SettingsError(f"--boot: {boot!r} is neither {' nor '.join(dnsmasq.LOADERS)}")

@@ -32,8 +32,8 @@ from app.models import (
 )
 from app.runtime import Runtime, runtime_of
 from app.states import State
-from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.core.errors import HardwareError
+from drivers.core.interface_kinds import Inspect
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -172,7 +172,7 @@ def _find_node(
     by_bmc = {
         node_id
         for node_id, info in session.execute(inspected)
-        if addresses.intersection(info.get(BMC_ADDRESSES) or ())
+        if addresses.intersection(info.get(Inspect.BMC_ADDRESSES) or ())
     }
     if by_bmc and known:
         known &= by_bmc  # a port of one node and the BMC of another: one of the records is wrong

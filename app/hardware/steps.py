@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.errors import Invalid
-from drivers.agent import in_band
 from drivers.core import reserved
 from drivers.core.errors import HardwareError
 from drivers.core.steps import Arg, Flow, Step
@@ -28,7 +27,7 @@ def offered(target: Target, flow: Flow) -> dict[Key, Step]:
 
     Raises Invalid: an interface lists malformed steps.
     """
-    found = [*of_driver(target, flow), *in_band.steps_of(target, flow)]
+    found = [*of_driver(target, flow), *target.driver.deploy.in_band_steps(target, flow)]
     return {step.key: step for step in found}
 
 

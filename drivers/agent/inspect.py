@@ -18,9 +18,6 @@ from drivers.core.interface_kinds import Inspect
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Inspected, Target
 
-#: Key of driver_internal_info: IP addresses of the BMC during an inspection. The service finds the
-#: node of a report by them.
-BMC_ADDRESSES = "lookup_bmc_addresses"
 #: Fields of driver_info with the address of a BMC.
 _BMC_FIELDS = ("redfish_address", "ipmi_address")
 
@@ -70,7 +67,7 @@ class AgentInspect(Inspect):
         """
         Frame step: report the BMC's addresses, and the MAC addresses it lists for new ports.
         """
-        target.report(driver_internal_info={BMC_ADDRESSES: _bmc_addresses(target)})
+        target.report(driver_internal_info={self.BMC_ADDRESSES: _bmc_addresses(target)})
         if target.options["inspector"]["pre_create_ports"] and not target.material.ports:
             try:
                 target.report(addresses=target.driver.management.mac_addresses(target))

@@ -21,7 +21,7 @@ from app.db.diagnosis import reason
 from app.engine import operations, resume
 from app.operation_states import Actor
 from app.runtime import Runtime
-from drivers.agent.in_band import command_ended
+from drivers.builtin import command_ended
 from drivers.core.errors import HardwareError, InvalidDriverInfo
 from drivers.net import answers, networks
 from drivers.net.connections import AsyncResponse, async_connector

@@ -30,7 +30,7 @@ from app.hold_kinds import Effect
 from app.inventory import holds, nodes
 from app.models import Node, Operation, OperationState
 from app.runtime import Runtime
-from drivers.agent import logs
+from drivers.builtin import read_agent_log
 from drivers.core.errors import (
     AgentBusy,
     Busy,
@@ -196,7 +196,7 @@ class CallHandler:
 
 #: Calls that the conductor itself answers.
 _OWN: Mapping[str, Callable[..., Any]] = {
-    "read_agent_log": lambda runtime, node, *, name, offset: logs.read(
+    "read_agent_log": lambda runtime, node, *, name, offset: read_agent_log(
         runtime.settings.options(), node.uuid, name, offset
     ),
 }
