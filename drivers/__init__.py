@@ -45,10 +45,9 @@ from drivers.core.steps import (
     Wait,
     clean_step,
     deploy_step,
-    run_parts,
     step,
 )
-from drivers.core.target import Target
+from drivers.core.target import Inspected, Target, run_parts
 
 __all__ = [
     "POWER_OFF",
@@ -69,6 +68,7 @@ __all__ = [
     "HardwareType",
     "Hold",
     "Inspect",
+    "Inspected",
     "Management",
     "Network",
     "Outcome",

@@ -41,6 +41,7 @@ from app.kit.paging import fetch
 from app.models import Hold, Node, Operation
 from app.models.hold import in_effect
 from app.states import State
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
 
@@ -303,11 +304,12 @@ def _validate(ident: str) -> Response:
             raise Invalid(str(error)) from error
         conceal = concealer(node)
     results: dict[str, Any] = {}
-    for kind in target.driver.by_kind:
+    driver = interfaces_of(target)
+    for kind in driver.by_kind:
         if kind == "vendor":
             continue
         try:
-            target.driver.validate(kind, target)
+            driver.validate(kind, target)
             reason = refused.get(kind)
         except HardwareError as error:
             reason = str(error)

@@ -10,8 +10,8 @@ from drivers.core import boot_settings
 from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
-from drivers.core.steps import Done, Failed, Outcome, Wait, run_parts, step
-from drivers.core.target import Target
+from drivers.core.steps import Done, Failed, Outcome, Wait, step
+from drivers.core.target import Target, run_parts
 from drivers.images import config_drive, instance
 from drivers.net import service_addresses
 

@@ -19,8 +19,8 @@ from drivers.core.conditions import AS_FOUND, Condition, Conditions, conditions
 from drivers.core.errors import HardwareError, LeaseLost, Unreachable
 from drivers.core.interface import Frame, Rows
 from drivers.core.interface_kinds import POWER_OFF
-from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, run_parts, step
-from drivers.core.target import Target
+from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, step
+from drivers.core.target import Target, run_parts
 from drivers.images import published
 from drivers.net import urls
 

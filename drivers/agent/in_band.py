@@ -19,8 +19,8 @@ import orjson
 from drivers.agent import client
 from drivers.agent.step_hooks import run_hook
 from drivers.core.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
-from drivers.core.steps import Done, Failed, Flow, Outcome, Wait, arguments, run_parts
-from drivers.core.target import Target
+from drivers.core.steps import Done, Failed, Flow, Outcome, Wait, arguments
+from drivers.core.target import Target, run_parts
 
 #: Key that identifies a step of ours in the agent's command list.
 MARK = "ingot_step"

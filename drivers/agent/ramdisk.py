@@ -6,8 +6,8 @@ from drivers.agent.flows import AgentFlows
 from drivers.core.conditions import Condition
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
-from drivers.core.steps import Done, Outcome, run_parts, step
-from drivers.core.target import Target
+from drivers.core.steps import Done, Outcome, step
+from drivers.core.target import Target, run_parts
 from drivers.images import instance
 
 

@@ -18,8 +18,8 @@ from drivers.boot import command_line, fetchable, kickstart, network_data, ramdi
 from drivers.core import boot_settings, capabilities
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.interface_kinds import Boot
-from drivers.core.steps import Outcome, run_parts
-from drivers.core.target import Nic, Target
+from drivers.core.steps import Outcome
+from drivers.core.target import Nic, Target, run_parts
 from drivers.images import cache, files, instance, script_text
 from drivers.images.instance import Pair
 from drivers.net import service_addresses

@@ -22,8 +22,8 @@ from drivers.core.errors import (
     Unexpected,
 )
 from drivers.core.power import POWER_OFF, REBOOT
-from drivers.core.steps import AWAITED, Done, Outcome, Wait, run_parts
-from drivers.core.target import Target
+from drivers.core.steps import AWAITED, Done, Outcome, Wait
+from drivers.core.target import Target, run_parts
 
 #: Key of driver_internal_info: secure boot was switched on for the present instance.
 OF_INSTANCE = "secure_boot_of_instance"

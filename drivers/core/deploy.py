@@ -9,18 +9,8 @@ from typing import Any, ClassVar
 from drivers.core.conditions import UNKNOWN, Conditions
 from drivers.core.errors import FailureCode, NotSupported
 from drivers.core.interface import Frame, Interface
-from drivers.core.steps import (
-    Done,
-    Failed,
-    Flow,
-    Outcome,
-    Resume,
-    Step,
-    Wait,
-    arguments,
-    run_parts,
-)
-from drivers.core.target import Target
+from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments
+from drivers.core.target import Target, run_parts
 
 
 class Deploy(Interface):

@@ -11,8 +11,8 @@ from typing import Any
 from drivers.core.conditions import AS_FOUND, Condition, Conditions
 from drivers.core.errors import NotSupported
 from drivers.core.interface_kinds import REBOOT
-from drivers.core.steps import Arg, Done, Hold, Outcome, Wait, run_parts
-from drivers.core.target import Target
+from drivers.core.steps import Arg, Done, Hold, Outcome, Wait
+from drivers.core.target import Target, run_parts
 
 SECONDS = Arg("seconds", "How long to wait; without it, until the agent's next heartbeat")
 

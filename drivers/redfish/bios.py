@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
 from drivers.core.interface_kinds import Bios
-from drivers.core.steps import Done, Outcome, Resume, Wait, run_parts, step
-from drivers.core.target import Target
+from drivers.core.steps import Done, Outcome, Resume, Wait, step
+from drivers.core.target import Target, run_parts
 from drivers.redfish.bios_values import Setting, registry, same
 from drivers.redfish.changes.orders import Order, Request
 from drivers.redfish.changes.restart import carry_out

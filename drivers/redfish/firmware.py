@@ -15,8 +15,8 @@ from drivers.core.errors import (
     Unexpected,
 )
 from drivers.core.interface_kinds import Firmware
-from drivers.core.steps import AWAITED, Arg, Done, Failed, Outcome, Resume, Wait, run_parts, step
-from drivers.core.target import Target
+from drivers.core.steps import AWAITED, Arg, Done, Failed, Outcome, Resume, Wait, step
+from drivers.core.target import Target, run_parts
 from drivers.redfish import software
 from drivers.redfish.changes import orders
 from drivers.redfish.changes.orders import Pace

@@ -9,8 +9,8 @@ and its job queue, and an inspection by Dell's service tag and PXE settings.
 from typing import Any
 
 from drivers.core.errors import HardwareError, NotSupported
-from drivers.core.steps import AWAITED, Done, Outcome, Wait, run_parts, step
-from drivers.core.target import Target
+from drivers.core.steps import AWAITED, Done, Outcome, Wait, step
+from drivers.core.target import Target, run_parts
 from drivers.redfish.bios import RedfishBios
 from drivers.redfish.booting.boot import RedfishVirtualMedia
 from drivers.redfish.inspect import RedfishInspect

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 from drivers.core import raid_schema
 from drivers.core.errors import InvalidDriverInfo, Unexpected
 from drivers.core.interface_kinds import Raid
-from drivers.core.steps import Arg, Done, Failed, Outcome, Resume, Wait, run_parts, step
-from drivers.core.target import Target
+from drivers.core.steps import Arg, Done, Failed, Outcome, Resume, Wait, step
+from drivers.core.target import Target, run_parts
 from drivers.redfish import raid_plan
 from drivers.redfish.changes.orders import Order, Request
 from drivers.redfish.changes.restart import carry_out

@@ -9,8 +9,8 @@ from app.models import AgentRecord, Node
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON
 from tests.integration.harness import Harness
 from tests.support.web import serving
+from tests.unit.drivers.generic.test_webhook import SECRET, Plug
 from tests.unit.drivers.machines import image_server, scripted_agent
-from tests.unit.drivers.test_webhook import SECRET, Plug
 from workers.periodic import power_sync
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)

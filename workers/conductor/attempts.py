@@ -27,6 +27,7 @@ from app.metrics.table import CLAIMS, REFUSALS, STEPS
 from app.models import AgentRecord, Operation, OperationStep, Port
 from app.runtime import Link, Message, Runtime
 from drivers.core import reserved
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
@@ -312,7 +313,7 @@ def call_of(target: Target, step: OperationStep) -> Callable[[], Any]:
 
     Raises NotSupported: the step's child node does not have it.
     """
-    driver = target.driver
+    driver = interfaces_of(target)
     if step.flow and step.name in reserved.METHODS:
         return partial(reserved.run, target, step.name, step.args, ramdisk=step.requires_ramdisk)
     interface = driver.by_kind[step.interface]

@@ -31,6 +31,7 @@ from app.inventory import holds, nodes
 from app.models import Node, Operation, OperationState
 from app.runtime import Runtime
 from drivers.builtin import read_agent_log
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import (
     AgentBusy,
     Busy,
@@ -121,7 +122,7 @@ class CallHandler:
                 return _OWN[call.method](self.runtime, node, **document["arguments"])
             target = targets.of_node(session, node)
             session.expunge_all()
-        method = getattr(target.driver.by_kind[call.interface], call.method)
+        method = getattr(interfaces_of(target).by_kind[call.interface], call.method)
         if call.kept:
             key = (node.uuid, node.updated_at, document["what"])
             answer = self.recent.answer(key, call.kept, lambda: method(target))

@@ -39,6 +39,7 @@ from app.operation_states import Actor
 from app.ring import Member, owner
 from app.runtime import Runtime, runtime_of
 from app.states import Kind, State, of_kind
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.power import ReadPower, SweepReader
 from drivers.core.power_pursuit import PENDING
@@ -155,7 +156,7 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     ) -> tuple[Power, Mapping[str, Any]]:
         if isinstance(target, HardwareError):
             return target, {}
-        opened = target.driver.power.sweep_reader
+        opened = interfaces_of(target).power.sweep_reader
         if opened is None:
             state = await loop.run_in_executor(threads, _power_of, target)
         else:

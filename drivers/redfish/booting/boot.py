@@ -9,8 +9,8 @@ from drivers.agent import image
 from drivers.boot import command_line, fetchable, iso, media, network_data, ramdisks
 from drivers.core import boot_settings, capabilities
 from drivers.core.interface_kinds import Boot
-from drivers.core.steps import Done, Outcome, run_parts
-from drivers.core.target import Target
+from drivers.core.steps import Done, Outcome
+from drivers.core.target import Target, run_parts
 from drivers.images import files
 from drivers.net.service_addresses import of_files
 from drivers.redfish.booting import boot_device, oem_boot, quirks, virtual_media

@@ -12,8 +12,8 @@ from typing import Any
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import HardwareError, LeaseLost
 from drivers.core.interface_kinds import REBOOT
-from drivers.core.steps import AWAITED, Done, Failed, Outcome, Wait, run_parts
-from drivers.core.target import Target
+from drivers.core.steps import AWAITED, Done, Failed, Outcome, Wait
+from drivers.core.target import Target, run_parts
 from drivers.redfish.changes import orders
 from drivers.redfish.changes.orders import Order, Pace
 from drivers.redfish.changes.tasks import End

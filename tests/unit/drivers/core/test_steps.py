@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from drivers.core import reserved
-from drivers.core.steps import Done, Failed, Flow, Hold, Wait, run_parts
-from drivers.core.target import Agent
+from drivers.core.steps import Done, Failed, Flow, Hold, Wait
+from drivers.core.target import Agent, run_parts
 from drivers.redfish.changes.restart import through_restart
 from tests.unit.drivers.machines import OPTIONS, target
 
