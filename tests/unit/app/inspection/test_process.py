@@ -1,4 +1,4 @@
-"""Findings of an inspection step: what becomes of the data that its driver reports."""
+"""Findings of an inspection step, from the data that its driver has reported."""
 
 import pytest
 
