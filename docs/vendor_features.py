@@ -39,7 +39,7 @@ def proofs(folder: Path = FOLDER) -> list[Proof]:
     """Return all marked tests. Raises UnknownMark: names the test."""
     found = [
         Proof(*pair, function.name, path.name)
-        for path in sorted(folder.glob("test_*.py"))
+        for path in sorted(folder.rglob("test_*.py"))
         for function in ast.parse(path.read_text()).body
         if isinstance(function, ast.FunctionDef)
         for pair in _marks(function, path.name)

@@ -47,7 +47,7 @@ from drivers.core.steps import (
     deploy_step,
     step,
 )
-from drivers.core.target import Target, run_parts
+from drivers.core.target import Inspected, Target, run_parts
 
 __all__ = [
     "POWER_OFF",
@@ -68,6 +68,7 @@ __all__ = [
     "HardwareType",
     "Hold",
     "Inspect",
+    "Inspected",
     "Management",
     "Network",
     "Outcome",

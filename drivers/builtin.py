@@ -1,16 +1,23 @@
 """
 The built-in hardware types, and the interfaces that each accepts, the default first.
+
+The service also uses some parts of these drivers without a node's interface: it removes files that
+no machine boots from any more, polls agents, returns their logs, and prints the configuration of
+dnsmasq. It imports these parts from here.
 """
 
 from collections.abc import Mapping, Sequence
 
 from drivers.agent.anaconda import AnacondaDeploy
 from drivers.agent.deploy import CustomAgent, Direct
+from drivers.agent.in_band import command_ended
 from drivers.agent.inspect import AgentInspect
+from drivers.agent.logs import read as read_agent_log
 from drivers.agent.power import AgentPower
 from drivers.agent.raid import AgentRaid
 from drivers.agent.ramdisk import RamdiskDeploy
 from drivers.agent.rescue import AgentRescue
+from drivers.boot import dnsmasq
 from drivers.boot.network import Http, HttpIpxe, Ipxe, Pxe
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Interface
@@ -31,6 +38,8 @@ from drivers.generic.noop import (
 )
 from drivers.generic.storage import CinderStorage, ExternalStorage
 from drivers.generic.webhook import WebhookPower
+from drivers.images import cache as image_cache
+from drivers.images import files as machine_files
 from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
@@ -52,6 +61,20 @@ from drivers.redfish.management import RedfishManagement
 from drivers.redfish.power import RedfishPower
 from drivers.redfish.raid import RedfishRaid
 from drivers.redfish.vendor import RedfishVendor
+
+__all__ = [
+    "HARDWARE_TYPES",
+    "INTERFACES",
+    "SIMULATOR",
+    "command_ended",
+    "dnsmasq",
+    "image_cache",
+    "machine_files",
+    "read_agent_log",
+]
+
+#: Program of simulated machines, for `python -m`: the demo's.
+SIMULATOR = "drivers.simulator"
 
 #: Interfaces for machines of any vendor.
 _GENERIC: Mapping[str, Sequence[type[Interface]]] = {

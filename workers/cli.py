@@ -14,7 +14,6 @@ import typer
 from app.cli import command_tree
 from app.cli.terminal.output_format import Form
 from app.config.settings import Settings, SettingsError
-from drivers.boot import dnsmasq
 from workers import accounts
 from workers.commands import settings_commands
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
@@ -147,6 +146,8 @@ def dhcp_config(
     config: Config = None,
 ) -> None:
     """Print a dnsmasq configuration: DHCP and TFTP for machines that boot from the network."""
+    from drivers.builtin import dnsmasq  # slow to import
+
     settings = location.complete(read(config))
     if boot not in dnsmasq.LOADERS:
         raise SettingsError(f"--boot: {boot!r} is neither {' nor '.join(dnsmasq.LOADERS)}")

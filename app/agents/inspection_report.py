@@ -33,8 +33,8 @@ from app.models import (
 from app.observe import log
 from app.planning import planning
 from app.runtime import Runtime, runtime_of
-from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.core.errors import HardwareError
+from drivers.core.interface_kinds import Inspect
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -173,7 +173,7 @@ def _find_node(
     by_bmc = {
         node_id
         for node_id, info in session.execute(inspected)
-        if addresses.intersection(info.get(BMC_ADDRESSES) or ())
+        if addresses.intersection(info.get(Inspect.BMC_ADDRESSES) or ())
     }
     if by_bmc and known:
         known &= by_bmc  # a port of one node and the BMC of another: one of the records is wrong

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.engine import agent_refusals
 from app.models import AgentRecord, Node, Operation, OperationStep
-from drivers.boot import fetchable
+from drivers.core.interface_kinds import Boot
 
 
 def facts(session: Session, node: Node, operation: Operation) -> list[str]:
@@ -21,7 +21,7 @@ def facts(session: Session, node: Node, operation: Operation) -> list[str]:
     known = [_last_call(session, node, started, refused=bool(refused)), *refused]
     if node.power_state:
         known.append(f"the last known power state is {node.power_state}")
-    warning = node.driver_internal_info.get(fetchable.WARNING)
+    warning = node.driver_internal_info.get(Boot.WARNING)
     return [*known, str(warning)] if warning else known
 
 

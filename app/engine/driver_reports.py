@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import now
 from app.engine import inspection_findings, provision_state
+from app.inspection.process import INPUT
 from app.inventory import history
 from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node, VolumeTarget
-from drivers.boot import fetchable
+from drivers.core.interface_kinds import Boot
 
 Facts = Iterable[Mapping[str, Any]]
 
@@ -45,7 +46,7 @@ def apply(
         reports = {**reports, "driver_internal_info": internal}
     changed = False
     for name, value in reports.items():
-        if name in OF_AGENT:
+        if name in OF_AGENT or name in INPUT:  # input without findings: the step has failed
             continue
         if name in _TABLES:
             _TABLES[name](session, node, value)
@@ -135,9 +136,9 @@ def _note_boot_warning(session: Session, node: Node, warning: str | None) -> Non
     Timeout errors of the agent quote it (`app.engine.agent_waits`).
     """
     internal = {**node.driver_internal_info}
-    internal.pop(fetchable.WARNING, None)
+    internal.pop(Boot.WARNING, None)
     if warning:
-        internal[fetchable.WARNING] = warning
+        internal[Boot.WARNING] = warning
         history.add(session, node, "boot", warning, "WARNING")
     if internal != node.driver_internal_info:
         node.driver_internal_info = internal

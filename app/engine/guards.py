@@ -20,6 +20,7 @@ from app.lifecycle.provision_states import Event, State
 from app.models import Fault, Node
 from app.runtime import runtime_of
 from drivers.core.capabilities import boot_mode
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, InvalidDriverInfo
 from drivers.core.target import Target
 
@@ -131,7 +132,7 @@ def interfaces_valid(*kinds: str) -> Guard:
             if kind == "boot" and not target.options["agent"]["manage_agent_boot"]:
                 continue
             try:
-                target.driver.validate(kind, target)
+                interfaces_of(target).validate(kind, target)
             except HardwareError as error:
                 raise Invalid(
                     f"Failed to validate {kind} interface of node {target.uuid}: {error}"

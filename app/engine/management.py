@@ -20,8 +20,8 @@ from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import Fault, Node, OperationKind
 from app.planning import planning
 from drivers.core import passthru
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, NotSupported
-from drivers.core.interface import Interface
 from drivers.core.passthru import Passthru
 from drivers.core.target import Target
 
@@ -109,7 +109,7 @@ def set_target_raid_config(session: Session, node: Node, config: Mapping[str, An
     Raises NotFound: the driver does not support RAID.
     """
     target = targets.of_node(session, node)
-    raid = target.driver.raid
+    raid = interfaces_of(target).raid
     if config:
         try:
             raid.validate(target)
@@ -125,7 +125,7 @@ def set_target_raid_config(session: Session, node: Node, config: Mapping[str, An
 
 def vendor_functions(session: Session, node: Node) -> Mapping[str, Passthru]:
     """Map names to the functions of the node's vendor interface."""
-    return passthru.functions(targets.of_node(session, node).driver.vendor)
+    return passthru.functions(interfaces_of(targets.of_node(session, node)).vendor)
 
 
 def vendor_function(
@@ -136,7 +136,7 @@ def vendor_function(
 
     Raises Invalid.
     """
-    interface = _validated(session, node, "vendor").driver.vendor
+    interface = interfaces_of(_validated(session, node, "vendor")).vendor
     known = passthru.functions(interface)
     function = known.get(name)
     if function is None:
@@ -195,8 +195,9 @@ def _validated(session: Session, node: Node, kind: str, method: str | None = Non
     """
     try:
         target = targets.of_node(session, node)
-        interface: Interface = target.driver.by_kind[kind]
-        target.driver.validate(kind, target)
+        driver = interfaces_of(target)
+        interface = driver.by_kind[kind]
+        driver.validate(kind, target)
         if method is not None and not interface.has(method):
             raise NotSupported(f"{kind} interface {interface.name} has no {method}")
     except HardwareError as error:

@@ -14,6 +14,7 @@ from app.lifecycle.hold_kinds import Effect
 from app.lifecycle.provision_states import State
 from app.models import Node, Operation, OperationKind
 from app.planning import planning
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
 
@@ -41,11 +42,12 @@ def check(session: Session, node: Node, state: str) -> None:
     holds.check(session, node, HELD_BY)
     require_served(session, node)
     target = targets.of_node(session, node)
-    power = target.driver.power
+    driver = interfaces_of(target)
+    power = driver.power
     if state not in power.supported:
         raise Invalid(f"target: power interface {power.name} cannot do {state!r}")
     try:
-        target.driver.validate("power", target)
+        driver.validate("power", target)
     except HardwareError as error:
         raise Invalid(str(error)) from error
 

@@ -22,9 +22,8 @@ from app.models import (
     OperationStep,
 )
 from app.runtime import runtime_of
-from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.core.fast_track import is_enabled_by
-from drivers.core.interface_kinds import Boot
+from drivers.core.interface_kinds import Boot, Inspect
 
 RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 
@@ -171,7 +170,7 @@ def _forget_report(session: Session, node: Node, operation: Operation, flow: Pro
     """Delete the agent's inspection report, used or too late."""
     session.execute(delete(InspectionReport).where(InspectionReport.node_id == node.id))
     info = node.driver_internal_info
-    node.driver_internal_info = {key: info[key] for key in info if key != BMC_ADDRESSES}
+    node.driver_internal_info = {key: info[key] for key in info if key != Inspect.BMC_ADDRESSES}
 
 
 def _unknown_power(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:

@@ -14,7 +14,6 @@ from app.models import Conductor
 from app.runtime import runtime_of
 from drivers.core.interface_kinds import Raid
 from drivers.core.registry import Registry
-from drivers.generic.noop import NoRaid
 
 
 @dataclass(slots=True)
@@ -77,11 +76,11 @@ def logical_disk_properties(registry: Registry, name: str) -> Mapping[str, str]:
     """
     Return properties of logical disks and their descriptions, of the driver's RAID interface.
 
-    That is the default interface, or the first one other than `no-raid`.
+    That is the default interface, or the first one that is not `absent`.
 
     Raises NotFound: the driver has no RAID interface.
     """
     for interface in registry.types.get(name, {}).get("raid", {}).values():
-        if isinstance(interface, Raid) and interface.name != NoRaid.name:
+        if isinstance(interface, Raid) and not interface.absent:
             return interface.logical_disk_properties()
     raise NotFound("RAID of driver", name)

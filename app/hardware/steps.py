@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.errors import Invalid
-from drivers.agent import in_band
 from drivers.core import reserved
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.steps import Arg, Flow, Step
 from drivers.core.target import Target
@@ -28,7 +28,7 @@ def offered(target: Target, flow: Flow) -> dict[Key, Step]:
 
     Raises Invalid: an interface lists malformed steps.
     """
-    found = [*of_driver(target, flow), *in_band.steps_of(target, flow)]
+    found = [*of_driver(target, flow), *interfaces_of(target).deploy.in_band_steps(target, flow)]
     return {step.key: step for step in found}
 
 

@@ -13,10 +13,11 @@ from urllib3.util import Retry
 
 from app.inspection.operators import Operation
 from app.inspection.subject import NODE_FIELDS, PORT_FIELDS, Document, Subject
+from app.observe import log
 from drivers.core.errors import HardwareError, InspectionFailed
 from drivers.net import fetch
 
-logger = logging.getLogger(__name__)
+logger = log.get(__name__)
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 #: Status codes after which `api-call` retries.
@@ -31,7 +32,7 @@ def _log(subject: Subject, msg: Any, level: Any = "info") -> None:
     if str(level).lower() not in LEVELS:
         raise InspectionFailed(f"level: {level!r} is none of {', '.join(LEVELS)}")
     number = logging.getLevelNamesMapping()[str(level).upper()]
-    logger.log(number, "inspection_rule.logged", extra={"node": subject.node["uuid"], "text": msg})
+    logger.log(number, "inspection_rule.logged", node=subject.node["uuid"], text=msg)
 
 
 def parts_of(path: Any) -> list[str]:

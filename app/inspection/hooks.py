@@ -7,7 +7,6 @@ entries name functions with this signature.
 """
 
 import ipaddress
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
@@ -15,12 +14,13 @@ from typing import Any, cast
 
 from app.inspection import lldp, pci
 from app.inspection.subject import Subject
+from app.observe import log
 from drivers.core import capabilities
 from drivers.core.errors import InspectionFailed
 from drivers.core.target import Options
 from drivers.net.mac_addresses import station
 
-logger = logging.getLogger(__name__)
+logger = log.get(__name__)
 
 ENTRY_POINTS = "ingot.inspection_hooks"
 Hook = Callable[[Subject, Options], None]
@@ -96,8 +96,8 @@ def validate_interfaces(subject: Subject, options: Options) -> None:
     interfaces, ignored = _interfaces(subject.inventory)
     if ignored:
         subject.plugin_data["ignored_interfaces"] = ignored
-        facts = {"node": subject.node.get("uuid"), "interfaces": ignored}
-        logger.warning("inspection.interfaces_ignored", extra=facts)
+        node = subject.node.get("uuid")
+        logger.warning("inspection.interfaces_ignored", node=node, interfaces=ignored)
     if not interfaces:
         subject.missing("has no valid network interface" + _listed(ignored))
     wanted = options["inspector"]["add_ports"]

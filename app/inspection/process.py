@@ -1,29 +1,42 @@
-"""Processing of an inventory: hooks first, then rules, on a copy of the node."""
+"""
+Findings of an inspection step, from the data that its driver has reported.
+"""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import replace
 
 from app.inspection import hooks, rules
-from app.inspection.subject import Subject, findings
-from drivers.core.target import Target
+from app.inspection.subject import Findings, Subject, findings
+from drivers.core.target import Inspected, Material, Target
+
+#: Reports of drivers that `process` turns into findings.
+INPUT = frozenset({"addresses", "inspected"})
 
 
-def process(
-    target: Target,
-    names: Iterable[str],
-    inventory: Mapping[str, Any],
-    plugin_data: Mapping[str, Any],
-    *,
-    partial: bool = False,
-) -> None:
+def process(target: Target) -> None:
     """
-    Run hooks and rules, and report the findings.
+    Replace the reports in `INPUT` by `findings`; nothing for steps without such a report.
 
-    names: of the hooks. partial: see `Subject`.
-
-    Raises InspectionFailed.
+    Raises InspectionFailed: a hook or a rule refuses the machine.
     """
-    subject = Subject.of(target.material, inventory, plugin_data, target.options, partial=partial)
-    hooks.run(names, subject, target.options)
-    rules.apply(target.material.rules, subject, target.options["inspection_rules"]["mask_secrets"])
-    target.report(findings=findings(target.material, subject))
+    reports = target.reports
+    if "addresses" in reports:
+        reports["findings"] = _with_ports(target.material, reports.pop("addresses"))
+    if "inspected" in reports:
+        reports["findings"] = _of_data(target, reports.pop("inspected"))
+
+
+def _with_ports(material: Material, addresses: list[str]) -> Findings:
+    """Return the findings of new ports alone."""
+    subject = Subject.of(material, {}, {})
+    for address in addresses:
+        subject.add_port(address)
+    return replace(findings(material, subject), inventory=None)
+
+
+def _of_data(target: Target, data: Inspected) -> Findings:
+    """Run the hooks, then the rules, on a copy of the node."""
+    material, options = target.material, target.options
+    subject = Subject.of(material, data.inventory, data.plugin_data, options, partial=data.partial)
+    hooks.run(data.hooks, subject, options)
+    rules.apply(material.rules, subject, options["inspection_rules"]["mask_secrets"])
+    return findings(material, subject)

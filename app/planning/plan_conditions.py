@@ -14,6 +14,7 @@ from app.lifecycle.flows import ProvisionFlow
 from app.models import OperationStep
 from drivers.core import reserved
 from drivers.core.conditions import AS_FOUND, ASPECTS, BOOTED, Aspect, Condition, Conditions
+from drivers.core.driver import interfaces_of
 from drivers.core.steps import Flow
 from drivers.core.target import Target
 
@@ -107,7 +108,7 @@ def _conditions(target: Target, row: OperationStep) -> Conditions:
         return reserved.conditions_of(row.name, ramdisk=bool(row.requires_ramdisk))
     if row.in_band:
         return _IN_BAND
-    declared = target.driver.by_kind[row.interface].conditions_of(target, row.name)
+    declared = interfaces_of(target).by_kind[row.interface].conditions_of(target, row.name)
     return _COLLECTS if row.collects and not declared.leaves else declared
 
 
@@ -119,7 +120,7 @@ def _advice(
         if need in (_conditions(target, row).leaves or ()):
             return f"; {_described(row)}, which leaves that, comes later"
     planned = {row.label for row in rows}
-    for interface in target.driver.by_kind.values():
+    for interface in interfaces_of(target).by_kind.values():
         for step in interface.get_steps(target, flow.step_flow) if flow.step_flow else ():
             label, conditions = ".".join(step.key), interface.conditions_of(target, step.name)
             if need in (conditions.leaves or ()) and label not in planned:

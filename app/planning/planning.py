@@ -29,6 +29,7 @@ from app.planning import plan_conditions, plan_rows
 from app.planning.plan_rows import Rows
 from app.runtime import Runtime, runtime_of
 from drivers.core import reserved
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
 from drivers.core.steps import Flow, Step
@@ -209,7 +210,7 @@ def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     # in-band steps are known from an earlier boot, and may have changed until the next one
     own = {key: step for key, step in known.items() if not step.in_band}
     # a mega step does the whole deployment
-    if not target.driver.deploy.has_decomposed_deploy_steps():
+    if not interfaces_of(target).deploy.has_decomposed_deploy_steps():
         own = {
             key: step
             for key, step in own.items()
@@ -284,10 +285,10 @@ def method_call(interface: str, name: str, args: Mapping[str, Any]) -> Rows:
 
 def frame(target: Target, flow: str) -> Frame:
     """Return the frame of a flow."""
-    deploy = target.driver.deploy
+    driver = interfaces_of(target)
     inspects = flow == flows.INSPECT.name
-    found = target.driver.inspect.frame(target) if inspects else deploy.frame(target, flow)
-    if flow == Flow.DEPLOY and not deploy.has_decomposed_deploy_steps():
+    found = driver.inspect.frame(target) if inspects else driver.deploy.frame(target, flow)
+    if flow == Flow.DEPLOY and not driver.deploy.has_decomposed_deploy_steps():
         found = replace(found, collect=None)
     if not target.options["agent"]["manage_agent_boot"]:
         found = found.without(BOOT_OF_AGENT)

@@ -19,7 +19,7 @@ import orjson
 from drivers.agent import client
 from drivers.agent.step_hooks import run_hook
 from drivers.core.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
-from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments
+from drivers.core.steps import Done, Failed, Flow, Outcome, Wait, arguments
 from drivers.core.target import Target, run_parts
 
 #: Key that identifies a step of ours in the agent's command list.
@@ -211,41 +211,6 @@ def collect(target: Target, flow: Flow) -> Outcome:
         _check_step(flow, step)
     target.report(agent_steps={flow.value: steps}, hardware_manager_version=version)
     return Done()
-
-
-def steps_of(target: Target, flow: Flow) -> list[Step]:
-    """
-    Return the agent's steps of a flow, in its order, with priorities from the settings.
-
-    Steps that the node's driver implements under the same name (`write_image`) are left out, and so
-    are RAID steps unless the agent is the node's RAID interface.
-    """
-    reported = target.agent.steps.get(flow.value, ())
-    if not reported:
-        return []
-    driver = target.driver
-    of_driver = {step.key for step in (*driver.steps(flow), *driver.steps(flow, target))}
-    other_raid = flow is not Flow.SERVICE and target.driver.raid.name != "agent"
-    settings = target.driver.deploy.priority_settings if flow is Flow.CLEAN else {}
-    found = []
-    for step in reported:
-        key = (step["interface"], step["step"])
-        if key in of_driver or (key[0] == "raid" and other_raid):
-            continue
-        setting = settings.get(key[1]) if key[0] == "deploy" else None
-        override = target.options["deploy"].get(setting) if setting else None
-        found.append(
-            Step(
-                *key,
-                priorities={flow: step["priority"] if override is None else override},
-                args=arguments(step.get("argsinfo")),
-                abortable=bool(step.get("abortable", flow is Flow.DEPLOY)),
-                in_band=True,
-                resume=Resume.PROBE,
-                reboot_requested=bool(step.get("reboot_requested")),
-            )
-        )
-    return found
 
 
 def node_and_ports(target: Target) -> dict[str, Any]:

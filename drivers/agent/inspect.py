@@ -10,19 +10,14 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.inspection.process import process
-from app.inspection.subject import Subject, findings
 from drivers.agent import client
 from drivers.core import fast_track
 from drivers.core.errors import HardwareError
 from drivers.core.interface import Frame, Rows
 from drivers.core.interface_kinds import Inspect
 from drivers.core.steps import Done, Outcome, Wait
-from drivers.core.target import Target
+from drivers.core.target import Inspected, Target
 
-#: Key of driver_internal_info: IP addresses of the BMC during an inspection. The service finds the
-#: node of a report by them.
-BMC_ADDRESSES = "lookup_bmc_addresses"
 #: Fields of driver_info with the address of a BMC.
 _BMC_FIELDS = ("redfish_address", "ipmi_address")
 
@@ -70,18 +65,14 @@ class AgentInspect(Inspect):
 
     def begin(self, target: Target) -> Outcome:
         """
-        Frame step: record the BMC's addresses, and create ports for the MAC addresses it lists.
+        Frame step: report the BMC's addresses, and the MAC addresses it lists for new ports.
         """
-        target.report(driver_internal_info={BMC_ADDRESSES: _bmc_addresses(target)})
+        target.report(driver_internal_info={self.BMC_ADDRESSES: _bmc_addresses(target)})
         if target.options["inspector"]["pre_create_ports"] and not target.material.ports:
             try:
-                found = target.driver.management.mac_addresses(target)
+                target.report(addresses=target.driver.management.mac_addresses(target))
             except HardwareError as error:  # the agent's report has the addresses, too
                 return Done({"no_ports_by_bmc": str(error)})
-            subject = Subject.of(target.material, {}, {})
-            for mac in found:
-                subject.add_port(mac)
-            target.report(findings=replace(findings(target.material, subject), inventory=None))
         return Done()
 
     def await_report(self, target: Target) -> Outcome:
@@ -95,10 +86,11 @@ class AgentInspect(Inspect):
         return Done() if heard else Wait()
 
     def process(self, target: Target) -> Outcome:
-        """Frame step: run hooks and rules on the report, and report the findings."""
+        """Frame step: pass the agent's report to the service's hooks and rules."""
         report = dict(target.material.report or {})
         inventory = report.pop("inventory", None) or _inventory(target)
-        process(target, target.options["inspector"]["hooks"], inventory, report)
+        hooks = target.options["inspector"]["hooks"]
+        target.report(inspected=Inspected(inventory, report, hooks))
         return Done()
 
 

@@ -25,6 +25,7 @@ class AgentRaid(Raid):
     """Software RAID, and hardware RAID by the agent's hardware managers."""
 
     name = "agent"
+    in_band = True
     priority_settings = {
         "delete_configuration": "delete_configuration_priority",
         "create_configuration": "create_configuration_priority",

@@ -10,11 +10,10 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from drivers.core.errors import BadImage, HardwareError
+from drivers.core.interface_kinds import Boot
 from drivers.core.target import Target
 from drivers.net import fetch, urls
 
-#: Key of driver_internal_info under which the service keeps the last warning.
-WARNING = "boot_warning"
 #: Status codes that every client would receive; other errors may be temporary.
 PERMANENT = (401, 403, 404, 410)
 #: Seconds to wait for a server at most.
@@ -28,7 +27,7 @@ def check(target: Target, url: str) -> None:
     Raises BadImage: the server does not have the medium, or refuses it.
     """
     warning = _warning(target, url) if urlsplit(url).scheme in ("http", "https") else None
-    if warning or target.driver_internal_info.get(WARNING):
+    if warning or target.driver_internal_info.get(Boot.WARNING):
         target.report(boot_warning=warning)
 
 

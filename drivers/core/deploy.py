@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from drivers.core.conditions import UNKNOWN, Conditions
 from drivers.core.errors import FailureCode, NotSupported
 from drivers.core.interface import Frame, Interface
-from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
+from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments
 from drivers.core.target import Target, run_parts
 
 
@@ -77,6 +77,40 @@ class Deploy(Interface):
     def refuse_cleaning(self, target: Target, reason: str) -> Outcome:
         """Frame step: fail a clean that cannot be planned."""
         return Failed(reason, FailureCode.INVALID_STEPS)
+
+    def in_band_steps(self, target: Target, flow: Flow) -> list[Step]:
+        """
+        Return the agent's steps of a flow, in its order, with priorities from the settings.
+
+        Steps that the node's driver implements under the same name (`write_image`) are left out,
+        and so are RAID steps unless the agent does the RAID of the node.
+        """
+        reported = target.agent.steps.get(flow.value, ())
+        if not reported:
+            return []
+        driver = target.driver
+        of_driver = {step.key for step in (*driver.steps(flow), *driver.steps(flow, target))}
+        other_raid = flow is not Flow.SERVICE and not driver.raid.in_band
+        settings = self.priority_settings if flow is Flow.CLEAN else {}
+        in_band = []
+        for step in reported:
+            key = (step["interface"], step["step"])
+            if key in of_driver or (key[0] == "raid" and other_raid):
+                continue
+            setting = settings.get(key[1]) if key[0] == "deploy" else None
+            override = target.options["deploy"].get(setting) if setting else None
+            in_band.append(
+                Step(
+                    *key,
+                    priorities={flow: step["priority"] if override is None else override},
+                    args=arguments(step.get("argsinfo")),
+                    abortable=bool(step.get("abortable", flow is Flow.DEPLOY)),
+                    in_band=True,
+                    resume=Resume.PROBE,
+                    reboot_requested=bool(step.get("reboot_requested")),
+                )
+            )
+        return in_band
 
     def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
         """Run a step that the agent reported; `step["args"]` are its arguments."""

@@ -79,3 +79,9 @@ class Driver:
             for each in self.by_kind.values()
             for step in overridden_steps.offered(each, target, flow)
         ]
+
+
+def interfaces_of(target: Target) -> Driver:
+    """Return all interfaces of a node, for callers that are no interface of it."""
+    assert isinstance(target.driver, Driver)
+    return target.driver

@@ -66,6 +66,8 @@ class Interface:
     steps: ClassVar[Mapping[str, Step]] = {}  # by name; collected from the decorated methods
     #: clean step, its own or the agent's -> the setting in [deploy] that overrides its priority
     priority_settings: ClassVar[Mapping[str, str]] = {}
+    #: whether it stands for a function that the machine lacks
+    absent: ClassVar[bool] = False
     #: driver_info key -> description, shown at /v1/drivers/{name}/properties
     properties: ClassVar[Mapping[str, str]] = {}
     #: of deploy and inspect interfaces: flow -> its frame, with every step that `frame` may return.

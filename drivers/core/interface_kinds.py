@@ -36,6 +36,8 @@ class Boot(Interface):
     modes: ClassVar[tuple[str, ...]] = (capabilities.UEFI, capabilities.BIOS)
     #: whether a machine is booted again if its agent stays silent (`[pxe]boot_retry_timeout`)
     boots_again: ClassVar[bool] = False
+    #: key of driver_internal_info under which the service keeps the last `boot_warning`
+    WARNING: ClassVar[str] = "boot_warning"
     #: key of driver_internal_info, true during a deployment once the instance boots next
     INSTANCE_NEXT: ClassVar[str] = "instance_boots_next"
 
@@ -228,6 +230,9 @@ class Inspect(Interface):
     """Inspect the hardware of the machine."""
 
     kind = "inspect"
+    #: key of driver_internal_info: IP addresses of the BMC during an inspection. The service finds
+    #: the node of a report by them
+    BMC_ADDRESSES: ClassVar[str] = "lookup_bmc_addresses"
     frames = {"inspect": Frame(before=(("inspect", "inspect_hardware"),))}
 
     def frame(self, target: Target) -> Frame:
@@ -235,7 +240,7 @@ class Inspect(Interface):
         return self.frames["inspect"]
 
     def inspect_hardware(self, target: Target) -> Outcome | None:
-        """Frame step: inspect the machine, and report the findings."""
+        """Frame step: inspect the machine, and report what was `inspected`."""
         raise NotSupported(f"{self.name}: this node has no inspection")
 
 
@@ -243,6 +248,8 @@ class Raid(Interface):
     """RAID configuration."""
 
     kind = "raid"
+    #: whether the agent changes the RAID, by its own steps
+    in_band: ClassVar[bool] = False
     #: accepted properties of logical disks
     schema: ClassVar[raid_schema.Document] = raid_schema.SCHEMA
     #: arguments of steps that build the target configuration

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import FailureCode
-from drivers.core.target import Target
 
 Progress = Mapping[str, Any]
 #: Key of a progress: the awaited event, in words for operators.
@@ -97,35 +96,6 @@ class Hold:
 
 
 Outcome = Done | Wait | Failed | Hold
-
-
-def run_parts(target: Target, parts: Mapping[str, Callable[[Target], Outcome | None]]) -> Outcome:
-    """
-    Run the parts of a step in order: `Done` after the last part, else the outcome of the first part
-    that is not done.
-
-    The progress of a part is kept under its name, beside the progress of the step itself. A call
-    resumes at the last part that has progress, and skips the parts before it. A reported
-    `agent_token` is recorded before the next part begins, since that part may start the machine.
-    """
-    names = list(parts)
-    own = {
-        name: value
-        for name, value in target.progress.items()
-        if name not in parts and name != AWAITED  # the part says what it waits for
-    }
-    first = max((at for at, name in enumerate(names) if name in target.progress), default=0)
-    outcome: Outcome = Done()
-    for name in names[first:]:
-        if name != names[first] and "agent_token" in target.reports:
-            return Wait({**own, name: {}}, poll_after=0)
-        returned = parts[name](replace(target, progress=target.progress.get(name, {})))
-        outcome = Done() if returned is None else returned
-        if isinstance(outcome, Wait | Hold):
-            return replace(outcome, progress={**own, name: dict(outcome.progress)})
-        if not isinstance(outcome, Done):
-            return outcome
-    return outcome
 
 
 @dataclass(frozen=True, slots=True)

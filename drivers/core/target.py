@@ -7,13 +7,12 @@ outcome, in one fenced transaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
+from drivers.core.bmc import Bmcs
 from drivers.core.errors import InvalidDriverInfo
-
-if TYPE_CHECKING:
-    from drivers.core.driver import Driver  # types only: methods of interfaces take targets
+from drivers.core.steps import AWAITED, Done, Flow, Hold, Outcome, Step, Wait
 
 Options = Mapping[str, Mapping[str, Any]]
 
@@ -23,16 +22,17 @@ Options = Mapping[str, Mapping[str, Any]]
 #: None: the medium has none, and the agent gets its token from the lookup.
 REPORTABLE = frozenset(
     {
+        "addresses",  # MAC addresses of a machine whose node has no ports; its inspection adds them
         "bios_settings",  # all settings: [{name, value, attribute_type?, ...}]
         "boot_mode",
         "boot_warning",  # a sentence about an obstacle to booting; None: no obstacle
         "console_enabled",
         "console_error",  # a sentence: why the console could not be started
-        "findings",  # result of an inspection
         # all components: [{component, current_version, vendor?, model?, serial_number?,
         # last_version_flashed?}]
         "firmware",
         "health",
+        "inspected",  # `Inspected`
         "instance_info",
         "power_state",
         "raid_config",
@@ -108,12 +108,108 @@ class Material:
 
 
 @dataclass(frozen=True, slots=True)
+class Inspected:
+    """Data of an inspected machine, on which the service runs its hooks and rules."""
+
+    inventory: Mapping[str, Any]  # in the form of the agent's inventory
+    plugin_data: Mapping[str, Any]  # further data, of the agent's collectors
+    hooks: Sequence[str]  # names of the hooks, in order
+    partial: bool = False  # whether the inventory may lack any fact, as that of a BMC does
+
+
+# What an interface may call of the other interfaces of its node. `drivers.core.interface_kinds` has
+# their descriptions, and `drivers.core.driver.interfaces_of` returns them whole.
+
+
+class NodeInterface(Protocol):
+    """Any interface."""
+
+    name: ClassVar[str]
+
+    def has(self, method: str) -> bool: ...
+    def validate(self, target: "Target") -> None: ...
+
+
+class NodeBoot(NodeInterface, Protocol):
+    INSTANCE_NEXT: ClassVar[str]
+    options: ClassVar[frozenset[str]]
+    modes: ClassVar[tuple[str, ...]]
+
+    def boot_agent_next(self, target: "Target") -> Outcome | None: ...
+    def boot_instance_next(self, target: "Target") -> Outcome | None: ...
+    def prepare_instance(self, target: "Target") -> Outcome | None: ...
+
+
+class NodeDeploy(NodeInterface, Protocol):
+    boot_option: ClassVar[str]
+
+
+class NodeManagement(NodeInterface, Protocol):
+    def before_start(self, target: "Target") -> None: ...
+    def get_boot_mode(self, target: "Target") -> str | None: ...
+    def get_secure_boot(self, target: "Target") -> bool | None: ...
+    def mac_addresses(self, target: "Target") -> list[str]: ...
+    def set_boot_device(self, target: "Target", device: str, persistent: bool = False) -> None: ...
+    def set_boot_mode(self, target: "Target", mode: str) -> None: ...
+    def set_secure_boot(self, target: "Target", state: bool) -> None: ...
+
+
+class NodeNetwork(NodeInterface, Protocol):
+    def configure_tenant_networks(self, target: "Target") -> Outcome | None: ...
+    def remove_provisioning_network(self, target: "Target") -> Outcome | None: ...
+
+
+class NodePower(NodeInterface, Protocol):
+    bmcs: Bmcs
+
+    @property
+    def switches_off(self) -> bool: ...
+
+    def change(self, target: "Target", state: str, timeout: float | None = None) -> Outcome: ...
+    def get_power_state(self, target: "Target") -> str | None: ...
+    def power_off(self, target: "Target") -> Outcome: ...
+    def power_on(self, target: "Target") -> Outcome: ...
+    def reboot(self, target: "Target") -> Outcome: ...
+
+
+class NodeRaid(NodeInterface, Protocol):
+    in_band: ClassVar[bool]
+
+
+class NodeStorage(NodeInterface, Protocol):
+    def should_write_image(self, target: "Target") -> bool: ...
+
+
+class NodeDriver(Protocol):
+    """The interfaces of a node, as far as other interfaces of the node call them."""
+
+    @property
+    def hardware_type(self) -> str: ...
+    @property
+    def boot(self) -> NodeBoot: ...
+    @property
+    def deploy(self) -> NodeDeploy: ...
+    @property
+    def management(self) -> NodeManagement: ...
+    @property
+    def network(self) -> NodeNetwork: ...
+    @property
+    def power(self) -> NodePower: ...
+    @property
+    def raid(self) -> NodeRaid: ...
+    @property
+    def storage(self) -> NodeStorage: ...
+
+    def steps(self, flow: Flow, target: "Target | None" = None) -> list[Step]: ...
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A driver's view of a node."""
 
     uuid: str
     name: str | None
-    driver: "Driver"
+    driver: NodeDriver
     driver_info: Mapping[str, Any] = field(default_factory=dict)
     driver_internal_info: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -180,3 +276,32 @@ class Target:
         if value in (None, ""):
             raise InvalidDriverInfo(f"driver_info/{field_name} is required and missing")
         return value
+
+
+def run_parts(target: Target, parts: Mapping[str, Callable[[Target], Outcome | None]]) -> Outcome:
+    """
+    Run the parts of a step in order: `Done` after the last part, else the outcome of the first part
+    that is not done.
+
+    The progress of a part is kept under its name, beside the progress of the step itself. A call
+    resumes at the last part that has progress, and skips the parts before it. A reported
+    `agent_token` is recorded before the next part begins, since that part may start the machine.
+    """
+    names = list(parts)
+    own = {
+        name: value
+        for name, value in target.progress.items()
+        if name not in parts and name != AWAITED  # the part says what it waits for
+    }
+    first = max((at for at, name in enumerate(names) if name in target.progress), default=0)
+    outcome: Outcome = Done()
+    for name in names[first:]:
+        if name != names[first] and "agent_token" in target.reports:
+            return Wait({**own, name: {}}, poll_after=0)
+        returned = parts[name](replace(target, progress=target.progress.get(name, {})))
+        outcome = Done() if returned is None else returned
+        if isinstance(outcome, Wait | Hold):
+            return replace(outcome, progress={**own, name: dict(outcome.progress)})
+        if not isinstance(outcome, Done):
+            return outcome
+    return outcome

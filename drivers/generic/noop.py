@@ -27,6 +27,8 @@ from drivers.core.target import Target
 class _Absent(Interface):
     """Base class of the `no-*` interfaces: validation refuses the node."""
 
+    absent = True
+
     def validate(self, target: Target) -> None:
         raise NotSupported(
             f"Driver {target.driver.hardware_type} does not support {self.kind} (disabled or not"

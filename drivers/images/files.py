@@ -26,7 +26,7 @@ from drivers.images.cache import unfinished
 
 FOLDER = "nodes"
 RAMDISK, INSTANCE, KICKSTART, IMAGE = "ramdisk", "instance", "kickstart", "image"
-_ALL_USES = frozenset({RAMDISK, INSTANCE, KICKSTART, IMAGE})
+USES = frozenset({RAMDISK, INSTANCE, KICKSTART, IMAGE})
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: Hardware types of ARP, hexadecimal. A port with extra/client-id is one of InfiniBand.
 _ETHERNET, _INFINIBAND = "01", "20"
@@ -92,7 +92,7 @@ def published_folders(options: Options, node: str = "*") -> list[Path]:
         folder_path
         for root in {options["deploy"]["http_root"], options["pxe"]["tftp_root"]} - {""}
         for folder_path in (Path(root) / FOLDER).glob(f"{node}/*-*")
-        if use_of(folder_path) in _ALL_USES and _UUID.fullmatch(node_of(folder_path))
+        if use_of(folder_path) in USES and _UUID.fullmatch(node_of(folder_path))
     ]
 
 

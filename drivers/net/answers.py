@@ -2,9 +2,9 @@
 Bounded reading of the answers of agents and BMCs, which may be hostile.
 
 An answer is at most `LONGEST` bytes long, not compressed, complete before a deadline, and from the
-address that was asked. Anything else raises a HardwareError. `drivers.redfish.transport.http_rules` has what
-is different for BMCs. A `Budget` limits all answers to one command, as a BMC chooses to how many
-documents its links lead.
+address that was asked. Anything else raises a HardwareError. The differences for BMCs are in
+`drivers.redfish.transport.http_rules`. A `Budget` limits all answers to one command, as a BMC
+chooses to how many documents its links lead.
 """
 
 import time

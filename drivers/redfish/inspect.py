@@ -2,9 +2,8 @@
 Redfish: out-of-band inspection, of machines that are on or off.
 """
 
-from app.inspection.process import process
 from drivers.core.interface_kinds import Inspect
-from drivers.core.target import Target
+from drivers.core.target import Inspected, Target
 from drivers.redfish.interface import Redfish
 from drivers.redfish.inventory import Inventory, read
 from drivers.redfish.transport import client
@@ -23,7 +22,7 @@ class RedfishInspect(Redfish, Inspect):
             inventory = self.read(documents)
         hooks = (*HOOKS, *target.options["redfish"]["inspection_hooks"])
         unread = {"unread_documents": documents.omitted} if documents.omitted else {}
-        process(target, hooks, inventory, unread, partial=True)
+        target.report(inspected=Inspected(inventory, unread, hooks, partial=True))
 
     def read(self, documents: Documents) -> Inventory:
         """

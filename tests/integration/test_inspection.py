@@ -19,6 +19,9 @@ from app.models import (
     Operation,
     Port,
 )
+from drivers.core.errors import Refused
+from drivers.core.target import Inspected
+from drivers.fake.hardware import FakeInspect
 from tests.integration.harness import Acme, Harness
 from workers.periodic import reconciler
 
@@ -203,6 +206,20 @@ def test_a_rule_that_fails_changes_nothing(harness, action, said):
 
 
 # Node of a report
+
+
+def test_the_data_of_an_inspection_that_fails_is_left_out(harness, monkeypatch):
+    def inspect_hardware(self, target):
+        target.report(addresses=[OTHER], inspected=Inspected(INVENTORY, {}, ("memory",)))
+        raise Refused("the BMC has gone")
+
+    monkeypatch.setattr(FakeInspect, "inspect_hardware", inspect_hardware)
+    node = harness.node()
+    assert "inspect failed" == harness.do(node, "inspect")
+    row = harness.inside.read(node)
+    assert "the BMC has gone" in row.last_error
+    assert "memory_mb" not in row.properties
+    assert [] == rows(harness, NodeInventory, node)
 
 
 def test_a_node_without_ports_is_found_by_the_address_of_its_bmc(harness):

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.config.settings import Settings
+from app.inspection import process as inspection
 from drivers.agent import client, in_band, logs, standby
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import HardwareError, Unexpected, Unreachable
@@ -499,7 +500,10 @@ def await_rescue(it):
 
 def process(it):
     inspect = target(interfaces={"inspect": "agent"}).driver.inspect
-    return inspect.process(target(agent=it.agent, options=it.options))
+    it = target(agent=it.agent, options=it.options)
+    outcome = inspect.process(it)
+    inspection.process(it)
+    return outcome
 
 
 ORDERS = [

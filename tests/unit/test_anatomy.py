@@ -1,4 +1,4 @@
-"""Names of variables: the number of those without a noun only falls. See `tests/anatomy.py`."""
+"""Measures that are kept: names of variables, and the seam of drivers. See `tests/anatomy.py`."""
 
 import ast
 import json
@@ -44,3 +44,27 @@ def test_each_kind_of_binding_is_counted(text):
 def test_a_read_name_an_attribute_and_a_noun_are_not_counted():
     text = "port = found\nport.found = 1\nfound_ports = []\ncall(found=1)"
     assert anatomy.bindings_without_noun([module(text)]) == {}
+
+
+def test_app_and_workers_use_drivers_by_the_seam_alone():
+    assert [] == anatomy.imports_past_seam(anatomy.modules(("app", "workers")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["from drivers.redfish import sweep", "import drivers.agent", "from drivers import boot"],
+)
+def test_an_import_past_the_seam_is_named(text):
+    assert 1 == len(anatomy.imports_past_seam([module(text)]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from drivers.core.steps import Flow",
+        "from drivers.net import fetch",
+        "import drivers.builtin.x",
+    ],
+)
+def test_an_import_within_the_seam_is_not_named(text):
+    assert [] == anatomy.imports_past_seam([module(text)])

@@ -22,6 +22,7 @@ from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.diagnosis import reason
 from app.engine import child_nodes, inspection_findings
 from app.hardware import targets
+from app.inspection.process import process
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
 from app.models import AgentRecord, Operation, OperationStep, Port
@@ -29,6 +30,7 @@ from app.observe import log, tracing
 from app.process import kill_points, release
 from app.runtime import Runtime
 from drivers.core import reserved
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
@@ -205,6 +207,7 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
         target = until_available(lambda: _target(conductor, attempt, lease.check))
         with lease.calling():
             outcome = results.checked(call_of(target, step)())
+            process(target)
         if step.child and isinstance(outcome, Wait):
             outcome = _wait_of_child(target, step, outcome)
     except (LeaseLost, *OUT_OF_REACH) as error:
@@ -311,7 +314,7 @@ def call_of(target: Target, step: OperationStep) -> Callable[[], Any]:
 
     Raises NotSupported: the step's child node does not have it.
     """
-    driver = target.driver
+    driver = interfaces_of(target)
     if step.flow and step.name in reserved.METHODS:
         return partial(reserved.run, target, step.name, step.args, ramdisk=step.requires_ramdisk)
     interface = driver.by_kind[step.interface]

@@ -22,7 +22,7 @@ from app.lifecycle.operation_states import Actor
 from app.observe import log
 from app.process import kill_points
 from app.runtime import Runtime
-from drivers.agent.in_band import command_ended
+from drivers.builtin import command_ended
 from drivers.core.errors import HardwareError, InvalidDriverInfo
 from drivers.net import answers, networks
 from drivers.net.connections import AsyncResponse, async_connector

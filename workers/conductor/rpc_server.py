@@ -32,7 +32,8 @@ from app.models import Node, Operation, OperationState
 from app.observe import log, request_ids, tracing
 from app.process import release
 from app.runtime import Runtime
-from drivers.agent import logs
+from drivers.builtin import read_agent_log
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import (
     AgentBusy,
     Busy,
@@ -123,7 +124,7 @@ class CallHandler:
                 return _OWN[call.method](self.runtime, node, **document["arguments"])
             target = targets.of_node(session, node)
             session.expunge_all()
-        method = getattr(target.driver.by_kind[call.interface], call.method)
+        method = getattr(interfaces_of(target).by_kind[call.interface], call.method)
         if call.kept:
             key = (node.uuid, node.updated_at, document["what"])
             answer = self.recent.answer(key, call.kept, lambda: method(target))
@@ -198,7 +199,7 @@ class CallHandler:
 
 #: Calls that the conductor itself answers.
 _OWN: Mapping[str, Callable[..., Any]] = {
-    "read_agent_log": lambda runtime, node, *, name, offset: logs.read(
+    "read_agent_log": lambda runtime, node, *, name, offset: read_agent_log(
         runtime.settings.options(), node.uuid, name, offset
     ),
 }

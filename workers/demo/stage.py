@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from app.process.parent_death import die_with_parent
+from drivers.builtin import SIMULATOR
 
 #: Working directory of the child processes.
 ROOT = Path(__file__).resolve().parents[2]
@@ -179,7 +180,7 @@ def _simulator(machines: int, pace: float) -> list[str]:
         "retry_factor": 0.2,
     }
     settings = [f"--set={name}={value * pace:g}" for name, value in seconds.items()]
-    return ["drivers.simulator", f"--machines={machines}", *settings]
+    return [SIMULATOR, f"--machines={machines}", *settings]
 
 
 def _service(folder: Path, pidfile: Path, port: int) -> list[str]:

@@ -21,7 +21,7 @@ from app.identity import roles
 from app.models import Conductor
 from app.models.base import Base
 from app.rows import data_keys
-from drivers.images import files
+from drivers.builtin import machine_files
 from workers.conductor.lease import RELEASE
 from workers.doctor.checks import Finding, Installation
 from workers.periodic import boot_files
@@ -193,13 +193,13 @@ def names(installation: Installation) -> Iterator[Finding]:
 def stale_files(installation: Installation) -> Iterator[Finding]:
     """Find folders on this host with files that their node no longer needs."""
     for folder in boot_files.unused_folders(installation.runtime):
-        node = files.node_of(folder)
+        node = machine_files.node_of(folder)
         yield Finding(str(folder), f"node {node} no longer needs these files", folder)
 
 
 def delete_files(installation: Installation, finding: Finding) -> None:
     if finding.key in boot_files.unused_folders(installation.runtime):
-        files.remove(installation.runtime.settings.options(), finding.key)
+        machine_files.remove(installation.runtime.settings.options(), finding.key)
 
 
 def keys(installation: Installation) -> Iterator[Finding]:

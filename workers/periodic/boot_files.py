@@ -12,7 +12,7 @@ from app.lifecycle.provision_states import MACHINE, WITHOUT_INSTANCE, Kind, Stat
 from app.models import AgentRecord, Node
 from app.observe import log
 from app.runtime import Runtime
-from drivers.images import cache, files
+from drivers.builtin import image_cache, machine_files
 
 logger = log.get(__name__)
 
@@ -24,11 +24,11 @@ def sweep(runtime: Runtime) -> dict[str, int]:
     """Remove unused folders and cached images of this host; return how many of each."""
     folders = unused_folders(runtime)
     for folder in folders:
-        files.remove(runtime.settings.options(), folder)
+        machine_files.remove(runtime.settings.options(), folder)
     pxe = runtime.settings.pxe
     counts = {
         "folders": len(folders),
-        "copies": cache.evict(
+        "copies": image_cache.evict(
             Path(pxe.instance_master_path), pxe.image_cache_size, pxe.image_cache_ttl
         ),
     }
@@ -40,8 +40,8 @@ def sweep(runtime: Runtime) -> dict[str, int]:
 def unused_folders(runtime: Runtime) -> list[Path]:
     """Return the folders of this host that no machine boots or fetches from."""
     # listed before the rows are read, so that folders which are created meanwhile are kept
-    held = files.published_folders(runtime.settings.options())
-    nodes = sorted({files.node_of(folder) for folder in held})
+    held = machine_files.published_folders(runtime.settings.options())
+    nodes = sorted({machine_files.node_of(folder) for folder in held})
     needed: dict[str, set[str]] = {}
     with runtime.reading() as session:
         for at in range(0, len(nodes), PAGE):
@@ -53,12 +53,16 @@ def unused_folders(runtime: Runtime) -> list[Path]:
             for uuid, state, reservation, agent in session.execute(query):
                 busy = reservation is not None
                 needed[uuid] = _uses(State(state), busy=busy, agent=agent is not None)
-    return [each for each in held if files.use_of(each) not in needed.get(files.node_of(each), ())]
+    return [
+        each
+        for each in held
+        if machine_files.use_of(each) not in needed.get(machine_files.node_of(each), ())
+    ]
 
 
 def _uses(state: State, *, busy: bool, agent: bool) -> set[str]:
     """Return the uses of files that a node in this state has; agent: an agent runs on it."""
     if busy or MACHINE[state].kind is not Kind.STABLE:
-        return {files.RAMDISK, files.INSTANCE, files.KICKSTART, files.IMAGE}
-    found = set() if state in WITHOUT_INSTANCE else {files.INSTANCE}
-    return found | ({files.RAMDISK} if agent else set())
+        return {*machine_files.USES}
+    found = set() if state in WITHOUT_INSTANCE else {machine_files.INSTANCE}
+    return found | ({machine_files.RAMDISK} if agent else set())

@@ -40,6 +40,7 @@ from app.models import Fault, Node, OperationKind
 from app.observe import log
 from app.planning import planning
 from app.runtime import Runtime, runtime_of
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.power import ReadPower, SweepReader
 from drivers.core.power_pursuit import PENDING
@@ -156,7 +157,7 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     ) -> tuple[Power, Mapping[str, Any]]:
         if isinstance(target, HardwareError):
             return target, {}
-        opened = target.driver.power.sweep_reader
+        opened = interfaces_of(target).power.sweep_reader
         if opened is None:
             state = await loop.run_in_executor(threads, _power_of, target)
         else:

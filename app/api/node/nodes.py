@@ -44,6 +44,7 @@ from app.reports import fleet_operations
 from app.rows import json_patch as patch
 from app.rows import uuid_or_name
 from app.rows.keyset_pages import fetch
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
 
@@ -306,11 +307,12 @@ def _validate(ident: str) -> Response:
             raise Invalid(str(error)) from error
         conceal = concealer(node)
     results: dict[str, Any] = {}
-    for kind in target.driver.by_kind:
+    driver = interfaces_of(target)
+    for kind in driver.by_kind:
         if kind == "vendor":
             continue
         try:
-            target.driver.validate(kind, target)
+            driver.validate(kind, target)
             reason = refused.get(kind)
         except HardwareError as error:
             reason = str(error)

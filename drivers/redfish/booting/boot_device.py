@@ -3,8 +3,9 @@ Redfish: boot device of the next start or of every start, and boot mode.
 
 An order is compared with the state that the BMC reports afterwards. A BMC that refuses it, ignores
 it, or changes the boot mode with it, gets a second request with target, enabled and mode together;
-BMCs for which that is known (`drivers.redfish.booting.quirks`) get that one first. The mode is left out of
-the first request since others refuse it (HPE, ansible-collections/community.general issue 3509).
+BMCs for which that is known (`drivers.redfish.booting.quirks`) get that one first. The mode is left
+out of the first request since others refuse it (HPE, ansible-collections/community.general issue
+3509).
 
 Some BMCs support one-time overrides only (`Once`). There, a persistent boot device is set once,
 stored in `driver_internal_info`, and set again before each start of the machine.

@@ -13,7 +13,7 @@ KINDS = {
     "Raid", "Rescue", "Storage", "Vendor",
 }  # fmt: skip
 NAMES = {
-    "HardwareType", "Target", "Frame",
+    "HardwareType", "Target", "Frame", "Inspected",
     "step", "Arg", "Retry", "Outcome", "Done", "Wait", "Failed", "Hold",
     "clean_step", "deploy_step", "passthru", "run_parts",
     "post_clean_step_hook", "post_deploy_step_hook", "post_service_step_hook",

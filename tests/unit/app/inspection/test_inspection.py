@@ -5,6 +5,7 @@ import pytest
 from app.config import settings
 from app.config.settings import Settings, SettingsError
 from app.inspection import hooks
+from app.inspection.process import process
 from app.inspection.subject import Subject
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.bmc import Bmcs
@@ -314,6 +315,7 @@ def test_a_bmc_reports_the_hardware_of_a_machine_that_is_off(simulator):
         material=Material(node={"uuid": machine.uuid, "properties": {"owner": "me"}}),
     )
     it.driver.inspect.inspect_hardware(it)
+    process(it)
     found = it.reports["findings"]
     assert {
         "owner": "me", "cpus": 8, "memory_mb": 32 * 1024, "cpu_arch": "x86_64",

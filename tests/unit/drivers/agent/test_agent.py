@@ -236,7 +236,7 @@ def test_priorities_of_the_agents_steps_follow_the_settings(node):
         agent=replace(node.agent, steps={"clean": [ERASE, raid]}),
         options=with_option("deploy", erase_devices_priority=0),
     )
-    (step,) = in_band.steps_of(node, Flow.CLEAN)
+    (step,) = node.driver.deploy.in_band_steps(node, Flow.CLEAN)
     assert ("deploy", "erase_devices") == step.key
     assert {Flow.CLEAN: 0} == step.priorities
     assert step.in_band

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.agent.in_band import steps_of
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.bmc import Bmcs
 from drivers.core.registry import load
@@ -87,7 +86,7 @@ def test_the_steps_of_an_agent_are_probed():
     listed = {"clean": [{"interface": "deploy", "step": "burn", "priority": 0}]}
     node = target(interfaces={"deploy": "direct"})
     node = replace(node, agent=replace(node.agent, steps=listed))
-    assert ["probe"] == [step.resume for step in steps_of(node, Flow.CLEAN)]
+    assert ["probe"] == [step.resume for step in node.driver.deploy.in_band_steps(node, Flow.CLEAN)]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.inspection.process import process
 from drivers.builtin import HARDWARE_TYPES, Idrac, Redfish
 from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unreachable
 from drivers.core.interface_kinds import POWER_OFF
@@ -118,6 +119,7 @@ def test_the_service_tag_is_the_serial_number_and_pxe_settings_name_the_boot_int
     for driver in ("idrac", "redfish"):
         node = bmc.node(driver=driver)
         node.driver.inspect.inspect_hardware(node)
+        process(node)
         found[driver] = node.reports["findings"]
     assert "TAG1234" == found["idrac"].inventory["system_vendor"]["serial_number"]
     assert "CN-BOARD" == found["redfish"].inventory["system_vendor"]["serial_number"]
@@ -132,6 +134,7 @@ def test_an_idrac_without_service_tag_or_bios_is_inspected_nevertheless(bmc, cha
     bmc.changes[SYSTEM] = change
     node = bmc.node(driver="idrac")
     node.driver.inspect.inspect_hardware(node)
+    process(node)
     assert "x86_64" == node.reports["findings"].node["properties"]["cpu_arch"]
 
 

@@ -1,14 +1,13 @@
 """Out-of-band inspection of machines that lack facts, or report them in forms that are none."""
 
-import logging
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
-from app.inspection import process
+from app.inspection.process import process
 from drivers.core.errors import HardwareError, InspectionFailed, Unexpected
-from drivers.core.target import Material
+from drivers.core.target import Inspected, Material
 from drivers.simulator.documents import ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.documents import LocalBmc, having, without
 from tests.unit.drivers.machines import with_option
@@ -31,6 +30,7 @@ def inspected(bmc, driver="redfish", **fields):
     """Inspect a machine; return the findings."""
     node = bmc.node(driver=driver, **fields)
     node.driver.inspect.inspect_hardware(node)
+    process(node)
     return node.reports["findings"]
 
 
@@ -106,8 +106,9 @@ def test_a_system_without_a_document_ends_the_inspection(bmc):
 
 def test_a_report_of_the_agent_has_to_be_complete(bmc):
     node = bmc.node()
+    node.report(inspected=Inspected({"cpu": {}}, {}, ["architecture"]))
     with pytest.raises(InspectionFailed, match="architecture of the processor"):
-        process.process(node, ["architecture"], {"cpu": {}}, {})
+        process(node)
 
 
 def nics(bmc, *documents):
@@ -139,13 +140,13 @@ MAC, OTHER, THIRD = "52:54:00:c2:42:01", "94:40:c9:00:00:02", "94:40:c9:00:00:03
         ("a0:00:02:20:fe:80:00:00:00:00:00:00:e4:1d:2d:03:00:50:04:81", "is no MAC address"),
     ],
 )
-def test_an_address_that_is_no_stations_becomes_no_port_and_is_noted(bmc, caplog, reported, reason):
+def test_an_address_that_is_no_stations_becomes_no_port_and_is_noted(bmc, reported, reason):
     nics(bmc, {"MACAddress": MAC}, {"MACAddress": reported})
-    with caplog.at_level(logging.WARNING, "app.inspection"):
+    with capture_logs() as lines:
         findings = inspected(bmc)
     assert [MAC] == addresses(findings)
     assert reason in findings.plugin_data["ignored_interfaces"]["NIC1"]
-    assert ["inspection.interfaces_ignored"] == [record.msg for record in caplog.records]
+    assert ["inspection.interfaces_ignored"] == [line["event"] for line in lines]
     node = bmc.node()
     assert [MAC] == node.driver.management.mac_addresses(node)
 
