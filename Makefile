@@ -67,7 +67,7 @@ model: $(DEV)  ## Check the protocol of leases, fences and claims in a larger wo
 mutants: $(DEV)  ## Break each demand of docs/specs.md: its tests must fail (ARGS="--spec NAME", "--only ID")
 	$(BIN)/python -m tests.mutants $(ARGS)
 
-mutation: $(DEV)  ## Mutate the core with mutmut, list the survivors (ARGS="app.engine.planning*")
+mutation: $(DEV)  ## Mutate the core with mutmut, list the survivors (ARGS="app.planning.planning*")
 	$(BIN)/mutmut run $(ARGS)
 	$(BIN)/mutmut results
 

@@ -4,86 +4,29 @@ The runtime of a process: settings, database engine, drivers, and the senders of
 Each entry point (API, conductor, beat, a test) makes one and passes it on.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
-from app import tracing
+from app.broker.messages import Calls, Message, TaskMessage
+from app.broker.refused_lookups import Refusals
 from app.config.settings import Settings, SettingsError
 from app.db import connections, transactions
-from app.inherited import Inherited
-from app.kit import data_keys
-from app.kit.refused_lookups import Refusals
+from app.lifecycle.operation_states import ACTOR, Actor
 from app.metrics.table import BMC_COMMANDS, BMC_REFUSALS
-from app.operation_states import ACTOR, Actor
+from app.observe import tracing
+from app.process.before_fork import BuiltBeforeFork
+from app.rows import data_keys
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core import registry
 from drivers.core.bmc import Bmcs
 from drivers.core.registry import Registry
 
 RUNTIME = "runtime"
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One step of an operation as a Celery task of a chain."""
-
-    task: str  # UUID of the task
-    position: int  # of the step
-    label: str  # of the step, the name of the task in Flower
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """Message to a conductor: run an operation. It carries the chain of the remaining steps."""
-
-    conductor: str  # name
-    node: str  # UUID
-    operation: str  # UUID
-    fence: int
-    links: tuple[Link, ...]  # not empty; the first is to be run
-    root: str | None = None  # UUID of the chain's first task; None: this message's first link
-    parent: str | None = None  # UUID of the task before the first link; None: there is none
-    name: str | None = None  # of the node, for monitors; None: it has none
-
-    @property
-    def cursor(self) -> int:
-        """Position of the step to run."""
-        return self.links[0].position
-
-    @property
-    def rest(self) -> "Message | None":
-        """Message with the chain after its first link; None if there is none."""
-        first, *links = self.links
-        if not links:
-            return None
-        return replace(self, links=tuple(links), root=self.root or first.task, parent=first.task)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskMessage:
-    """Message to any free conductor: run a task."""
-
-    task: str
-    arguments: Sequence[str]
-    delay: float = 0  # seconds until it is sent
-
-
-class Calls(Protocol):
-    """Transport of synchronous calls to conductors, and of their answers (`app.engine.rpc`)."""
-
-    def post(self, conductor: str, key: str, call: Mapping[str, Any], seconds: float) -> None:
-        """Send a call to a conductor; it expires after `seconds` if it was not started."""
-
-    def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
-        """Return the answer to a call, or None if none has arrived within `seconds`."""
-
-    def withdraw(self, key: str) -> bool:
-        """Cancel a call; False if the conductor has started it, or it is lost."""
 
 
 @dataclass(slots=True)
@@ -143,7 +86,7 @@ def make(
     return Runtime(settings, connect(settings), drivers, send)
 
 
-@Inherited
+@BuiltBeforeFork
 def connect(settings: Settings) -> Engine:
     """
     Create the engine of the database, with its data keys.
@@ -155,7 +98,7 @@ def connect(settings: Settings) -> Engine:
     return connections.connect(database.connection, **database.limits, keyring=keyring)
 
 
-@Inherited
+@BuiltBeforeFork
 def load_drivers(settings: Settings) -> Registry:
     """
     Load every hardware type that the settings enable.

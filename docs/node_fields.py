@@ -29,7 +29,7 @@ def rows() -> Iterator[tuple[str, ...]]:
 
 
 def options() -> Iterator[str]:
-    """The module app/cli/node_fields.py, which may not import the API."""
+    """The module app/cli/node_commands/node_fields.py, which may not import the API."""
     given = [field for field in FIELDS if field.option]
     required = [name for name, value in NodeCreate().fields.items() if value.required]
     later = [field.name for field in given if field.name not in CREATED]

@@ -4,11 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from app.api import versions
-from app.flows import FLOWS, ProvisionFlow
-from app.models import StepState
-from app.operation_states import OPERATIONS, STEPS, Origins
-from app.rollout_states import ROLLOUTS
-from app.states import (
+from app.lifecycle.flows import FLOWS, ProvisionFlow
+from app.lifecycle.operation_states import OPERATIONS, STEPS, Origins
+from app.lifecycle.provision_states import (
     MACHINE,
     VERBS,
     WITHOUT_INSTANCE,
@@ -19,6 +17,8 @@ from app.states import (
     of_kind,
     waits_in,
 )
+from app.lifecycle.rollout_states import ROLLOUTS
+from app.models import StepState
 from docs.markdown import Lines, code, table
 
 KINDS: Mapping[Kind, tuple[str, str]] = {
@@ -32,7 +32,8 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
 
 def states() -> Lines:
     yield "# The states of a node\n"
-    yield "Generated from one table, [app/states.py](../app/states.py).\n"
+    yield "Generated from one table, [app/lifecycle/provision_states.py]"
+    yield "(../app/lifecycle/provision_states.py).\n"
     yield from table(
         ("kind", "actor", "states"),
         ((kind, KINDS[kind][0], code(*_in_order(of_kind(kind)))) for kind in Kind),
@@ -47,10 +48,10 @@ def states() -> Lines:
         family = {busy, *(to for event, to in MACHINE[busy].moves.items() if event in turns)}
         yield from diagram(family, set(Event), beyond=True)
     yield "## Flows\n"
-    yield "From [app/flows.py](../app/flows.py). `operations`: the kinds that start it, as"
-    yield "`GET /v1/operations` has them. `event type`: of entries in the node's history. Options"
-    yield "are in `[conductor]`; the last one powers the machine off after a failure before"
-    yield "the first step.\n"
+    yield "From [app/lifecycle/flows.py](../app/lifecycle/flows.py). `operations`: the kinds that"
+    yield "start it, as `GET /v1/operations` has them. `event type`: of entries in the node's"
+    yield "history. Options are in `[conductor]`; the last one powers the machine off after a"
+    yield "failure before the first step.\n"
     yield from table(
         (
             "flow",

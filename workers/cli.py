@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from app.cli import tree
-from app.cli.forms import Form
+from app.cli import command_tree
+from app.cli.terminal.output_format import Form
 from app.config.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
-from workers import accounts, settings_commands
-from workers.configuration import Config, DatabaseUrl, DataDir, read
+from workers.commands import role_commands, settings_commands, user_commands
+from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
 from workers.supervisor.location import StartError
@@ -40,7 +40,9 @@ keys = typer.Typer(help="Manage the keys that encrypt secrets.", no_args_is_help
 app.add_typer(keys, name="secrets")
 conductors = typer.Typer(invoke_without_command=True)
 app.add_typer(conductors, name="conductor")
-for group in accounts.GROUPS:
+for group in (user_commands.users, user_commands.groups, user_commands.projects):
+    app.add_typer(group)
+for group in (role_commands.grants, role_commands.api_tokens):
     app.add_typer(group)
 app.add_typer(settings_commands.group, name="config")
 
@@ -188,7 +190,7 @@ def show_grants(config: Config = None) -> None:
     For the owner of the tables in PostgreSQL, after each upgrade, and after a change of
     [oidc]group_map or [audit]keep_days; `upgrade --grants` executes it.
     """
-    from app.kit import database_users
+    from app.rows import database_users
 
     settings = read(config)
     typer.echo("BEGIN;")
@@ -212,7 +214,7 @@ def doctor(
     config: Config = None,
 ) -> None:
     """Find and explain inconsistencies. Exit status: 0 no findings, 1 findings, 2 wrong usage."""
-    from app.cli.output import Output  # here: rich is slow to import
+    from app.cli.terminal.output import Output  # here: rich is slow to import
     from workers.doctor import examination  # here: it imports nearly all modules
 
     settings = location.with_own_redis(
@@ -247,18 +249,18 @@ def restored(
     from sqlalchemy.exc import SQLAlchemyError
 
     from app import runtime  # here: it imports nearly all modules
+    from app.audit import audit_records
     from app.db.diagnosis import reason
     from app.db.transactions import connection_of
-    from app.engine import restore
-    from app.kit import audit
-    from app.operation_states import Actor
+    from app.lifecycle.operation_states import Actor
+    from workers.restoration import restore
 
     settings = location.complete(read(config, database__connection=database))
     made = runtime.make(settings, send=lambda _message: False)
     try:
         with made.transaction(Actor.COMMAND) as session:
             ended, nodes = restore.quarantine(session)
-            audit.add_command(connection_of(session), settings, "update/database/restored")
+            audit_records.add_command(connection_of(session), settings, "update/database/restored")
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None
     finally:
@@ -274,9 +276,10 @@ def _record_upgrade(settings: Settings, grants: bool) -> None:
     """
     from sqlalchemy.exc import SQLAlchemyError  # here: SQLAlchemy is slow to import
 
+    from app.audit import audit_records
     from app.db import connections, transactions
     from app.db.diagnosis import reason
-    from app.kit import audit, data_keys, database_users
+    from app.rows import data_keys, database_users
 
     database = settings.database
     engine = connections.connect(
@@ -284,7 +287,7 @@ def _record_upgrade(settings: Settings, grants: bool) -> None:
     )
     try:
         with transactions.write_connection(engine) as connection:
-            audit.add_command(connection, settings, "update/database/schema")
+            audit_records.add_command(connection, settings, "update/database/schema")
             for statement in database_users.statements(settings) if grants else ():
                 connection.exec_driver_sql(statement)
     except SQLAlchemyError as error:
@@ -316,7 +319,7 @@ def _with_data_keys(
 @keys.command()
 def status(config: Config = None) -> None:
     """Show master keys and data keys by their names, and tables with rows to encrypt, as JSON."""
-    from app.kit import data_keys
+    from app.rows import data_keys
 
     def work(_: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
         return data_keys.status(connection, masters)
@@ -332,13 +335,14 @@ def rotate(config: Config = None) -> None:
 
     The first run starts the encryption of a database; all processes must have the key by then.
     """
-    from app.kit import audit, data_keys
+    from app.audit import audit_records
+    from app.rows import data_keys
 
     def work(settings: Settings, connection: "Connection", masters: "Sequence[Master]") -> None:
         if not masters:
             raise SettingsError("[database]secrets_key_file is needed: it has the master key")
         data_keys.rotate(connection, masters)
-        audit.add_command(connection, settings, "update/database/secrets")
+        audit_records.add_command(connection, settings, "update/database/secrets")
 
     _with_data_keys(config, work)
     typer.echo("new secrets are encrypted with a new key within a minute")
@@ -360,12 +364,12 @@ def verify_audit(
     Exit status 1: some were; they are named. It prints the newest checkpoint: keep it on another
     host, for --head.
     """
-    from app.kit import audit_proof
+    from app.audit import audit_proofs
 
     def work(settings: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
         if not masters:
             raise SettingsError("[database]secrets_key_file is needed: audit records are signed")
-        return audit_proof.verify(connection, settings.audit, head)
+        return audit_proofs.verify(connection, settings.audit, head)
 
     found = _with_data_keys(config, work)
     for finding in found.findings:
@@ -378,7 +382,7 @@ def verify_audit(
 
 if sys.argv[1:2] != ["up"]:  # its processes would keep what the operator's commands import
     # last: the help lists commands in the order of registration
-    tree.join(app, conductors, {"audit": verifier})
+    command_tree.join(app, conductors, {"audit": verifier})
 
 if __name__ == "__main__":
     main()

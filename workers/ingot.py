@@ -9,13 +9,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from app.cli import tree
+from app.cli import command_tree
 from app.cli.completion import VARIABLE
 
 
 def main() -> None:
-    if tree.has_command(_words()):
-        tree.operators()(prog_name="ingot")
+    if command_tree.has_command(_words()):
+        command_tree.operators()(prog_name="ingot")
     else:
         from workers import cli  # here: it imports nearly all modules
 

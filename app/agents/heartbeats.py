@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, Text, bindparam, func, literal, select, type_coerce, update
 
-from app import killpoints, log
 from app.agents.lookup import fast_track
 from app.config.machine_settings import Agent as AgentSettings
 from app.config.settings import Settings
@@ -22,13 +21,15 @@ from app.db.clock import now
 from app.db.prepared import Prepared
 from app.db.sealing import keyring_of
 from app.db.transactions import retrying
-from app.engine import resume
+from app.engine import wake
 from app.errors import AgentRefused, NodeLocked, NotFound
-from app.flows import FLOWS
-from app.kit.identifiers import key_of
+from app.lifecycle.flows import FLOWS
+from app.lifecycle.provision_states import WITHOUT_INSTANCE
 from app.models import AgentRecord, Node, Operation, OperationState
+from app.observe import log
+from app.process import kill_points
+from app.rows.uuid_or_name import key_of
 from app.runtime import Runtime
-from app.states import WITHOUT_INSTANCE
 from drivers import networks
 from drivers.core.errors import InvalidDriverInfo
 
@@ -114,10 +115,10 @@ def resume_waiting(runtime: Runtime, recorded: RecordedHeartbeat) -> None:
 
     def work() -> None:
         with runtime.transaction() as session:
-            resume.resume_on_heartbeat(session, recorded.node_id)
+            wake.resume_on_heartbeat(session, recorded.node_id)
 
     if recorded.waited_for:
-        killpoints.reach("called")
+        kill_points.reach("called")
         retrying(work)
 
 
@@ -182,7 +183,7 @@ _WAITING = Prepared(
         Operation.__table__.c.node_id == bindparam("node"),
         Operation.__table__.c.state == OperationState.WAITING,
         Operation.__table__.c.wake_at.is_(None),
-        resume.not_polled(bindparam("timeout")),
+        wake.not_polled(bindparam("timeout")),
     )
     .limit(1)
 )

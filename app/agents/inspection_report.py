@@ -12,15 +12,15 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app import log
 from app.agents import lookup
+from app.broker.refused_lookups import MOST_MACS
 from app.db.clock import age, now
-from app.engine import dispatch, operations, planning, resume
+from app.engine import dispatch, operations, wake
 from app.errors import Invalid, NotFound, ServiceError
-from app.flows import INSPECT
+from app.identity.caller import Caller
 from app.inventory import nodes
-from app.kit.caller import Caller
-from app.kit.refused_lookups import MOST_MACS
+from app.lifecycle.flows import INSPECT
+from app.lifecycle.provision_states import State
 from app.models import (
     ACTIVE,
     AgentRecord,
@@ -30,8 +30,9 @@ from app.models import (
     OperationKind,
     Port,
 )
+from app.observe import log
+from app.planning import planning
 from app.runtime import Runtime, runtime_of
-from app.states import State
 from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.core.errors import HardwareError
 
@@ -87,7 +88,7 @@ def receive(
         plan = planning.method_call("inspect", "process", {})
         dispatch.start(session, node, OperationKind.DISCOVERY, plan, {}, Caller())
     else:
-        resume.resume_on_heartbeat(session, node.id)
+        wake.resume_on_heartbeat(session, node.id)
     return node, token
 
 

@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 from app.config.settings import Settings
 from app.db.clock import age, now
 from app.errors import NodeLocked, NotFound
-from app.flows import FLOWS
+from app.lifecycle.flows import FLOWS
+from app.lifecycle.provision_states import WITHOUT_INSTANCE
 from app.models import AgentRecord, Node, Port
 from app.runtime import runtime_of
-from app.states import WITHOUT_INSTANCE
 from drivers.agent.fast_track import is_enabled_by
 
 

@@ -1,1 +1,1 @@
-"""The REST API. Only this package and `app.main` know Flask."""
+"""The REST API. Only this package and `app.server.application` know Flask."""

@@ -6,6 +6,7 @@ from typing import Any
 from flask import Response
 from sqlalchemy.orm import Session
 
+from app.agents import agent_logs as service
 from app.api.answers import host, json, runtime
 from app.api.node_identifiers import node_of
 from app.api.openapi.returns import Returns
@@ -22,7 +23,6 @@ from app.api.openapi.shapes import (
 )
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.engine import agent_logs as service
 from app.models import Node
 
 agent_logs = Routes("agent_logs", "Logs of agents that operations have kept")

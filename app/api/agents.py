@@ -10,7 +10,6 @@ from marshmallow import INCLUDE
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from app import log
 from app.agents import heartbeats, inspection_report
 from app.agents import lookup as service
 from app.api import auditing, node_view, repeats, versions
@@ -25,12 +24,13 @@ from app.api.public_paths import HEARTBEAT, LOOKUP, REPORT, is_of_agents
 from app.api.routes import Routes, View
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
+from app.broker.refused_lookups import MOST_MACS
 from app.config.settings import Settings
 from app.db.clock import moment
 from app.db.transactions import retrying
 from app.engine import agent_refusals
 from app.errors import AgentRefused, Invalid, NodeLocked, NotFound, ServiceError
-from app.kit.refused_lookups import MOST_MACS
+from app.observe import log
 
 seldom = log.RateLimited(log.get(__name__))
 agents = Routes("agents", "Requests of the ramdisk agents")

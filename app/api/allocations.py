@@ -21,8 +21,8 @@ from app.api.schemas.common import FieldsQuery, NoQuery
 from app.api.transactions import in_transaction
 from app.errors import Invalid, NotFound
 from app.inventory import allocations as service
-from app.kit import crud
 from app.models import Allocation, AllocationState, Node
+from app.rows import row_changes
 
 allocations = Routes("allocations", "Requests for nodes")
 
@@ -95,7 +95,7 @@ ROUTES = ResourceRoutes(
 ROUTES.lists(AllocationFilters, _filtered, query="allocations")
 ROUTES.creates(AllocationCreate, _create, prepare=_checked, summary="Create an allocation")
 ROUTES.shows()
-ROUTES.changes(AllocationChange(), crud.change, since=CHANGE_SINCE)
+ROUTES.changes(AllocationChange(), row_changes.change, since=CHANGE_SINCE)
 
 
 @allocations.declare(

@@ -20,8 +20,8 @@ from app.api.openapi.shapes import (
 from app.api.paging import collection, page_of
 from app.api.routes import Routes
 from app.api.schemas.audit import AuditFilters
-from app.kit.paging import fetch
 from app.models import AuditRecord, Outcome
+from app.rows.keyset_pages import fetch
 
 audit = Routes("audit", "Audit records: the requests, their callers and their outcomes")
 

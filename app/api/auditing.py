@@ -17,19 +17,19 @@ from flask.globals import app_ctx, request_ctx
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import log
 from app.api import errors
 from app.api.answers import runtime
 from app.api.limits import LIMITS, Limits
 from app.api.public_paths import is_of_agents
 from app.api.sites import WRITING
+from app.audit import audit_records
+from app.audit.audit_records import Row
+from app.audit.refused_requests import RefusedRequests
 from app.db.transactions import call_after_commit, connection_of
 from app.errors import Unavailable
-from app.kit import audit
-from app.kit.audit import Row
-from app.kit.caller import Caller
-from app.kit.refused_requests import RefusedRequests
+from app.identity.caller import Caller
 from app.models import Outcome
+from app.observe import log
 from app.runtime import Runtime
 
 logger = log.get(__name__)
@@ -102,7 +102,7 @@ def register(app: Flask, runtime: Runtime) -> None:
 
     def write(records: Sequence[Row]) -> None:
         with runtime.write_connection() as connection:
-            audit.add_all(connection, records)
+            audit_records.add_all(connection, records)
 
     app.extensions[REFUSED] = RefusedRequests(write)
 
@@ -145,7 +145,7 @@ def record(session: Session, status: int | None = None) -> None:
     trail = _trail()
     if _refused() is None or trail.recorded:
         return
-    audit.add(connection_of(session), _row(Outcome.SUCCESS, status or _action().status))
+    audit_records.add(connection_of(session), _row(Outcome.SUCCESS, status or _action().status))
 
     def recorded() -> None:
         trail.recorded = True
@@ -163,7 +163,7 @@ def announce() -> None:
     if _refused() is None or trail.pending is not None:
         return
     with runtime().write_connection() as connection:
-        trail.pending = audit.announce(connection, _row(Outcome.PENDING, None))
+        trail.pending = audit_records.announce(connection, _row(Outcome.PENDING, None))
 
 
 def finish(response: Response) -> Response:
@@ -197,7 +197,7 @@ def _finish(refused: RefusedRequests, status: int) -> None:
         return
     if trail.pending is not None:
         with runtime().write_connection() as connection:
-            audit.settle(connection, trail.pending, _outcome(status), status)
+            audit_records.settle(connection, trail.pending, _outcome(status), status)
     elif status in DENIED or (status >= 400 and action and _writes()):
         client = g.get("caller", _STRANGER).user_id or _limits().clients.key_of(request.environ)
         row = _row(_outcome(status), status)
@@ -208,7 +208,7 @@ def _finish(refused: RefusedRequests, status: int) -> None:
 
 def _of_agent(row: Row, trail: Trail) -> Row:
     """Return the record of a refused request of an agent: of its node, if that is known."""
-    return {**row, "auth": audit.AGENT, "reason": trail.reason, "target": trail.target}
+    return {**row, "auth": audit_records.AGENT, "reason": trail.reason, "target": trail.target}
 
 
 def _is_recorded(trail: Trail) -> bool:
@@ -221,7 +221,7 @@ def _writes() -> bool:
 
 def _insert(record: Row) -> None:
     with runtime().write_connection() as connection:
-        audit.add(connection, record)
+        audit_records.add(connection, record)
 
 
 def _outcome(status: int) -> Outcome:
@@ -239,7 +239,7 @@ def _row(outcome: Outcome, status: int | None) -> Row:
     trail, action, who = _trail(), _action(), facts.get("caller", _STRANGER)
     arguments = current.view_args or {}
     succeeded = outcome in (Outcome.SUCCESS, Outcome.PENDING)
-    return audit.row(
+    return audit_records.row(
         action=(action.name or f"{current.method.lower()}/unknown") + trail.detail,
         outcome=outcome.value,
         status=status,
@@ -256,7 +256,7 @@ def _row(outcome: Outcome, status: int | None) -> Row:
         address=_limits().clients.address_of(current.environ),
         user_agent=current.environ.get("HTTP_USER_AGENT"),
         request_id=facts.request_id,
-        fields=audit.listed(_names(action, trail)) if succeeded else None,
+        fields=audit_records.listed(_names(action, trail)) if succeeded else None,
     )
 
 

@@ -15,7 +15,7 @@ from app.api.passwords import PasswordChecks, basic
 from app.api.public_paths import is_public
 from app.config.settings import SettingsError
 from app.errors import Unauthorized
-from app.kit.caller import Caller
+from app.identity.caller import Caller
 from app.runtime import Runtime
 
 #: Extension of the application: its authentication.

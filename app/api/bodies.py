@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from typing import Any
 
-from app import log
 from app.api.answers import Wsgi
 from app.api.parsing import DEFAULT_LIMIT, limit_of
-from app.kit.concurrency import Busy, FairSlots, SharedPlaces
+from app.observe import log
+from app.requests.request_slots import Busy, FairSlots, SharedPlaces
 
 logger = log.get(__name__)
 
@@ -75,7 +75,7 @@ def length_of(environ: Mapping[str, Any]) -> int:
 
 
 def _read(stream: Any, length: int, seconds: float) -> bytes:
-    """Read a body. Raises TimeoutError: it does not arrive in time (`app.gateway.Body`)."""
+    """Read a body. Raises TimeoutError: it does not arrive in time (`app.server.gateway.Body`)."""
     within = getattr(stream, "read_within", None)
     body: bytes = within(length, seconds) if within else stream.read(length)  # else: of a test
     return body

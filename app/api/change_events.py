@@ -26,8 +26,8 @@ from app.api.openapi.shapes import (
 from app.api.routes import Routes
 from app.api.schemas.change_events import ChangeEventsQuery, EventStreamQuery
 from app.errors import Invalid
-from app.kit import change_events as service
-from app.kit.change_events import Found, document
+from app.events import change_events as service
+from app.events.change_events import Found, document
 from app.models import TYPES, ChangeEvent
 
 change_events = Routes(

@@ -15,9 +15,9 @@ from app.api.schemas.common import ListQuery
 from app.api.schemas.nodes import NodeFilters
 from app.errors import Invalid
 from app.inventory import chassis as service
-from app.kit import crud
-from app.kit.identifiers import is_uuid
 from app.models import Chassis
+from app.rows import row_changes
+from app.rows.uuid_or_name import is_uuid
 
 chassis = Routes("chassis", "Enclosures of several nodes")
 
@@ -38,7 +38,7 @@ ROUTES = ResourceRoutes(CHASSIS, chassis, "chassis", "chassis", "baremetal:chass
 ROUTES.lists(ListQuery, details=True, rule="get", query="chassis")
 ROUTES.creates(ChassisCreate, service.create)
 ROUTES.shows(query="chassis")
-ROUTES.changes(ChassisChange(), crud.change)
+ROUTES.changes(ChassisChange(), row_changes.change)
 ROUTES.deletes(service.remove)
 
 

@@ -11,9 +11,9 @@ from app.api.policy.enforce import hidden_fields, shows_secrets
 from app.engine.rpc import RemoteError
 from app.errors import BadGateway, GatewayTimeout, Invalid, NotFound, ServiceError
 from app.inventory import nodes
-from app.kit.json_patch import Change
-from app.masking import HIDDEN, is_secret, mask_urls, texts_in
 from app.models import Node
+from app.rows.json_patch import Change
+from app.text.masking import HIDDEN, is_secret, mask_urls, texts_in
 from drivers.core.errors import HardwareError
 
 #: Error of a machine for callers who may not see `last_error` of its node.

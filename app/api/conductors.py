@@ -13,10 +13,10 @@ from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, colum
 from app.api.paging import checked_fields, collection, page_of, shape
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, ListQuery
+from app.cluster import conductors as service
 from app.errors import NotFound
-from app.kit import conductors as service
-from app.kit.paging import fetch
 from app.models import Conductor
+from app.rows.keyset_pages import fetch
 from app.runtime import runtime_of
 
 conductors = Routes("conductors", "Workers that own shares of the nodes")

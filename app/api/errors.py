@@ -14,10 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from app import log
 from app.api.answers import RUNTIME, json
 from app.db import diagnosis
 from app.errors import ServiceError, TooLarge, Unauthorized, Unavailable
+from app.observe import log
 from drivers.core.errors import InvalidDriverInfo
 
 logger = log.get(__name__)

@@ -8,8 +8,8 @@ from sqlalchemy import Row
 
 from app.api.answers import OPTIONS
 from app.db.clock import age
-from app.kit.change_events import ALL, document
-from app.kit.change_tail import Event
+from app.events.change_events import ALL, document
+from app.events.event_feed import Event
 from app.models import ChangeEvent
 
 EVENTS = ChangeEvent.__table__.c

@@ -9,7 +9,7 @@ from sqlalchemy import Row, Select, or_
 from app.api.auth import caller
 from app.api.event_frames import EVENTS
 from app.api.policy.enforce import Extent, extent, listed_project, narrowed
-from app.kit.change_events import ALL
+from app.events.change_events import ALL
 from app.models import ChangeEvent
 from app.models.change_event import CHANGES
 

@@ -16,21 +16,21 @@ from contextlib import ExitStack
 from flask import Response, stream_with_context
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log
 from app.api.answers import runtime
 from app.api.event_frames import frame, message, position
 from app.api.event_selection import Selection
 from app.api.following import Following, following
 from app.api.policy import enforce
 from app.errors import ServiceError, Unavailable
-from app.kit import change_events
-from app.kit.change_tail import Follower, Missed, Restored
+from app.events import change_events
+from app.events.event_feed import Follower, Missed, Restored
 from app.metrics.table import (
     EVENT_STREAM_ENDS,
     EVENT_STREAM_EVENTS,
     EVENT_STREAM_LAG,
     EVENT_STREAMS,
 )
+from app.observe import log
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)

@@ -5,12 +5,12 @@ from typing import Any
 
 from flask import Response
 
-from app import log
 from app.api import repeats
 from app.api.answers import empty
 from app.api.openapi.returns import NO_CONTENT
 from app.api.routes import Routes
 from app.api.schemas.events import Events
+from app.observe import log
 
 events = Routes("events", "Events from other services")
 

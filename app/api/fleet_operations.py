@@ -26,9 +26,9 @@ from app.api.policy.enforce import narrowed
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.operations import FailuresQuery, LimitQuery
-from app.engine import fleet_operations as service
-from app.flows import QUEUES
+from app.lifecycle.flows import QUEUES
 from app.models import ACTIVE, Operation, OperationKind, OperationState
+from app.reports import fleet_operations as service
 
 fleet_operations = Routes("fleet_operations", "Operations of all nodes, summed up")
 

@@ -14,9 +14,9 @@ from app.api.auth import caller
 from app.api.limits import Limits
 from app.api.silent_clients import limit_silence
 from app.errors import Invalid, TooMany, Unavailable
-from app.kit import long_poll
-from app.kit.change_tail import Follower, Tail
-from app.kit.concurrency import Busy, Places
+from app.events.event_feed import EventFeed, Follower
+from app.requests import long_poll
+from app.requests.request_slots import Busy, Places
 from app.runtime import Runtime
 
 FOLLOWING = "following"
@@ -30,7 +30,7 @@ class Following:
 
     def __init__(self, runtime: Runtime, limits: Limits) -> None:
         api = runtime.settings.api
-        self.tail = Tail(runtime, event_frames.WITH_PROJECTS, event_frames.frame)
+        self.tail = EventFeed(runtime, event_frames.WITH_PROJECTS, event_frames.frame)
         self.parts = event_frames.Parts()
         self.polls = Places(api.polling_threads, api.polling_threads_per_caller)
         self.streams = Places(api.event_streams, api.event_streams_per_caller)

@@ -17,7 +17,6 @@ from marshmallow import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.datastructures import EnvironHeaders
 
-from app import log, request_ids
 from app.agents import heartbeats
 from app.agents.heartbeats import AgentHeartbeat, RecordedHeartbeat
 from app.api import measuring, versions
@@ -25,9 +24,10 @@ from app.api.agents import check
 from app.api.answers import JSON, Wsgi
 from app.api.schemas.agents import Heartbeat
 from app.errors import ServiceError
-from app.kit.batching import Batcher
-from app.kit.identifiers import is_uuid
 from app.metrics.table import HEARTBEAT_DEFECTS
+from app.observe import log, request_ids
+from app.requests.batching import Batcher
+from app.rows.uuid_or_name import is_uuid
 from app.runtime import Runtime
 
 PATH, ROUTE = "/v1/heartbeat/", "/v1/heartbeat/<ident>"

@@ -17,8 +17,8 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.nodes import HistoryQuery
 from app.errors import NotFound
-from app.kit.paging import fetch
 from app.models import Node, NodeHistory
+from app.rows.keyset_pages import fetch
 
 history = Routes("history", "Recorded events of nodes")
 

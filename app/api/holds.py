@@ -19,9 +19,9 @@ from app.api.routes import Routes
 from app.api.schemas.holds import HoldChange, HoldCreate, HoldFilters, HoldOfNodeCreate
 from app.api.transactions import in_transaction
 from app.errors import Invalid, NotFound
-from app.hold_kinds import HoldKind
 from app.inventory import holds as service
 from app.inventory import nodes
+from app.lifecycle.hold_kinds import HoldKind
 from app.models import Hold, Node
 
 holds = Routes("holds", "Holds: reasons for which nodes are not used")

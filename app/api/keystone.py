@@ -16,13 +16,13 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg
 from webob.exc import HTTPServiceUnavailable
 
-from app import log
 from app.api.answers import Wsgi
 from app.api.public_paths import is_public
 from app.config.openstack_settings import KeystoneAuthtoken
 from app.config.settings import SettingsError
 from app.errors import Unauthorized, Unavailable
-from app.kit.caller import Caller, of_token
+from app.identity.caller import Caller, of_token
+from app.observe import log
 
 logger = log.get(__name__)
 

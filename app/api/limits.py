@@ -18,7 +18,7 @@ from app.api.bodies import length_of
 from app.api.public_paths import EVENT_STREAM, HEARTBEAT, LOOKUP, REPORT
 from app.config.settings import Api
 from app.errors import TooMany
-from app.kit.rates import RateLimit
+from app.requests.rate_limit import RateLimit
 
 LIMITS = "limits"
 

@@ -11,20 +11,20 @@ from flask import Request
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log
 from app.api import sessions
 from app.api.passwords import PasswordChecks, basic
 from app.api.public_paths import is_public
 from app.db.clock import moment
 from app.errors import Invalid, Unauthorized
-from app.identity import callers, passwords, provided, tokens
-from app.identity.callers import Account, Token
-from app.kit.caller import Caller
-from app.kit.rates import RateLimit
+from app.identity import authentication, oidc_users, passwords, tokens
+from app.identity.authentication import Account, Token
+from app.identity.caller import Caller
+from app.observe import log
+from app.requests.rate_limit import RateLimit
 from app.runtime import Runtime
 
 if TYPE_CHECKING:
-    from app.identity.provider import Provider
+    from app.identity.oidc_provider import Provider
 
 seldom = log.RateLimited(log.get(__name__))
 
@@ -76,9 +76,9 @@ class LocalUsers:
     def _with_jwt(self, request: Request, text: str, request_id: str) -> Caller:
         """Return the caller of a JWT of the OpenID provider."""
         try:
-            person = provided.person_of(self._oidc, self.provider.claims_of_bearer(text))
+            person = oidc_users.person_of(self._oidc, self.provider.claims_of_bearer(text))
             with self._runtime.read_connection() as connection:
-                account = provided.account_of(connection, person)
+                account = oidc_users.account_of(connection, person)
                 return _in_scope(connection, account, request, request_id)
         except Unauthorized as error:
             raise Unauthorized(str(error), sessions.challenge(request)) from error
@@ -95,13 +95,13 @@ class LocalUsers:
 
     def _with_token(self, request: Request, text: str, request_id: str) -> Caller:
         with self._runtime.read_connection() as connection:
-            token = callers.token_of(connection, text)
+            token = authentication.token_of(connection, text)
             if token is None:
                 raise Unauthorized(
                     "The token is unknown, has expired or was revoked, or its user is disabled.",
                     sessions.challenge(request),
                 )
-            caller = callers.with_token(connection, token, request_id)
+            caller = authentication.with_token(connection, token, request_id)
         self._record_use(token)
         return caller
 
@@ -121,7 +121,7 @@ class LocalUsers:
         Raises Unauthorized, and the errors of `PasswordChecks.verify`.
         """
         with self._runtime.read_connection() as connection:
-            account = callers.account_of(connection, name)
+            account = authentication.account_of(connection, name)
         stored = account and account.password_hash
 
         def is_right() -> bool:
@@ -136,7 +136,7 @@ class LocalUsers:
 
 
 def _provider(runtime: Runtime) -> "Provider":
-    from app.identity.provider import Provider  # imported here: slow, and few sites have one
+    from app.identity.oidc_provider import Provider  # imported here: slow, and few sites have one
 
     def now() -> int:
         with runtime.reading() as session:
@@ -148,8 +148,8 @@ def _provider(runtime: Runtime) -> "Provider":
 def _in_scope(
     connection: Connection, account: Account, request: Request, request_id: str
 ) -> Caller:
-    project = request.headers.get(callers.PROJECT)
-    return callers.of_account(connection, account, project, request_id)
+    project = request.headers.get(authentication.PROJECT)
+    return authentication.of_account(connection, account, project, request_id)
 
 
 def _token(request: Request) -> str | None:

@@ -23,9 +23,9 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.login import Credentials, OidcQuery, ScopeChoice
 from app.errors import Invalid, TooMany, Unauthorized
-from app.identity import provided, tokens
+from app.identity import oidc_users, tokens
 from app.identity import sessions as service
-from app.identity.callers import Account
+from app.identity.authentication import Account
 from app.identity.sessions import BrowserSession
 
 login = Routes("login", "Sessions of browsers")
@@ -144,8 +144,8 @@ def return_from_provider() -> Response:
     attempt = _checked_attempt(oidc.issuer)
     code = request.args.get("code", "")
     claims = provider.claims_of_code(_callback(), code, attempt.nonce, attempt.verifier)
-    person = provided.person_of(oidc, claims)
-    _, text = _begin(lambda session: provided.sign_in(session, oidc, person), attempt.scope, 302)
+    person = oidc_users.person_of(oidc, claims)
+    _, text = _begin(lambda session: oidc_users.sign_in(session, oidc, person), attempt.scope, 302)
     response = empty(302, f"{host()}{PAGE}")
     sessions.keep(response, text)
     login_attempt.forget(response)

@@ -23,7 +23,7 @@ from app.api.schemas.management import (
 )
 from app.api.transactions import in_transaction
 from app.engine import management as service
-from app.kit.caller import Caller
+from app.identity.caller import Caller
 from app.models import Node
 
 machine_states = Routes("machine_states", "Boot mode, secure boot, RAID and console of a machine")

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from app.db.sealing import NO_KEYS, Keyring, Place, has_sealed
-from app.masking import HIDDEN, mask, may_have_credentials, secret_keys
+from app.text.masking import HIDDEN, mask, may_have_credentials, secret_keys
 
 #: Document of a node -> policy rule that shows its secrets.
 SHOWN_BY: Mapping[str, str] = {

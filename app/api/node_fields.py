@@ -18,9 +18,9 @@ from sqlalchemy import ColumnElement, select
 from app.api.policy.checks import OPERATE, OWN, SET_UP, SYSTEM_ADMIN, SYSTEM_WORK, USE, Rule
 from app.api.schemas.common import Document, Flag, Ident, Name, Text, Uuid
 from app.api.schemas.node_values import GroupName, NetworkData, Properties
-from app.kit import identifiers
+from app.lifecycle.provision_states import State
 from app.models import Fault, Node
-from app.states import State
+from app.rows import uuid_or_name
 from drivers.core.kinds import KINDS
 
 Value = marshmallow.fields.Field[Any]
@@ -48,7 +48,7 @@ def listed(column: ColumnElement[str], value: str) -> ColumnElement[bool]:
 
 def named(column: ColumnElement[str], ident: str) -> ColumnElement[bool]:
     """Compare with the UUID of the node that a UUID or a name identifies."""
-    found = select(Node.__table__.c.uuid).where(identifiers.identified(ident))
+    found = select(Node.__table__.c.uuid).where(uuid_or_name.identified(ident))
     return column == found.scalar_subquery()
 
 

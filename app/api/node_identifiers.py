@@ -14,8 +14,8 @@ from app.api.policy.enforce import listable
 from app.api.schemas.common import is_host_name, is_ident
 from app.errors import NotFound
 from app.inventory import nodes
-from app.kit import identifiers
 from app.models import Node
+from app.rows import uuid_or_name
 
 NAMES_SINCE = 5
 #: Before it, a name must be a valid host name.
@@ -28,9 +28,9 @@ def key_of(ident: str) -> tuple[str, str]:
 
     Raises Misaddressed, NotFound.
     """
-    if not is_ident(ident) or (not identifiers.is_uuid(ident) and not is_name(ident)):
+    if not is_ident(ident) or (not uuid_or_name.is_uuid(ident) and not is_name(ident)):
         raise Misaddressed(f"Expected UUID or name for node: {ident}")
-    return identifiers.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
+    return uuid_or_name.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
 
 
 def is_name(text: str) -> bool:
@@ -68,7 +68,7 @@ def uuid_of(ident: str) -> str:
     Raises Misaddressed, NotFound.
     """
     condition = identified(ident)
-    if identifiers.is_uuid(ident):
+    if uuid_or_name.is_uuid(ident):
         return ident.lower()
     with runtime().read_connection() as connection:
         uuid = connection.scalar(select(Node.uuid).where(condition, listable(Node)))

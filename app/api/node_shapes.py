@@ -20,9 +20,9 @@ from app.api.openapi.shapes import (
     subset_of,
     versioned,
 )
-from app.hold_kinds import HoldKind
+from app.lifecycle.hold_kinds import HoldKind
+from app.lifecycle.provision_states import State
 from app.models import Node
-from app.states import State
 
 STEP = {
     "interface": or_null(TEXT), "step": TEXT, "args": or_null(DOCUMENT), "priority": NUMBER,

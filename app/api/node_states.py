@@ -9,7 +9,6 @@ from flask import Response
 from sqlalchemy.orm import Session
 from werkzeug.exceptions import MethodNotAllowed
 
-from app import flows
 from app.api import auditing, node_query, node_view, repeats, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
@@ -33,12 +32,14 @@ from app.api.openapi.shapes import (
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.api.transactions import in_transaction
-from app.engine import power, provisioning, rehearsal
-from app.engine.step_views import step_view
+from app.engine import power, provisioning
 from app.errors import Invalid, NotFound, ServiceError
 from app.inventory.idle import is_idle
+from app.lifecycle import flows
+from app.lifecycle.provision_states import VERBS, State, allows
 from app.models import Node, OperationStep, StepSource
-from app.states import VERBS, State, allows
+from app.planning.step_views import step_view
+from app.reports import rehearsal
 from drivers.core.kinds import SOFT_OFF, SOFT_REBOOT
 from drivers.core.steps import Flow
 

@@ -10,9 +10,9 @@ import orjson
 
 from app.api import json_rows
 from app.api.answers import OPTIONS
-from app.engine.step_views import Progress, step_view
-from app.masking import HIDDEN
 from app.models import OperationStep
+from app.planning.step_views import Progress, step_view
+from app.text.masking import HIDDEN
 from drivers.core.steps import Flow
 
 #: Flows whose steps a node shows.

@@ -16,7 +16,6 @@ from flask import Response, request
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
-from app import ring
 from app.api import auditing, etags, json_rows, versions
 from app.api.answers import OPTIONS, host, json, links, runtime
 from app.api.auth import caller
@@ -35,14 +34,14 @@ from app.api.node_query import (
 from app.api.node_steps import internal_info
 from app.api.policy import enforce
 from app.api.policy.targets import SEE_NODE
+from app.cluster import conductors, hash_ring
 from app.db.sealing import Keyring, Place, has_sealed, keyring_of
 from app.db.secret_columns import place_of
 from app.engine import operations
-from app.engine.step_views import Progress, current_step
 from app.errors import NotFound
-from app.kit import conductors
+from app.lifecycle.provision_states import Kind, of_kind
 from app.models import Node
-from app.states import Kind, of_kind
+from app.planning.step_views import Progress, current_step
 
 #: Provision states in which an operation with steps can be in progress.
 _AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
@@ -146,11 +145,11 @@ def _line(read: Reading, base: str, shared: str) -> Sequence[str]:
     return pieces
 
 
-def _owners(columns: Columns, members: Sequence[ring.Member]) -> list[str | None]:
+def _owners(columns: Columns, members: Sequence[hash_ring.Member]) -> list[str | None]:
     """Names of the conductors that are responsible for the nodes."""
-    serving = cache(partial(ring.serving, members=members))
+    serving = cache(partial(hash_ring.serving, members=members))
     nodes = zip(columns["uuid"], columns["driver"], columns["conductor_group"], strict=True)
-    found = [ring.winner(uuid, serving(driver, group)) for uuid, driver, group in nodes]
+    found = [hash_ring.winner(uuid, serving(driver, group)) for uuid, driver, group in nodes]
     return [owner.name if owner else None for owner in found]
 
 

@@ -30,17 +30,18 @@ from app.api.schemas.nodes import (
     ValidateQuery,
 )
 from app.api.transactions import in_transaction
-from app.engine import fleet_operations, provisioning
+from app.engine import provisioning
 from app.errors import Invalid, NotFound
 from app.hardware import targets
 from app.inventory import chassis
 from app.inventory import nodes as service
-from app.kit import identifiers
-from app.kit import json_patch as patch
-from app.kit.paging import fetch
+from app.lifecycle.provision_states import State
 from app.models import Hold, Node, Operation
 from app.models.hold import in_effect
-from app.states import State
+from app.reports import fleet_operations
+from app.rows import json_patch as patch
+from app.rows import uuid_or_name
+from app.rows.keyset_pages import fetch
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
 
@@ -288,7 +289,7 @@ def validate_named_node(query: Query) -> Response:
     ident = query.get("node") or query.get("node_uuid")
     if ident is None:
         raise Invalid("node or node_uuid: one of them is required")
-    if not identifiers.is_uuid(ident):
+    if not uuid_or_name.is_uuid(ident):
         versions.require(NAMES_SINCE, "parameter node with a name")
     return _validate(ident)
 

@@ -30,9 +30,7 @@ from app.api.schemas.operations import OperationFilters
 from app.engine import admission
 from app.engine import operations as service
 from app.errors import NotFound
-from app.flows import QUEUES
-from app.kit.paging import fetch
-from app.masking import mask
+from app.lifecycle.flows import QUEUES
 from app.models import (
     ACTIVE,
     Node,
@@ -43,6 +41,8 @@ from app.models import (
     StepSource,
     StepState,
 )
+from app.rows.keyset_pages import fetch
+from app.text.masking import mask
 
 operations = Routes("operations", "Operations of nodes and their steps")
 

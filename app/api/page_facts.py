@@ -10,7 +10,7 @@ from app.api import node_fields, node_states
 from app.api.answers import OPTIONS
 from app.api.schemas.common import Flag, ListQuery
 from app.api.schemas.nodes import NodeFilters
-from app.states import MACHINE, VERBS
+from app.lifecycle.provision_states import MACHINE, VERBS
 
 
 def encoded() -> bytes:

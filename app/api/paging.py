@@ -11,8 +11,8 @@ from flask import request
 from app.api import versions
 from app.api.answers import host, runtime
 from app.errors import Invalid
-from app.kit.identifiers import is_uuid
-from app.kit.paging import Page
+from app.rows.keyset_pages import Page
+from app.rows.uuid_or_name import is_uuid
 
 Query = Mapping[str, Any]
 Item = dict[str, Any]

@@ -24,8 +24,8 @@ from app.api.answers import Wsgi
 from app.api.public_paths import is_public
 from app.config.settings import Api
 from app.errors import TooMany
-from app.kit.concurrency import Busy, FairSlots, SharedPlaces, yielding_slot
-from app.kit.rates import RateLimit
+from app.requests.rate_limit import RateLimit
+from app.requests.request_slots import Busy, FairSlots, SharedPlaces, yielding_slot
 
 #: Passwords that a process checks at once, and those that are checked or wait for it.
 AT_ONCE, CHECKED = 2, 16

@@ -13,9 +13,9 @@ from app.api import versions
 from app.api.parsing import DEFAULT_LIMIT, body
 from app.api.wording import format_errors
 from app.errors import Invalid
-from app.kit import json_patch
 from app.models import Base
 from app.models.base import kind_of
+from app.rows import json_patch
 
 #: The version from which keys in paths may contain escaped characters.
 ESCAPES_SINCE = 98

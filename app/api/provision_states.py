@@ -12,9 +12,9 @@ from app.api.openapi.shapes import INTEGER, array, exactly, one_of
 from app.api.policy.enforce import is_narrow, narrowed
 from app.api.routes import Routes
 from app.api.schemas.nodes import CountedNodes
+from app.lifecycle.provision_states import State
 from app.models import Node
 from app.models.node import COUNTED_BY
-from app.states import State
 
 provision_states = Routes("provision_states", "Counts of nodes by provision state")
 

@@ -24,8 +24,8 @@ from app.api.resources import Model, Parent, Query, Resource, View
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
 from app.api.transactions import in_transaction
-from app.kit.identifiers import is_uuid
 from app.models import Base
+from app.rows.uuid_or_name import is_uuid
 
 Fields = dict[str, Any]
 Narrow = Callable[[Select[Any], Query], Select[Any]]

@@ -46,9 +46,9 @@ from app.api.schemas.common import is_ident
 from app.db.sealing import has_sealed, keyring_of
 from app.db.secret_columns import JSON_TYPES, place_of
 from app.errors import NotFound
-from app.kit.identifiers import is_uuid
-from app.kit.paging import fetch
 from app.models import Base
+from app.rows.keyset_pages import fetch
+from app.rows.uuid_or_name import is_uuid
 
 Query = Mapping[str, Any]
 View = dict[str, Any]

@@ -37,12 +37,9 @@ from app.api.schemas.rollouts import (
     RolloutRequest,
 )
 from app.api.transactions import in_transaction
-from app.engine import power, rollout_plan, rollout_progress
-from app.engine import rollouts as service
-from app.engine.rollout_plan import Plan, Strategy
+from app.engine import power
 from app.errors import AlreadyExists, Invalid, NotFound
-from app.kit.paging import fetch
-from app.masking import mask
+from app.lifecycle.rollout_states import RolloutEvent
 from app.models import (
     Node,
     PauseCause,
@@ -51,7 +48,11 @@ from app.models import (
     RolloutNodeState,
     RolloutState,
 )
-from app.rollout_states import RolloutEvent
+from app.rollouts import rollout_plan, rollout_progress
+from app.rollouts import rollouts as service
+from app.rollouts.rollout_plan import Plan, Strategy
+from app.rows.keyset_pages import fetch
+from app.text.masking import mask
 
 rollouts = Routes("rollouts", "Rollouts: a verb for many nodes in waves")
 

@@ -21,7 +21,7 @@ from app.api.openapi.shapes import (
 )
 from app.api.routes import Route, Routes, summary_of
 from app.api.schemas.common import TRUE
-from app.kit import health
+from app.reports import health
 
 root = Routes("root", "Discovery of the API")
 

@@ -21,8 +21,8 @@ from app.api.transactions import in_transaction
 from app.errors import Invalid, NotFound
 from app.inventory import runbooks as service
 from app.inventory.traits import is_trait
-from app.masking import mask
 from app.models import Runbook
+from app.text.masking import mask
 
 runbooks = Routes("runbooks", "Runbooks: named lists of clean or service steps")
 

@@ -21,8 +21,8 @@ from app.api.openapi.shapes import (
 )
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.kit import service_state
 from app.models import ACTIVE, Conductor, OperationKind, OperationState
+from app.reports import service_state
 
 service = Routes("service", "Ring, load and health of the service")
 

@@ -14,7 +14,7 @@ from app.api.node_identifiers import node_of
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import BOOLEAN, DOCUMENT, NUMBER, TEXT, Component, array, exactly
 from app.api.routes import Routes
-from app.engine import available_steps
+from app.planning import available_steps
 from drivers.core.steps import Arg, Flow
 
 steps = Routes("steps", "Steps that nodes offer")

@@ -8,9 +8,9 @@ from app.api.routes import Routes
 from app.api.schemas.common import ListQuery
 from app.api.schemas.templates import TemplateChange, TemplateCreate
 from app.inventory import templates as service
-from app.kit import crud
-from app.masking import mask
 from app.models import DeployTemplate
+from app.rows import row_changes
+from app.text.masking import mask
 
 templates = Routes(
     "deploy_templates", "Deploy templates: deploy steps for a trait that an instance requires"
@@ -43,5 +43,5 @@ ROUTES = ResourceRoutes(
 ROUTES.lists(ListQuery, rule="get")
 ROUTES.creates(TemplateCreate, service.create)
 ROUTES.shows()
-ROUTES.changes(TemplateChange(), crud.change)
+ROUTES.changes(TemplateChange(), row_changes.change)
 ROUTES.deletes(Session.delete)

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.api import auditing, repeats
 from app.api.answers import runtime
 from app.db.transactions import retrying
-from app.kit.locked_nodes import retry_while_locked
+from app.requests.locked_nodes import retry_while_locked
 
 
 def in_transaction(

@@ -18,10 +18,10 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.webhooks import Replay, WebhookChange, WebhookCreate, WebhooksQuery
 from app.api.transactions import in_transaction
-from app.inventory import webhooks as service
-from app.kit import change_events
-from app.masking import mask
+from app.events import change_events
+from app.events import webhooks as service
 from app.models import Webhook, WebhookFailure
+from app.text.masking import mask
 
 webhooks = Routes("webhooks", "Webhooks: receivers of change events")
 

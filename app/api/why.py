@@ -27,12 +27,12 @@ from app.api.operations import ADMISSION
 from app.api.policy import by_body, enforce
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.engine.why import HOLD_FIELDS, explain
-from app.hold_kinds import Effect, HoldKind
-from app.kit.concurrency import yielding_slot
-from app.kit.refused_lookups import Refusal
+from app.broker.refused_lookups import Refusal
+from app.lifecycle.hold_kinds import Effect, HoldKind
+from app.lifecycle.provision_states import State
 from app.models import Hold, Node, Operation
-from app.states import State
+from app.reports.why import HOLD_FIELDS, explain
+from app.requests.request_slots import yielding_slot
 
 why = Routes("why", "Explanations of the states of nodes")
 

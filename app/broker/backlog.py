@@ -18,7 +18,7 @@ from app.broker.queue import FAILURES, Queues, queues_of
 from app.broker.redis_broker import OUTAGE
 from app.config.settings import Settings
 from app.errors import Unavailable
-from app.kit.reach import CircuitBreaker
+from app.process.circuit_breaker import CircuitBreaker
 
 
 class Messages(Protocol):

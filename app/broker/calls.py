@@ -1,5 +1,5 @@
 """
-Calls to conductors over Redis (`app.runtime.Calls`), for both the caller and the conductor.
+Calls to conductors over Redis (`app.broker.messages.Calls`), for both the caller and the conductor.
 
 A message carries only a key. The call lies under the key until a conductor takes it, the caller
 withdraws it, or its time is over: it is executed at most once, even if its message is delivered
@@ -20,13 +20,13 @@ import orjson
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from app import log
 from app.broker.queue import FAILURES, queues_of, send_task
 from app.broker.redis_broker import OUTAGE, client
 from app.config.settings import Settings
 from app.db.sealing import Keyring, WrongKey
 from app.errors import Unavailable
-from app.kit.reach import CircuitBreaker
+from app.observe import log
+from app.process.circuit_breaker import CircuitBreaker
 
 logger = log.RateLimited(log.get(__name__))
 

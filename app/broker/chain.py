@@ -16,9 +16,9 @@ import orjson
 from celery import Celery
 from kombu import Queue
 
-from app import release
 from app.broker import monitoring
-from app.runtime import Link, Message
+from app.broker.messages import Link, Message
+from app.process import release
 
 #: The task that runs one step.
 RUN = "ingot.run"

@@ -24,8 +24,8 @@ from celery.events.event import get_exchange
 from celery.utils.time import utcoffset
 from kombu.exceptions import KombuError
 
-from app import log
-from app.runtime import Link, Message
+from app.broker.messages import Link, Message
+from app.observe import log
 
 seldom = log.RateLimited(log.get(__name__))
 

@@ -21,13 +21,13 @@ from kombu.transport import virtual
 
 from app.broker import chain, monitoring, redis_transport
 from app.broker.chain import HEADERS
+from app.broker.messages import Message, TaskMessage
 from app.broker.redis_broker import KEEPALIVE, OUTAGE
 from app.config import redis_url
 from app.config.settings import Settings
-from app.inherited import Inherited
-from app.kit.reach import CircuitBreaker
 from app.metrics.table import MESSAGES
-from app.runtime import Message, TaskMessage
+from app.process.before_fork import BuiltBeforeFork
+from app.process.circuit_breaker import CircuitBreaker
 
 #: `[broker]prefix` that names of queues do not begin with, as those of earlier releases did not.
 PLAIN = "ingot"
@@ -47,7 +47,7 @@ redis_transport.register()
 
 def version_of(request: Any) -> int:
     """
-    Version that the receiver of a message must understand (`app.release`).
+    Version that the receiver of a message must understand (`app.process.release`).
 
     Raises chain.Malformed.
     """
@@ -93,7 +93,7 @@ def queues_of(application: Celery) -> Queues:
     return queues
 
 
-@Inherited
+@BuiltBeforeFork
 def celery(settings: Settings) -> Celery:
     """Create the Celery application of a process; it connects to the broker when it is used."""
     # The reconciler dispatches the unacknowledged messages of a worker that ends. Kombu would write

@@ -12,7 +12,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection
 
 from app.config import redis_url
-from app.kit.reach import CircuitBreaker
+from app.process.circuit_breaker import CircuitBreaker
 
 #: TCP keepalive: seconds until the first probe, seconds between probes, and their number.
 KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import redis
 
-from app import log
+from app.observe import log
 
 logger = log.get(__name__)
 

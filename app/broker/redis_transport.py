@@ -12,8 +12,8 @@ from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
 
-from app import log
 from app.broker.redis_broker import DRIVER
+from app.observe import log
 
 logger = log.RateLimited(log.get(__name__))
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from app.cli.commands import Node
-from app.cli.failures import Failure, Usage
-from app.cli.output import Output
 from app.cli.rest import Api
+from app.cli.terminal.errors import Failure, Usage
+from app.cli.terminal.output import Output
 
 COLUMNS = ("kept_at", "kind", "conductor", "name", "operation")
 

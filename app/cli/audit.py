@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.commands import option
-from app.cli.output import Document, Output
 from app.cli.rest import Api
-from app.sentences import harmless
+from app.cli.terminal.output import Document, Output
+from app.text.sentences import harmless
 
 BRIEFLY = (
     "created_at",

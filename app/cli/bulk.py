@@ -16,12 +16,12 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperArgument
 
-from app.cli import given, styles
 from app.cli.commands import node_names, option
-from app.cli.failures import Failure, NotYet, Usage
-from app.cli.output import Document, Output
 from app.cli.rest import Api
-from app.cli.screen import console, text
+from app.cli.terminal import arguments, styles
+from app.cli.terminal.consoles import console, text
+from app.cli.terminal.errors import Failure, NotYet, Usage
+from app.cli.terminal.output import Document, Output
 
 JOBS, MOST_JOBS = 8, 64
 #: Parameters of a list that are no filters.
@@ -100,7 +100,7 @@ class Chosen:
 
 def filters_of(where: Sequence[str]) -> Mapping[str, str]:
     """Parse the filters of `--where`. Raises Usage."""
-    filters = given.texts_of("--where", where)
+    filters = arguments.texts_of("--where", where)
     if len(filters) < len(where):
         raise Usage("--where: a field can be given once")
     for name, value in filters.items():

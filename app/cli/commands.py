@@ -14,10 +14,10 @@ import typer
 from typer.core import TyperCommand
 
 from app.cli import DEFAULT_URL
-from app.cli.failures import Failure
-from app.cli.forms import Form
-from app.hold_kinds import HoldKind
-from app.sentences import harmless
+from app.cli.terminal.errors import Failure
+from app.cli.terminal.output_format import Form
+from app.lifecycle.hold_kinds import HoldKind
+from app.text.sentences import harmless
 
 #: Timeout in seconds of a `--wait` without a value.
 FOREVER = 10.0**9
@@ -126,7 +126,7 @@ def add(group: typer.Typer, name: str, command: Command) -> None:
 
     @wraps(function)
     def run(**values: Any) -> None:
-        from app.cli.output import Output  # rich is slow to import
+        from app.cli.terminal.output import Output  # rich is slow to import
 
         form, fields, colour = (values.pop(each.name) for each in WRITING)
         try:

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.output import Document, Output, moment
 from app.cli.rest import Api
+from app.cli.terminal.output import Document, Output, moment
 
 #: Newest events that are shown.
 NEWEST = 20

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import given
 from app.cli.commands import option
-from app.cli.failures import Usage
-from app.cli.output import Document
+from app.cli.terminal import arguments
+from app.cli.terminal.errors import Usage
+from app.cli.terminal.output import Document
 
 
 class Kind(Enum):
@@ -80,11 +80,11 @@ class Field:
         """Parse the text of an option. Raises Usage."""
         match self.kind:
             case Kind.PAIRS:
-                return given.pairs(self.flag, text)
+                return arguments.pairs(self.flag, text)
             case Kind.JSON:
-                return given.document(self.flag, text)
+                return arguments.document(self.flag, text)
             case Kind.SECRET:
-                return given.first_line(self.flag, text)
+                return arguments.first_line(self.flag, text)
             case _:
                 return text
 

@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import bulk, given
-from app.cli.failures import Usage
-from app.cli.output import Document, Output
+from app.cli import bulk
+from app.cli.node_commands.verbs import StepsGiven
 from app.cli.rest import Api
-from app.cli.tables import UUID
-from app.cli.work import StepsGiven
+from app.cli.terminal import arguments
+from app.cli.terminal.errors import Usage
+from app.cli.terminal.output import Document, Output
+from app.cli.terminal.tables import UUID
 
 COLUMNS = (
     "uuid", "target", "state", "pause_cause", "wave", "waves", "nodes", "running", "succeeded",
@@ -70,7 +71,7 @@ def run(
     if bool(where) == all_nodes:
         raise Usage("choose nodes by --where FIELD=VALUE, or all by --all: one of both")
     steps = {
-        name: text and given.document(f"--{name.replace('_', '-')}", text)
+        name: text and arguments.document(f"--{name.replace('_', '-')}", text)
         for name, text in (
             ("clean_steps", clean_steps), ("deploy_steps", deploy_steps),
             ("service_steps", service_steps),

@@ -8,11 +8,11 @@ import typer
 from app.cli import bulk
 from app.cli.bulk import Chosen, Nodes, Outcome
 from app.cli.commands import hold_kinds
-from app.cli.failures import Usage
-from app.cli.output import Document, Output, moment
 from app.cli.resources import Limit
 from app.cli.rest import Api
-from app.cli.tables import UUID
+from app.cli.terminal.errors import Usage
+from app.cli.terminal.output import Document, Output, moment
+from app.cli.terminal.tables import UUID
 
 COLUMNS = (
     "uuid", "node_uuid", "kind", "user_name", "owner", "reason", "created_at", "expires_at",

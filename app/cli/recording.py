@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import typer
 
 from app.cli.commands import Node
-from app.cli.failures import Failure, Usage
-from app.cli.output import Document, Output
 from app.cli.rest import Api
+from app.cli.terminal.errors import Failure, Usage
+from app.cli.terminal.output import Document, Output
 from drivers.recording.bundle import Answer, Recording
 from drivers.recording.crawl import Limits, crawl
 from drivers.recording.pseudonyms import Pseudonyms

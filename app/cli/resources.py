@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.commands import Command, option
-from app.cli.failures import Failure, Usage
 from app.cli.fields import Fields
-from app.cli.output import Document, Output
 from app.cli.rest import Api
-from app.cli.tables import UUID
+from app.cli.terminal.errors import Failure, Usage
+from app.cli.terminal.output import Document, Output
+from app.cli.terminal.tables import UUID
 
 Ident = Annotated[str, typer.Argument(metavar="WHICH", help="UUID, or name")]
 Idents = Annotated[list[str], typer.Argument(metavar="WHICH...", help="UUIDs, or names")]

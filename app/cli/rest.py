@@ -16,8 +16,8 @@ from urllib3.exceptions import InsecureRequestWarning
 from urllib3.util import Retry
 
 from app.cli import DEFAULT_URL
-from app.cli.failures import Busy, Failure, Usage
-from app.cli.output import Document
+from app.cli.terminal.errors import Busy, Failure, Usage
+from app.cli.terminal.output import Document
 
 #: Microversion of all requests; an older service refuses it with a message.
 HEADERS = {"X-OpenStack-Ironic-API-Version": "1.115", "User-Agent": "ingot"}

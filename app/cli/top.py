@@ -11,12 +11,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from app.cli import styles
-from app.cli.failures import Failure
-from app.cli.following import duration, since, until
-from app.cli.output import Document, Output
+from app.cli.operation_progress import duration, since, until
 from app.cli.rest import Api
-from app.cli.screen import console, text
+from app.cli.terminal import styles
+from app.cli.terminal.consoles import console, text
+from app.cli.terminal.errors import Failure
+from app.cli.terminal.output import Document, Output
 
 #: Most current steps that are read.
 STEPS = 200

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from app.cli.output import Output
 from app.cli.resources import Ident
 from app.cli.rest import Api
+from app.cli.terminal.output import Output
 
 FAILURE = ("created_at", "after", "last", "error")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.config import options
 from app.config.settings import Settings
-from app.masking import HIDDEN, mask_urls
+from app.text.masking import HIDDEN, mask_urls
 
 
 @dataclass(frozen=True, slots=True)

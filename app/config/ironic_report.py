@@ -12,7 +12,7 @@ from typing import Any
 from app.config import files, options
 from app.config.ironic_options import IRONIC_ONLY
 from app.config.settings import Settings, SettingsError
-from app.masking import mask_urls
+from app.text.masking import mask_urls
 
 
 class Verdict(StrEnum):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.config import files
-from app.masking import mask_urls
+from app.text.masking import mask_urls
 from drivers.environment import PREFIX
 
 #: Variables that are no settings: path of the file, and options of the command-line client.

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import DisconnectionError
 
 from app.db.prepared import Prepared
-from app.kit.reach import CircuitBreaker
+from app.process.circuit_breaker import CircuitBreaker
 
 #: Seconds after which the server ends an idle transaction, as it holds locks.
 IDLE_IN_TRANSACTION = 10

@@ -2,10 +2,10 @@
 Encryption of secrets in the database.
 
 Columns with secrets (`app.db.secret_columns`) are written and read through a `Keyring`: secret
-values (`app.masking`) are replaced in place by sealed texts, so that all other keys stay readable
-for SQL. Sealed texts are encrypted with a data key (AES-256-GCM). Data keys are in a table,
-encrypted with a master key that is not in the database; a new master key needs no row to be written
-but theirs.
+values (`app.text.masking`) are replaced in place by sealed texts, so that all other keys stay
+readable for SQL. Sealed texts are encrypted with a data key (AES-256-GCM). Data keys are in a
+table, encrypted with a master key that is not in the database; a new master key needs no row to be
+written but theirs.
 
 A sealed text is bound to its place: table, column, row, and the keys that lead to it in a document
 are authenticated with it. So a writer of the database who lacks the master key cannot have a secret
@@ -29,8 +29,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import Dialect
 
-from app import log
-from app.masking import Unreadable, is_secret, mask_urls
+from app.observe import log
+from app.text.masking import Unreadable, is_secret, mask_urls
 
 logger = log.RateLimited(log.get(__name__))
 

@@ -17,7 +17,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from app.db.sealing import Place, keyring_of
-from app.masking import Unreadable
+from app.text.masking import Unreadable
 
 #: Key of `Table.info`: names of the columns that identify a row for ever, and are known before it
 #: is inserted. Without it: `uuid` if there is one, or else the primary key.

@@ -16,8 +16,8 @@ from typing import Any
 from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from app import log
 from app.db.prepared import Prepared
+from app.observe import log
 
 logger = log.get(__name__)
 

@@ -7,13 +7,14 @@ The node enters its failed state at once, and stays reserved until the machine i
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from app import flows
-from app.engine import failures, pending_power, planning, provision_state
+from app.engine import pending_power, provision_state
 from app.engine.operations import append, has_frame, pending
 from app.hardware import targets
+from app.lifecycle import failures, flows
+from app.lifecycle.operation_states import StepEvent, step_transition
+from app.lifecycle.provision_states import MACHINE, Event, Kind, State
 from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepState
-from app.operation_states import StepEvent, step_transition
-from app.states import MACHINE, Event, Kind, State
+from app.planning import planning
 from drivers.core.errors import FailureCode
 
 

@@ -32,10 +32,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from app import flows
 from app.config.settings import Settings
 from app.db import clock, transactions
 from app.db.prepared import Typed
+from app.lifecycle import flows
 from app.models import Node, Operation
 from app.runtime import Runtime, runtime_of
 

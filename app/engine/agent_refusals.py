@@ -15,17 +15,17 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import log
 from app.db.clock import age
 from app.db.diagnosis import reason
-from app.flows import FLOWS
 from app.inventory import history
-from app.kit.identifiers import key_of
-from app.kit.rates import RateLimit
+from app.lifecycle.flows import FLOWS
 from app.metrics.table import AGENT_REFUSALS
 from app.models import Node, NodeHistory, Operation
+from app.observe import log
+from app.requests.rate_limit import RateLimit
+from app.rows.uuid_or_name import key_of
 from app.runtime import Runtime
-from app.sentences import harmless
+from app.text.sentences import harmless
 
 seldom = log.RateLimited(log.get(__name__))
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from app.errors import Invalid
 from app.hardware import targets
 from app.hardware.steps import RequestedStep, of_driver, wrong_args
-from app.hold_kinds import Effect
+from app.identity.caller import Caller
 from app.inventory import holds
-from app.kit.caller import Caller
+from app.lifecycle.hold_kinds import Effect
 from app.models import Node, Operation
 from drivers.core import reserved
 from drivers.core.steps import Flow

@@ -14,16 +14,15 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import killpoints, log, release
+from app.broker.messages import Link, Message
+from app.cluster.conductors import owner_of
 from app.db.clock import moment, now
 from app.db.transactions import call_after_commit, connection_of, retrying
 from app.engine import admission
 from app.engine.operations import cached_steps, lock_operation, pending
 from app.errors import Unavailable
-from app.kit.caller import Caller
-from app.kit.conductors import owner_of
-from app.models import Node, Operation, OperationKind, OperationState, OperationStep, draft
-from app.operation_states import (
+from app.identity.caller import Caller
+from app.lifecycle.operation_states import (
     OPERATIONS,
     UNFINISHED,
     OperationEvent,
@@ -31,7 +30,10 @@ from app.operation_states import (
     step_transition,
     transition,
 )
-from app.runtime import Link, Message, Runtime, runtime_of
+from app.models import Node, Operation, OperationKind, OperationState, OperationStep, draft
+from app.observe import log
+from app.process import kill_points, release
+from app.runtime import Runtime, runtime_of
 
 seldom = log.RateLimited(log.get(__name__))
 
@@ -145,13 +147,13 @@ def send(session: Session, node: Node, operation: Operation) -> None:
     message = Message(owner.name, node.uuid, operation.uuid, operation.fence, links, name=node.name)
 
     def deliver() -> None:
-        killpoints.reach("committed", kind)
+        kill_points.reach("committed", kind)
         if not runtime.send(message):
             seldom.warning("message.not_sent", operation=message.operation)
-        killpoints.reach("sent", kind)
+        kill_points.reach("sent", kind)
 
     call_after_commit(session, deliver)
-    killpoints.reach("handed_out", kind)
+    kill_points.reach("handed_out", kind)
 
 
 def free_slot(session: Session, operation: Operation) -> None:
@@ -173,12 +175,12 @@ def _admit(runtime: Runtime, queue: str, kind: str) -> None:
     Runs after the commit, without locks: two operations that start or end concurrently do not see
     each other before they commit.
     """
-    killpoints.reach("admitting", kind)
+    kill_points.reach("admitting", kind)
     try:
         if not admission.has_queued(runtime, queue):
             return
         for operation_id in retrying(lambda: admission.admit(runtime, queue)):
-            killpoints.reach("admitted", kind)
+            kill_points.reach("admitted", kind)
             retrying(partial(_send_admitted, runtime, operation_id))
     except SQLAlchemyError as error:  # the reconciler admits them later
         seldom.warning("admission.postponed", queue=queue, detail=str(error))

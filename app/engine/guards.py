@@ -11,14 +11,14 @@ from functools import cached_property
 
 from sqlalchemy.orm import Session
 
+from app.cluster import conductors
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
 from app.hardware import targets
-from app.hold_kinds import Effect
 from app.inventory import holds
-from app.kit import conductors
+from app.lifecycle.hold_kinds import Effect
+from app.lifecycle.provision_states import Event, State
 from app.models import Fault, Node
 from app.runtime import runtime_of
-from app.states import Event, State
 from drivers.core.capabilities import boot_mode
 from drivers.core.errors import HardwareError, InvalidDriverInfo
 from drivers.core.target import Target

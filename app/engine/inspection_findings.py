@@ -11,11 +11,9 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from app import log
 from app.errors import AlreadyExists, Invalid, ServiceError
 from app.hardware import targets
 from app.inventory import hardware_inventory, inspection_rules, node_rules, traits, vifs
-from app.kit import crud
 from app.models import (
     InspectionReport,
     Node,
@@ -24,6 +22,8 @@ from app.models import (
     OperationStep,
     Port,
 )
+from app.observe import log
+from app.rows import row_changes
 from app.runtime import Runtime, runtime_of
 from drivers.core.errors import HardwareError, InspectionFailed
 from drivers.core.kinds import KINDS
@@ -106,7 +106,7 @@ def _write_node(session: Session, node: Node, values: Mapping[str, Any]) -> None
     if not wanted:
         return
     _check_lengths(Node, wanted)
-    crud.change(session, node, wanted)
+    row_changes.change(session, node, wanted)
     targets.driver_of(runtime_of(session), node)
 
 
@@ -137,12 +137,12 @@ def _write_ports(session: Session, node: Node, wanted: Iterable[Mapping[str, Any
         if port is not None:
             changed = {name: each for name, each in values.items() if getattr(port, name) != each}
             if changed:
-                crud.change(session, port, changed)
+                row_changes.change(session, port, changed)
             continue
         try:
             with session.begin_nested():
-                row = crud.make(Port, {"uuid": fields["uuid"], "node_id": node.id, **values})
-                crud.add(session, row)
+                row = row_changes.make(Port, {"uuid": fields["uuid"], "node_id": node.id, **values})
+                row_changes.add(session, row)
         except AlreadyExists:
             logger.warning("inspection.port_taken", node=node.uuid, address=values["address"])
     for port in known.values():

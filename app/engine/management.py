@@ -9,15 +9,16 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.engine import dispatch, planning
+from app.cluster.conductors import require_served
+from app.engine import dispatch
 from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.hardware import targets
-from app.hold_kinds import Effect
+from app.identity.caller import Caller
 from app.inventory import holds, nodes
-from app.kit.caller import Caller
-from app.kit.conductors import require_served
+from app.lifecycle.hold_kinds import Effect
+from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import Fault, Node, OperationKind
-from app.states import MACHINE, Kind, State
+from app.planning import planning
 from drivers.core import passthru
 from drivers.core.errors import HardwareError, NotSupported
 from drivers.core.interface import Interface

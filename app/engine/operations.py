@@ -17,7 +17,14 @@ from app.db.clock import moment
 from app.db.prepared import Typed
 from app.db.transactions import connection_of
 from app.errors import NotFound
-from app.kit.caller import Caller
+from app.identity.caller import Caller
+from app.lifecycle.operation_states import (
+    UNFINISHED,
+    OperationEvent,
+    StepEvent,
+    step_transition,
+    transition,
+)
 from app.models import (
     ACTIVE,
     BESIDE,
@@ -28,13 +35,6 @@ from app.models import (
     StepSource,
     Watermark,
     draft,
-)
-from app.operation_states import (
-    UNFINISHED,
-    OperationEvent,
-    StepEvent,
-    step_transition,
-    transition,
 )
 
 WATERMARK = "watermark"

@@ -4,15 +4,16 @@ Power requests: a requested change of the power state becomes an operation.
 
 from sqlalchemy.orm import Session
 
-from app.engine import dispatch, planning
+from app.cluster.conductors import require_served
+from app.engine import dispatch
 from app.errors import Conflict, IllegalMove, Invalid
 from app.hardware import targets
-from app.hold_kinds import Effect
+from app.identity.caller import Caller
 from app.inventory import history, holds, nodes
-from app.kit.caller import Caller
-from app.kit.conductors import require_served
+from app.lifecycle.hold_kinds import Effect
+from app.lifecycle.provision_states import State
 from app.models import Node, Operation, OperationKind
-from app.states import State
+from app.planning import planning
 from drivers.core.errors import HardwareError
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from app import flows
 from app.db.clock import moment, now
 from app.errors import IllegalMove
-from app.flows import Effect, ProvisionFlow
+from app.lifecycle import flows
+from app.lifecycle.flows import Effect, ProvisionFlow
+from app.lifecycle.provision_states import MACHINE, Event, Kind, State
 from app.models import (
     AgentRecord,
     Allocation,
@@ -21,7 +22,6 @@ from app.models import (
     OperationStep,
 )
 from app.runtime import runtime_of
-from app.states import MACHINE, Event, Kind, State
 from drivers.agent.fast_track import is_enabled_by
 from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.core.kinds import Boot

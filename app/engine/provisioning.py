@@ -10,17 +10,13 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from app import flows
 from app.engine import (
     aborts,
     admission,
     child_nodes,
     dispatch,
-    endings,
-    failures,
+    operation_end,
     operations,
-    plan_conditions,
-    planning,
     provision_state,
     transitions,
 )
@@ -38,17 +34,28 @@ from app.engine.guards import (
     service_not_held,
     service_not_in_maintenance,
 )
-from app.engine.planning import Arguments
 from app.errors import IllegalMove, Invalid, NodeLocked, NotFound, ServiceError
 from app.hardware import targets
+from app.hardware.rescue_password import hashed
 from app.hardware.steps import RequestedStep, offered, problems
-from app.hold_kinds import Effect
+from app.identity.caller import Caller
 from app.inventory import history, holds
-from app.kit.caller import Caller
-from app.kit.rescue_password import hashed
+from app.lifecycle import failures, flows
+from app.lifecycle.hold_kinds import Effect
+from app.lifecycle.provision_states import (
+    MACHINE,
+    VERBS,
+    Event,
+    Kind,
+    State,
+    allows,
+    verbs_in,
+    waits_in,
+)
 from app.models import Node, Operation, OperationKind, OperationStep
+from app.planning import plan_conditions, planning
+from app.planning.planning import Arguments
 from app.runtime import Runtime, runtime_of
-from app.states import MACHINE, VERBS, Event, Kind, State, allows, verbs_in, waits_in
 from drivers.core.errors import FailureCode, InvalidDriverInfo
 from drivers.core.steps import Flow
 from drivers.core.target import Target
@@ -338,8 +345,8 @@ def request(
     code = FailureCode.INVALID_STEPS
     error = failures.describe(code, "; ".join(intent.wrong)) if intent.wrong else None
     finished = operations.record_finished(session, node, how.kind, caller, error)
-    endings.report_end(session, node, finished)
-    endings.fire(session, node, finished, Event.FAIL if error else Event.DONE)
+    operation_end.report_end(session, node, finished)
+    operation_end.fire(session, node, finished, Event.FAIL if error else Event.DONE)
     return finished
 
 

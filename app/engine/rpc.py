@@ -15,16 +15,18 @@ from uuid import uuid4
 
 from sqlalchemy import select
 
-from app import log, release
+from app.broker.messages import Calls
+from app.cluster import conductors
+from app.cluster.hash_ring import Member, owner
 from app.db.clock import now
 from app.errors import GatewayTimeout, NodeLocked, ServiceError, Unavailable
 from app.inventory import nodes
-from app.kit import conductors
-from app.kit.concurrency import yielding_slot
-from app.kit.locked_nodes import retry_while_locked
 from app.models import Node
-from app.ring import Member, owner
-from app.runtime import Calls, Runtime
+from app.observe import log
+from app.process import release
+from app.requests.locked_nodes import retry_while_locked
+from app.requests.request_slots import yielding_slot
+from app.runtime import Runtime
 
 #: Seconds between checks that the called conductor is alive.
 LIVENESS_INTERVAL = 0.5
@@ -40,7 +42,9 @@ class Method:
     order: bool = False  # it changes the machine: takes the node's lease
     repeatable: bool = True  # sent again if the conductor died while executing it
     kept: float = 0  # seconds for which its answer is given again; 0: it is not
-    needs: int = release.NEEDED  # version that the conductor must understand (`app.release`)
+    needs: int = (
+        release.NEEDED
+    )  # version that the conductor must understand (`app.process.release`)
 
 
 METHODS: Mapping[str, Method] = {

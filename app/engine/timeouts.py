@@ -9,9 +9,9 @@ from dataclasses import replace
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from app import flows
 from app.db.clock import after, age
 from app.engine import agent_waits
+from app.lifecycle import flows
 from app.models import Node, Operation, OperationState, OperationStep
 from app.runtime import runtime_of
 from drivers.core.errors import FailureCode

@@ -11,24 +11,24 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app import flows, log
 from app.db.clock import after, age, now
 from app.engine import (
     aborts,
     agent_waits,
     child_nodes,
-    endings,
-    failures,
-    planning,
+    operation_end,
     provision_state,
-    resume,
     timeouts,
+    wake,
 )
 from app.engine.dispatch import admit, dispatch
 from app.engine.operations import append, current_step, has_frame, pending, rewind, steps_of
 from app.errors import NodeLocked
 from app.hardware import targets
 from app.inventory import history
+from app.lifecycle import failures, flows
+from app.lifecycle.operation_states import OperationEvent, StepEvent, step_transition, transition
+from app.lifecycle.provision_states import MACHINE, Event, Kind, State
 from app.models import (
     AgentRecord,
     Node,
@@ -38,9 +38,9 @@ from app.models import (
     OperationStep,
     StepSource,
 )
-from app.operation_states import OperationEvent, StepEvent, step_transition, transition
+from app.observe import log
+from app.planning import planning
 from app.runtime import runtime_of
-from app.states import MACHINE, Event, Kind, State
 from drivers.core.errors import FailureCode
 from drivers.core.steps import Failed, Flow, Hold, Wait
 
@@ -70,7 +70,7 @@ def done(
         abort(session, node, operation, step)
         return False
     if step.event:
-        endings.fire(session, node, operation, Event(step.event))
+        operation_end.fire(session, node, operation, Event(step.event))
     follows = _advance(session, node, operation, step, OperationEvent.ADVANCE)
     if follows and step.event and not admit(session, node, operation):
         dispatch(session, node, operation, OperationEvent.DISPATCH)
@@ -107,8 +107,8 @@ def wait(
         operation.deadline_at = step.deadline_at
     if operation.moves_node and _leads_to(node, Event.WAIT):
         provision_state.move(session, node, Event.WAIT)
-        endings.release(node)
-    resume.resume_if_heartbeat(session, node, operation)
+        operation_end.release(node)
+    wake.resume_if_heartbeat(session, node, operation)
 
 
 def _leads_to(node: Node, event: Event) -> bool:
@@ -158,7 +158,7 @@ def hold(
     step.progress = dict(outcome.progress)
     operation.wake_at = operation.deadline_at = step.deadline_at = None
     provision_state.move(session, node, Event.HOLD)
-    endings.release(node)
+    operation_end.release(node)
     return False
 
 
@@ -169,7 +169,7 @@ def unhold(session: Session, node: Node) -> None:
     if operation is None:  # it has ended meanwhile: the deadline of the wait applies
         return
     transition(session, operation, OperationEvent.UNHOLD)
-    resume.resume_operation(session, node, operation)
+    wake.resume_operation(session, node, operation)
 
 
 def fail(
@@ -214,7 +214,7 @@ def _advance(
     """Move the cursor to the next step with an event; the caller sends or runs it."""
     rest = [row for row in pending(session, operation) if row.position > step.position]
     if not rest:
-        endings.end_of_steps(session, node, operation)
+        operation_end.end_of_steps(session, node, operation)
         return False
     operation.cursor = rest[0].position
     transition(session, operation, event)
@@ -283,12 +283,12 @@ def abort(session: Session, node: Node, operation: Operation, step: OperationSte
     """Abort an operation at a step of it and start the cleanup."""
     child_nodes.release(session, operation)
     cleans_up = aborts.begin(session, node, operation, step)
-    endings.record_error(session, node, operation)
+    operation_end.record_error(session, node, operation)
     if cleans_up:
         transition(session, operation, OperationEvent.CLEAN_UP)
         dispatch(session, node, operation, OperationEvent.DISPATCH)
     else:
-        endings.end_of_steps(session, node, operation)
+        operation_end.end_of_steps(session, node, operation)
 
 
 def request_abort(session: Session, node: Node) -> None:
@@ -361,5 +361,5 @@ def supersede(session: Session, node: Node) -> None:
     child_nodes.release(session, operation)
     for row in pending(session, operation):
         step_transition(row, StepEvent.SKIP)
-    endings.end(session, node, operation, OperationEvent.SUPERSEDE)
+    operation_end.end(session, node, operation, OperationEvent.SUPERSEDE)
     session.flush()  # the old operation releases the node before the new one starts

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.cluster import conductors
 from app.errors import NotFound
-from app.kit import conductors
 from app.models import Conductor
 from app.runtime import runtime_of
 from drivers.core.kinds import Raid

@@ -1,7 +1,7 @@
 """
 Steps that a node offers, and validation of requested steps against them.
 
-`app.engine.planning` reads the requested steps.
+`app.planning.planning` reads the requested steps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

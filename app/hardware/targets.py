@@ -10,7 +10,6 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.util import identity_key
 
-from app import tracing
 from app.db.clock import moment
 from app.db.prepared import Typed
 from app.db.sealing import unreadable_key
@@ -19,6 +18,7 @@ from app.models import AgentRecord, Node, NodeTrait, Port
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
+from app.observe import tracing
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
 from drivers.core.errors import InvalidDriverInfo

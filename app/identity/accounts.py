@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from app.db.clock import now
 from app.errors import Invalid, NotFound
 from app.identity import passwords
-from app.kit import crud
 from app.models import Group, Membership, Project, User
 from app.models.base import kind_of
+from app.rows import row_changes
 
 Named = TypeVar("Named", User, Group, Project)
 
@@ -45,7 +45,7 @@ def create_user(
     user = User(
         uuid=uuid or str(uuid4()), name=_checked(name), password_hash=password_hash, enabled=True
     )
-    crud.add(session, user)
+    row_changes.add(session, user)
     return user
 
 
@@ -57,7 +57,7 @@ def set_password(session: Session, name: str, password: str | None) -> None:
     Raises NotFound.
     """
     stored = None if password is None else passwords.hashed(password)
-    crud.change(session, find(session, User, name), {"password_hash": stored})
+    row_changes.change(session, find(session, User, name), {"password_hash": stored})
 
 
 def set_enabled(session: Session, name: str, *, enabled: bool) -> None:
@@ -78,7 +78,7 @@ def create_group(session: Session, name: str) -> Group:
     Raises AlreadyExists.
     """
     group = Group(name=_checked(name))
-    crud.add(session, group)
+    row_changes.add(session, group)
     return group
 
 
@@ -142,7 +142,7 @@ def create_project(session: Session, name: str, ident: str | None = None) -> Pro
     if ident is not None and not (is_name(ident) and len(ident) <= LONGEST_IDENT):
         raise Invalid(f"id: expected 1 to {LONGEST_IDENT} printable characters without a colon")
     project = Project(ident=ident or str(uuid4()), name=_checked(name))
-    crud.add(session, project)
+    row_changes.add(session, project)
     return project
 
 

@@ -5,8 +5,8 @@ from sqlalchemy import Engine, select
 from app.db import transactions
 from app.errors import AlreadyExists
 from app.identity import accounts, roles
+from app.identity.caller import Role
 from app.identity.roles import Holder, Scope
-from app.kit.caller import Role
 from app.models import User
 
 NAME = "admin"

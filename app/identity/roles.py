@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.errors import Invalid, NotFound
 from app.identity import accounts
 from app.identity.accounts import SYSTEM
-from app.kit.caller import Role
+from app.identity.caller import Role
 from app.models import Group, Membership, Project, RoleAssignment, User
 
 

@@ -11,11 +11,11 @@ from sqlalchemy.orm import Session
 
 from app.db.transactions import connection_of
 from app.errors import Forbidden, Unauthorized
-from app.identity import callers, roles, tokens
+from app.identity import authentication, roles, tokens
 from app.identity.accounts import SYSTEM
-from app.identity.callers import Account
+from app.identity.authentication import Account
+from app.identity.caller import Caller
 from app.identity.roles import Grant
-from app.kit.caller import Caller
 from app.models import User
 
 
@@ -30,7 +30,7 @@ class BrowserSession:
 
 def of(connection: Connection, text: str, request_id: str) -> BrowserSession | None:
     """Return the session of a text; None: it has ended, or the user has no role in its scope."""
-    token = callers.token_of(connection, text)
+    token = authentication.token_of(connection, text)
     if token is None:
         return None
     found = roles.grants(connection, token.account.id)
@@ -79,7 +79,7 @@ def change_scope(
     Raises Forbidden: the user has no role in this scope.
     """
     connection = connection_of(session)
-    token = callers.token_of(connection, text)
+    token = authentication.token_of(connection, text)
     if token is None:
         raise Unauthorized("The session has ended.")
     found = roles.grants(connection, token.account.id)
@@ -111,7 +111,7 @@ def _in_scope(
 
     Raises Forbidden: the user has no role.
     """
-    caller = callers.caller_of(account, mine, None, request_id)
+    caller = authentication.caller_of(account, mine, None, request_id)
     return BrowserSession(caller, caller.project_name or SYSTEM, roles.scopes(found))
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.db.transactions import connection_of
 from app.identity import roles
-from app.kit.caller import Caller, with_implied
+from app.identity.caller import Caller, with_implied
 from app.models import User
 
 

@@ -22,8 +22,8 @@ from app.db.transactions import connection_of
 from app.errors import Invalid, NotFound
 from app.identity import accounts
 from app.identity.accounts import SYSTEM
+from app.identity.caller import Role
 from app.identity.roles import Scope
-from app.kit.caller import Role
 from app.models import ApiToken, Project, User
 
 #: Texts that can be tokens; others are refused without a query. The prefix is for secret scanners.

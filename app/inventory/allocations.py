@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 
 from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.inventory import node_rules, nodes, scheduling, traits
-from app.kit import crud
-from app.kit.identifiers import key_of
+from app.lifecycle.provision_states import State
 from app.models import Allocation, Conductor, Node
-from app.states import State
+from app.rows import row_changes
+from app.rows.uuid_or_name import key_of
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> Allocation:
@@ -35,7 +35,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Allocation:
         raise Unavailable("No conductor has ever been started.")
     allocation = _make(session, fields)
     scheduling.request_search(session, allocation)
-    crud.add(session, allocation)
+    row_changes.add(session, allocation)
     return allocation
 
 
@@ -58,7 +58,7 @@ def backfill(session: Session, ident: str, fields: Mapping[str, Any]) -> Allocat
     _check_fits(session, node, allocation)
     nodes.check_unlocked(node)
     scheduling.bind(node, allocation)
-    crud.add(session, allocation)
+    row_changes.add(session, allocation)
     return allocation
 
 
@@ -91,7 +91,7 @@ def remove(session: Session, allocation: Allocation, node: Node | None) -> None:
 
 
 def _make(session: Session, fields: Mapping[str, Any], node: Node | None = None) -> Allocation:
-    allocation = crud.make(Allocation, fields)
+    allocation = row_changes.make(Allocation, fields)
     allocation.traits = sorted(set(allocation.traits))
     traits.check_count(allocation.traits)
     allocation.candidate_nodes = _uuids(session, allocation.candidate_nodes)

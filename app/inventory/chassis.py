@@ -9,8 +9,8 @@ from sqlalchemy import Connection, select
 from sqlalchemy.orm import Session
 
 from app.errors import Invalid, NotFound
-from app.kit import crud
 from app.models import Chassis, Node
+from app.rows import row_changes
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> Chassis:
@@ -19,8 +19,8 @@ def create(session: Session, fields: Mapping[str, Any]) -> Chassis:
 
     Raises AlreadyExists.
     """
-    chassis = crud.make(Chassis, fields)
-    crud.add(session, chassis)
+    chassis = row_changes.make(Chassis, fields)
+    row_changes.add(session, chassis)
     return chassis
 
 

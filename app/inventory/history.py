@@ -8,13 +8,13 @@ from uuid import uuid4
 
 from sqlalchemy.orm import Session
 
-from app import flows
 from app.db.clock import moment
 from app.db.transactions import connection_of
-from app.kit.caller import Caller
+from app.identity.caller import Caller
+from app.lifecycle import flows
+from app.lifecycle.provision_states import State
 from app.models import Node, NodeHistory, OperationStep, draft
 from app.runtime import runtime_of
-from app.states import State
 
 #: Stored characters of a user's or a project's id: the length of their columns.
 LONGEST_USER = 64

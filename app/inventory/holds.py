@@ -13,17 +13,18 @@ from typing import Any
 from sqlalchemy import and_, false, func, or_, select
 from sqlalchemy.orm import Session
 
-from app import killpoints, log
 from app.db.clock import fixed, moment, now
 from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.errors import Conflict, Invalid, NodeHeld
-from app.hold_kinds import Effect, kinds_with
+from app.identity.caller import Caller
 from app.inventory import history
-from app.kit import crud
-from app.kit.caller import Caller
+from app.lifecycle.hold_kinds import Effect, kinds_with
 from app.models import Hold, Node
 from app.models.hold import in_effect
+from app.observe import log
+from app.process import kill_points
+from app.rows import row_changes
 from app.runtime import Runtime
 
 logger = log.get(__name__)
@@ -66,9 +67,9 @@ def create(session: Session, node: Node, fields: Mapping[str, Any], caller: Call
     count = session.scalar(select(func.count()).where(Hold.node_id == node.id))
     if (count or 0) >= MOST:
         raise Conflict(f"Node {node.uuid} has {MOST} holds, the most of a node: end one of them.")
-    hold = crud.make(Hold, {**fields, "node_id": node.id})
+    hold = row_changes.make(Hold, {**fields, "node_id": node.id})
     hold.owner, hold.user_id, hold.user_name = caller.project_id, caller.user_id, caller.user_name
-    crud.add(session, hold)
+    row_changes.add(session, hold)
     _record(session, node, hold, "set", caller)
     return hold
 
@@ -84,7 +85,7 @@ def change(session: Session, hold: Hold, values: Mapping[str, Any], caller: Call
     if session.scalar(select(Hold.id).where(Hold.id == hold.id, in_effect())) is None:
         raise Conflict(f"Hold {hold.uuid} has expired: set a new one.")
     values = _with_expiry(session, values)
-    crud.change(session, hold, values)
+    row_changes.change(session, hold, values)
     _record(session, node, hold, "changed", caller)
 
 
@@ -120,7 +121,7 @@ def _end_batch(runtime: Runtime) -> int:
             _record(session, node, hold, "expired" if has_expired else "ended", _SYSTEM)
             session.delete(hold)
         session.flush()
-        killpoints.reach("acted", "hold")
+        kill_points.reach("acted", "hold")
     return len(expired)
 
 

@@ -3,9 +3,9 @@
 from sqlalchemy import ColumnElement, select
 
 from app.errors import NotFound
+from app.lifecycle.provision_states import Kind, of_kind
 from app.models import Node
 from app.runtime import Runtime
-from app.states import Kind, of_kind
 
 #: Provision states of a busy node. A held node waits for an operator, so it is idle.
 BUSY_STATES = of_kind(Kind.BUSY, Kind.WAIT)

@@ -9,8 +9,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app.errors import Invalid
-from app.kit import crud
 from app.models import InspectionRule
+from app.rows import row_changes
 from app.runtime import runtime_of
 from drivers.inspection import rules as engine
 
@@ -21,9 +21,9 @@ def create(session: Session, fields: Mapping[str, Any]) -> InspectionRule:
 
     Raises Invalid, AlreadyExists.
     """
-    rule = crud.make(InspectionRule, fields)
+    rule = row_changes.make(InspectionRule, fields)
     _check(rule)
-    crud.add(session, rule)
+    row_changes.add(session, rule)
     return rule
 
 
@@ -35,7 +35,7 @@ def change(session: Session, rule: InspectionRule, values: Mapping[str, Any]) ->
     """
     if rule.sensitive and not values.get("sensitive", True):
         raise Invalid("sensitive: cannot be unset once it is set")
-    crud.change(session, rule, values)
+    row_changes.change(session, rule, values)
     _check(rule)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.cluster import conductors
 from app.errors import Conflict, Invalid
-from app.flows import FLOWS, INSPECT
-from app.kit import conductors
-from app.kit.identifiers import identified, is_uuid
-from app.kit.json_patch import Change
+from app.lifecycle.flows import FLOWS, INSPECT
+from app.lifecycle.provision_states import WITHOUT_INSTANCE, Kind, State, of_kind
 from app.models import Chassis, Node
+from app.rows.json_patch import Change
+from app.rows.uuid_or_name import identified, is_uuid
 from app.runtime import runtime_of
-from app.states import WITHOUT_INSTANCE, Kind, State, of_kind
 from drivers.core import capabilities
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.kinds import KINDS

@@ -18,13 +18,11 @@ from app.errors import (
     NodeProtected,
     NotFound,
 )
-from app.hold_kinds import Effect
+from app.identity.caller import Caller
 from app.inventory import history, holds, node_rules
 from app.inventory.node_rules import INTERFACES
-from app.kit import crud, unique
-from app.kit.caller import Caller
-from app.kit.identifiers import identified, key_of
-from app.kit.json_patch import Change
+from app.lifecycle.hold_kinds import Effect
+from app.lifecycle.provision_states import State
 from app.models import (
     AgentRecord,
     Allocation,
@@ -43,8 +41,10 @@ from app.models import (
     VolumeConnector,
     VolumeTarget,
 )
+from app.rows import row_changes, unique_violations
+from app.rows.json_patch import Change
+from app.rows.uuid_or_name import identified, key_of
 from app.runtime import runtime_of
-from app.states import State
 from drivers.core.errors import HardwareError
 
 #: Models whose rows are deleted with their node, beside the steps of its operations.
@@ -94,7 +94,7 @@ def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
     Raises Invalid, AlreadyExists.
     """
     settings = runtime_of(session).settings
-    node = crud.make(Node, fields)
+    node = row_changes.make(Node, fields)
     node.provision_state = state
     if not node.resource_class:
         node.resource_class = settings.default.default_resource_class
@@ -109,7 +109,7 @@ def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
     node_rules.check_boot_mode(session, node.properties)
     _set_interfaces(session, node, {})
     node_rules.check_instance_interfaces(session, node)
-    with unique.checked(session, "node", node):
+    with unique_violations.checked(session, "node", node):
         session.add(node)
     return node
 
@@ -134,7 +134,7 @@ def change(
 
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
-    values = crud.with_defaults(Node, values)
+    values = row_changes.with_defaults(Node, values)
     node_rules.check_state(node, changes, values.keys(), inspecting_counts)
     if "name" in values:
         node_rules.check_name(values["name"])
@@ -155,7 +155,7 @@ def change(
     display_name = node.instance_info.get("display_name")
     fields = history.changed_fields(node, values)
     chosen = {key: values.pop(key) for key in tuple(values) if key in INTERFACES}
-    with unique.checked(session, "node", node):
+    with unique_violations.checked(session, "node", node):
         for key, value in values.items():
             setattr(node, key, value)
         _clear_dependents(node, values)

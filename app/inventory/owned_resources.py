@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from app.errors import Conflict, Invalid
 from app.inventory import nodes
-from app.kit.identifiers import identified
+from app.lifecycle.provision_states import State
 from app.models import Node, Port, Portgroup, VolumeConnector, VolumeTarget
 from app.models.base import kind_of
-from app.states import State
+from app.rows.uuid_or_name import identified
 
 Part = Port | Portgroup | VolumeConnector | VolumeTarget
 

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from app.db.clock import now
 from app.errors import Invalid
 from app.inventory import owned_resources
-from app.kit import crud
 from app.models import Port, Portgroup
+from app.rows import row_changes
 from app.runtime import runtime_of
 
 
@@ -25,8 +25,8 @@ def create(session: Session, fields: Mapping[str, Any]) -> Portgroup:
     values = owned_resources.by_column(session, dict(fields))
     if not values.get("mode"):
         values["mode"] = runtime_of(session).settings.default.default_portgroup_mode
-    group = crud.make(Portgroup, values)
-    crud.add(session, group)
+    group = row_changes.make(Portgroup, values)
+    row_changes.add(session, group)
     return group
 
 
@@ -45,7 +45,7 @@ def change(
     if "node_id" in owned_resources.changed(group, values):
         owned_resources.check_rewirable(node, ["node_uuid"])
         _check_empty(session, group)
-    crud.change(session, group, values)
+    row_changes.change(session, group, values)
     if "physical_network" in values:
         session.execute(
             update(Port)

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from app.errors import Conflict, Invalid
 from app.inventory import owned_resources, vifs
-from app.kit import crud
+from app.lifecycle.provision_states import State
 from app.models import Port, Portgroup
-from app.states import State
+from app.rows import row_changes
 
 #: Columns that may change only while the node is not in use -> their API fields.
 WIRING = {
@@ -30,10 +30,10 @@ def create(session: Session, node_ident: str, fields: Mapping[str, Any]) -> Port
     Raises Invalid, Conflict, AlreadyExists.
     """
     values = _by_column(session, {**fields, "node_uuid": node_ident})
-    port = crud.make(Port, values)
+    port = row_changes.make(Port, values)
     _check_smartnic(port)
     _check_group(session, port, values.keys() | WIRING.keys())
-    crud.add(session, port)
+    row_changes.add(session, port)
     return port
 
 
@@ -48,13 +48,13 @@ def change(
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
     node = owned_resources.lock_node(session, port, inspecting_counts=inspecting_counts)
-    values = crud.with_defaults(Port, _by_column(session, dict(values)))
+    values = row_changes.with_defaults(Port, _by_column(session, dict(values)))
     changed = owned_resources.changed(port, values)
     owned_resources.check_rewirable(node, (WIRING[name] for name in changed & WIRING.keys()))
     in_use = node.provision_state == State.ACTIVE or node.instance_uuid is not None
     if "address" in changed and in_use and not node.maintenance:
         raise Conflict(f"address: node {node.uuid} is in use and not in maintenance")
-    crud.change(session, port, values)
+    row_changes.change(session, port, values)
     _check_smartnic(port)
     _check_group(session, port, changed)
 

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from app.db.clock import now
 from app.errors import Invalid, NotFound
 from app.inventory import traits
-from app.kit import crud
-from app.kit.identifiers import is_uuid
 from app.models import Node, Runbook
+from app.rows import row_changes
+from app.rows.uuid_or_name import is_uuid
 
 
 def find(session: Session, ident: str) -> Runbook:
@@ -40,9 +40,9 @@ def create(session: Session, fields: Mapping[str, Any]) -> Runbook:
 
     Raises Invalid, AlreadyExists.
     """
-    runbook = crud.make(Runbook, fields)
+    runbook = row_changes.make(Runbook, fields)
     _check_owner(runbook)
-    crud.add(session, runbook)
+    row_changes.add(session, runbook)
     return runbook
 
 
@@ -54,7 +54,7 @@ def change(session: Session, runbook: Runbook, values: Mapping[str, Any]) -> Non
     """
     if values.get("public") and "owner" not in values:
         values = {**values, "owner": None}
-    crud.change(session, runbook, values)
+    row_changes.change(session, runbook, values)
     _check_owner(runbook)
 
 

@@ -16,17 +16,19 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, TextClause, or_, select
 from sqlalchemy.orm import Session
 
-from app import killpoints, log
+from app.broker.messages import TaskMessage
 from app.db.clock import after, age, fixed, now
 from app.db.prepared import Prepared
 from app.db.transactions import call_after_commit, retrying
-from app.hold_kinds import Effect, kinds_with
 from app.inventory import holds
 from app.inventory.nodes import touch
+from app.lifecycle.hold_kinds import Effect, kinds_with
 from app.models import Allocation, AllocationState, Hold, Node, NodeTrait
 from app.models.hold import in_effect
 from app.models.node import FREE
-from app.runtime import Runtime, TaskMessage, runtime_of
+from app.observe import log
+from app.process import kill_points
+from app.runtime import Runtime, runtime_of
 
 logger = log.get(__name__)
 
@@ -58,7 +60,7 @@ def request_search(
     allocation.due_at = after(delay + min(interval, RESEND_AT_MOST))
 
     def deliver() -> None:
-        killpoints.reach("committed", "allocation")
+        kill_points.reach("committed", "allocation")
         runtime.send(TaskMessage(TASK, (uuid,), delay))
 
     call_after_commit(session, deliver)
@@ -89,7 +91,7 @@ def allocate(runtime: Runtime, uuid: str) -> None:
             allocation = session.scalar(_allocating(uuid))
             if allocation is not None:
                 _allocate(session, allocation)
-                killpoints.reach("acted", "allocation")
+                kill_points.reach("acted", "allocation")
 
     retrying(work)
 

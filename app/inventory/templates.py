@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from app.errors import Invalid
 from app.inventory import traits
-from app.kit import crud
 from app.models import DeployTemplate, Node
+from app.rows import row_changes
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> DeployTemplate:
@@ -21,8 +21,8 @@ def create(session: Session, fields: Mapping[str, Any]) -> DeployTemplate:
 
     Raises AlreadyExists.
     """
-    template = crud.make(DeployTemplate, fields)
-    crud.add(session, template)
+    template = row_changes.make(DeployTemplate, fields)
+    row_changes.add(session, template)
     return template
 
 

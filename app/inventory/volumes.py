@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from app.errors import Invalid
 from app.inventory import nodes, owned_resources
-from app.kit import crud
 from app.models import Node, VolumeConnector, VolumeTarget
 from app.models.base import kind_of
+from app.rows import row_changes
 from drivers.core.kinds import POWER_OFF
 from drivers.core.power_pursuit import PENDING
 
@@ -24,8 +24,8 @@ def create(session: Session, model: type[Volume], fields: Mapping[str, Any]) -> 
 
     Raises Invalid, AlreadyExists.
     """
-    volume = crud.make(model, owned_resources.by_column(session, dict(fields)))
-    crud.add(session, volume)
+    volume = row_changes.make(model, owned_resources.by_column(session, dict(fields)))
+    row_changes.add(session, volume)
     return volume
 
 
@@ -41,7 +41,7 @@ def change(
     node = owned_resources.lock_node(session, volume)
     if not _is_off(node):
         raise _refusal("update", volume, node)
-    crud.change(session, volume, owned_resources.by_column(session, dict(values)))
+    row_changes.change(session, volume, owned_resources.by_column(session, dict(values)))
 
 
 def remove(session: Session, volume: VolumeConnector | VolumeTarget) -> None:

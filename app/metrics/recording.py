@@ -17,9 +17,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from app import log
 from app.metrics.kinds import Histogram, Level, Recorded
 from app.metrics.table import METRICS
+from app.observe import log
 
 logger = log.get(__name__)
 

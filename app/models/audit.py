@@ -89,7 +89,7 @@ class AuditRecord(Base):
     target_name: Mapped[str | None] = mapped_column(String(255))
     # of a refused request of an agent: the cause; None: of another request
     reason: Mapped[str | None] = mapped_column(String(64))
-    # HMAC of the columns that its writer knows (`app.kit.audit_proof`); None: it had no key
+    # HMAC of the columns that its writer knows (`app.audit.audit_proofs`); None: it had no key
     mac: Mapped[str | None] = mapped_column(String(64))
     # names that the request gives, separated by commas: changed fields, further parts of the path
     fields: Mapped[str | None] = mapped_column(Text)

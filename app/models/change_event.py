@@ -45,7 +45,7 @@ class ChangeEvent(Base):
     A change of a node, an operation, a step or another resource.
 
     Triggers of the database insert the rows in the transaction of the change, so no statement can
-    omit them: see migrations 0008, 0011 and 0015. On PostgreSQL `app.kit.change_events` numbers
+    omit them: see migrations 0008, 0011 and 0015. On PostgreSQL `app.events.change_events` numbers
     them afterwards.
     """
 

@@ -30,7 +30,7 @@ class Conductor(Timestamped, Base):
     conductor_group: Mapped[str] = mapped_column(String(255), default="")
     # loaded drivers: {hardware type: {kind: [interface name, the default first]}}
     interfaces: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    # newest version of messages and rows that it understands (`app.release`)
+    # newest version of messages and rows that it understands (`app.process.release`)
     version: Mapped[int] = mapped_column(default=0, server_default="0")
     online: Mapped[bool] = mapped_column(default=True)  # False after a graceful stop
     # sentence: why it can do no new work, while it sends heartbeats; None: it can
@@ -51,7 +51,7 @@ class BeatLease(Base):
 
 
 class PeriodicPass(Base):
-    """A periodic task, and the last pass of it that was completed (`app.kit.periodic_passes`)."""
+    """A periodic task, and its last completed pass (`app.cluster.periodic_passes`)."""
 
     __tablename__ = "periodic_passes"
 
@@ -67,7 +67,7 @@ class Watermark(Base):
     """
     A single row with a counter, raised with each heartbeat of a conductor.
 
-    A database with a lower value than one already seen was restored (`app.engine.restore`).
+    A database with a lower value than one already seen was restored: `workers.restoration.restore`.
     """
 
     __tablename__ = "watermark"

@@ -61,7 +61,7 @@ class RoleAssignment(Base):
     __table_args__ = (CheckConstraint("(user_id IS NULL) <> (group_id IS NULL)", "one_holder"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    role: Mapped[str] = mapped_column(String(16))  # `app.kit.caller.Role`
+    role: Mapped[str] = mapped_column(String(16))  # `app.identity.caller.Role`
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )

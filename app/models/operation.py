@@ -18,9 +18,9 @@ from sqlalchemy import (
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app import release
 from app.db.secret_columns import ROW, Document
 from app.models.base import Base
+from app.process import release
 
 
 class OperationState(StrEnum):
@@ -189,7 +189,7 @@ class Operation(Base):
     )
     # it was aborted and runs only its cleanup
     aborting: Mapped[bool] = mapped_column(default=False)
-    # version that a conductor must understand to run it (`app.release`)
+    # version that a conductor must understand to run it (`app.process.release`)
     version: Mapped[int] = mapped_column(default=release.NEEDED, server_default="0")
 
     # {code, message, cause, hint, step, attempt, retryable, cleanup?}; None: no failure. cleanup:

@@ -78,10 +78,10 @@ class Rollout(Timestamped, Base):
     target: Mapped[str] = mapped_column(String(32))  # verb or power state
     arguments: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # of the verb
     filters: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # that chose the nodes
-    # limits as the caller has given them: see `app.engine.rollout_plan.Strategy`
+    # limits as the caller has given them: see `app.rollouts.rollout_plan.Strategy`
     strategy: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
 
-    # a `RolloutState`; changed by `app.rollout_states.transition` only
+    # a `RolloutState`; changed by `app.lifecycle.rollout_states.transition` only
     state: Mapped[str] = mapped_column(String(16))
     pause_cause: Mapped[str | None] = mapped_column(String(32))  # a `PauseCause`; None: not paused
     wave: Mapped[int] = mapped_column(default=1)  # the current one, from 1

@@ -30,7 +30,7 @@ class FailureCode(StrEnum):
     """
     Codes of failed steps and operations. A driver may add its own.
 
-    `app.engine.failures` lists cause and hint of each code for operators.
+    `app.lifecycle.failures` lists cause and hint of each code for operators.
     """
 
     HARDWARE_ERROR = "hardware_error"

@@ -15,8 +15,8 @@ from uuid import UUID
 from sqlalchemy import insert, select, text
 
 from app.db import schema
-from app.main import create_app
 from app.models import Conductor, Node, Operation, OperationStep
+from app.server.application import create_app
 from tests.bench.bench_api import VERSION
 from tests.support import postgresql
 from tests.support.inside import Inside

@@ -23,9 +23,9 @@ from pathlib import Path
 import aiohttp
 from sqlalchemy import insert
 
+from app.cluster import conductors
 from app.config import settings
 from app.db import schema
-from app.kit import conductors
 from app.models import Node
 from app.runtime import make
 from drivers.simulator.server import Server

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from app.db import schema
 from app.db.sealing import Keyring, Master
-from app.kit import data_keys
-from app.main import create_app
+from app.rows import data_keys
+from app.server.application import create_app
 from tests.bench.bench_api import VERSION
 from tests.support import postgresql
 from tests.support.inside import Inside

@@ -3,9 +3,9 @@
 import os
 import pwd
 
-from app import log
 from app.config import settings as app_settings
-from app.parent import die_with_parent
+from app.observe import log
+from app.process.parent_death import die_with_parent
 from workers.supervisor import location, roles
 
 

@@ -18,7 +18,7 @@ from tests.chaos.servers import Replica, a_folder, a_postgresql, ask
 from tests.chaos.servers import running as serving
 from tests.support import postgresql
 from tests.support.fleet import AGENTS, ROOT, Fleet, until
-from workers.restore_guard import MARGIN
+from workers.restoration.restore_guard import MARGIN
 
 PACE = {"boot_seconds": 0.5, "step_seconds": 0.3, "heartbeat_gap": 0.3, "retry_factor": 0.05}
 #: Power states are compared often, and enforced.

@@ -19,7 +19,7 @@ from functools import partial
 
 import pytest
 
-from app.ring import Member, owner
+from app.cluster.hash_ring import Member, owner
 from drivers.simulator.simulator import running
 from tests.chaos.test_faults import SLOW
 from tests.support.fleet import AGENTS, CALM, ROOT, Fleet, until

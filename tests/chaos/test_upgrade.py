@@ -17,10 +17,10 @@ import pytest
 import requests
 from sqlalchemy import DateTime, MetaData, create_engine
 
-from app import release
 from app.db.clock import utcnow
 from app.db.connections import connect
 from app.db.schema import MIGRATIONS
+from app.process import release
 from tests.chaos.test_faults import SLOW
 from tests.support.fleet import ROOT, Fleet, until
 from tests.support.ports import free_port

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from app.parent import die_with_parent
+from app.process.parent_death import die_with_parent
 from tests.support.fleet import ROOT
 from tests.support.ports import free_port
 

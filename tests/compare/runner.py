@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from app.states import Kind, of_kind
+from app.lifecycle.provision_states import Kind, of_kind
 from tests.compare.asks import NEWEST, VERSION, Ask, Raw, Unknown, filled
 from tests.compare.comparison import Answer, answer
 

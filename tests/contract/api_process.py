@@ -3,13 +3,13 @@
 import os
 import resource
 
-from app import serve
 from app.api import silent_clients
 from app.config import settings
+from app.server import processes
 
 
 def main():
-    serve.main(settings.load(os.environ))
+    processes.main(settings.load(os.environ))
 
 
 def with_few_files():
@@ -19,7 +19,7 @@ def with_few_files():
 
 def that_cannot_record():
     """Its processes fail when they start."""
-    serve.recording.start = lambda: 1 / 0
+    processes.recording.start = lambda: 1 / 0
     main()
 
 

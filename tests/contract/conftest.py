@@ -11,13 +11,14 @@ from sqlalchemy import delete, update
 
 from app import runtime as app_runtime
 from app.api import heartbeats
+from app.audit import refused_requests
+from app.broker.messages import Message
 from app.config.settings import Settings
 from app.db import schema
 from app.db.clock import after
-from app.kit import refused_requests
-from app.main import create_app
 from app.models import Base, ChangeEvent, Conductor, Node, secret
-from app.runtime import Message, Runtime
+from app.runtime import Runtime
+from app.server.application import create_app
 from tests.support.loopback import OTHERS_DENIED
 from tests.support.tree_copy import Copy
 

@@ -6,7 +6,7 @@ from workers.conductor.rpc_server import CallHandler
 
 
 class DirectCalls:
-    """Implement `app.runtime.Calls`: a call is answered when it is posted. posted: kinds of calls."""
+    """Implement `app.broker.messages.Calls`: a call is answered when it is posted. posted: kinds of calls."""
 
     def __init__(self, runtime):
         self.handler = CallHandler(runtime, "rack-1", AlwaysGiven())

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from app.agents import agent_logs
 from app.db.clock import utcnow
-from app.engine import agent_logs, rpc
+from app.engine import rpc
 from app.models import Node, Operation, OperationState, OperationStep, StepState
 from drivers.agent import logs
 

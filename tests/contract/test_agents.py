@@ -218,7 +218,7 @@ def test_heartbeats_are_checked(api, node, token, fields, status, message):
 def test_an_agent_announces_certificates_and_never_a_path_or_a_boolean(
     api, node, token, claimed, debugging, monkeypatch
 ):
-    monkeypatch.setattr("app.log.debugging", lambda: debugging)
+    monkeypatch.setattr("app.observe.log.debugging", lambda: debugging)
     for known in (False, True):
         if known:
             assert 202 == beat(api, node, agent_token=token, agent_verify_ca=PEM).status_code

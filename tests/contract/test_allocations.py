@@ -4,9 +4,9 @@ from uuid import uuid4
 
 import pytest
 
+from app.broker.messages import TaskMessage
 from app.inventory import scheduling
 from app.models import Conductor
-from app.runtime import TaskMessage
 from tests.contract.conftest import fault
 
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

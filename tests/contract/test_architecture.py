@@ -13,7 +13,7 @@ from app.config import settings
 from tests.support.inside import AlwaysGiven, AlwaysNotes, NoWaker
 from workers.conductor import attempts
 from workers.conductor.abilities import StepThreads
-from workers.conductor.claimant import Conductor
+from workers.conductor.conductor import Conductor
 
 ROOT = Path(__file__).parents[2]
 WALK = "## A manual clean, from the request to the driver"

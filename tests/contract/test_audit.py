@@ -9,8 +9,8 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from app.db.clock import after
-from app.main import create_app
 from app.models import BeatLease, Conductor
+from app.server.application import create_app
 
 SECRET = "correct horse"
 

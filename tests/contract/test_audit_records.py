@@ -12,11 +12,11 @@ from sqlalchemy import delete, select
 from sqlalchemy.exc import OperationalError
 
 from app.api import auditing
+from app.audit import audit_records as kit_audit
+from app.audit import refused_requests
 from app.db.clock import after
-from app.kit import audit as kit_audit
-from app.kit import refused_requests
-from app.main import BLUEPRINTS, create_app
 from app.models import AuditRecord
+from app.server.application import BLUEPRINTS, create_app
 from tests.contract import test_fuzz
 from tests.contract.conftest import fault
 from tests.contract.direct_calls import DirectCalls

@@ -8,7 +8,7 @@ import pytest
 from app.api import auth
 from app.config.openstack_settings import KeystoneAuthtoken
 from app.config.settings import Settings, SettingsError
-from app.main import create_app
+from app.server.application import create_app
 from tests.support import keystone as fake_keystone
 from tests.support.keystone import token
 

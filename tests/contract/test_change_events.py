@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.kit import change_events as service
-from app.kit import long_poll
+from app.events import change_events as service
+from app.requests import long_poll
 
 from .conftest import fault
 

@@ -10,9 +10,9 @@ from sqlalchemy.exc import ProgrammingError
 from app import runtime as app_runtime
 from app.api import auditing
 from app.db import connections
-from app.identity import provided
-from app.main import BLUEPRINTS, create_app
+from app.identity import oidc_users
 from app.models import ApiToken, Membership, User
+from app.server.application import BLUEPRINTS, create_app
 from tests.contract import test_fuzz
 from tests.contract.conftest import Api
 from tests.contract.direct_calls import DirectCalls
@@ -113,10 +113,10 @@ def test_people_of_a_provider_get_users_and_groups(api, limited):
     oidc = replace(api.runtime.settings.oidc, create_users=True)
     application = limited(auth_strategy="local")
     for names in ({"operators"}, set()):  # the second login ends the membership
-        groups = provided.Provided(names=frozenset(names), managed=frozenset({"operators"}))
-        person = provided.Person(uuid("jane"), "jane", groups)
+        groups = oidc_users.Provided(names=frozenset(names), managed=frozenset({"operators"}))
+        person = oidc_users.Person(uuid("jane"), "jane", groups)
         with application.runtime.transaction() as session:
-            assert person.uuid == provided.sign_in(session, oidc, person).uuid
+            assert person.uuid == oidc_users.sign_in(session, oidc, person).uuid
     with api.runtime.reading() as session:
         assert ["jane"] == list(session.scalars(select(User.name)))
         assert [] == list(session.scalars(select(Membership.user_id)))

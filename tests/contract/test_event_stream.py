@@ -15,11 +15,11 @@ from sqlalchemy.exc import OperationalError
 
 from app.api import event_stream
 from app.api.following import FOLLOWING
-from app.kit import change_tail
-from app.kit.caller import Role
-from app.kit.change_tail import Tail
-from app.main import create_app
+from app.events import event_feed
+from app.events.event_feed import EventFeed
+from app.identity.caller import Role
 from app.models import ApiToken, ChangeEvent, Node
+from app.server.application import create_app
 from tests.support.fleet import until
 from tests.support.local_users import Directory, with_local_users
 from tests.support.recorded import recording_into
@@ -37,7 +37,7 @@ def soon(monkeypatch):
     monkeypatch.setattr(event_stream, "HEARTBEAT", 0.3)
     monkeypatch.setattr(event_stream, "RECHECK", 0.0)
     monkeypatch.setattr(event_stream, "IDLE_RECHECK", 0.0)
-    monkeypatch.setattr(change_tail, "FIRST", 0.02)
+    monkeypatch.setattr(event_feed, "FIRST", 0.02)
 
 
 class Reader:
@@ -166,7 +166,7 @@ def test_all_streams_send_at_the_same_times(api, crowd, pause, monkeypatch):
     monkeypatch.setattr(event_stream, "SPREAD", 0.0)
     monkeypatch.setattr(event_stream, "time", SimpleNamespace(monotonic=lambda: 1003.0))
     monkeypatch.setattr(tail, "pause", pauses.append)
-    monkeypatch.setattr(Tail, "is_closed", property(lambda _: bool(pauses)))
+    monkeypatch.setattr(EventFeed, "is_closed", property(lambda _: bool(pauses)))
     api.node()
     with streaming(api, "?after=0") as reader:
         reader.take(1)
@@ -197,8 +197,8 @@ def test_a_stream_without_events_shows_that_it_is_open_and_where_to_continue(api
 @pytest.mark.parametrize("kept", [3, 4000])
 def test_a_reader_who_was_away_gets_each_event_once_and_in_order(api, kind, kept, monkeypatch):
     """With a short memory of the tail, the reader is served from the database meanwhile."""
-    monkeypatch.setattr(change_tail, "KEPT", kept)
-    monkeypatch.setattr(change_tail, "AT_ONCE", 2)
+    monkeypatch.setattr(event_feed, "KEPT", kept)
+    monkeypatch.setattr(event_feed, "AT_ONCE", 2)
     monkeypatch.setattr(event_stream, "PAGE", 5)
     for _ in range(12):
         api.node()
@@ -312,9 +312,9 @@ def test_streams_are_measured(api, tmp_path, monkeypatch):
 
 def test_an_idle_stream_reads_no_events(api, monkeypatch):
     read = []
-    reading = change_tail.change_events.read
+    reading = event_feed.change_events.read
     monkeypatch.setattr(
-        change_tail.change_events, "read", lambda *a, **k: read.append(a) or reading(*a, **k)
+        event_feed.change_events, "read", lambda *a, **k: read.append(a) or reading(*a, **k)
     )
     api.node()
     with streaming(api) as reader:
@@ -367,7 +367,7 @@ def test_a_stream_outlasts_an_outage_of_the_database(api, monkeypatch):
     with streaming(api) as reader:
         reader.heartbeat()
         with monkeypatch.context() as patch:
-            patch.setattr(change_tail.change_events, "read", fail)
+            patch.setattr(event_feed.change_events, "read", fail)
             api.node()
             reader.heartbeat()
         assert [1] == [each["sequence"] for each in events(reader.take(1))]

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import event, select, text, update
 
 from app.db import clock
-from app.hold_kinds import HoldKind
 from app.inventory import holds as service
+from app.lifecycle.hold_kinds import HoldKind
 from app.models import AuditRecord, Hold
 
 from .conftest import fault

@@ -6,8 +6,8 @@ import pytest
 
 from app.db.clock import utcnow
 from app.inventory import hardware_inventory
-from app.kit import locked_nodes
 from app.models import BiosSetting, FirmwareComponent, Node, Operation
+from app.requests import locked_nodes
 from drivers.fake.hardware import FakeManagement
 from drivers.simulator.simulator import running
 

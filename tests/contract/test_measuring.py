@@ -3,7 +3,7 @@
 import pytest
 
 from app.api import measuring
-from app.main import create_app
+from app.server.application import create_app
 from tests.support.recorded import recording_into
 
 from .test_agents import beat, look_up

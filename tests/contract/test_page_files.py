@@ -5,8 +5,8 @@ import re
 import pytest
 
 from app.api import node_fields
-from app.main import PAGES
-from app.states import MACHINE, VERBS
+from app.lifecycle.provision_states import MACHINE, VERBS
+from app.server.application import PAGES
 
 FILES = [path for path in PAGES if path.startswith("/ui/")]
 KINDS = {

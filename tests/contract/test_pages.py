@@ -4,9 +4,9 @@ from datetime import datetime
 
 import pytest
 
-from app.kit import conductors
+from app.cluster import conductors
+from app.cluster.hash_ring import owner
 from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation, OperationStep
-from app.ring import owner
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 600)
 #: Each node differs from its neighbours.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.states import State
+from app.lifecycle.provision_states import State
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

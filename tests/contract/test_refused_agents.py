@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
-from app import log
 from app.agents import heartbeats
 from app.agents.heartbeats import AgentHeartbeat
 from app.api import heartbeats as fast_path
@@ -25,6 +24,7 @@ from app.models import (
     OperationStep,
     StepState,
 )
+from app.observe import log
 from tests.support.certificates import OTHER_PEM, PEM
 
 from .conftest import fault

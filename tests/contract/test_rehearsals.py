@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import select
 
 from app.engine import transitions
-from app.hold_kinds import HoldKind
+from app.lifecycle.hold_kinds import HoldKind
+from app.lifecycle.provision_states import MACHINE, VERBS, Kind, State, of_kind
 from app.models import (
     AgentRecord,
     DeployTemplate,
@@ -23,7 +24,6 @@ from app.models import (
     OperationStep,
     Runbook,
 )
-from app.states import MACHINE, VERBS, Kind, State, of_kind
 
 from .conftest import fault
 
@@ -142,7 +142,7 @@ class Case:
 
 
 def _moves(state):
-    from app.states import MACHINE
+    from app.lifecycle.provision_states import MACHINE
 
     return MACHINE[state].moves
 

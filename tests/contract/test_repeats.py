@@ -14,8 +14,8 @@ from app.api.sites import WRITING
 from app.db.clock import after
 from app.db.sealing import MARK, NO_KEYS, Keyring, Master, use
 from app.inventory import nodes
-from app.main import BLUEPRINTS, create_app
 from app.models import Allocation, Answered, Base, Chassis, Operation, Rollout
+from app.server.application import BLUEPRINTS, create_app
 from tests.contract import test_fuzz
 from tests.contract.conftest import fault
 from tests.contract.test_audit_records import BODIES, filled

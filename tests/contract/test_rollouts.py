@@ -6,8 +6,8 @@ import uuid
 import pytest
 from sqlalchemy import event, insert, select
 
-from app.engine import rollouts
 from app.models import Node, Rollout, RolloutNode
+from app.rollouts import rollouts
 
 from .conftest import fault
 

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import update
 
 from app.errors import Unavailable
-from app.main import create_app
 from app.models import BeatLease, Conductor, Node, Operation, OperationStep
+from app.server.application import create_app
 from tests.contract.conftest import Api
 
 START = datetime(2026, 1, 1, 12)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.api import root
-from app.main import PAGES
+from app.server.application import PAGES
 
 from .conftest import fault
 

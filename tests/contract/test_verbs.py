@@ -3,10 +3,10 @@
 import pytest
 
 from app.db.clock import utcnow
+from app.lifecycle.provision_states import MACHINE, VERBS, Kind, State
 from app.models import Node, Operation, OperationStep
-from app.states import MACHINE, VERBS, Kind, State
 from drivers.core.errors import InvalidDriverInfo
-from tests.unit.app.test_states import ACCEPTED
+from tests.unit.app.lifecycle.test_provision_states import ACCEPTED
 
 from .conftest import fault
 

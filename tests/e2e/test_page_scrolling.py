@@ -7,8 +7,8 @@ from playwright.sync_api import expect
 from sqlalchemy import delete
 
 from app.db import schema
-from app.main import create_app
 from app.models import Node
+from app.server.application import create_app
 from tests.bench.bench_api import VERSION
 from tests.bench.bench_desk import HEIGHT, opened, serving
 from tests.bench.bench_fleet_pages import add, node

@@ -10,8 +10,8 @@ from sqlalchemy import select, text
 
 from app.config import settings as app_settings
 from app.db import connections
-from app.kit import data_keys
 from app.models import AgentRecord, Base
+from app.rows import data_keys
 from drivers.simulator.simulator import running
 from tests.support.fleet import AGENTS, Fleet
 

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from app.broker import queue
 from app.config.settings import load
 from app.db import connections
-from app.kit import data_keys
 from app.models import Base, Node
+from app.rows import data_keys
 from tests.support import programs
 from tests.support.fleet import PATIENCE, Fleet, until
 

@@ -15,7 +15,7 @@ import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from app.parent import die_with_parent
+from app.process.parent_death import die_with_parent
 from tests.support.fleet import ROOT, until
 from tests.support.processes import children
 

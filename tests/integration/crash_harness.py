@@ -14,20 +14,20 @@ from uuid import uuid4
 
 import structlog
 
-from app import killpoints
 from app.agents import heartbeats
+from app.cluster import conductors
 from app.db.clock import after, now
 from app.engine import transitions
-from app.kit import conductors
 from app.models import ACTIVE, AgentRecord, Operation, OperationState
 from app.models import Conductor as ConductorRow
+from app.process import kill_points
 from drivers.core.kinds import POWER_OFF
 from tests.integration.harness import Acme, AcmePower, Harness
 from tests.support.inside import AlwaysNotes
 from tests.unit.drivers.machines import TOKEN
 from workers.conductor import attempts, claims, poller
 from workers.conductor import lease as leases_module
-from workers.conductor.claimant import Conductor
+from workers.conductor.conductor import Conductor
 from workers.conductor.lease import Leases
 from workers.periodic import reconciler
 
@@ -308,7 +308,7 @@ class CrashHarness(Harness):
 def opened(inside, agent, monkeypatch):
     """Create a harness with its kill points connected."""
     harness = CrashHarness(inside, agent)
-    monkeypatch.setattr(killpoints, "reach", harness.reach)
+    monkeypatch.setattr(kill_points, "reach", harness.reach)
     _watch(harness, monkeypatch)
     post, order = agent.post, AcmePower.order
 

@@ -3,8 +3,8 @@
 import uuid
 
 from app.agents import heartbeats
-from app.engine import operations, provisioning, resume
-from app.kit.caller import Caller
+from app.engine import operations, provisioning, wake
+from app.identity.caller import Caller
 from app.models import AgentRecord, Node, Operation, OperationState, Port
 from drivers.agent.deploy import Direct
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
@@ -182,7 +182,7 @@ class Harness:
                 node_id=node_id, state=OperationState.WAITING
             ).one()  # fmt: skip
             assert operation.wake_at is not None, "it waits for its agent"
-            assert resume.resume_operation(session, node, operation)
+            assert wake.resume_operation(session, node, operation)
         self.run()
         return self.state(node_id)
 

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import update
 
-from app.engine import operations, transitions, why
+from app.engine import operations, transitions
 from app.errors import NodeLocked
+from app.lifecycle.provision_states import State
 from app.models import Node, Operation
-from app.states import State
+from app.reports import why
 from drivers.fake.hardware import FakeDeploy
 from tests.integration.harness import Acme, AcmeManagement, Harness, requested
 from tests.integration.test_manual_cleaning import POLISH

@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import select, text, update
 
 from app.db.clock import utcnow
-from app.engine import admission, dispatch, endings, operations, provisioning
-from app.engine.why import explain
+from app.engine import admission, dispatch, operation_end, operations, provisioning
 from app.errors import NodeLocked
-from app.kit.caller import Caller
+from app.identity.caller import Caller
+from app.lifecycle.operation_states import OperationEvent
 from app.models import Operation
-from app.operation_states import OperationEvent
+from app.reports.why import explain
 from tests.support.fleet import Fleet, until
 from tests.support.inside import Inside
 from workers.conductor import attempts
@@ -315,7 +315,7 @@ def test_concurrent_processes_keep_the_limit_and_lose_no_slot(database):
         with view.runtime.transaction() as session:
             found = session.query(Operation).filter_by(uuid=name).one()
             node, operation = operations.lock_operation(session, found.id)
-            endings.end(session, node, operation, OperationEvent.ABORT)
+            operation_end.end(session, node, operation, OperationEvent.ABORT)
             node.reservation = node.operation_id = None
 
     watching = threading.Thread(target=watch)

@@ -9,13 +9,13 @@ from collections import Counter
 import pytest
 from sqlalchemy import event, select, text
 
-from app import killpoints
+from app.broker.messages import TaskMessage
 from app.db.clock import after, age
 from app.engine import operations, provision_state
 from app.inventory import allocations, scheduling
+from app.lifecycle.provision_states import Event, State
 from app.models import Allocation, Node, NodeTrait
-from app.runtime import TaskMessage
-from app.states import Event, State
+from app.process import kill_points
 
 FREE = {"state": "available", "power_state": "power off", "resource_class": "large"}
 
@@ -193,7 +193,7 @@ def test_a_crash_of_the_conductor_leaves_the_allocation_unchanged(inside):
     child = os.fork()
     if child == 0:
         try:
-            killpoints.arm(["any:acted:allocation=die"], "c-1")
+            kill_points.arm(["any:acted:allocation=die"], "c-1")
             scheduling.allocate(inside.another().runtime, name)
         finally:
             os._exit(0)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from app.cluster import conductors
 from app.engine import rpc
 from app.errors import Conflict, GatewayTimeout
-from app.kit import conductors
 from app.models import Node, Operation
 from drivers.core.errors import AgentBusy, Busy, LeaseLost, Refused, Unreachable
 from tests.support.fleet import until

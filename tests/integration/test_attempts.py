@@ -9,8 +9,8 @@ import pytest
 from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
+from app.cluster import conductors
 from app.engine import dispatch, operations
-from app.kit import conductors
 from app.models import Node, Operation, OperationStep
 from drivers.core.errors import LeaseLost
 from drivers.core.steps import Done, Failed

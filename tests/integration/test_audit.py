@@ -9,8 +9,8 @@ from sqlalchemy import event, select
 from typer.testing import CliRunner
 
 from app.api import auditing
-from app.main import create_app
 from app.models import AuditRecord, Node, Operation
+from app.server.application import create_app
 from workers import cli
 
 KEY = base64.b64encode(bytes(32)).decode()

@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import delete, insert, select, text, update
 from typer.testing import CliRunner
 
+from app.audit import audit_proofs, audit_records
 from app.db.clock import after, now
-from app.kit import audit, audit_proof, data_keys
 from app.models import AuditCheckpoint, AuditRecord, DataKey, Outcome
+from app.rows import data_keys
 from tests.support.inside import Inside
 from workers import cli
 from workers.periodic import proofs
@@ -37,8 +38,10 @@ def add(inside, *actions, outcome="success", when=OLD):
     """Write records as the API does, at a time in the past."""
     with inside.runtime.write_connection() as connection:
         for action in actions:
-            record = audit.row(action=action, auth="local", user_name="ann", outcome=outcome)
-            audit.add(connection, record)
+            record = audit_records.row(
+                action=action, auth="local", user_name="ann", outcome=outcome
+            )
+            audit_records.add(connection, record)
         connection.execute(
             update(AuditRecord).where(AuditRecord.action.in_(actions)).values(created_at=when)
         )
@@ -55,7 +58,7 @@ def prove(inside):
 def verify(inside, **options):
     settings = inside.settings.audit
     with inside.runtime.write_connection() as connection:
-        return audit_proof.verify(connection, settings, **options)
+        return audit_proofs.verify(connection, settings, **options)
 
 
 def sql(inside, statement, **values):
@@ -113,30 +116,30 @@ def test_what_a_writer_of_the_database_does_is_found(proven, statement, finding)
 
 def test_a_record_of_a_call_may_get_its_outcome_until_it_is_proven(proven):
     with proven.runtime.write_connection() as connection:
-        pending = audit.announce(connection, audit.row(action="call", auth="local"))
+        pending = audit_records.announce(connection, audit_records.row(action="call", auth="local"))
         connection.execute(update(AuditRecord).values(created_at=after(-600)))
     add(proven, "a")
     assert 0 == prove(proven)  # it waits for the outcome
     with proven.runtime.write_connection() as connection:
-        audit.settle(connection, pending, Outcome.SUCCESS, 200)
+        audit_records.settle(connection, pending, Outcome.SUCCESS, 200)
     assert 1 == prove(proven)
     assert [] == verify(proven).findings
 
     with proven.runtime.write_connection() as connection:
-        lost = audit.announce(connection, audit.row(action="lost", auth="local"))
+        lost = audit_records.announce(connection, audit_records.row(action="lost", auth="local"))
         connection.execute(update(AuditRecord).where(AuditRecord.id == lost).values(created_at=OLD))
     assert 2 == prove(proven)
     with proven.runtime.write_connection() as connection:  # far too late
-        audit.settle(connection, lost, Outcome.SUCCESS, 200)
+        audit_records.settle(connection, lost, Outcome.SUCCESS, 200)
     assert [] == verify(proven).findings
 
 
 def test_a_range_waits_for_transactions_that_may_still_add_to_it(proven):
     if proven.url.startswith("sqlite"):
         pytest.skip("SQLite has one writer at a time")
-    record = audit.row(action="late", auth="local")
+    record = audit_records.row(action="late", auth="local")
     with proven.another().runtime.write_connection() as connection:
-        audit.add(connection, record)  # its number is lower than that of the next one
+        audit_records.add(connection, record)  # its number is lower than that of the next one
         connection.execute(update(AuditRecord).values(created_at=OLD))
         add(proven, "a")
         assert 1 == prove(proven)
@@ -188,11 +191,11 @@ def test_deletion_by_age_and_number_leaves_nothing_to_find(proven):
             session.scalars(select(AuditRecord.action).order_by(AuditRecord.id))
         )
     with proven.runtime.write_connection() as connection:
-        assert [] == audit_proof.verify(connection, kept.audit).findings
-        assert [] != audit_proof.verify(connection, replace(kept.audit, keep_days=60)).findings
-        assert [] != audit_proof.verify(connection, replace(kept.audit, keep_refused=0)).findings
+        assert [] == audit_proofs.verify(connection, kept.audit).findings
+        assert [] != audit_proofs.verify(connection, replace(kept.audit, keep_days=60)).findings
+        assert [] != audit_proofs.verify(connection, replace(kept.audit, keep_refused=0)).findings
         connection.execute(delete(AuditRecord).where(AuditRecord.action == "g"))
-        assert [] != audit_proof.verify(connection, kept.audit).findings
+        assert [] != audit_proofs.verify(connection, kept.audit).findings
 
 
 def test_records_from_before_there_was_a_key_are_counted_apart(proven):
@@ -205,11 +208,18 @@ def test_records_from_before_there_was_a_key_are_counted_apart(proven):
 
 
 def test_equal_refused_requests_of_an_agent_are_one_record_an_hour(proven):
-    facts = {"action": "create/heartbeat", "auth": audit.AGENT, "outcome": "denied", "status": 400}
+    facts = {
+        "action": "create/heartbeat",
+        "auth": audit_records.AGENT,
+        "outcome": "denied",
+        "status": 400,
+    }
 
     def refused(*records):
         with proven.runtime.write_connection() as connection:
-            audit.add_all(connection, [audit.row(**facts, **each) for each in records])
+            audit_records.add_all(
+                connection, [audit_records.row(**facts, **each) for each in records]
+            )
 
     for _ in range(3):
         refused({"target": "n-1", "reason": "token", "requests": 2, "address": "10.0.0.7"},

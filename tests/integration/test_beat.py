@@ -16,9 +16,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from structlog.testing import capture_logs
 
 from app.broker import redis_broker
+from app.cluster import conductors, periodic_passes
 from app.db import connections, prepared, schema, transactions
 from app.db.clock import after, now
-from app.kit import conductors, periodic_passes
 from app.models import (
     Allocation,
     BeatLease,

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from app.db import connections, postgresql, transactions
 from app.engine import dispatch
-from app.kit import reach
-from app.kit.reach import CircuitBreaker
+from app.process import circuit_breaker
+from app.process.circuit_breaker import CircuitBreaker
 from tests.chaos.test_black_holes import Proxy
 from tests.support.fleet import PATIENCE, until
 from tests.support.postgresql import name_of
@@ -141,7 +141,7 @@ def server(monkeypatch):
             with self.breaker.guard():
                 return True
 
-    monkeypatch.setattr(reach, "PAUSE", 0.01)
+    monkeypatch.setattr(circuit_breaker, "PAUSE", 0.01)
     server = Server()
     server.breaker = CircuitBreaker(EVENTS, (OSError,), ConnectionError, probe=server.probe)
     yield server
@@ -170,7 +170,7 @@ def test_no_call_is_let_through_until_the_probe_has_reached_the_server(server):
 
 
 def test_a_probe_that_nobody_needs_ends_and_the_next_call_tries(server, monkeypatch):
-    monkeypatch.setattr(reach, "UNUSED", 0.0)
+    monkeypatch.setattr(circuit_breaker, "UNUSED", 0.0)
     before = threading.active_count()
     server.lose()
     until(lambda: threading.active_count() <= before, "the end of the probe")

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from app.db import connections
 from app.errors import Invalid
-from app.kit import change_events
+from app.events import change_events
 from app.models import ChangeEvent, Node, Operation, OperationStep
 from tests.integration.harness import Harness
 from workers.periodic import pruning

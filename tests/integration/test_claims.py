@@ -5,12 +5,12 @@ import uuid
 
 import pytest
 
-from app import release
 from app.db.clock import now
 from app.engine import operations
 from app.models import Operation, Port
+from app.process import release
 from workers.conductor import claims
-from workers.conductor.claimant import StaleWatermark
+from workers.conductor.conductor import StaleWatermark
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from app.engine import management, operations
-from app.kit.caller import Caller
+from app.identity.caller import Caller
 from app.models import Conductor, Fault, Node, NodeHistory
 from drivers.core.errors import HardwareError
 from drivers.core.steps import Failed

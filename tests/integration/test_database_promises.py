@@ -9,9 +9,9 @@ import pytest
 
 from app.db.clock import after
 from app.db.sealing import masters_of
-from app.identity import callers, tokens
-from app.kit import data_keys
+from app.identity import authentication, tokens
 from app.models import ApiToken, AuditRecord
+from app.rows import data_keys
 from tests.support.database_users import grant, url_of
 from tests.support.inside import Inside
 from tests.support.local_users import Directory
@@ -205,17 +205,17 @@ def test_a_session_that_a_writer_of_the_database_makes_is_not_accepted(served):
             )
         )
     with served.runtime.read_connection() as connection:
-        assert callers.token_of(connection, KNOWN) is None
+        assert authentication.token_of(connection, KNOWN) is None
     with served.runtime.transaction() as session:
         _, text = tokens.issue(session, 1, None, name=tokens.SESSION, seconds=60)
     with served.runtime.read_connection() as connection:
-        assert callers.token_of(connection, text) is not None
+        assert authentication.token_of(connection, text) is not None
     with served.runtime.transaction() as session:
         renewed = tokens.move(session, text, 1)
         tokens.end(session, text)
     with served.runtime.read_connection() as connection:
-        assert callers.token_of(connection, text) is None
-        assert callers.token_of(connection, renewed).project_id == 1
+        assert authentication.token_of(connection, text) is None
+        assert authentication.token_of(connection, renewed).project_id == 1
 
 
 def test_the_roles_still_do_their_work(served):

@@ -9,7 +9,7 @@ from sqlalchemy import Text, cast, func, select, text
 from app.db import connections, transactions
 from app.db.clock import utcnow
 from app.db.sealing import masters_of
-from app.kit import change_events, data_keys, fleet_counts
+from app.events import change_events
 from app.models import (
     Answered,
     ApiToken,
@@ -21,6 +21,8 @@ from app.models import (
     NotificationCursor,
     Webhook,
 )
+from app.reports import fleet_counts
+from app.rows import data_keys
 from tests.support.database_users import grant, url_of
 from tests.support.inside import Inside
 from tests.support.local_users import Directory

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from app.engine import operations, power
-from app.kit.caller import Caller
+from app.identity.caller import Caller
 from tests.integration.crash_harness import (
     API,
     CONDUCTOR,

@@ -12,7 +12,7 @@ from app.broker import redis_broker
 from app.config import settings
 from app.db import clock, sealing
 from app.db.clock import after, now
-from app.kit import change_events, data_keys
+from app.events import change_events
 from app.models import (
     BeatLease,
     ChangeEvent,
@@ -23,6 +23,7 @@ from app.models import (
     Operation,
     Watermark,
 )
+from app.rows import data_keys
 from workers import cli
 from workers.conductor import claims
 from workers.doctor import examination

@@ -4,7 +4,7 @@ import pytest
 
 from app.engine import guards, provisioning
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected, Unavailable
-from app.states import VERBS, Event
+from app.lifecycle.provision_states import VERBS, Event
 from tests.integration.harness import AcmePower, Harness
 
 WRONG = {"maintenance": True, "protected": True, "retired": True}

@@ -10,13 +10,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from app import killpoints
 from app.db.clock import utcnow
 from app.engine import provisioning
 from app.errors import NodeHeld
+from app.identity.caller import Caller
 from app.inventory import allocations, holds, nodes, scheduling
-from app.kit.caller import Caller
 from app.models import Allocation, ChangeEvent, Hold, Node, NodeHistory, Operation
+from app.process import kill_points
 from drivers.simulator.simulator import running
 from tests.integration.harness import Harness
 from tests.integration.test_rollouts import Fleet
@@ -311,7 +311,7 @@ def test_a_conductor_that_dies_while_it_deletes_holds_repeats_it(inside):
     child = os.fork()
     if child == 0:
         try:
-            killpoints.arm(["any:acted:hold=die"], "c-1")
+            kill_points.arm(["any:acted:hold=die"], "c-1")
             holds.end_expired(inside.another().runtime)
         finally:
             os._exit(0)

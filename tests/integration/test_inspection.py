@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from app.agents import inspection_report
 from app.db.clock import after
-from app.engine import resume
+from app.engine import wake
 from app.errors import Invalid, NodeLocked, NotFound
 from app.models import (
     InspectionReport,
@@ -264,7 +264,7 @@ def test_a_report_during_the_record_of_the_wait_is_not_lost(harness):
     node = inspected(harness)
     with harness.inside.runtime.transaction() as session:
         operation = session.get_one(Operation, harness.last(node).id)
-        resume.resume_operation(session, session.get_one(Node, node), operation)
+        wake.resume_operation(session, session.get_one(Node, node), operation)
     (message,) = harness.inside.sent
     assert "inspecting" == harness.state(node)
     uuid = harness.inside.read(node).uuid

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from app.broker.redis_broker import client
-from app.kit import reach
+from app.process import circuit_breaker
 from drivers.core.errors import LeaseLost
 from tests.support.fleet import until
 from workers.conductor.lease import Leases
@@ -109,7 +109,7 @@ def test_renewals_continue_after_an_error_of_redis(process, monkeypatch):
         return pipeline(**options)
 
     monkeypatch.setattr(first.client, "pipeline", failing)
-    monkeypatch.setattr(reach, "PAUSE", 0.0)
+    monkeypatch.setattr(circuit_breaker, "PAUSE", 0.0)
     lease = take(first)
     until(lambda: not errors, "the error")
     until_renewed(lease)

@@ -14,15 +14,14 @@ from typer.testing import CliRunner
 from app.config import settings as app_settings
 from app.db import connections, transactions
 from app.db.clock import now
-from app.engine import delegated_work
-from app.identity import callers, first_admin, passwords, provided, tokens
-from app.kit.caller import Caller
+from app.identity import authentication, delegated_work, first_admin, oidc_users, passwords, tokens
+from app.identity.caller import Caller
 from app.models import Hold, Node, Operation, RoleAssignment, Rollout, User, Webhook
 from tests.support import programs
 from tests.support.fleet import ROOT
 from tests.support.local_users import PASSWORD, STORED
 from workers import cli
-from workers.doctor import surroundings
+from workers.doctor import environment_checks
 from workers.doctor.checks import Installation
 from workers.supervisor import first_admin as bootstrap
 from workers.supervisor import up
@@ -103,8 +102,8 @@ def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, eng
     assert listed["expires_at"] > listed["created_at"]
     assert token["token"] not in json.dumps(listed)
     with transactions.read_connection(engine) as connection:
-        found = callers.token_of(connection, token["token"])
-        who = callers.with_token(connection, found, "req-1")
+        found = authentication.token_of(connection, token["token"])
+        who = authentication.with_token(connection, found, "req-1")
         everything = "".join(
             str(connection.execute(text(f"SELECT * FROM {table}")).all())
             for table in ("users", "api_tokens")
@@ -181,7 +180,7 @@ def test_disabling_a_user_shows_all_work_and_what_becomes_of_it(run, engine, dat
         assert OVER[each["kind"]] != each["then"].startswith("goes on"), each
     run("user", "enable", "ann")
     with transactions.read_connection(engine) as connection:
-        assert callers.token_of(connection, text) is None, "a session does not come back"
+        assert authentication.token_of(connection, text) is None, "a session does not come back"
     assert ["token", "rollout", "operation", "webhook", "hold"] == [
         each["kind"] for each in run("user", "disable", "ann")["work"]
     ]
@@ -201,8 +200,8 @@ def test_a_new_password_ends_the_sessions_unless_they_are_kept(run, engine, opti
     changed = run("user", "set-password", "ann", *options, given="another password\n")
     assert {"name": "ann", "ended_sessions": 0 if valid else 1} == changed
     with transactions.read_connection(engine) as connection:
-        assert valid == (callers.token_of(connection, text) is not None)
-        assert callers.token_of(connection, token), "API tokens stay valid"
+        assert valid == (authentication.token_of(connection, text) is not None)
+        assert authentication.token_of(connection, token), "API tokens stay valid"
 
 
 def run_token(run):
@@ -243,8 +242,8 @@ def test_a_person_of_the_openid_provider_is_created_by_subject(run, engine, monk
     monkeypatch.setenv("INGOT_OIDC_ISSUER", "https://id.example")
     monkeypatch.setenv("INGOT_OIDC_CLIENT_ID", "ingot")
     made = run("user", "create", "jane", "--subject", "1")
-    assert provided.uuid_of("https://id.example", "1") == made["uuid"]
-    assert provided.uuid_of("https://id.example/", "1") != made["uuid"]
+    assert oidc_users.uuid_of("https://id.example", "1") == made["uuid"]
+    assert oidc_users.uuid_of("https://id.example/", "1") != made["uuid"]
     assert run("user", "show", "jane")["has_password"] is False
 
 
@@ -289,7 +288,7 @@ def test_the_first_admin_gets_a_random_password_once(
 ):
     settings, path = settings_of(database, tmp_path), tmp_path / "admin-password"
     installation = Installation(_runtime(engine, settings), None, None)
-    assert ["users"] == [each.subject for each in surroundings.administrators(installation)]
+    assert ["users"] == [each.subject for each in environment_checks.administrators(installation)]
 
     bootstrap.ensure(settings)
     bootstrap.ensure(settings)
@@ -297,10 +296,10 @@ def test_the_first_admin_gets_a_random_password_once(
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
     assert len(password) > 20
     assert password not in "".join(capsys.readouterr())
-    assert [] == list(surroundings.administrators(installation))
+    assert [] == list(environment_checks.administrators(installation))
     with transactions.read_connection(engine) as connection:
-        account = callers.account_of(connection, "admin")
-        who = callers.of_account(connection, account, None, "req-1")
+        account = authentication.account_of(connection, "admin")
+        who = authentication.of_account(connection, account, None, "req-1")
     assert passwords.matches(account.password_hash, password)
     assert ("all", "admin" in who.roles) == (who.system_scope, True)
 

@@ -3,10 +3,12 @@
 import pytest
 
 from app.db.clock import after
-from app.engine import available_steps, operations, why
+from app.engine import operations
 from app.errors import Invalid
 from app.inventory import nodes
 from app.models import AgentRecord, Node, NodeHistory, Operation
+from app.planning import available_steps
+from app.reports import why
 from drivers.core.steps import Flow
 from tests.integration.harness import Acme, AcmeManagement, Harness, requested
 from tests.unit.drivers.machines import scripted_agent

@@ -8,8 +8,9 @@ from sqlalchemy import event
 from app.broker.backlog import InRedis
 from app.broker.queue import Queues
 from app.db.clock import after
-from app.kit import crud, fleet_counts
 from app.models import Conductor, Operation, Rollout
+from app.reports import fleet_counts
+from app.rows import row_changes
 from drivers.core.errors import HardwareError, NotSupported
 from drivers.fake.hardware import FakePower
 from tests.support.recorded import recording_into
@@ -184,7 +185,7 @@ def test_rollouts_and_their_nodes_are_counted(inside):
     def rollout(state, **numbers):
         fields = {"target": "clean", "state": state, "waves": 1, "error_budget": 1, **numbers}
         with inside.runtime.transaction() as session:
-            crud.add(session, crud.make(Rollout, fields))
+            row_changes.add(session, row_changes.make(Rollout, fields))
 
     assert 0 == counted(inside)["rollout_nodes", "pending"]
     rollout("running", nodes=9, running=2, succeeded=3, failed=1)

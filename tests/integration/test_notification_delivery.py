@@ -14,8 +14,9 @@ import pytest
 from kombu import Connection, Exchange, Queue
 from sqlalchemy import update
 
-from app.kit import change_events, notification_events, service_state
+from app.events import change_events, notification_events
 from app.models import ChangeEvent, Node, NotificationCursor
+from app.reports import service_state
 from tests.support import rabbitmq, tls
 from tests.support.inside import Inside
 from tests.support.ports import free_ports

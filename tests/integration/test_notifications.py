@@ -7,10 +7,10 @@ import uuid
 import pytest
 from sqlalchemy import delete, func, select
 
-from app.engine import management, notifications, operations, power
-from app.kit import change_events, notification_events
-from app.kit.caller import Caller
-from app.masking import HIDDEN
+from app.engine import management, operations, power
+from app.events import change_events, notification_events
+from app.identity.caller import Caller
+from app.lifecycle.provision_states import MACHINE
 from app.models import (
     RESOURCE_TYPES,
     ChangeEvent,
@@ -23,7 +23,8 @@ from app.models import (
     Port,
 )
 from app.models.history import NodeHistory
-from app.states import MACHINE
+from app.notifications import notifications
+from app.text.masking import HIDDEN
 from drivers.core.errors import HardwareError
 from tests.integration.harness import Harness
 

@@ -10,13 +10,13 @@ from redis import RedisError
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from app.engine import restore
+from app.lifecycle.operation_states import Actor
 from app.models import Conductor, Operation, PeriodicPass
-from app.operation_states import Actor
 from drivers.core.steps import Done
 from workers.conductor import claims, recording
-from workers.conductor.claimant import StaleWatermark
+from workers.conductor.conductor import StaleWatermark
 from workers.conductor.process import _Life
+from workers.restoration import restore
 
 TIMEOUT = 15.0
 
@@ -58,9 +58,9 @@ class Redis:
 def life(inside, monkeypatch):
     """A conductor, its clock and its Redis; an operation of two steps was sent to it."""
     clock = Clock()
-    for module in ("workers.conductor.claimant", "workers.conductor.process"):
+    for module in ("workers.conductor.conductor", "workers.conductor.process"):
         monkeypatch.setattr(f"{module}.time", clock)
-    monkeypatch.setattr("workers.retry.PATIENCE", -1.0)
+    monkeypatch.setattr("app.broker.outages.PATIENCE", -1.0)
     conductor = inside.conductor("c-1")
     conductor.incarnation, conductor.witness = str(uuid.uuid4()), Redis(clock)
     conductor.leases = SimpleNamespace()

@@ -4,21 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from app import operation_states
 from app.db.clock import after
 from app.engine import operations, transitions
-from app.engine import restore as restoration
+from app.lifecycle import operation_states
+from app.lifecycle.operation_states import OPERATIONS, Actor, IllegalTransition, OperationEvent
 from app.models import Conductor, Node, Operation, OperationState, OperationStep
-from app.operation_states import OPERATIONS, Actor, IllegalTransition, OperationEvent
 from drivers.core.steps import Failed
 from tests.integration.harness import AcmeBoot, Harness, requested
 from tests.integration.test_manual_cleaning import HOLD, POLISH
 from tests.model.test_operation_states import MODELLED
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import claims, drain
-from workers.doctor import rows
+from workers.doctor import database_checks
 from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
+from workers.restoration import restore as restoration
 
 S, E = OperationState, OperationEvent
 AGENT = requested("management", "ask_agent")
@@ -147,7 +147,7 @@ def repair(make):
     def scenario(world):
         node = make(world)
         world.inside.change(Node, node, provision_state="available", reservation=None)
-        rows.fail(
+        database_checks.fail(
             Installation(world.inside.runtime, None, None), Finding("", "", world.last(node).id)
         )
 

@@ -6,12 +6,14 @@ import pytest
 from sqlalchemy import select
 
 from app.db.clock import after
-from app.engine import available_steps, operations, power, timeouts, why
+from app.engine import operations, power, timeouts
 from app.errors import Conflict, InMaintenance, Invalid, NodeLocked, NodeProtected, NotFound
+from app.identity.caller import Caller
 from app.inventory import nodes
-from app.kit.caller import Caller
+from app.lifecycle.provision_states import State
 from app.models import Conductor, DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
-from app.states import State
+from app.planning import available_steps
+from app.reports import why
 from drivers.core.errors import CleanStepFailed
 from drivers.core.steps import Flow, Wait
 from drivers.simulator.simulator import running

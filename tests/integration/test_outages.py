@@ -17,20 +17,20 @@ from sqlalchemy import bindparam, literal, select, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from app.api.json_rows import Moment
-from app.broker import queue, redis_broker
+from app.broker import outages, queue, redis_broker
+from app.broker.messages import Link, Message
 from app.config import settings
 from app.db import connections, diagnosis, postgresql, transactions
 from app.db.clock import utcnow
 from app.db.prepared import Prepared
 from app.engine import operations
-from app.kit.reach import REMIND, CircuitBreaker
-from app.main import create_app
 from app.models import Node, NodeHistory, draft
-from app.runtime import Link, Message, make
+from app.process.circuit_breaker import REMIND, CircuitBreaker
+from app.runtime import make
+from app.server.application import create_app
 from tests.support.fleet import PATIENCE, until
 from tests.support.inside import Inside
 from tests.support.postgresql import name_of
-from workers import retry
 from workers.conductor.lease import Leases
 from workers.periodic import beat, reconciler
 
@@ -123,7 +123,7 @@ def test_an_outage_is_logged_at_its_start_at_intervals_and_at_its_end(reach, clo
         warning=lambda event, **_: events.append(event),
         info=lambda event, **_: events.append(event),
     )
-    monkeypatch.setattr("app.kit.reach.logger", ear)
+    monkeypatch.setattr("app.process.circuit_breaker.logger", ear)
     for _ in range(int(REMIND) + 1):
         lost(reach)
         clock.now += 1
@@ -204,11 +204,11 @@ def test_beat_continues_when_due_tasks_cannot_be_sent(monkeypatch):
 
 def test_a_task_tolerates_an_outage_and_no_other_error():
     for error in (redis.ConnectionError("gone"), OperationalError("SELECT", {}, sqlite3.Error())):
-        with retry.log_outages("task"):
+        with outages.log_outages("task"):
             raise error
-    with pytest.raises(ZeroDivisionError), retry.log_outages("task"):
+    with pytest.raises(ZeroDivisionError), outages.log_outages("task"):
         1 / 0  # noqa: B018
-    with pytest.raises(SQLAlchemyError), retry.log_outages("task"):
+    with pytest.raises(SQLAlchemyError), outages.log_outages("task"):
         raise SQLAlchemyError("a defect")
 
 

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from app.broker.outages import until_available
 from app.db.prepared import Prepared
 from tests.integration.harness import Harness, requested
-from workers.retry import until_available
 
 
 @contextmanager

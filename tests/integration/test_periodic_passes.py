@@ -6,11 +6,12 @@ import pytest
 from celery import Celery
 from sqlalchemy import select, update
 
+from app.cluster import conductors, periodic_passes
 from app.db.clock import after
-from app.kit import conductors, health, periodic_passes, service_state
-from app.main import create_app
 from app.models import BeatLease, Conductor, Operation, PeriodicPass
-from workers.doctor import rows
+from app.reports import health, service_state
+from app.server.application import create_app
+from workers.doctor import database_checks
 from workers.doctor.checks import Installation
 from workers.periodic import reconciler, schedule
 from workers.periodic.schedule import Periodic
@@ -253,7 +254,7 @@ def test_a_late_task_is_named_with_what_stops_without_it(healthy):
         document = service_state.describe(session)
     (found,) = [each for each in document["periodic_tasks"] if not each["healthy"]]
     assert ("ingot.power_sync", "c-2") == (found["task"], found["conductor"])
-    (finding,) = rows.late_passes(Installation(healthy.runtime, None, None))
+    (finding,) = database_checks.late_passes(Installation(healthy.runtime, None, None))
     assert "task ingot.power_sync on conductor c-2" == finding.subject
     assert "has not completed for 1000 s" in finding.explanation
     assert "power states, health and boot modes are not read" in finding.explanation

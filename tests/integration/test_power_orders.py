@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from app.engine import operations, pending_power, power
-from app.kit.caller import Caller
+from app.identity.caller import Caller
 from app.models import Node, Operation, OperationState, OperationStep
 from drivers.core.kinds import POWER_OFF, POWER_ON
 from drivers.core.power_pursuit import PENDING

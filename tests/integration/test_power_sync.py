@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import select
 
+from app.lifecycle.provision_states import Kind, of_kind
 from app.models import Node, Operation
-from app.states import Kind, of_kind
 from drivers.simulator.simulator import running
 from tests.integration.harness import AcmePower, Harness, requested
 from tests.support.fleet import until

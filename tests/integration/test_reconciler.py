@@ -7,12 +7,13 @@ from sqlalchemy import event, update
 from sqlalchemy.exc import OperationalError
 
 from app.db.clock import after
-from app.engine import dispatch, operations, restore
+from app.engine import dispatch, operations
 from app.errors import Unavailable
 from app.models import AgentRecord, Conductor, Node, Operation, Watermark
 from drivers.core.steps import Done, Wait
 from workers.conductor import claims, recording
 from workers.periodic import reconciler, schedule
+from workers.restoration import restore
 
 #: Contact with the database long enough to declare conductors dead.
 TRUSTED = reconciler.Contact(timeout=0)

@@ -8,10 +8,7 @@ import pytest
 from sqlalchemy import delete, insert, select
 
 from app.db.clock import now
-from app.engine import notifications
-from app.engine.resource_notifications import KINDS
-from app.kit import change_events, notification_events
-from app.masking import HIDDEN
+from app.events import change_events, notification_events
 from app.models import (
     RESOURCE_TYPES,
     Allocation,
@@ -28,6 +25,9 @@ from app.models import (
     VolumeTarget,
 )
 from app.models.change_event import RESOURCES
+from app.notifications import notifications
+from app.notifications.resource_notifications import KINDS
+from app.text.masking import HIDDEN
 from workers.periodic.webhooks import Webhooks
 
 UUID = "5b4b1a1c-0000-4000-8000-00000000000{}".format

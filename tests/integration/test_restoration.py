@@ -6,15 +6,15 @@ import pytest
 
 from app.broker import redis_broker
 from app.db.clock import utcnow
-from app.engine import restore
 from app.errors import InMaintenance
+from app.lifecycle.operation_states import Actor
+from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import Node, Operation
-from app.operation_states import Actor
-from app.states import MACHINE, Kind, State
 from tests.integration.harness import Harness
 from workers.conductor import attempts, claims
 from workers.conductor.process import _Life
-from workers.restore_guard import MARGIN, Witness
+from workers.restoration import restore
+from workers.restoration.restore_guard import MARGIN, RestoreGuard
 
 
 @pytest.fixture
@@ -22,12 +22,12 @@ def living(inside, redis_url):
     """Factory of conductors whose heartbeats the test sends."""
     with redis_broker.client(redis_url, 2) as client:
         inside.redis = client
-        inside.witness = Witness(client, "ingot")
+        inside.witness = RestoreGuard(client, "ingot")
 
         def live():
             conductor = inside.conductor("c-1")
             conductor.incarnation = str(uuid.uuid4())
-            conductor.witness = Witness(client, "ingot")
+            conductor.witness = RestoreGuard(client, "ingot")
             life = _Life(conductor, 0)
             life._register()
             return life
@@ -185,12 +185,12 @@ def test_an_incomplete_record_is_not_used(inside, loss, forget):
 
 
 def test_the_record_of_another_run_of_redis_is_not_used(inside, loss, monkeypatch):
-    monkeypatch.setattr(Witness, "_run_id", lambda _self: "another")
+    monkeypatch.setattr(RestoreGuard, "_run_id", lambda _self: "another")
     assert set(loss.nodes) == loss.come()
 
 
 def test_a_loss_beyond_the_record_is_a_restored_backup(inside, loss, monkeypatch):
-    monkeypatch.setattr("workers.restore_guard.KEPT", MARGIN + 5)
+    monkeypatch.setattr("workers.restoration.restore_guard.KEPT", MARGIN + 5)
     loss.note("touched")
     loss.pass_by(1)
     loss.note("idle")

@@ -12,13 +12,12 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import delete, select
 
-from app import killpoints
 from app.db.clock import after
-from app.engine import restore, rollout_plan, rollout_progress, rollouts
-from app.engine.rollout_plan import Strategy
 from app.errors import Conflict, Forbidden, Invalid, NotFound
-from app.identity import accounts, callers
-from app.kit.caller import Caller
+from app.identity import accounts, authentication
+from app.identity.caller import Caller
+from app.lifecycle.operation_states import Actor, IllegalTransition
+from app.lifecycle.rollout_states import ROLLOUTS, RolloutEvent, transition
 from app.models import (
     Node,
     Operation,
@@ -29,12 +28,14 @@ from app.models import (
     RolloutNode,
     RolloutState,
 )
-from app.operation_states import Actor, IllegalTransition
-from app.rollout_states import ROLLOUTS, RolloutEvent, transition
+from app.process import kill_points
+from app.rollouts import rollout_plan, rollout_progress, rollouts
+from app.rollouts.rollout_plan import Strategy
 from app.runtime import Runtime
 from tests.integration.harness import Acme, Harness, requested
 from tests.support.local_users import Directory
 from workers.periodic import pruning
+from workers.restoration import restore
 
 CALLER = Caller(user_id="u-1", user_name="Ada", request_id="req-1")
 POLISH, STROLL = (requested("management", name) for name in ("polish", "stroll"))
@@ -550,7 +551,7 @@ def die_in(inside, point, advance):
     if child == 0:
         try:
             another = Fleet(inside.another())
-            killpoints.arm([f"any:{point}=die"], "c-1")
+            kill_points.arm([f"any:{point}=die"], "c-1")
             advance(another)
         finally:
             os._exit(0)
@@ -643,8 +644,8 @@ def people(inside):
 def caller_of(inside, name, project=None):
     """The caller of a user with all roles in a scope."""
     with inside.runtime.engine.connect() as connection:
-        account = callers.account_of(connection, name)
-        return callers.of_account(connection, account, project, "req-9")
+        account = authentication.account_of(connection, name)
+        return authentication.of_account(connection, account, project, "req-9")
 
 
 def several(fleet, number):

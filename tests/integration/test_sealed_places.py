@@ -12,9 +12,6 @@ from sqlalchemy.exc import StatementError
 from app.db import connections
 from app.db.clock import after, now
 from app.db.sealing import MARK, keyring_of
-from app.kit import data_keys
-from app.main import create_app
-from app.masking import Unreadable
 from app.models import (
     AgentRecord,
     DataKey,
@@ -27,6 +24,9 @@ from app.models import (
     Webhook,
 )
 from app.models.draft import add, add_all, drafts, save
+from app.rows import data_keys
+from app.server.application import create_app
+from app.text.masking import Unreadable
 from tests.integration.test_sealing import INFO, KEY, run
 from tests.support.inside import Inside
 from workers.periodic import power_sync, sealing

@@ -12,9 +12,9 @@ from app.config import settings
 from app.config.settings import SettingsError
 from app.db import connections
 from app.db.sealing import MARK, Keyring, keyring_of
-from app.kit import data_keys
+from app.lifecycle.provision_states import State
 from app.models import AgentRecord, DataKey, Node
-from app.states import State
+from app.rows import data_keys
 from tests.support.inside import Inside
 from workers import cli
 from workers.doctor import examination

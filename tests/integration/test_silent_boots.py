@@ -3,8 +3,9 @@
 import pytest
 from sqlalchemy import select
 
+from app.agents import silent_boots
 from app.db.clock import after
-from app.engine import silent_boots, timeouts
+from app.engine import timeouts
 from app.models import Node, OperationStep
 from tests.integration.harness import AcmeBoot, Harness
 

@@ -6,9 +6,10 @@ import pytest
 from sqlalchemy import select
 
 from app.db.clock import after
-from app.engine import operations, resume, why
+from app.engine import operations, wake
+from app.lifecycle.provision_states import Kind, State, of_kind
 from app.models import AgentRecord, Conductor, Node, NodeHistory, NodeTrait, Operation
-from app.states import Kind, State, of_kind
+from app.reports import why
 from drivers.core.errors import Busy
 from drivers.core.steps import Wait
 from tests.integration.harness import Acme, Harness, requested
@@ -128,7 +129,7 @@ def test_time_in_the_queue_does_not_shorten_the_timeout_of_an_inspection(make):
     harness.inside.change(Node, node, inspection_started_at=after(-90))
     with harness.inside.runtime.transaction() as session:
         operation = session.get_one(Operation, harness.last(node).id)
-        assert resume.resume_operation(session, session.get_one(Node, node), operation)
+        assert wake.resume_operation(session, session.get_one(Node, node), operation)
     harness.run()
     operation = harness.last(node)
     assert "inspect wait" == harness.state(node)

@@ -12,9 +12,10 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.db.clock import after
-from app.engine import operations, resume, why
+from app.engine import operations, wake
 from app.inventory import nodes
 from app.models import AgentRecord, Conductor, Node, Operation
+from app.reports import why
 from app.runtime import Runtime
 from drivers.core.errors import Unexpected
 from tests.integration.test_manual_cleaning import BURN, band  # noqa: F401 - a fixture
@@ -61,7 +62,7 @@ def test_the_next_heartbeat_resumes_the_operation_when_the_polling_has_ended(wat
             harness.inside.conductor("c-2")
             harness.inside.change(Conductor, "c-1", online=False)
         case "the agent is silent":
-            resume.leave_to_agent(harness.inside.runtime, before.id, before.fence)
+            wake.leave_to_agent(harness.inside.runtime, before.id, before.fence)
         case "time":
             harness.inside.change(Operation, name, watched_until=after(-1))
     harness.call(node)
@@ -154,12 +155,12 @@ def test_each_poll_prolongs_the_watch(watched):
     runtime, operation = harness.inside.runtime, harness.inside.operation(name)
     harness.inside.change(Operation, name, watched_until=after(1))
     soon = harness.inside.operation(name).watched_until
-    resume.extend_polling(runtime, [(operation.id, operation.fence - 1)])
+    wake.extend_polling(runtime, [(operation.id, operation.fence - 1)])
     assert soon == harness.inside.operation(name).watched_until
-    resume.extend_polling(runtime, [(operation.id, operation.fence), (-1, 0)])
+    wake.extend_polling(runtime, [(operation.id, operation.fence), (-1, 0)])
     assert soon < harness.inside.operation(name).watched_until
-    resume.leave_to_agent(runtime, operation.id, operation.fence)
-    resume.extend_polling(runtime, [(operation.id, operation.fence)])
+    wake.leave_to_agent(runtime, operation.id, operation.fence)
+    wake.extend_polling(runtime, [(operation.id, operation.fence)])
     assert None is harness.inside.operation(name).watched_until
 
 

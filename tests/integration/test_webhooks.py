@@ -14,8 +14,7 @@ from sqlalchemy import select, update
 
 from app.db.clock import after
 from app.errors import Conflict, Invalid
-from app.inventory import webhooks
-from app.kit import change_events
+from app.events import change_events, webhooks
 from app.models import ChangeEvent, Node, Webhook, WebhookFailure
 from drivers.web.signed import signature
 from tests.support.fleet import until

@@ -5,15 +5,15 @@ from contextlib import contextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from app.broker import redis_broker
+from app.broker import redis_broker, refused_lookups
+from app.broker.refused_lookups import Refusals
 from app.db.clock import after
-from app.engine import operations, why
+from app.engine import operations
 from app.engine import power as power_service
-from app.kit import refused_lookups
-from app.kit.caller import Caller
-from app.kit.refused_lookups import Refusals
-from app.main import create_app
+from app.identity.caller import Caller
 from app.models import AgentRecord, Conductor, Node, NodeHistory, Operation, Port
+from app.reports import why
+from app.server.application import create_app
 from drivers.core.errors import Unreachable
 from drivers.fake.hardware import FakePower
 from tests.integration.harness import AcmeBoot, Harness, requested

@@ -10,7 +10,7 @@ its cause is present.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from app.operation_states import OPERATIONS, Actor, OperationEvent, state_after
+from app.lifecycle.operation_states import OPERATIONS, Actor, OperationEvent, state_after
 from tests.model.checker import Edge
 from tests.model.state import (
     ABOVE,
@@ -75,7 +75,7 @@ class World:
         self, row: Row, event: OperationEvent, actor: Actor = Actor.CONDUCTOR, **fields: object
     ) -> Row:
         """
-        Return the row after an event of the table in `app.operation_states`.
+        Return the row after an event of the table in `app.lifecycle.operation_states`.
 
         Raises IllegalTransition where the table has no such row, unless the protocol lacks a part.
         """

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from app.operation_states import OperationEvent
+from app.lifecycle.operation_states import OperationEvent
 from tests.model.checker import Edge
 from tests.model.protocol import World
 from tests.model.state import (

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from app import operation_states
+from app.lifecycle import operation_states
+from app.lifecycle.operation_states import OPERATIONS, IllegalTransition, OperationEvent
 from app.models import OperationState
-from app.operation_states import OPERATIONS, IllegalTransition, OperationEvent
 from tests.model import protocol
 from tests.model.checker import Broken
 from tests.model.protocol import World

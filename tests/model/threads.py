@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.operation_states import Actor, OperationEvent
+from app.lifecycle.operation_states import Actor, OperationEvent
 from tests.model.checker import Edge
 from tests.model.protocol import World
 from tests.model.state import (

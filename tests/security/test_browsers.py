@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.main import PAGES, create_app
+from app.server.application import PAGES, create_app
 from tests.contract.conftest import fault
 
 

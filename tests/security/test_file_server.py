@@ -12,8 +12,8 @@ import psutil
 import pytest
 import requests
 
-from app import log
 from app.config import settings
+from app.observe import log
 from tests.integration import test_start
 from tests.support import programs
 from tests.support.fleet import PATIENCE, until

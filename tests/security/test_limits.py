@@ -20,8 +20,8 @@ from app.api.addresses import Clients
 from app.api.auth import HttpBasic
 from app.api.following import FOLLOWING
 from app.api.passwords import CHECKED, PasswordChecks
-from app.kit.rates import MOST_KEYS, RateLimit
-from app.main import AGENTS_AT_ONCE, create_app
+from app.requests.rate_limit import MOST_KEYS, RateLimit
+from app.server.application import AGENTS_AT_ONCE, create_app
 from tests.contract.test_server import NEWEST, await_answer, copied, started
 from tests.support.fleet import until
 from tests.support.ports import free_port

@@ -15,9 +15,9 @@ from joserfc.jwk import OctKey
 from sqlalchemy import select
 
 from app.api import auditing, auth
-from app.identity import provided, provider
-from app.main import create_app
+from app.identity import oidc_provider, oidc_users
 from app.models import AuditRecord, User
+from app.server.application import create_app
 from tests.contract.conftest import Api, fault
 from tests.support import openid
 from tests.support.fleet import until
@@ -164,7 +164,9 @@ def test_nobody_becomes_a_local_user_by_choosing_the_name(service, users, issuer
         assert 401 == refused.status_code, name
         assert "[oidc]username_claim" in said(refused)
     other = service(issuer=f"{issuer.url}/other")
-    uuids = {provided.uuid_of(url, "1") for url in (issuer.url, other.runtime.settings.oidc.issuer)}
+    uuids = {
+        oidc_users.uuid_of(url, "1") for url in (issuer.url, other.runtime.settings.oidc.issuer)
+    }
     assert 2 == len(uuids)
 
 
@@ -175,8 +177,8 @@ def test_without_create_users_only_people_whom_an_operator_created_sign_in(
     refused = sign_in(browser)
     assert (403, True) == (refused.status_code, "create_users" in said(refused))
     with api.runtime.transaction() as session:
-        provided.accounts.create_user(
-            session, "j", uuid=provided.uuid_of(issuer.url, openid.PERSON["sub"])
+        oidc_users.accounts.create_user(
+            session, "j", uuid=oidc_users.uuid_of(issuer.url, openid.PERSON["sub"])
         )
     assert 302 == sign_in(browser).status_code
     assert "j" == browser("GET", "/v1/login").json["user"]
@@ -455,7 +457,7 @@ def test_a_new_key_of_the_provider_is_fetched_but_not_for_each_unknown_one(
     text = issuer.token(aud=openid.AUDIENCE)
     assert 401 == bearer(browser, text).status_code, "the keys were fetched just now"
     assert [] == issuer.requests
-    monkeypatch.setattr(provider, "PAUSE", 0)
+    monkeypatch.setattr(oidc_provider, "PAUSE", 0)
     assert 200 == bearer(browser, text).status_code
     assert ["/keys"] == issuer.requests
     monkeypatch.undo()
@@ -475,7 +477,7 @@ def test_an_outage_of_the_provider_ends_no_session_and_keys_serve_on(
     assert 200 == browser("GET", CONDUCTORS).status_code
     browser.client.delete_cookie("ingot_session")
     assert 200 == bearer(browser, text).status_code
-    monkeypatch.setattr(provider, "AGE", 0)
+    monkeypatch.setattr(oidc_provider, "AGE", 0)
     assert 503 == bearer(browser, text).status_code
 
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 from werkzeug.test import create_environ
 
-from app import log
 from app.agents import inspection_report
 from app.api import bodies
 from app.api.limits import Limits
 from app.api.parsing import MOST_VALUES
 from app.config.settings import Settings
+from app.observe import log
 from drivers.core.errors import InspectionFailed
 from drivers.inspection import rules
 from drivers.inspection.subject import Subject

@@ -6,11 +6,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from app import log
 from app.cli import audit, commands
-from app.cli.failures import Failure
-from app.cli.forms import Form
-from app.cli.output import Output
+from app.cli.terminal.errors import Failure
+from app.cli.terminal.output import Output
+from app.cli.terminal.output_format import Form
+from app.observe import log
 from tests.support.log_output import logged
 
 #: Clears the screen; sets the title; moves the cursor; reverses the direction of the text.

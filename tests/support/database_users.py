@@ -5,7 +5,7 @@ from contextlib import suppress
 import psycopg
 
 from app.config import settings as app_settings
-from app.kit import database_users
+from app.rows import database_users
 
 
 def create(session):

@@ -27,7 +27,7 @@ from workers.supervisor.children import Children, fork
 #: Modules that programs need, besides those that `ingot up` imports before it forks; the last three
 #: are imported late, by typer and by app.db.schema.
 MODULES = (
-    "workers.cli", "app.cli.nodes", "app.db.diagnosis", "app.db.schema", "app.kit.data_keys",
+    "workers.cli", "app.cli.node_commands.nodes", "app.db.diagnosis", "app.db.schema", "app.rows.data_keys",
     "pydantic.type_adapter", "alembic.command", "alembic.config",
 )  # fmt: skip
 #: Most bytes of an order: arguments and environment of a program.

@@ -4,17 +4,18 @@ import uuid
 from contextlib import nullcontext
 from types import SimpleNamespace
 
+from app.broker.messages import Message
+from app.cluster import conductors
 from app.config import settings
 from app.db import clock
 from app.db.sealing import keyring_of
 from app.engine import dispatch, operations, provisioning
-from app.kit import conductors
-from app.kit.caller import Caller
+from app.identity.caller import Caller
 from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
-from app.runtime import Message, make
+from app.runtime import make
 from tests.support.loopback import LOOPBACK
 from workers.conductor import attempts
-from workers.conductor.claimant import Conductor as Claimant
+from workers.conductor.conductor import Conductor as Claimant
 
 
 class AlwaysGiven:

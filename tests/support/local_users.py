@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from app.identity import accounts, passwords, roles, tokens
+from app.identity.caller import Role
 from app.identity.roles import Holder, Scope
-from app.kit.caller import Role
-from app.main import create_app
 from app.models import Group, Project, User
+from app.server.application import create_app
 
 PASSWORD = "correct horse"
 #: Hash of PASSWORD, computed once.

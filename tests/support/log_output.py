@@ -5,7 +5,7 @@ import logging
 import sys
 from contextlib import contextmanager
 
-from app import log
+from app.observe import log
 
 
 @contextmanager

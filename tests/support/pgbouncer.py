@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from app.parent import die_with_parent
+from app.process.parent_death import die_with_parent
 from tests.support import debian
 from tests.support.fleet import until
 from tests.support.ports import free_port

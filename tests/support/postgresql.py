@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 
-from app.parent import die_with_parent
+from app.process.parent_death import die_with_parent
 from tests.support import debian
 from tests.support.fleet import PATIENCE
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from app.parent import die_with_parent
+from app.process.parent_death import die_with_parent
 from tests.support import debian
 from tests.support.fleet import until
 from tests.support.ports import free_port

@@ -10,7 +10,7 @@ import sys
 from werkzeug.serving import make_server
 
 from app.db import schema
-from app.main import create_app
+from app.server.application import create_app
 from tests.support.inside import Inside
 from workers.conductor import attempts
 

@@ -16,9 +16,9 @@ READS = {
 #: Module, or folder, that reads a wall clock -> the reason; nothing in the service depends on it.
 ALLOWED = {
     "app/broker/monitoring.py": "times of events, as Flower wants them",
-    "app/cli/following.py": "shows how long an operation has run",
+    "app/cli/operation_progress.py": "shows how long an operation has run",
     "app/db/clock.py": "has the host's clock, for the doctor",
-    "app/tracing.py": "times of spans, as collectors want them",
+    "app/observe/tracing.py": "times of spans, as collectors want them",
     "app/ui/facts.js": "shows ages",
     "app/ui/node.js": "shows the progress of an operation",
     "drivers/agent/logs.py": "names of files",
@@ -28,7 +28,7 @@ ALLOWED = {
     "drivers/simulator": "simulated machines have clocks of their own",
     "drivers/web/signed.py": "the receiver compares the time of the signature with its own",
     "workers/conductor/attempts.py": "times of spans, as collectors want them",
-    "workers/doctor/surroundings.py": "compares the clocks of hosts",
+    "workers/doctor/environment_checks.py": "compares the clocks of hosts",
 }
 IN_JAVASCRIPT = re.compile(r"\bDate\.now\(|\bnew Date\(\)|\bDate\(\)|\bperformance\.timeOrigin\b")
 

@@ -14,7 +14,7 @@ import yaml
 
 from app.config.settings import Settings, load
 from app.db import sealing
-from app.kit.database_users import USERS
+from app.rows.database_users import USERS
 from workers import cli
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ import pytest
 
 from app.config import options
 from app.config.settings import Settings
-from app.engine import step_rows
 from app.hardware.steps import IN_BAND_DEPLOY
+from app.planning import plan_rows
 from docs import generate, vendor_features
 from drivers.agent.deploy import Direct
 from drivers.builtin import HARDWARE_TYPES
@@ -196,7 +196,7 @@ def test_the_page_of_cleaning_names_each_setting_that_decides_what_is_cleaned():
 
 def test_the_page_of_cleaning_has_the_order_of_interfaces_at_equal_priority():
     text = (ROOT / "docs/cleaning.md").read_text().lower()
-    order = sorted(step_rows.INTERFACE_PRIORITY, key=step_rows.INTERFACE_PRIORITY.get, reverse=True)
+    order = sorted(plan_rows.INTERFACE_PRIORITY, key=plan_rows.INTERFACE_PRIORITY.get, reverse=True)
     assert re.search(r"among equals [^.]*" + r"\b[^.]*\b".join(order), text)
 
 
@@ -274,8 +274,8 @@ def test_pages_that_are_missing_or_changed_are_named(tmp_path):
         (tmp_path / name).write_text(generate.render(name))
     assert [] == generate.stale(tmp_path)
     (tmp_path / "docs/api.md").unlink()
-    (tmp_path / "app/cli/node_fields.py").write_text("old")
-    assert ["docs/api.md", "app/cli/node_fields.py"] == generate.stale(tmp_path)
+    (tmp_path / "app/cli/node_commands/node_fields.py").write_text("old")
+    assert ["docs/api.md", "app/cli/node_commands/node_fields.py"] == generate.stale(tmp_path)
 
 
 def test_paths_of_the_tree_that_pages_name_exist():

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 
 from celery import Celery
 
-from app import log
 from app.broker.queue import FAILURES, send_task
+from app.observe import log
 
 seldom = log.RateLimited(log.get(__name__))
 

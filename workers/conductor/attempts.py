@@ -15,28 +15,29 @@ from typing import Any
 from celery import Celery, Task
 from sqlalchemy import select
 
-from app import killpoints, log, release, tracing
-from app.broker import chain, monitoring, queue
+from app.broker import chain, monitoring, outages, queue
 from app.broker.chain import RUN
+from app.broker.messages import Link, Message
+from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.diagnosis import reason
 from app.engine import child_nodes, inspection_findings
 from app.hardware import targets
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
 from app.models import AgentRecord, Operation, OperationStep, Port
-from app.runtime import Link, Message, Runtime
+from app.observe import log, tracing
+from app.process import kill_points, release
+from app.runtime import Runtime
 from drivers.core import reserved
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
-from workers import retry
 from workers.conductor import claims, drain, recording, results
 from workers.conductor.abilities import StepThreads
-from workers.conductor.claimant import Conductor
 from workers.conductor.claims import Attempt
+from workers.conductor.conductor import Conductor
 from workers.conductor.lease import Lease
 from workers.conductor.redispatch import forward, forward_refused, send_again
-from workers.retry import OUT_OF_REACH, until_available
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -80,7 +81,7 @@ def register_task(
         if not registered.wait(REGISTER_TIMEOUT):
             return NOT_RUN  # the reconciler sends again
         outcome = None
-        with threads.at_work(), retry.log_outages(RUN):
+        with threads.at_work(), outages.log_outages(RUN):
             outcome = run(
                 conductor, message, partial(monitoring.withdraw, application, conductor.name)
             )
@@ -102,7 +103,7 @@ def run(
     """
     began, waiting = time.time_ns(), list(message.links[1:])
     with ExitStack() as scope:
-        killpoints.reach("received")
+        kill_points.reach("received")
         node, operation, position = message.node, message.operation, message.cursor
         if not conductor.witness.note(node):
             return None  # the reconciler sends again
@@ -120,7 +121,7 @@ def run(
             logger.info("lease.held_by_another", node=node, operation=operation)
             REFUSALS.add("lease")
             return None  # the reconciler sends again
-        killpoints.reach("leased")
+        kill_points.reach("leased")
         try:
             lease.keep(conductor.runtime.settings.conductor.step_timeout)
             attempt = claims.claim(conductor, operation, message.fence, position, node)
@@ -134,11 +135,11 @@ def run(
             CLAIMS.add()
             scope.callback(conductor.attempts.discard, attempt.operation.claim)
             kind, step = attempt.operation.kind, attempt.step
-            killpoints.reach("claimed", kind)
+            kill_points.reach("claimed", kind)
             _trace(scope, message, attempt, began)
             with tracing.inside(step.label, conductor=conductor.name, attempt=step.attempts):
                 outcome = _act(conductor, attempt, lease)
-            killpoints.reach("acted", kind)
+            kill_points.reach("acted", kind)
             if outcome is None:
                 return None
             advanced = recording.advance(conductor, attempt, outcome)
@@ -147,13 +148,13 @@ def run(
             conductor.leases.give_back(lease)
         following: int | None = position + 1
         if not advanced:
-            killpoints.reach("freed", kind)
+            kill_points.reach("freed", kind)
             following = recording.record(conductor, attempt, outcome)
-        killpoints.reach("recorded", kind)
+        kill_points.reach("recorded", kind)
         if following is not None:
             if _follow(conductor, message, following):
                 waiting.clear()
-            killpoints.reach("followed", kind)
+            kill_points.reach("followed", kind)
         return attempt.outcome
 
 
@@ -177,7 +178,7 @@ def _follow(conductor: Conductor, message: Message, position: int) -> bool:
     if conductor.leaving.is_set():
         drain.redispatch(conductor, message.operation)
     elif rest is None or rest.cursor != position:
-        with retry.log_outages(RUN):
+        with outages.log_outages(RUN):
             send_again(conductor.runtime, message.operation)
     elif conductor.runtime.send(rest):
         return True

@@ -25,10 +25,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from app import release
+from app.broker.outages import until_available
 from app.db.clock import after, now
 from app.db.prepared import Row, Typed
 from app.engine import operations
+from app.lifecycle.operation_states import STEPS, Actor, OperationEvent, StepEvent, sole_move
 from app.models import (
     AgentRecord,
     Node,
@@ -41,10 +42,9 @@ from app.models import (
 )
 from app.models.base import Base
 from app.models.snapshot import snapshots
-from app.operation_states import STEPS, Actor, OperationEvent, StepEvent, sole_move
+from app.process import release
 from drivers.core.steps import Outcome
-from workers.conductor.claimant import MARK, Conductor
-from workers.retry import until_available
+from workers.conductor.conductor import MARK, Conductor
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ Each operation is sent to its next owner at once; it does not wait for a timeout
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log
 from app.db.diagnosis import reason
 from app.db.transactions import retrying
 from app.engine import dispatch, operations
+from app.lifecycle.operation_states import Actor, OperationEvent
 from app.models import Operation, OperationState
-from app.operation_states import Actor, OperationEvent
-from workers.conductor.claimant import Conductor
+from app.observe import log
+from workers.conductor.conductor import Conductor
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)

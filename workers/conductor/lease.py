@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import redis
 
 from app.broker.redis_broker import circuit_breaker
-from app.kit.reach import CircuitBreaker
+from app.process.circuit_breaker import CircuitBreaker
 from drivers.core.errors import LeaseLost
 
 _RENEW = """

@@ -16,10 +16,11 @@ from typing import Any
 import aiohttp
 from sqlalchemy.exc import NoResultFound, SQLAlchemyError
 
-from app import killpoints, log
 from app.db.diagnosis import reason
-from app.engine import operations, resume
-from app.operation_states import Actor
+from app.engine import operations, wake
+from app.lifecycle.operation_states import Actor
+from app.observe import log
+from app.process import kill_points
 from app.runtime import Runtime
 from drivers import networks
 from drivers.agent.in_band import command_ended
@@ -43,7 +44,7 @@ POLLS = 50
 
 def resume_operation(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
     """Resume an operation if it still waits (under this fence); whether this call did."""
-    killpoints.reach("waking")
+    kill_points.reach("waking")
     with runtime.transaction(Actor.CONDUCTOR) as session:
         try:
             node, operation = operations.lock_operation(session, operation_id)
@@ -51,13 +52,13 @@ def resume_operation(runtime: Runtime, operation_id: int, fence: int | None = No
             return False
         if fence is not None and operation.fence != fence:
             return False
-        return resume.resume_operation(session, node, operation)
+        return wake.resume_operation(session, node, operation)
 
 
 def resume_or_unwatch(runtime: Runtime, operation_id: int, fence: int) -> None:
     """Resume an operation; if its node is locked just now, resume it by heartbeats from now on."""
     if not resume_operation(runtime, operation_id, fence):
-        resume.leave_to_agent(runtime, operation_id, fence)
+        wake.leave_to_agent(runtime, operation_id, fence)
 
 
 class WaitMonitor:
@@ -104,13 +105,13 @@ class WaitMonitor:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.call_later(resume.POLLING_PERIOD / 3, self._keep_watch)
+        self._loop.call_later(wake.POLLING_PERIOD / 3, self._keep_watch)
         self._loop.run_forever()
 
     def _keep_watch(self) -> None:
         """Renew the mark on watched operations, which keeps heartbeats from resuming them."""
-        self._submit(lambda: self._do(resume.extend_polling, list(self._watched.items())))
-        self._loop.call_later(resume.POLLING_PERIOD / 3, self._keep_watch)
+        self._submit(lambda: self._do(wake.extend_polling, list(self._watched.items())))
+        self._loop.call_later(wake.POLLING_PERIOD / 3, self._keep_watch)
 
     def _submit(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
         def start() -> None:
@@ -183,7 +184,7 @@ class WaitMonitor:
     async def _leave_to_agent(
         self, operation_id: int, fence: int, reason: str | None = None
     ) -> None:
-        while not await self._do(resume.leave_to_agent, operation_id, fence, reason):  # noqa: ASYNC110
+        while not await self._do(wake.leave_to_agent, operation_id, fence, reason):  # noqa: ASYNC110
             await asyncio.sleep(self._runtime.settings.agent.poll_interval)
 
     async def _commands(

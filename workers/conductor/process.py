@@ -27,30 +27,31 @@ from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import killpoints, log, tracing
 from app.broker import queue, redis_releases
 from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
+from app.cluster import conductors, periodic_passes
 from app.config.settings import Settings, SettingsError
 from app.db import diagnosis
 from app.db.sealing import keyring_of
 from app.db.transactions import connection_of
-from app.engine import restore
-from app.kit import conductors, periodic_passes
+from app.lifecycle.operation_states import Actor
 from app.metrics import recording
-from app.operation_states import Actor
-from app.parent import die_with_parent
+from app.observe import log, tracing
+from app.process import kill_points
+from app.process.parent_death import die_with_parent
 from app.runtime import Runtime, load_drivers, make, require_hardware_types
 from drivers.core.priorities import overrides_without_step
 from workers.conductor import abilities, attempts, drain, rpc_server
-from workers.conductor.claimant import Conductor
+from workers.conductor.conductor import Conductor
 from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.poller import WaitMonitor
 from workers.conductor.promotion import Timeline
 from workers.periodic import schedule
 from workers.periodic.bmc_network import BmcNetwork
-from workers.restore_guard import Witness
+from workers.restoration import restore
+from workers.restoration.restore_guard import RestoreGuard
 from workers.supervisor import permissions
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ def main(settings: Settings, name: str) -> None:
     # before the fork, so that a wrong setting is reported once
     require_hardware_types(load_drivers(settings))
     permissions.let_servers_read(settings)
-    killpoints.arm(settings.default.kill_points, name)
+    kill_points.arm(settings.default.kill_points, name)
     incarnation = str(uuid4())
     signs = abilities.ControlSigns()
     control = _fork_control(settings, name, incarnation, signs)
@@ -100,7 +101,7 @@ def main(settings: Settings, name: str) -> None:
     )
     # short: each heartbeat reads the watermark from Redis, and must not be late for that
     timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
-    witness = Witness(client(settings.broker.url, timeout), settings.broker.prefix)
+    witness = RestoreGuard(client(settings.broker.url, timeout), settings.broker.prefix)
     conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
     leases.is_alive = lambda: conductor.has_valid_mark(time.monotonic())
     leases.start()

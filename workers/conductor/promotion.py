@@ -2,10 +2,10 @@
 Promotion of a standby of PostgreSQL: find the work that was lost with the last writes.
 
 A standby that replicates asynchronously lacks the last writes of its primary. A loss of less than
-the time between two heartbeats shows in no watermark (`app.engine.restore`), but an operation may
-then be recorded as running, or as waited for, by a conductor that has long gone on with it. Every
-promotion begins a new timeline, so each conductor compares its claims with its work when it sees
-another timeline than before.
+the time between two heartbeats shows in no watermark (`workers.restoration.restore`), but an
+operation may then be recorded as running, or as waited for, by a conductor that has long gone on
+with it. Every promotion starts a new timeline, so each conductor compares its claims with its work
+when it sees another timeline than before.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from sqlalchemy import select, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log
 from app.db.diagnosis import is_unavailable, reason
 from app.db.prepared import Prepared
 from app.models import Operation, OperationState
+from app.observe import log
 from workers.conductor import claims, poller
-from workers.conductor.claimant import Conductor
+from workers.conductor.conductor import Conductor
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)

@@ -7,20 +7,20 @@ cursor takes a single UPDATE (`advance`).
 
 from sqlalchemy.orm import Session
 
-from app import log
+from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.clock import after
 from app.db.diagnosis import database_problem
 from app.db.transactions import call_after_commit
-from app.engine import dispatch, driver_reports, operations, resume, timeouts, transitions
+from app.engine import dispatch, driver_reports, operations, timeouts, transitions, wake
 from app.metrics.table import REFUSALS
 from app.models import AgentRecord, Node, Operation, OperationState, StepSource
+from app.observe import log
 from drivers.core.errors import InspectionFailed
 from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
 from drivers.tls import valid_pem
 from workers.conductor import claims, results
-from workers.conductor.claimant import Conductor
 from workers.conductor.claims import Attempt
-from workers.retry import OUT_OF_REACH, until_available
+from workers.conductor.conductor import Conductor
 
 logger = log.get(__name__)
 
@@ -140,7 +140,7 @@ def _watch(
         url, token = agent.url, agent.token
         ca = valid_pem(agent.verify_ca) or node.driver_info.get("agent_verify_ca")
         if conductor.wait_monitor.running:
-            operation.watched_until = after(resume.POLLING_PERIOD)
+            operation.watched_until = after(wake.POLLING_PERIOD)
         call_after_commit(
             session, lambda: conductor.wait_monitor.watch(operation_id, fence, url, token, ca)
         )

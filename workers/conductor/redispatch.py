@@ -9,9 +9,10 @@ its current one: it sends the operation again.
 
 from sqlalchemy import or_, select
 
-from app import log, release
 from app.engine import dispatch, operations
 from app.models import Operation, OperationState
+from app.observe import log
+from app.process import release
 from app.runtime import Runtime
 
 logger = log.get(__name__)

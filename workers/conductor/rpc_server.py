@@ -19,16 +19,18 @@ from celery import Celery
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import errors, log, release, request_ids, tracing
+from app import errors
 from app.broker.calls import CALL_TASK, Forged, RedisCalls
 from app.db.diagnosis import reason
 from app.engine import driver_reports
 from app.engine.rpc import METHODS, Method
 from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
 from app.hardware import targets
-from app.hold_kinds import Effect
 from app.inventory import holds, nodes
+from app.lifecycle.hold_kinds import Effect
 from app.models import Node, Operation, OperationState
+from app.observe import log, request_ids, tracing
+from app.process import release
 from app.runtime import Runtime
 from drivers.agent import logs
 from drivers.core.errors import (

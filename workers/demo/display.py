@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from app.cli import styles
+from app.cli.terminal import styles
 from app.models import OperationState
 from workers.demo.client import Line
 

@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from app.parent import die_with_parent
+from app.process.parent_death import die_with_parent
 
 #: Working directory of the child processes.
 ROOT = Path(__file__).resolve().parents[2]

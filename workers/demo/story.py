@@ -16,7 +16,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from app.states import MACHINE, Kind, State
+from app.lifecycle.provision_states import MACHINE, Kind, State
 from workers.demo import display
 from workers.demo.client import Api, Line
 from workers.demo.display import View, format_span

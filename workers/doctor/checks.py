@@ -10,7 +10,7 @@ import redis
 from celery import Celery
 
 from app.config.settings import Settings
-from app.kit import stalled_operations
+from app.reports import stalled_operations
 from app.runtime import Runtime
 
 

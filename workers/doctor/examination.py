@@ -13,16 +13,16 @@ from kombu.exceptions import OperationalError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log
+from app.audit import audit_records
 from app.broker import queue
 from app.broker.redis_broker import client
 from app.config.description import masked
 from app.config.settings import Settings
 from app.db.diagnosis import reason
 from app.errors import ServiceError
-from app.kit import audit
+from app.observe import log
 from app.runtime import make
-from workers.doctor import rows, surroundings
+from workers.doctor import database_checks, environment_checks
 from workers.doctor.checks import Check, Finding, Installation
 
 logger = log.get(__name__)
@@ -31,32 +31,41 @@ logger = log.get(__name__)
 PAUSE = 1.0
 
 CHECKS: Sequence[Check] = (
-    Check("schema", surroundings.schema),
-    Check("clock skew", surroundings.clocks),
-    Check("future heartbeats", rows.future_heartbeats),
-    Check("restored database", surroundings.restored, broker=True),
-    Check("unchecked nodes", rows.unchecked),
-    Check("beat", rows.beat),
-    Check("dead conductors", rows.lost),
-    Check("impeded conductors", rows.impeded),
-    Check("late periodic tasks", rows.late_passes),
-    Check("duplicate names", surroundings.names, broker=True, remote_control=True),
-    Check("unserved nodes", rows.unserved),
-    Check("orphan rows", rows.orphans, rows.delete_orphans),
-    Check("inconsistent operations", rows.inconsistent, rows.fail),
-    Check("stalled operations", rows.stalled, rows.reconcile),
-    Check("stuck nodes", rows.stuck, rows.enter_failed),
-    Check("orphan reservations", rows.reservations, rows.release),
-    Check("orphan queues", surroundings.queues, surroundings.delete_queue, broker=True),
-    Check("orphan leases", surroundings.leases, surroundings.delete_lease, broker=True),
-    Check("late notifications", rows.late_notifications),
-    Check("ended notifications", rows.ended_notifications, rows.forget_notifications),
-    Check("authentication", surroundings.unauthenticated, rows=False),
-    Check("links", surroundings.links, rows=False),
-    Check("administrators", surroundings.administrators),
-    Check("encryption", surroundings.keys),
-    Check("file permissions", surroundings.readable_files, surroundings.restrict, rows=False),
-    Check("stale files", surroundings.stale_files, surroundings.delete_files),
+    Check("schema", environment_checks.schema),
+    Check("clock skew", environment_checks.clocks),
+    Check("future heartbeats", database_checks.future_heartbeats),
+    Check("restored database", environment_checks.restored, broker=True),
+    Check("unchecked nodes", database_checks.unchecked),
+    Check("beat", database_checks.beat),
+    Check("dead conductors", database_checks.lost),
+    Check("impeded conductors", database_checks.impeded),
+    Check("late periodic tasks", database_checks.late_passes),
+    Check("duplicate names", environment_checks.names, broker=True, remote_control=True),
+    Check("unserved nodes", database_checks.unserved),
+    Check("orphan rows", database_checks.orphans, database_checks.delete_orphans),
+    Check("inconsistent operations", database_checks.inconsistent, database_checks.fail),
+    Check("stalled operations", database_checks.stalled, database_checks.reconcile),
+    Check("stuck nodes", database_checks.stuck, database_checks.enter_failed),
+    Check("orphan reservations", database_checks.reservations, database_checks.release),
+    Check("orphan queues", environment_checks.queues, environment_checks.delete_queue, broker=True),
+    Check("orphan leases", environment_checks.leases, environment_checks.delete_lease, broker=True),
+    Check("late notifications", database_checks.late_notifications),
+    Check(
+        "ended notifications",
+        database_checks.ended_notifications,
+        database_checks.forget_notifications,
+    ),
+    Check("authentication", environment_checks.unauthenticated, rows=False),
+    Check("links", environment_checks.links, rows=False),
+    Check("administrators", environment_checks.administrators),
+    Check("encryption", environment_checks.keys),
+    Check(
+        "file permissions",
+        environment_checks.readable_files,
+        environment_checks.restrict,
+        rows=False,
+    ),
+    Check("stale files", environment_checks.stale_files, environment_checks.delete_files),
 )
 
 
@@ -181,7 +190,9 @@ def _record(installation: Installation, check: Check, finding: Finding) -> None:
     """Record a repair for the audit, before it begins."""
     action = f"repair/{check.name.replace(' ', '_')}"
     with installation.runtime.write_connection() as connection:
-        audit.add_command(connection, installation.runtime.settings, action, finding.subject)
+        audit_records.add_command(
+            connection, installation.runtime.settings, action, finding.subject
+        )
 
 
 def _reaches(found: list[Result], server: str, ping: Callable[[], None]) -> bool:

@@ -20,18 +20,20 @@ from celery.beat import ScheduleEntry, Scheduler, Service
 from sqlalchemy import Engine, bindparam, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from app import killpoints, log
 from app.broker import queue
 from app.broker.backlog import messages_of
+from app.broker.messages import TaskMessage
 from app.broker.redis_broker import client
+from app.cluster import periodic_passes
 from app.config.settings import Settings
 from app.db import diagnosis, transactions
 from app.db.clock import after, now
 from app.db.prepared import Prepared
-from app.kit import periodic_passes
 from app.metrics import recording
 from app.models import BeatLease
-from app.runtime import TaskMessage, connect
+from app.observe import log
+from app.process import kill_points
+from app.runtime import connect
 from workers.periodic import schedule
 from workers.periodic.lost_conductors import DeadConductorLog
 from workers.periodic.reconciler import Contact
@@ -123,7 +125,7 @@ class LeasedScheduler(Scheduler):
         self.merge_inplace(self.app.conf.beat_schedule)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        killpoints.reach("beating")
+        kill_points.reach("beating")
         leading = self._reaches_broker() and self._leads()
         if leading != self.leading:
             type(self).leading = leading
@@ -248,7 +250,7 @@ class _Service(Service):
 
 def main(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT."""
-    killpoints.arm(settings.default.kill_points, "beat")
+    kill_points.arm(settings.default.kill_points, "beat")
     recording.start()
     application = queue.celery(settings)
     application.conf.beat_schedule = dict(schedule.schedule(settings))

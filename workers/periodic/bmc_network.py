@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
-from app import log
+from app.cluster import conductors
+from app.cluster.hash_ring import serving
 from app.engine import rpc
 from app.errors import BadGateway, ServiceError
 from app.hardware import targets
-from app.kit import conductors
 from app.models import Node
-from app.ring import serving
+from app.observe import log
 from app.runtime import Runtime
 from drivers.core.errors import HardwareError, Unreachable
 

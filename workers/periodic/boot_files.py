@@ -8,10 +8,10 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from app import log
+from app.lifecycle.provision_states import MACHINE, WITHOUT_INSTANCE, Kind, State
 from app.models import AgentRecord, Node
+from app.observe import log
 from app.runtime import Runtime
-from app.states import MACHINE, WITHOUT_INSTANCE, Kind, State
 from drivers.images import cache, files
 
 logger = log.get(__name__)

@@ -8,16 +8,16 @@ started again by that owner.
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app import log
+from app.cluster import conductors
 from app.db.prepared import Prepared
 from app.db.transactions import connection_of
 from app.engine import management
 from app.engine.driver_reports import CONSOLE_CONDUCTOR
 from app.errors import Unavailable
-from app.kit import conductors
-from app.kit.caller import Caller
+from app.identity.caller import Caller
+from app.lifecycle.operation_states import Actor
 from app.models import Fault, Node
-from app.operation_states import Actor
+from app.observe import log
 from app.runtime import Runtime
 
 logger = log.get(__name__)

@@ -29,14 +29,15 @@ from sqlalchemy import (
     update,
 )
 
-from app import killpoints, log
+from app.broker import outages
 from app.db.clock import after, age, now
-from app.kit import change_events
-from app.kit.concurrency import FairSlots
+from app.events import change_events
 from app.metrics.kinds import Counter, Histogram
 from app.models import ChangeEvent, NotificationCursor, Webhook
+from app.observe import log
+from app.process import kill_points
+from app.requests.request_slots import FairSlots
 from app.runtime import Runtime
-from workers import retry
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -181,7 +182,7 @@ class Deliverer(ABC):
         """Send the events of a subscriber until there are none, one fails, or its turn ends."""
         end = time.monotonic() + TURN
         try:
-            with retry.log_outages(f"{self.name}s"):
+            with outages.log_outages(f"{self.name}s"):
                 while self.deliver(ident) and time.monotonic() < end:
                     pass
         except Exception:
@@ -193,7 +194,7 @@ class Deliverer(ABC):
                 self._slots.release(project)
                 others_wait = self._more
         if others_wait:
-            with retry.log_outages(f"{self.name}s"):
+            with outages.log_outages(f"{self.name}s"):
                 self.start_due()
 
     def deliver(self, ident: int) -> bool:
@@ -214,7 +215,7 @@ class Deliverer(ABC):
             return False
         waited, begun = max(0.0, found.rows[0].waited), time.monotonic()
         sent = self.send(row, max(row.position, found.first - 1), found)
-        killpoints.reach("posted", self.name)
+        kill_points.reach("posted", self.name)
         if sent.last > row.position and self._record(row, token, sent.last):
             self.outcomes.add("accepted")
             self.lag.observe(waited + time.monotonic() - begun)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import redis
 from sqlalchemy import Engine
 
-from app import log
+from app.cluster import conductors
 from app.db import transactions
-from app.kit import conductors
+from app.observe import log
 from workers.periodic.reconciler import Contact
 
 logger = log.get(__name__)

@@ -6,12 +6,12 @@ from typing import Any
 from sqlalchemy import Row, Select, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from app import log
-from app.broker.notification_bus import FAILURES, NotificationBus
-from app.engine.notifications import ERROR, INFO, Notification, made_of
-from app.kit import change_events, notification_events
+from app.events import change_events, notification_events
 from app.metrics.table import NOTIFICATION_DELIVERIES, NOTIFICATION_LAG
 from app.models import ChangeEvent, NotificationCursor
+from app.notifications.notification_bus import FAILURES, NotificationBus
+from app.notifications.notifications import ERROR, INFO, Notification, made_of
+from app.observe import log
 from app.runtime import Runtime
 from workers.periodic.delivery import Deliverer, Sent
 

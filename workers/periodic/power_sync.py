@@ -23,22 +23,23 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app import log
+from app.cluster import conductors
+from app.cluster.hash_ring import Member, owner
+from app.db.item_isolation import isolated
 from app.db.prepared import Prepared
-from app.engine import dispatch, driver_reports, planning
-from app.flows import FLOWS
+from app.engine import dispatch, driver_reports
 from app.hardware import targets
-from app.hold_kinds import Effect
+from app.identity.caller import Caller
 from app.inventory import history, holds
-from app.kit import conductors
-from app.kit.caller import Caller
-from app.kit.isolation import isolated
+from app.lifecycle.flows import FLOWS
+from app.lifecycle.hold_kinds import Effect
+from app.lifecycle.operation_states import Actor
+from app.lifecycle.provision_states import Kind, State, of_kind
 from app.metrics.table import POWER_SYNC_NODES, POWER_SYNCS
 from app.models import Fault, Node, OperationKind
-from app.operation_states import Actor
-from app.ring import Member, owner
+from app.observe import log
+from app.planning import planning
 from app.runtime import Runtime, runtime_of
-from app.states import Kind, State, of_kind
 from drivers.core.errors import HardwareError
 from drivers.core.power import ReadPower, SweepReader
 from drivers.core.power_pursuit import PENDING

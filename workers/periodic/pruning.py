@@ -8,10 +8,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, delete, exists, func, literal_column, or_, select
 
-from app import log
+from app.cluster import conductors
 from app.config.settings import Settings
 from app.db.clock import after, age, fixed
-from app.kit import conductors
 from app.models import (
     Answered,
     ApiToken,
@@ -24,6 +23,7 @@ from app.models import (
     RolloutNode,
     WebhookFailure,
 )
+from app.observe import log
 from app.runtime import Runtime
 
 logger = log.get(__name__)

@@ -17,13 +17,13 @@ from sqlalchemy import and_, bindparam, exists, func, literal, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import killpoints, log
+from app.cluster import conductors
 from app.db.clock import age, now
 from app.db.diagnosis import is_unavailable, reason
 from app.db.prepared import Prepared
 from app.db.transactions import call_after_commit, retrying
-from app.engine import admission, dispatch, operations, pending_power, resume, transitions
-from app.kit import conductors
+from app.engine import admission, dispatch, operations, pending_power, transitions, wake
+from app.lifecycle.operation_states import Actor, OperationEvent
 from app.metrics.table import RECONCILED, TAKEOVERS
 from app.models import (
     ACTIVE,
@@ -34,7 +34,8 @@ from app.models import (
     OperationState,
     OperationStep,
 )
-from app.operation_states import Actor, OperationEvent
+from app.observe import log
+from app.process import kill_points
 from app.runtime import Runtime, runtime_of
 from drivers.core.errors import FailureCode
 from drivers.core.steps import Failed, Resume
@@ -103,7 +104,7 @@ def reconcile(
 
     backlog: returns the number of messages in the queue of a conductor, by its name.
     """
-    killpoints.reach("reconciling")
+    kill_points.reach("reconciling")
     timeout = runtime.settings.conductor.heartbeat_timeout
     with runtime.read_connection() as connection:
         in_touch = contact.record(conductors.seconds_since_heartbeat(connection))
@@ -128,7 +129,7 @@ def reconcile(
         )
         todo = [(name, act, _ids(session, which, due)) for name, act, which, due in found]
     if any(ids for _, _, ids in todo):
-        killpoints.reach("decided")
+        kill_points.reach("decided")
     counts = _do(runtime, todo)
     counts |= _do(runtime, [("admitted", _resend, admission.admit_all(runtime))])
     if any(counts.values()):
@@ -252,7 +253,7 @@ def _missed_heartbeat(timeout: float) -> tuple[object, ...]:
     return (
         Operation.state == OperationState.WAITING,
         Operation.wake_at.is_(None),
-        resume.not_polled(timeout),
+        wake.not_polled(timeout),
         has_called,
     )
 
@@ -308,7 +309,7 @@ def _expire(session: Session, node: Node, operation: Operation) -> bool:
 
 
 def _wake(session: Session, node: Node, operation: Operation) -> bool:
-    return resume.resume_operation(session, node, operation)
+    return wake.resume_operation(session, node, operation)
 
 
 def _resend(session: Session, node: Node, operation: Operation) -> bool:

@@ -19,23 +19,23 @@ from celery import Celery
 from celery.schedules import schedule as period
 from sqlalchemy import Engine
 
-from app import log
-from app.broker import backlog
+from app.agents import silent_boots
+from app.broker import backlog, outages
 from app.broker.queue import queues_of, send_task
+from app.cluster import conductors, periodic_passes
 from app.config.settings import Settings
 from app.db import transactions
 from app.db.prepared import Prepared
-from app.engine import rollouts, silent_boots
 from app.inventory import holds, scheduling
-from app.kit import conductors, periodic_passes
 from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
+from app.observe import log
+from app.rollouts import rollouts
 from app.runtime import Runtime
-from workers import retry
 from workers.periodic import boot_files, power_sync, proofs, pruning, reconciler, sealing, webhooks
 from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
-from workers.restore_guard import Witness
+from workers.restoration.restore_guard import RestoreGuard
 
 logger = log.get(__name__)
 
@@ -296,7 +296,7 @@ def _reconciler_pass(
 ) -> Callable[[], None]:
     contact = reconciler.Contact(runtime.settings.conductor.heartbeat_timeout)
     held = backlog.messages_of(application, runtime.settings, broker)
-    witness = Witness(broker, runtime.settings.broker.prefix)
+    witness = RestoreGuard(broker, runtime.settings.broker.prefix)
     consoles = Consoles(runtime)
 
     def reconcile() -> None:
@@ -388,7 +388,7 @@ def _watched(name: str, work: Callable[..., object]) -> Callable[..., None]:
     def run(*arguments: Any) -> None:
         started = time.monotonic()
         try:
-            with retry.log_outages(name):
+            with outages.log_outages(name):
                 work(*arguments)
         finally:
             PERIODIC_RUNS.observe(time.monotonic() - started, name)

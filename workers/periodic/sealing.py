@@ -13,13 +13,14 @@ from typing import Any
 import orjson
 from sqlalchemy import Column, Connection, Table, Text, cast, func, insert, select, update
 
-from app import killpoints, log
 from app.db.clock import age
 from app.db.prepared import Prepared
 from app.db.sealing import REFRESH, Place, is_text_to_seal, is_to_seal, keyring_of
 from app.db.secret_columns import SealedText, at, place_of, row_columns
-from app.kit import data_keys
 from app.models import DataKey, SealedTable
+from app.observe import log
+from app.process import kill_points
+from app.rows import data_keys
 from app.runtime import Runtime
 
 logger = log.get(__name__)
@@ -85,7 +86,7 @@ def _seal_batch(connection: Connection, table: Table) -> tuple[int, bool]:
     connection.execute(
         update(SealedTable).where(SealedTable.name == table.name).values(last=last, done=done)
     )
-    killpoints.reach("sealed", table.name)
+    kill_points.reach("sealed", table.name)
     return written, not done
 
 

@@ -20,11 +20,11 @@ from sqlalchemy import (
 
 from app.db.clock import now
 from app.db.prepared import Prepared
-from app.kit import change_events
-from app.masking import Unreadable
+from app.events import change_events
 from app.metrics.table import WEBHOOK_DELIVERIES, WEBHOOK_LAG
 from app.models import ChangeEvent, Webhook, WebhookFailure
 from app.runtime import Runtime
+from app.text.masking import Unreadable
 from drivers import networks
 from drivers.core.errors import HardwareError
 from drivers.web import fetch

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app import log
-from app.parent import adopt_orphans, die_with_parent
+from app.observe import log
+from app.process.parent_death import adopt_orphans, die_with_parent
 
 logger = log.get(__name__)
 

@@ -22,17 +22,18 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log
 from app.broker import backlog, queue
 from app.broker.redis_broker import client
+from app.cluster import conductors
 from app.config.settings import Settings
 from app.db import connections, transactions
 from app.db.diagnosis import reason
-from app.kit import conductors, fleet_counts, stalled_operations
-from app.kit.fleet_counts import Count
 from app.metrics import table
 from app.metrics.kinds import Gauge
 from app.metrics.recording import DIRECTORY
+from app.observe import log
+from app.reports import fleet_counts, stalled_operations
+from app.reports.fleet_counts import Count
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)

@@ -23,8 +23,9 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from werkzeug.security import safe_join
 
-from app import certificate, log
 from app.config.settings import Settings
+from app.observe import log
+from app.server import tls_files
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -45,7 +46,7 @@ def main(settings: Settings) -> None:
     deploy = settings.deploy
     root = Path(deploy.http_root)
     root.mkdir(parents=True, exist_ok=True)
-    pair = certificate.files(
+    pair = tls_files.files(
         settings.api, "[deploy]enable_ssl_files", enabled=deploy.enable_ssl_files
     )
     context = None

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log
 from app.config.settings import Settings
 from app.db import connections
 from app.db.diagnosis import reason
 from app.identity import first_admin, passwords
+from app.observe import log
 from workers.supervisor.location import StartError
 
 logger = log.get(__name__)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from app import log
 from app.config.settings import Settings
 from app.metrics import recording
+from app.observe import log
 from drivers.images import addresses
 from workers.supervisor import redis_server
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app import log
 from app.config.settings import Settings
+from app.observe import log
 from workers.supervisor.location import StartError
 
 logger = log.get(__name__)

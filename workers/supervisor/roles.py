@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from app import log
 from app.config.settings import Settings, SettingsError
+from app.observe import log
 from workers.supervisor import location
 from workers.supervisor.children import fork
 from workers.supervisor.location import StartError
 
 #: Modules that are imported before the children are forked, so that these share their memory.
 PRELOAD = (
-    "app.db.connections", "app.serve", "workers.supervisor.file_server",
+    "app.db.connections", "app.server.processes", "workers.supervisor.file_server",
     "workers.conductor.process", "workers.periodic.beat",
     # modules that Celery and granian import by name when a process starts
     "billiard.dummy", "billiard.pool", "celery.app.control", "celery.app.events", "celery.app.log",
@@ -44,8 +44,8 @@ def late(module: str, name: str = "main") -> Role:
 def _alive(settings: Settings) -> dict[str, str]:
     """Return name -> incarnation of the live conductors."""
     from app import runtime  # here: the import takes long, and Redis starts in the meantime
+    from app.cluster import conductors
     from app.db import transactions
-    from app.kit import conductors
 
     engine = runtime.connect(settings)
     try:
@@ -62,15 +62,16 @@ def _check(settings: Settings) -> None:
 
     Raises SettingsError.
     """
-    from app import certificate, runtime  # here: the import takes long
+    from app import runtime  # here: the import takes long
+    from app.server import tls_files
 
-    certificate.files(settings.api)
+    tls_files.files(settings.api)
     runtime.require_hardware_types(runtime.load_drivers.before_fork(settings))
 
 
 def _upgrade(settings: Settings) -> None:
     from app.db import schema  # here: the import takes long
-    from app.kit import data_keys
+    from app.rows import data_keys
 
     schema.upgrade(settings.database.connection)
     data_keys.start(settings.database)
@@ -80,19 +81,20 @@ def _prepare(settings: Settings) -> None:
     """Make the large objects of the roles, before any role is forked; the database is migrated."""
     from sqlalchemy.orm import configure_mappers  # here: the import takes long
 
-    from app import runtime, serve
+    from app import runtime
     from app.broker import queue
     from app.db import prepared
+    from app.server import processes
 
     configure_mappers()
     queue.celery.before_fork(settings)
     prepared.compile_all(runtime.connect.before_fork(settings).dialect)
-    serve.application.before_fork(settings)
+    processes.application.before_fork(settings)
 
 
 #: Role -> main function of its process; the last five run in the supervisor. Tests replace them.
 ROLES: Mapping[str, Role] = {
-    "api": late("app.serve"),
+    "api": late("app.server.processes"),
     "exporter": late("workers.supervisor.exporter"),
     "files": late("workers.supervisor.file_server"),
     "conductor": late("workers.conductor.process"),

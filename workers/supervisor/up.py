@@ -21,8 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app import log, memory
 from app.config.settings import Settings
+from app.observe import log
+from app.process import fork_memory
 from drivers.environment import without_settings
 from workers.supervisor import location, permissions, redis_server, roles
 from workers.supervisor.children import Children, fork, wait_for_signal, watch_signals
@@ -110,7 +111,7 @@ class _Supervisor:
         self.check_redis(own_redis)
         roles.ROLES["prepare"](self.settings)
         before = roles.ROLES["alive"](self.settings)
-        memory.share()
+        fork_memory.share()
         names = self.start_roles()
         # in a child, as the pages that it writes to are then given back
         ready = _result_of(lambda: _await_ready(self.settings, names, before))

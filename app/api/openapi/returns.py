@@ -7,7 +7,7 @@ from marshmallow import Schema
 
 from app.api.answers import JSON
 from app.api.openapi.shapes import ANYTHING, Shape, array, exactly, one_of, page
-from app.kit.json_patch import OPERATIONS
+from app.rows.json_patch import OPERATIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from app.api.policy.defaults import RULES
 from app.api.policy.file import Policy
 from app.api.policy.targets import NOTHING, OWNED, SEE_NODE, Facts, Owned, of_node
 from app.errors import Conflict, Forbidden, Invalid, NotFound
-from app.masking import mask
+from app.lifecycle.provision_states import State
 from app.models import Base, Node
-from app.states import State
+from app.text.masking import mask
 
 POLICY = "policy"
 USE_RUNBOOK = "baremetal:runbook:use"

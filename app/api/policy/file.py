@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app import log
 from app.api.policy.defaults import RULES
 from app.config.openstack_settings import OsloPolicy as Options
 from app.config.settings import Settings, SettingsError
 from app.errors import Unavailable
-from app.kit.caller import Caller
+from app.identity.caller import Caller
+from app.observe import log
 
 logger = log.get(__name__)
 

@@ -9,7 +9,6 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, FromClause, false, select
 
 from app.api.answers import runtime
-from app.kit.identifiers import is_uuid
 from app.models import (
     Allocation,
     Base,
@@ -25,6 +24,7 @@ from app.models import (
     VolumeTarget,
     Webhook,
 )
+from app.rows.uuid_or_name import is_uuid
 
 SEE_NODE = "baremetal:node:get"
 

@@ -12,7 +12,7 @@ from marshmallow import Schema, ValidationError, fields, validate
 
 from app.agents.lookup import normalize_mac
 from app.inventory.traits import is_trait
-from app.kit.identifiers import is_uuid
+from app.rows.uuid_or_name import is_uuid
 
 NAME = r"[A-Za-z0-9._~-]{1,255}"
 _NAME = re.compile(NAME)

@@ -3,7 +3,7 @@
 from marshmallow import Schema, fields, validate
 
 from app.api.schemas.common import Ident, ListQuery, Moment, Text, Uuid
-from app.hold_kinds import HoldKind
+from app.lifecycle.hold_kinds import HoldKind
 
 #: Most seconds until the expiry: ten years.
 LONGEST = 10 * 366 * 86400

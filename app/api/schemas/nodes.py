@@ -7,8 +7,8 @@ from marshmallow import Schema, ValidationError, fields, validate, validates_sch
 from app.api import node_fields
 from app.api.schemas.common import Flag, Ident, ListQuery, Text, Uuid, within
 from app.engine.power import TARGETS
-from app.hold_kinds import HoldKind
-from app.states import VERBS
+from app.lifecycle.hold_kinds import HoldKind
+from app.lifecycle.provision_states import VERBS
 from drivers.core import reserved
 
 #: Interfaces whose steps may be requested.

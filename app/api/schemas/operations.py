@@ -3,8 +3,8 @@
 from marshmallow import Schema, ValidationError, fields, validates
 
 from app.api.schemas.common import CommaSeparated, Flag, PageQuery, Text, within
-from app.engine.fleet_operations import GROUPED
 from app.models import OperationKind, OperationState
+from app.reports.fleet_operations import GROUPED
 
 
 class OperationFilters(PageQuery):

@@ -8,9 +8,9 @@ from marshmallow import Schema, ValidationError, fields, validates_schema
 from app.api.schemas.audit import LARGEST_ID
 from app.api.schemas.common import Flag, Ident, PageQuery, Text, Uuid, within
 from app.api.schemas.nodes import DeployStep, NodeFilters, OrderedStep, steps_of
-from app.engine.rollout_plan import GROUPING, GROUPING_DOCUMENTS, TARGETS
+from app.lifecycle.rollout_states import REQUESTS
 from app.models import RolloutNodeState, RolloutState
-from app.rollout_states import REQUESTS
+from app.rollouts.rollout_plan import GROUPING, GROUPING_DOCUMENTS, TARGETS
 
 #: Most nodes of a wave, and of the other counts of a strategy.
 MOST = 1_000_000

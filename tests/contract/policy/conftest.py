@@ -11,8 +11,8 @@ from sqlalchemy import insert, select
 
 from app.api import keystone
 from app.config.openstack_settings import KeystoneAuthtoken
-from app.main import create_app
 from app.models import ApiToken, Project, RoleAssignment, User
+from app.server.application import create_app
 from tests.contract.conftest import Api
 from tests.support.keystone import token
 from tests.support.local_users import Directory

@@ -5,8 +5,8 @@ from sqlalchemy import update
 
 from app.api import event_stream
 from app.db.clock import now
+from app.events import event_feed
 from app.inventory.nodes import find
-from app.kit import change_tail
 from app.models import (
     Allocation,
     Chassis,
@@ -137,7 +137,7 @@ def test_a_caller_who_sees_all_events_sees_none_of_concealed_resources(guarded, 
 def soon(monkeypatch):
     monkeypatch.setattr(event_stream, "PACE", 0.01)
     monkeypatch.setattr(event_stream, "HEARTBEAT", 0.3)
-    monkeypatch.setattr(change_tail, "FIRST", 0.02)
+    monkeypatch.setattr(event_feed, "FIRST", 0.02)
 
 
 @pytest.mark.parametrize("who", ["system-reader", "owner-reader", "owner-admin", "lessee-reader"])

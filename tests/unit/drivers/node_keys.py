@@ -11,7 +11,7 @@ READ = {
     "driver_info": {
         "agent_verify_ca": "drivers/agent/client.py",
         "bootloader": "drivers/boot/iso.py",
-        "cleaning_runbook": "app/engine/planning.py",
+        "cleaning_runbook": "app/planning/planning.py",
         "deploy_forces_oob_reboot": "drivers/agent/deploy.py",
         "deploy_iso": "drivers/redfish/boot.py",
         "deploy_kernel": "drivers/boot/ramdisks.py",

@@ -9,7 +9,7 @@ import time
 import uuid
 from pathlib import Path
 
-from app import certificate
+from app.server import tls_files
 from workers import cli
 from workers.supervisor import roles
 
@@ -49,7 +49,7 @@ def beat(_settings):
 
 
 def check(settings):
-    certificate.files(settings.api)
+    tls_files.files(settings.api)
 
 
 def alive(settings):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.api.event_frames import Part, Parts
-from app.kit.change_tail import Event
+from app.events.event_feed import Event
 
 EVENTS = [
     Event(number, SimpleNamespace(even=not number % 2, odd=number % 2), b"%d " % number, number / 8)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.api.masking import mask_text
 from app.config.description import masked
 from app.db.sealing import Keyring, Master
-from app.masking import HIDDEN, addresses_in, mask, texts_in
+from app.text.masking import HIDDEN, addresses_in, mask, texts_in
 from drivers.redfish.access import access
 from tests.unit.drivers.machines import target
 

@@ -6,7 +6,7 @@ import celery
 import pytest
 
 from app.broker import chain
-from app.runtime import Link, Message
+from app.broker.messages import Link, Message
 
 LABELS = ("deploy.prepare", "deploy.write_image", "deploy.boot_instance")
 QUEUE = "conductor.c-1"

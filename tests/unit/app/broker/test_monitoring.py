@@ -6,9 +6,9 @@ import pytest
 from celery import Celery
 from structlog.testing import capture_logs
 
-from app import log
 from app.broker import monitoring
-from app.runtime import Link, Message
+from app.broker.messages import Link, Message
+from app.observe import log
 
 LABELS = ("deploy.prepare", "deploy.write_image", "deploy.boot_instance")
 

@@ -16,15 +16,17 @@ import pytest
 import requests
 from typer.testing import CliRunner
 
-from app.cli import following, given, tree, work
-from app.cli.failures import Failure, NotYet
-from app.cli.forms import Form
-from app.cli.lazy import Group
-from app.cli.node_fields import FIELDS
-from app.cli.output import Output, cell
+from app.cli import command_tree, operation_progress
+from app.cli.lazy_groups import Group
+from app.cli.node_commands import verbs
+from app.cli.node_commands.node_fields import FIELDS
 from app.cli.rest import Api, Credentials, error_text
+from app.cli.terminal import arguments
+from app.cli.terminal.errors import Failure, NotYet
+from app.cli.terminal.output import Output, cell
+from app.cli.terminal.output_format import Form
 from app.config.settings import SettingsError
-from app.sentences import joined
+from app.text.sentences import joined
 from tests.support.web import Handler, serving
 from workers import cli
 
@@ -104,14 +106,14 @@ def test_every_shape_of_error_is_one_line(text, expected):
 
 def test_documents_are_accepted_inline_or_from_files(tmp_path, monkeypatch):
     (tmp_path / "steps").write_text("[1]")
-    assert [1] == given.document("--x", str(tmp_path / "steps"))
-    assert {"a": 1} == given.document("--x", ' {"a": 1}')
+    assert [1] == arguments.document("--x", str(tmp_path / "steps"))
+    assert {"a": 1} == arguments.document("--x", ' {"a": 1}')
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[2]")))
-    assert [2] == given.document("--x", "-")
+    assert [2] == arguments.document("--x", "-")
     with pytest.raises(Failure, match=r"--x: this is not JSON: .*line 1 column 3"):
-        given.document("--x", "[1")
+        arguments.document("--x", "[1")
     with pytest.raises(Failure, match=r"--x: .*: Is a directory"):
-        given.document("--x", str(tmp_path))
+        arguments.document("--x", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -124,13 +126,13 @@ def test_documents_are_accepted_inline_or_from_files(tmp_path, monkeypatch):
 )
 def test_a_config_drive_may_be_a_file_of_any_format(tmp_path, content, expected):
     (tmp_path / "drive").write_bytes(content)
-    assert expected == given.config_drive("--config-drive", str(tmp_path / "drive"))
+    assert expected == arguments.config_drive("--config-drive", str(tmp_path / "drive"))
 
 
 def test_the_image_of_a_config_drive_is_compressed_and_encoded(tmp_path):
     image = bytes(range(256))
     (tmp_path / "drive").write_bytes(image)
-    packed = given.config_drive("--config-drive", str(tmp_path / "drive"))
+    packed = arguments.config_drive("--config-drive", str(tmp_path / "drive"))
     assert image == gzip.decompress(base64.b64decode(packed))
 
 
@@ -165,14 +167,14 @@ def operation(state, **fields):
 def test_the_outcome_of_an_operation_is_reported(state, verb, error, message):
     burnt = {"message": "It\nburns.", "hint": "Put it out.", "code": "x"}
     with pytest.raises(error) as raised:
-        following.require_success(operation(state, error=burnt), "n", verb)
+        operation_progress.require_success(operation(state, error=burnt), "n", verb)
     assert type(raised.value) is error
     assert str(raised.value).startswith(message)
 
 
 @pytest.mark.parametrize(("state", "verb"), [("succeeded", "clean"), ("aborted", "abort")])
 def test_the_requested_end_of_an_operation_is_no_failure(state, verb):
-    following.require_success(operation(state), "n", verb)
+    operation_progress.require_success(operation(state), "n", verb)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_a_running_step_is_shown_with_its_duration_and_its_limit(step, deadline,
 
     began, limit = step
     row = {"started_at": moment(began and -began), "deadline_at": moment(limit)}
-    assert following.clock_of({"deadline_at": moment(deadline)}, row).startswith(shown)
+    assert operation_progress.clock_of({"deadline_at": moment(deadline)}, row).startswith(shown)
 
 
 def test_texts_of_a_machine_cannot_control_the_terminal():
@@ -227,7 +229,7 @@ def test_a_message_and_its_hint_are_two_sentences(parts, expected):
 def test_progress_is_shown_without_fields_for_programs():
     report = {"percent": 40, "file": "disk.raw", "done": True, "command": str(uuid4())}
     step = {"attempts": 2, "state": "waiting", "progress": report}
-    assert "waiting, try 2, percent 40, file disk.raw" == following.progress_of(step)
+    assert "waiting, try 2, percent 40, file disk.raw" == operation_progress.progress_of(step)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +241,7 @@ def test_progress_is_shown_without_fields_for_programs():
     ],
 )  # fmt: skip
 def test_a_dry_run_tells_once_what_is_destroyed(result, told):
-    assert told == work.foreseen(result)
+    assert told == verbs.foreseen(result)
 
 
 def commands(entries, *above):
@@ -252,9 +254,9 @@ def commands(entries, *above):
 
 
 KNOWN = [
-    *commands(tree.GROUPS),
-    *commands(tree.ALONE),
-    *commands(tree.CONDUCTOR, "conductor"),
+    *commands(command_tree.GROUPS),
+    *commands(command_tree.ALONE),
+    *commands(command_tree.CONDUCTOR, "conductor"),
 ]
 
 
@@ -264,7 +266,7 @@ def test_the_page_names_every_command():
     for words in re.findall(r"^\| `ingot ([a-z\\| -]+)", page, re.MULTILINE):
         *above, last = words.replace("\\|", "|").split()
         named |= {" ".join((*above, name)) for name in last.split("|")}
-    known = {" ".join(words) for words in (*KNOWN, *tree.ON_DATABASE.items())}
+    known = {" ".join(words) for words in (*KNOWN, *command_tree.ON_DATABASE.items())}
     assert known | {f"completion {shell}" for shell in ("bash", "zsh", "fish")} == named
 
 

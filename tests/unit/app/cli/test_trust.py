@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from app.cli.failures import Failure, Usage
 from app.cli.rest import BUNDLES, Api, trusted
+from app.cli.terminal.errors import Failure, Usage
 from tests.support.web import Handler, serving
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from app.config.settings import load
 from app.engine.provision_state import apply_effects, forget_agent
+from app.lifecycle.provision_states import Event, State
 from app.models import AgentRecord, Fault, Node
 from app.runtime import RUNTIME
-from app.states import Event, State
 
 
 class Agents:

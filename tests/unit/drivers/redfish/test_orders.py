@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.engine.why import _awaited
+from app.reports.why import _awaited
 from drivers.core.errors import Busy, HardwareError, Unreachable
 from drivers.core.steps import Done, Failed
 from drivers.redfish import client, errors, orders, software, tasks

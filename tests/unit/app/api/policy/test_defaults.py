@@ -9,9 +9,9 @@ from app.api.policy.defaults import RULES
 from app.api.policy.targets import OWNED, owned_at
 from app.api.public_paths import is_public
 from app.config.settings import Settings, SettingsError
-from app.kit.caller import Caller, of_token
-from app.main import create_app
+from app.identity.caller import Caller, of_token
 from app.runtime import Runtime
+from app.server.application import create_app
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.registry import load
 from tests.support.keystone import token

@@ -1,0 +1,89 @@
+"""
+Record of refused agent lookups in Redis, which helps to explain why a node still waits.
+
+Lookups need no authentication, so the number, size and format of the entries are limited, and they
+expire after an hour.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import cast
+
+import orjson
+import redis
+
+from app.broker.redis_broker import circuit_breaker
+from app.process.circuit_breaker import CircuitBreaker
+
+#: Maximum number of entries, MAC addresses per entry, and lifetime in seconds.
+MOST, MOST_MACS, LIFETIME = 100, 8, 3600
+_NOT_OF_ADDRESSES = re.compile(r"[^0-9A-Fa-f.:, ]")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refused lookup."""
+
+    macs: tuple[str, ...]  # lower case, with colons
+    address: str  # the agent's IP address; empty: unknown
+    why: str  # the reason, as the end of a sentence
+    node: str | None  # UUID of the node that refused it; None: no node was found
+    at: datetime  # UTC
+
+    def summary(self) -> str:
+        """Describe the lookup for operators."""
+        return (
+            f"a lookup of an agent with the MAC addresses {', '.join(self.macs)}, at"
+            f" {self.at:%Y-%m-%d %H:%M:%S} UTC from {self.address or 'an unknown address'},"
+            f" was refused: {self.why}"
+        )
+
+
+class Refusals:
+    """
+    Refused lookups in Redis; a repeated lookup replaces its older entry.
+
+    If Redis is out of reach, nothing is recorded or found, and no exception is raised.
+    """
+
+    def __init__(self, client: redis.Redis, prefix: str) -> None:
+        self._client, self._key = client, f"{prefix}:refused-lookups"
+        self._reach: CircuitBreaker = circuit_breaker()
+
+    def note(
+        self, macs: Sequence[str], address: str, why: str, node: str | None, at: datetime
+    ) -> None:
+        """Record a refused lookup; see `Refusal`. at: by the database's clock, naive UTC."""
+        entry = [list(macs[:MOST_MACS]), _NOT_OF_ADDRESSES.sub("", address)[:64], why, node]
+        try:
+            with self._reach.guard(), self._client.pipeline(transaction=False) as pipeline:
+                pipeline.zadd(self._key, {orjson.dumps(entry): _seconds(at)})
+                pipeline.zremrangebyrank(self._key, 0, -MOST - 1)
+                pipeline.expire(self._key, LIFETIME)
+                pipeline.execute()
+        except (redis.RedisError, OSError):
+            return
+
+    def since(self, moment: datetime) -> list[Refusal]:
+        """Return the refused lookups since a time (naive UTC), the latest first."""
+        begin = _seconds(moment)
+        try:
+            with self._reach.guard():
+                found = cast(
+                    "list[tuple[bytes, float]]",
+                    self._client.zrevrangebyscore(self._key, "+inf", begin, withscores=True),
+                )
+        except (redis.RedisError, OSError):
+            return []
+        return [_read(entry, at) for entry, at in found]
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.replace(tzinfo=UTC).timestamp()
+
+
+def _read(entry: bytes, at: float) -> Refusal:
+    macs, address, why, node = orjson.loads(entry)
+    return Refusal(tuple(macs), address, why, node, datetime.fromtimestamp(at, UTC))

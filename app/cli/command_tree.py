@@ -1,0 +1,235 @@
+"""Tree of the operator's commands."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from app.cli import completion
+from app.cli.commands import Command, add
+from app.cli.lazy_groups import Entry, Group, Loader, application, at
+
+
+def _bulk(module: str, name: str) -> Loader:
+    """Load a command for many nodes."""
+    return at(module, name, lambda found: found.bulk.OPTIONS)
+
+
+def _of(kind: str, method: str) -> Loader:
+    """Load a command for a resource."""
+
+    def load() -> Command:
+        from app.cli import resource_table  # imports requests and rich
+
+        made: Command = getattr(getattr(resource_table, kind), method)()
+        return made
+
+    return load
+
+
+def _all_of(kind: str) -> Mapping[str, Entry]:
+    """Load all commands for a resource that can be created and changed."""
+    methods = {
+        "list": "listing", "show": "showing", "create": "creating", "set": "setting",
+        "unset": "unsetting", "delete": "deleting",
+    }  # fmt: skip
+    return {name: _of(kind, method) for name, method in methods.items()}
+
+
+NODE: Mapping[str, Entry] = {
+    "list": at("node_commands.nodes", "list_nodes"),
+    "show": at("node_commands.nodes", "show"),
+    "create": at("node_commands.node_changes", "create", lambda nodes: nodes.FIELDS.creating),
+    "set": at(
+        "node_commands.node_changes",
+        "set_fields",
+        lambda nodes: (*nodes.FIELDS.setting, *nodes.bulk.OPTIONS),
+    ),
+    "unset": at(
+        "node_commands.node_changes",
+        "unset_fields",
+        lambda nodes: (*nodes.FIELDS.unsetting, *nodes.bulk.OPTIONS),
+    ),
+    "delete": _bulk("node_commands.node_changes", "delete"),
+    "maintenance": _bulk("node_commands.node_changes", "maintenance"),
+    "validate": at("node_commands.node_parts", "validate"),
+    "power": _bulk("node_commands.verbs", "power"),
+    "provision-state": _bulk("node_commands.verbs", "provision_state"),
+    "abort": _bulk("node_commands.verbs", "abort"),
+    "clean-steps": at("node_commands.verbs", "clean_steps"),
+    "deploy-steps": at("node_commands.verbs", "deploy_steps"),
+    "service-steps": at("node_commands.verbs", "service_steps"),
+    "why": at("node_commands.inquiries", "why"),
+    "watch": at("node_commands.watch", "watch"),
+    "operations": at("node_commands.inquiries", "operations"),
+    "operation": at("node_commands.inquiries", "operation"),
+    "history": at("node_commands.inquiries", "history"),
+    "agent-logs": at("agent_logs", "agent_logs"),
+    "trait": Group(
+        "Traits of a node, for scheduling.",
+        {
+            "list": at("node_commands.node_parts", "list_traits"),
+            "add": at("node_commands.node_parts", "add_traits"),
+            "remove": at("node_commands.node_parts", "remove_traits"),
+            "set": at("node_commands.node_parts", "set_traits"),
+        },
+    ),
+    "vif": Group(
+        "Virtual network interfaces (VIFs) of a node.",
+        {
+            "list": at("node_commands.node_parts", "list_vifs"),
+            "attach": at("node_commands.node_parts", "attach_vif"),
+            "detach": at("node_commands.node_parts", "detach_vif"),
+        },
+    ),
+    "boot-device": Group(
+        "Boot device of a machine.",
+        {
+            "show": at("node_commands.node_parts", "show_boot_device"),
+            "set": at("node_commands.node_parts", "set_boot_device"),
+        },
+    ),
+    "console": Group(
+        "Console of a machine.",
+        {
+            "show": at("node_commands.node_parts", "show_console"),
+            "enable": at("node_commands.node_parts", "enable_console"),
+            "disable": at("node_commands.node_parts", "disable_console"),
+        },
+    ),
+}
+GROUPS: Mapping[str, Group] = {
+    "node": Group("Nodes: the managed machines.", NODE),
+    "operation": Group(
+        "Operations of nodes.",
+        {
+            "list": at("node_commands.inquiries", "list_operations"),
+            "show": at("node_commands.inquiries", "operation"),
+        },
+    ),
+    "fleet": Group(
+        "Rollouts: a verb for many nodes, in waves.",
+        {
+            "run": at("fleet", "run"),
+            "list": at("fleet", "list_rollouts"),
+            "show": at("fleet", "show"),
+            "nodes": at("fleet", "nodes"),
+            "pause": at("fleet", "pause"),
+            "resume": at("fleet", "resume"),
+            "abort": at("fleet", "abort"),
+            "delete": at("fleet", "delete"),
+        },
+    ),
+    "bmc": Group("Management controllers of machines.", {"record": at("recording", "record")}),
+    "hold": Group(
+        "Holds: reasons for which nodes are not used.",
+        {
+            "create": _bulk("holds", "create"),
+            "list": at("holds", "list_holds"),
+            "show": at("holds", "show"),
+            "extend": at("holds", "extend"),
+            "delete": at("holds", "delete"),
+        },
+    ),
+    "audit": Group(
+        "Audit records: the requests, their callers and their outcomes.",
+        {
+            "list": at("audit", "list_records", lambda audit: audit.FILTERS),
+            "export": at("audit", "export", lambda audit: audit.FILTERS),
+        },
+    ),
+    "port": Group("Network interfaces of nodes.", _all_of("PORT")),
+    "driver": Group(
+        "Hardware types of the live conductors.",
+        {
+            "list": _of("DRIVER", "listing"),
+            "show": _of("DRIVER", "showing"),
+            "properties": at("node_commands.node_parts", "driver_properties"),
+        },
+    ),
+    "runbook": Group("Named lists of clean or service steps.", _all_of("RUNBOOK")),
+    "template": Group("Deploy steps for a required trait.", _all_of("TEMPLATE")),
+    "webhook": Group(
+        "Webhooks: receivers of change events.",
+        {
+            **_all_of("WEBHOOK"),
+            "failures": at("webhooks", "list_failures"),
+            "replay": at("webhooks", "replay"),
+        },
+    ),
+    "allocation": Group("Allocations: requests for nodes.", _all_of("ALLOCATION")),
+}
+#: Commands of a group to which the service's commands belong, too.
+CONDUCTOR: Mapping[str, Loader] = {"list": at("node_commands.inquiries", "list_conductors")}
+#: Group -> its command that works on the database, not by the API.
+ON_DATABASE: Mapping[str, str] = {"audit": "verify"}
+#: Commands outside of any group.
+ALONE: Mapping[str, Loader] = {
+    "events": at("events", "events"),
+    "top": at("top", "top"),
+    "version": at("node_commands.inquiries", "version"),
+}
+#: All operator's commands, without those that run the service.
+OPERATORS = Group(
+    "Bare-metal provisioning that loses nothing.",
+    {
+        **GROUPS,
+        **ALONE,
+        "conductor": Group("Conductors: the processes that manage nodes.", CONDUCTOR),
+    },
+)
+
+
+def _print_release(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # slow to import
+
+        typer.echo(f"ingot {version('ingot')}")
+        raise typer.Exit
+
+
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_release, help="Print the version"),
+    ] = False,
+) -> None:
+    """Bare-metal provisioning that loses nothing."""
+
+
+def join(app: typer.Typer, conductor: typer.Typer, on_database: Mapping[str, typer.Typer]) -> None:
+    """
+    Add the operator's commands to an application and to its group `conductor`.
+
+    on_database: the commands of `ON_DATABASE` by group.
+    """
+    for name, group in GROUPS.items():
+        if name in on_database:
+            entries = {**group.entries, ON_DATABASE[name]: on_database[name]}
+            group = Group(group.about, entries)
+        app.add_typer(application(group), name=name)
+    for name, load in CONDUCTOR.items():
+        add(conductor, name, load())
+    for name, load in ALONE.items():
+        add(app, name, load())
+    app.command("completion")(completion.completion)
+    app.callback()(options)
+    completion.answer_shells()
+
+
+def operators() -> typer.Typer:
+    """Create an application with the operator's commands only; it starts faster."""
+    app = application(OPERATORS)
+    app.callback()(options)
+    completion.answer_shells()
+    return app
+
+
+def has_command(words: Sequence[str]) -> bool:
+    """Whether the application of `operators` has the command of a command line."""
+    first, second = (*words, "", "")[:2]
+    if first == "conductor":
+        return second in CONDUCTOR
+    if ON_DATABASE.get(first) == second:
+        return False
+    return first in OPERATORS.entries or first == "--version"

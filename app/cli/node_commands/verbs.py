@@ -1,0 +1,261 @@
+"""Commands for provision and power states: requests, dry runs, and waiting for the end."""
+
+import time
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from app.cli import bulk, operation_progress
+from app.cli.bulk import Chosen, Nodes, Outcome
+from app.cli.commands import Node
+from app.cli.rest import Api
+from app.cli.terminal import arguments
+from app.cli.terminal.consoles import console
+from app.cli.terminal.errors import Failure, NotYet, Usage
+from app.cli.terminal.output import Document, Output
+from app.lifecycle.provision_states import VERBS
+from app.text.sentences import joined
+
+#: Provisioning verbs of the API; the service checks them against the node's state.
+Verb = StrEnum("Verb", {verb.upper(): verb for verb in VERBS})  # type: ignore[misc]
+
+
+class Power(StrEnum):
+    """Power actions."""
+
+    ON = "on"
+    OFF = "off"
+    REBOOT = "reboot"
+
+
+#: Action -> (hard, soft) target of the API.
+POWER = {
+    Power.ON: ("power on", None),
+    Power.OFF: ("power off", "soft power off"),
+    Power.REBOOT: ("rebooting", "soft rebooting"),
+}
+#: Verbs that destroy the data on the disks of a machine.
+DESTROY = ("clean", "rebuild", "deleted", "undeploy")
+STEP_COLUMNS = ("interface", "step", "source", "in_band", "args")
+
+
+Wait = Annotated[
+    float | None,
+    typer.Option(metavar="[SECONDS]", min=0, help="Wait for the end, and print each step"),
+]
+StepsGiven = Annotated[str | None, typer.Option(metavar="FILE|JSON|-", help="List of steps to run")]
+
+
+def provision_state(
+    api: Api,
+    out: Output,
+    *,
+    nodes: Nodes = None,
+    verb: Verb,
+    clean_steps: StepsGiven = None,
+    deploy_steps: StepsGiven = None,
+    service_steps: StepsGiven = None,
+    runbook: Annotated[str | None, typer.Option(help="Run the steps of this runbook")] = None,
+    config_drive: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|JSON|URL", help="Configuration drive of the instance"),
+    ] = None,
+    rescue_password: Annotated[str | None, typer.Option(help="Password of the rescue user")] = None,
+    disable_ramdisk: Annotated[
+        bool | None, typer.Option("--disable-ramdisk", help="Run the steps without an agent")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the steps")] = False,
+    wait: Wait = None,
+    **choosing: Any,
+) -> None:
+    """Request a provisioning verb for nodes: manage, provide, clean, deploy, ..."""
+    chosen = Chosen.of(nodes, choosing)
+    lists = {
+        "clean_steps": clean_steps, "deploy_steps": deploy_steps, "service_steps": service_steps,
+    }  # fmt: skip
+    body: Document = {"target": verb.value, "runbook": runbook}
+    body |= {"rescue_password": rescue_password, "disable_ramdisk": disable_ramdisk}
+    for name, text in lists.items():
+        if text is not None:
+            body[name] = arguments.document(f"--{name.replace('_', '-')}", text)
+    if config_drive is not None:
+        body["configdrive"] = arguments.config_drive("--config-drive", config_drive)
+    body = {name: value for name, value in body.items() if value is not None}
+    if not dry_run:
+        destroys = verb.value if verb in DESTROY else ""
+        request(api, out, chosen, "provision", body, wait=wait, destroys=destroys)
+    elif chosen.only_node:
+        rehearse(api, out, chosen.only_node, body)
+    else:
+        bulk.each(api, out, chosen, lambda api, node: accepted(node, rehearsal(api, node, body)))
+
+
+def abort(
+    api: Api, out: Output, *, nodes: Nodes = None, wait: Wait = None, **choosing: Any
+) -> None:
+    """Abort the operations of nodes."""
+    request(api, out, Chosen.of(nodes, choosing), "provision", {"target": "abort"}, wait=wait)
+
+
+def power(
+    api: Api,
+    out: Output,
+    *,
+    nodes: Nodes = None,
+    state: Power,
+    soft: Annotated[bool, typer.Option("--soft", help="Shut the operating system down")] = False,
+    timeout: Annotated[int | None, typer.Option(min=1, help="Timeout in seconds")] = None,
+    wait: Wait = None,
+    **choosing: Any,
+) -> None:
+    """Switch nodes on or off, or reboot them."""
+    chosen = Chosen.of(nodes, choosing)
+    target = POWER[state][soft]
+    if target is None:
+        raise Usage("--soft: only with off and reboot")
+    body = {"target": target} | ({"timeout": timeout} if timeout else {})
+    destroys = "" if state is Power.ON else f"power {state}"
+    request(api, out, chosen, "power", body, wait=wait, destroys=destroys)
+
+
+def request(
+    api: Api,
+    out: Output,
+    chosen: Chosen,
+    what: str,
+    body: Document,
+    *,
+    wait: float | None,
+    destroys: str = "",
+) -> None:
+    """
+    Request a state for nodes, and follow the operations.
+
+    `what`: path of the state, as power. wait: timeout in seconds; None: do not wait.
+    destroys: as in `bulk.each`.
+
+    Raises NotYet, Failure.
+    """
+    verb = body["target"]
+    end = time.monotonic() + (wait or 0)
+
+    def act(api: Api, node: str) -> Outcome:
+        answer = api.request("PUT", "nodes", node, "states", what, body=body)
+        request_id = answer.headers.get("Openstack-Request-Id")
+        operation = operation_progress.find_operation(api, node, verb, request_id)
+        if operation is None:
+            return read_state(api, node)
+        said = f"{node}: {verb} accepted, operation {operation['uuid']}; --wait would follow it"
+        return Outcome(operation, said)
+
+    def then(api: Api, node: str, result: Outcome) -> Outcome:
+        if "uuid" not in result.document:
+            return result
+        left = max(end - time.monotonic(), 0)
+        operation = watch(api, out, node, result.document["uuid"], left, bar=bool(chosen.only_node))
+        operation_progress.require_success(operation, node, verb)
+        return read_state(api, node, operation)
+
+    bulk.each(api, out, chosen, act, then if wait is not None else None, destroys=destroys)
+
+
+def watch(api: Api, out: Output, node: str, uuid: str, seconds: float, *, bar: bool) -> Document:
+    """Return the operation once it has ended. bar: show its steps and a progress bar."""
+    if not bar:
+        return operation_progress.follow(api, node, uuid, seconds, lambda _operation: None)
+    from app.cli.progress_display import Display  # slow to import, and only for --wait
+
+    with Display(node, console(out.colour, stderr=True)) as display:
+        return operation_progress.follow(api, node, uuid, seconds, display.show)
+
+
+def read_state(api: Api, node: str, operation: Document | None = None) -> Outcome:
+    """Read the state of a node after a request; scripts get its states, or the operation."""
+    states = api.get("nodes", node, "states")
+    power = f", {states['power_state']}" if operation else ""
+    return Outcome(operation or states, f"{node}: {states['provision_state']}{power}")
+
+
+def rehearse(api: Api, out: Output, node: str, body: Document) -> None:
+    """Print the dry run of a verb with its steps. Raises Failure: the verb is refused."""
+    result = rehearsal(api, node, body)
+    if result["accepted"]:
+        out.result(*accepted(node, result))
+        if out.people:
+            out.items(result["steps"], STEP_COLUMNS)
+            for words in foreseen(result):
+                out.say(words)
+    elif not out.people:
+        out.item(result)
+    accepted(node, result)
+
+
+def foreseen(result: Document) -> list[str]:
+    """Tell what the agent would do, and which steps before it destroy data, by a dry run."""
+    agent = result.get("agent")
+    told = agent["summary"] if agent else ""
+    return [
+        *([told] if told else []),
+        *(joined(words) for words in result.get("destroys") or () if words not in told),
+    ]
+
+
+def rehearsal(api: Api, node: str, body: Document) -> Document:
+    query = body | {"dry_run": True}
+    found: Document = api.request("PUT", "nodes", node, "states", "provision", body=query).json()
+    return found
+
+
+def accepted(node: str, result: Document) -> Outcome:
+    """Format the result of a dry run. Raises Failure: the verb is refused."""
+    if result["refused"]:
+        raise Failure(joined(*(each["reason"] for each in result["refused"])))
+    return Outcome(
+        result, f"{node}: {result['from']} -> {result['to']}, in {len(result['steps'])} steps"
+    )
+
+
+def offered(api: Api, out: Output, node: str, flow: str, min_priority: float | None) -> None:
+    """
+    List the steps that a node offers in a flow.
+
+    Raises NotYet: the agent has not listed its steps yet. Raises Failure.
+    """
+    answer = api.request("GET", "nodes", node, flow, "steps", query={"min_priority": min_priority})
+    if answer.status_code == 202:
+        seconds = int(answer.headers.get("Retry-Request-After", -1))
+        again = f"Retry in {seconds} seconds." if seconds > 0 else "Retry once it has run."
+        raise NotYet(f"{answer.json()['message']} {again}")
+    steps = answer.json()
+    if out.people:
+        steps = [step | {"args": [_argument(each) for each in step["args"]]} for step in steps]
+    out.items(steps, ("interface", "step", "priority", "abortable", "args"))
+
+
+def _argument(arg: Document) -> str:
+    return f"{arg['name']} (required)" if arg["required"] else str(arg["name"])
+
+
+Least = Annotated[
+    float | None,
+    # the second form is that of the Ironic specification of manual cleaning
+    typer.Option(
+        "--min-priority", "--min_priority", metavar="N", help="Only steps of at least this priority"
+    ),
+]
+
+
+def clean_steps(api: Api, out: Output, node: Node, min_priority: Least = None) -> None:
+    """List the clean steps of a node; --min-priority 1: those of automated cleaning."""
+    offered(api, out, node, "cleaning", min_priority)
+
+
+def deploy_steps(api: Api, out: Output, node: Node, min_priority: Least = None) -> None:
+    """List the deploy steps of a node."""
+    offered(api, out, node, "deploy", min_priority)
+
+
+def service_steps(api: Api, out: Output, node: Node, min_priority: Least = None) -> None:
+    """List the service steps of a node."""
+    offered(api, out, node, "service", min_priority)

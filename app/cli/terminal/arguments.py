@@ -1,0 +1,80 @@
+"""
+Parsing of documents on a command line: in place, in a file, or on standard input.
+"""
+
+import base64
+import gzip
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from app.cli.terminal.errors import Usage
+from app.cli.terminal.output import Document
+
+_GZIP = b"\x1f\x8b"
+
+
+def document(option: str, text: str) -> Any:
+    """Parse JSON in place, in a file, or on standard input ("-"). Raises Usage."""
+    source = (
+        text if text.lstrip()[:1] in ("[", "{") else _read(option, text).decode(errors="replace")
+    )
+    try:
+        return json.loads(source)
+    except ValueError as error:
+        raise Usage(f"{option}: this is not JSON: {error}") from error
+
+
+def first_line(option: str, path: str) -> str:
+    """Read the first line of a file, or of standard input ("-"). Raises Usage."""
+    return _read(option, path).decode(errors="replace").partition("\n")[0].rstrip("\r")
+
+
+def config_drive(option: str, text: str) -> Any:
+    """
+    Read a configuration drive: JSON or a URL in place; a file of JSON, of base64, or an image.
+
+    Raises Usage.
+    """
+    if text.lstrip()[:1] == "{":
+        return document(option, text)
+    if "://" in text:
+        return text
+    content = _read(option, text)
+    if content.lstrip()[:1] == b"{":
+        return document(option, content.decode(errors="replace"))
+    if content.isascii():
+        return content.decode()
+    packed = content if content.startswith(_GZIP) else gzip.compress(content)
+    return base64.b64encode(packed).decode()
+
+
+def pairs(option: str, texts: Iterable[str]) -> Document:
+    """Parse KEY=VALUE; a value that is no JSON is taken as text. Raises Usage."""
+    result = {}
+    for key, value in texts_of(option, texts).items():
+        try:
+            result[key] = json.loads(value)
+        except ValueError:
+            result[key] = value
+    return result
+
+
+def texts_of(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """Parse KEY=VALUE; every value is text. Raises Usage."""
+    result = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise Usage(f"{option}: expected KEY=VALUE, not {text!r}")
+        result[key] = value
+    return result
+
+
+def _read(option: str, path: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise Usage(f"{option}: {path}: {error.strerror}") from error

@@ -1,0 +1,50 @@
+"""
+The hash ring: the conductor that owns a node.
+
+Rendezvous hashing: every conductor has a score for the node; the highest one owns it, and the
+others follow as its stand-ins. When a conductor leaves, only its nodes move; when one joins, only
+the nodes that it wins. A pure function, so that API and workers agree. It decides routing, not
+correctness: that rests on lease and fence.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live conductor."""
+
+    name: str
+    incarnation: str  # UUID, new at every start of the conductor
+    group: str  # conductor group
+    drivers: frozenset[str]  # names of the hardware types that it has loaded
+    version: int = 0  # of messages that it understands (`app.process.release`)
+
+
+def owners(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Sequence[Member]:
+    """Sort the members that serve the node's driver and group, its owner first."""
+    able = serving(driver, group, members)
+    return sorted(able, key=lambda each: _score(each.name, node_uuid), reverse=True)
+
+
+def owner(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Member | None:
+    """Return the member that owns the node; None if no member serves its driver and group."""
+    return winner(node_uuid, serving(driver, group, members))
+
+
+def serving(driver: str, group: str, members: Iterable[Member]) -> Sequence[Member]:
+    """Select the members that serve a driver and a group."""
+    return [each for each in members if each.group == group and driver in each.drivers]
+
+
+def winner(node_uuid: str, able: Sequence[Member]) -> Member | None:
+    """Return the owner of a node among members that can serve it; None if there are none."""
+    if len(able) < 2:
+        return able[0] if able else None
+    return max(able, key=lambda each: _score(each.name, node_uuid))
+
+
+def _score(name: str, node_uuid: str) -> bytes:
+    return blake2b(f"{name}|{node_uuid}".encode(), digest_size=8).digest()

@@ -1,0 +1,93 @@
+"""
+States of rollouts, and the table of their transitions.
+
+An event leads to one state. Its entry lists the states in which it may occur and, for each of them,
+the actors that may fire it. docs/fleet.md has the table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy.orm import Session
+
+from app.errors import Conflict
+from app.lifecycle.operation_states import ACTOR, Actor, IllegalTransition, Origins
+from app.models import Rollout, RolloutState
+
+
+class RolloutEvent(StrEnum):
+    """Cause of a transition of a rollout."""
+
+    CREATE = "create"
+    PAUSE = "pause"
+    STOP = "stop"
+    RESTORE = "restore"
+    RESUME = "resume"
+    ABORT = "abort"
+    SETTLE = "settle"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutTransition:
+    """Entry of the table of rollouts."""
+
+    to: RolloutState
+    origins: Origins
+    about: str
+
+
+S, E, A = RolloutState, RolloutEvent, Actor
+
+ROLLOUTS: Mapping[RolloutEvent, RolloutTransition] = {
+    E.CREATE: RolloutTransition(
+        S.RUNNING, {None: (A.API,)}, "the rollout and its nodes are created"
+    ),
+    E.PAUSE: RolloutTransition(S.PAUSED, {S.RUNNING: (A.API,)}, "a caller pauses it"),
+    E.STOP: RolloutTransition(
+        S.PAUSED, {S.RUNNING: (A.PERIODIC,)},
+        "a node of the canary has failed, the error budget is reached, or its caller has lost"
+        " rights",
+    ),
+    E.RESTORE: RolloutTransition(
+        S.PAUSED, {S.RUNNING: (A.CONDUCTOR, A.COMMAND)},
+        "the database was restored from a backup",
+    ),
+    E.RESUME: RolloutTransition(
+        S.RUNNING, {S.PAUSED: (A.API,)}, "a caller accepts the failures so far"
+    ),
+    E.ABORT: RolloutTransition(
+        S.ABORTING, dict.fromkeys((S.RUNNING, S.PAUSED), (A.API,)), "a caller aborts it"
+    ),
+    E.SETTLE: RolloutTransition(
+        S.ABORTED, {S.ABORTING: (A.PERIODIC,)}, "no operation is in progress any more"
+    ),
+    E.COMPLETE: RolloutTransition(
+        S.COMPLETED, dict.fromkeys((S.RUNNING, S.PAUSED), (A.PERIODIC,)),
+        "every node has succeeded or failed",
+    ),
+}  # fmt: skip
+
+#: Events that callers request.
+REQUESTS = (E.PAUSE, E.RESUME, E.ABORT)
+
+
+def transition(session: Session, rollout: Rollout, event: RolloutEvent) -> None:
+    """
+    Change the state of a locked rollout.
+
+    Raises Conflict: a caller requests the event in another state than those of its entry.
+    Raises IllegalTransition: the transaction's actor may not fire the event in this state.
+    """
+    row = ROLLOUTS[event]
+    if event in REQUESTS and rollout.state not in row.origins:
+        wanted = " or ".join(f'"{state}"' for state in row.origins)
+        raise Conflict(
+            f'target: rollout {rollout.uuid} is in state "{rollout.state}", and {event} needs'
+            f" state {wanted}"
+        )
+    actor = session.info[ACTOR]
+    if actor not in row.origins.get(rollout.state, ()):
+        raise IllegalTransition(rollout.state, event, actor)
+    rollout.state = row.to

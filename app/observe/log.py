@@ -1,0 +1,260 @@
+"""
+Logging: one line per event on standard error, as JSON or, on a terminal, as key=value.
+
+`log = app.observe.log.get(__name__)`, then `log.info("step.finished", node=uuid)`: events are named
+`subject.past_participle`, facts are keywords. `bound(node=uuid)` adds facts to all lines within.
+Records that libraries write through `logging` have the same form.
+"""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, TextIO
+
+import orjson
+import structlog
+
+from app.observe import request_ids
+
+#: Libraries that log at WARNING and above, at any level of this service.
+QUIET = ("alembic", "asyncio", "celery", "kombu", "sqlalchemy", "sushy", "urllib3")
+
+
+def add_trace(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add the trace of the request that a line names, if the request is traced."""
+    if trace := request_ids.trace_of(event.get("request_id")):
+        event["trace_id"] = trace
+    return event
+
+
+SHARED: list[structlog.typing.Processor] = [
+    structlog.contextvars.merge_contextvars,
+    add_trace,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.stdlib.PositionalArgumentsFormatter(),
+    structlog.processors.StackInfoRenderer(),
+]
+
+
+#: Most characters of a text in a line, and items of a list: both may come from a machine.
+LONGEST, MOST_ITEMS = 4000, 50
+_TRACEBACK = ("exception", "exc_info", "stack")
+
+
+def _cut(value: Any) -> Any:
+    """Shorten long texts and lists."""
+    if isinstance(value, str) and len(value) > LONGEST:
+        return f"{value[:LONGEST]}... ({len(value)} characters)"
+    if isinstance(value, list | tuple):
+        cut = [_cut(each) for each in value[:MOST_ITEMS]]
+        return [*cut, f"... ({len(value)} items)"] if len(value) > MOST_ITEMS else cut
+    if isinstance(value, dict):
+        return {name: _cut(each) for name, each in list(value.items())[:MOST_ITEMS]}
+    return value
+
+
+def bounded(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Shorten long values of a line, except a traceback."""
+    return {name: each if name in _TRACEBACK else _cut(each) for name, each in event.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Quoted:
+    """A text that is printed as a literal."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return repr(self.text)
+
+
+def printable(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Quote texts with control characters: those of strangers must not control a terminal."""
+    return {
+        name: _Quoted(each)
+        if isinstance(each, str) and not each.isprintable() and name not in _TRACEBACK
+        else each
+        for name, each in event.items()
+    }
+
+
+def _plain_traceback(out: TextIO, error: Any) -> None:
+    """Write a traceback without local variables, which may hold passwords."""
+    text = StringIO()
+    structlog.dev.plain_traceback(text, error)
+    lines = text.getvalue().split("\n")
+    out.write("\n".join(each if each.isprintable() else repr(each) for each in lines))
+
+
+#: Facts of this process in every line, such as its role. Threads share them, which a context
+#: variable would not allow.
+_facts: dict[str, str] = {}
+
+
+def name_process(role: str) -> None:
+    """Add the role of this process to every line."""
+    _facts["role"] = role
+
+
+def _add_facts(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add the facts of the process to a line."""
+    return {**event, **_facts}
+
+
+_extra = structlog.stdlib.ExtraAdder()
+
+
+def _facts_of_drivers(
+    logger: Any, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add the facts that drivers pass as `extra`, as they know no structlog."""
+    record = event.get("_record")
+    ours = isinstance(record, logging.LogRecord) and record.name.startswith("drivers.")
+    return _extra(logger, method, event) if ours else event
+
+
+def set_up(level: str = "info", form: str = "auto") -> None:
+    """
+    Configure logging to standard error, for this process and those that it forks.
+
+    form: `json`, `text`, or `auto` for text where standard error is a terminal.
+    """
+    as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
+    last: list[structlog.typing.Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
+        if as_json
+        else [
+            printable,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=_plain_traceback
+            ),
+        ]
+    )
+
+    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*SHARED, _facts_of_drivers],
+            processors=[remove, bounded, _add_facts, *last],
+        )
+    )
+    handler.addFilter(_rate_limit())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *SHARED,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def debugging() -> bool:
+    """Return whether debug lines are logged; call it before gathering facts that cost time."""
+    return logging.root.isEnabledFor(logging.DEBUG)
+
+
+def get(name: str) -> structlog.stdlib.BoundLogger:
+    return structlog.stdlib.get_logger(name)
+
+
+class RateLimited:
+    """
+    Rate-limited logger: one line per event name in each interval.
+
+    The next line has the number of suppressed ones as `left_out`. For errors that occur at every
+    request or every second, and would fill a disk.
+    """
+
+    def __init__(self, logger: structlog.stdlib.BoundLogger, seconds: float = 10.0) -> None:
+        self._logger, self._seconds = logger, seconds
+        self._lock = threading.Lock()
+        self._logged_at: dict[str, float] = {}  # event -> monotonic time
+        self._suppressed: dict[str, int] = {}  # event -> lines since
+
+    def warning(self, event: str, **facts: Any) -> None:
+        """Log a warning, unless one with this event name was logged in the interval."""
+        now = time.monotonic()
+        with self._lock:
+            if now < self._logged_at.get(event, float("-inf")) + self._seconds:
+                self._suppressed[event] = self._suppressed.get(event, 0) + 1
+                return
+            self._logged_at[event] = now
+            suppressed = self._suppressed.pop(event, 0)
+        self._logger.warning(event, **facts, **({"left_out": suppressed} if suppressed else {}))
+
+
+def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
+    """
+    Build a filter that limits the records of some libraries to one per source line and interval.
+
+    While the broker or the collector of traces is unreachable, they log at every try, and aiohttp
+    logs every malformed request to the file server. Messages are kept; the traceback of an
+    exception is replaced by its text.
+    """
+    passed: dict[tuple[str, int], float] = {}
+
+    def passes(record: logging.LogRecord) -> bool:
+        if record.name == "py.warnings" and "CPendingDeprecationWarning" in record.getMessage():
+            return False  # it repeats for a behaviour that this service relies on
+        error = record.exc_info[1] if record.exc_info else None
+        by_client = type(error).__module__ == "aiohttp.http_exceptions"
+        if not by_client and not record.name.startswith(("celery", "kombu", "opentelemetry")):
+            return True
+        place = (record.pathname, record.lineno)
+        if record.created < passed.get(place, 0.0) + seconds:
+            return False
+        passed[place] = record.created
+        if error and (by_client or record.name.startswith(("celery.worker.consumer", "kombu"))):
+            record.msg, record.args = f"{record.getMessage()}: {error}", ()
+            record.exc_info = None
+        return True
+
+    return passes
+
+
+def _json(line: Any, default: Any = None, **_: Any) -> str:
+    return orjson.dumps(line, default=default).decode()
+
+
+@contextmanager
+def bound(**facts: Any) -> Iterator[None]:
+    """Add facts to every line logged within, in this thread."""
+    with structlog.contextvars.bound_contextvars(**facts):
+        yield
+
+
+def bind(**facts: Any) -> None:
+    """Add facts to every line that this thread logs, until `unbind`."""
+    structlog.contextvars.bind_contextvars(**facts)
+
+
+def unbind(*names: str) -> None:
+    """Remove facts that `bind` has added."""
+    structlog.contextvars.unbind_contextvars(*names)
+
+
+def fact(name: str) -> Any:
+    """Return a fact that the lines of this thread have; None: they do not have it."""
+    return structlog.contextvars.get_contextvars().get(name)

@@ -1,0 +1,196 @@
+"""
+Health of the service for `GET /healthcheck`: not that its processes live, but that they work.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import false, func, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from app.cluster import conductors, periodic_passes
+from app.cluster.periodic_passes import Pass
+from app.db.diagnosis import database_problem
+from app.db.transactions import connection_of
+from app.models import Conductor
+from app.reports import fleet_counts, stalled_operations
+from app.runtime import Runtime, runtime_of
+
+OK = "OK"
+#: Seconds after which a message should have been claimed, although it was sent again.
+UNCLAIMED = 120.0
+#: Periodic tasks whose last passes are shown while all complete.
+SHOWN = ("ingot.reconcile", "ingot.power_sync")
+#: Seconds for which the result of a write to the database is kept.
+WRITE_KEPT = 5.0
+#: Seconds after which a write that has not completed is a problem.
+WRITE_WAIT = 1.0
+_trials = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Health of one part of the service."""
+
+    part: str  # its name
+    reason: str  # OK, or the problem in a few words
+    details: str  # a sentence for operators
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.reason == OK
+
+
+def examine(session: Session) -> list[Part]:
+    """
+    Check that the parts of the service do their work. Without names: callers need no
+    authentication.
+    """
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
+    alive = len(conductors.alive(session, timeout))
+    leads = conductors.beat_leads(session)
+    passes = periodic_passes.passes(connection_of(session), timeout)
+    return [
+        _database(runtime_of(session), suspected=not (alive and leads)),
+        _conductors(session, timeout, alive),
+        _beat(session, passes, leads=leads),
+        _periodic_tasks(passes),
+        _messages(session),
+        _operations(session),
+    ]
+
+
+def _conductors(session: Session, timeout: float, alive: int) -> Part:
+    known = session.scalar(select(func.count()).select_from(Conductor)) or 0
+    lost, impeded = (
+        len(conductors.lost(session, timeout)),
+        len(conductors.impeded(session, timeout)),
+    )
+    problems = [f"{lost} lost"] * bool(lost) + [f"{impeded} impeded"] * bool(impeded)
+    return Part(
+        "conductors",
+        ", ".join(problems) or OK if alive else "no conductor is alive",
+        f"{alive} of {known} alive, {lost} without a heartbeat"
+        + (f", {impeded} with an impediment" if impeded else ""),
+    )
+
+
+def _beat(session: Session, passes: Sequence[Pass], *, leads: bool) -> Part:
+    """Return the health of the beat: it leads, and has sent what was due."""
+    details, silent = "it schedules periodic tasks", conductors.beat_silence(session)
+    bounds = [each.bound for each in passes]  # one task at least is due within the shortest
+    if silent is None or not leads:
+        return Part("beat", OK if leads else "no beat leads", details)
+    late = bool(bounds) and silent > min(bounds)
+    return Part(
+        "beat",
+        "it sends nothing" if late else OK,
+        f"{details}; the last message was sent {silent:.0f} s ago",
+    )
+
+
+def _periodic_tasks(passes: Sequence[Pass]) -> Part:
+    """Return the health of the periodic tasks: each has completed a pass within its bound."""
+    oldest = periodic_passes.oldest(passes)
+    late = [each for each in oldest.values() if each.is_late]
+    if not late:
+        shown = [f"{task} {oldest[task].seconds:.0f} s ago" for task in SHOWN if task in oldest]
+        return Part(
+            "periodic tasks", OK, f"last completed: {', '.join(shown) or 'none is expected'}"
+        )
+    details = (
+        f"{each.task} has not completed for {each.seconds:.0f} s, and should within"
+        f" {each.bound:.0f}: {each.without}"
+        for each in late
+    )
+    reason = f"{late[0].task} does not complete"
+    if len(late) > 1:
+        reason = f"{len(late)} tasks do not complete"
+    return Part("periodic tasks", reason, "; ".join(details))
+
+
+def _messages(session: Session) -> Part:
+    """Return the health of the conductors' queues: messages are claimed in time."""
+    oldest = max(fleet_counts.oldest_messages(session).values(), default=0.0)
+    problem = "conductors leave messages unclaimed" if oldest > UNCLAIMED else OK
+    return Part(
+        "messages", problem, f"the oldest one that no conductor has claimed is {oldest:.0f} s old"
+    )
+
+
+def _operations(session: Session) -> Part:
+    """Return the health of the operations: each of them makes progress within its bound."""
+    grace = stalled_operations.grace(runtime_of(session).settings)
+    stalled = stalled_operations.count(session, grace)
+    problem = f"{stalled} without progress" if stalled else OK
+    return Part("operations", problem, "`ingot doctor` lists those beyond their bounds")
+
+
+def _database(runtime: Runtime, *, suspected: bool) -> Part:
+    """
+    Return the health of the database.
+
+    suspected: no heartbeat is recent. Then a write is tried: conductors and beat that cannot write
+    their heartbeats appear dead, and the database is the cause.
+    """
+    problem = write_problem(runtime) if suspected else None
+    if problem is None:
+        return Part("database", OK, "it answers")
+    return Part(
+        "database", f"it {problem}", "it answers reads; heartbeats of conductors and beat are lost"
+    )
+
+
+def write_problem(runtime: Runtime) -> str | None:
+    """
+    Try to write; return the problem as the end of a sentence "The database", None: none.
+
+    For a service whose heartbeats are old: conductors that cannot write theirs appear dead. Takes a
+    second at most, while a write may hang for much longer.
+    """
+    with _trials:
+        trial: _Trial | None = runtime.cache.get("write trial")
+        if trial is None or trial.is_old:
+            trial = runtime.cache["write trial"] = _Trial(runtime)
+    return trial.problem()
+
+
+class _Trial:
+    """A write in a thread of its own; one per process at a time, because it may hang."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._started = time.monotonic()
+        self._ended = threading.Event()
+        self._problem: str | None = None
+        threading.Thread(target=self._run, args=(runtime,), name="trial", daemon=True).start()
+
+    def _run(self, runtime: Runtime) -> None:
+        try:
+            self._problem = _tried_write(runtime)
+        finally:
+            self._ended.set()
+
+    @property
+    def is_old(self) -> bool:
+        return self._ended.is_set() and time.monotonic() - self._started > WRITE_KEPT
+
+    def problem(self) -> str | None:
+        """Return the problem, after a second of the trial at most."""
+        if self._ended.wait(max(self._started + WRITE_WAIT - time.monotonic(), 0.0)):
+            return self._problem
+        return f"has not completed a write for {time.monotonic() - self._started:.0f} s"
+
+
+def _tried_write(runtime: Runtime) -> str | None:
+    try:
+        with runtime.write_connection() as connection:
+            connection.execute(update(Conductor).where(false()).values(online=Conductor.online))
+            if connection.dialect.name == "postgresql":
+                # in the write-ahead log: else the commit waits for no synchronous standby
+                connection.execute(select(func.pg_logical_emit_message(True, "ingot", "trial")))
+    except SQLAlchemyError as error:
+        return database_problem(error) or "refuses writes"
+    return None

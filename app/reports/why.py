@@ -1,0 +1,344 @@
+"""
+Explanations of a node's state for `/why`: the wait, the party that ends it, and the next action.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.agents import agent_logs
+from app.broker.refused_lookups import Refusal
+from app.cluster import conductors
+from app.engine import admission, agent_waits, operations, provisioning, timeouts
+from app.inventory import holds
+from app.lifecycle.hold_kinds import EFFECTS, HoldKind
+from app.lifecycle.provision_states import MACHINE, Kind, State
+from app.models import ACTIVE, Conductor, Hold, Node, Operation, OperationState, OperationStep
+from app.reports import health
+from app.runtime import runtime_of
+from app.text.sentences import joined
+from drivers.core.errors import FailureCode
+from drivers.core.steps import AWAITED
+
+#: Most refused lookups in an answer.
+MOST_REFUSED = 3
+#: Fields of the holds in an answer.
+HOLD_FIELDS = (
+    "uuid", "created_at", "updated_at", "kind", "owner", "user_id", "user_name", "reason",
+    "expires_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Body of the answer of `/why`."""
+
+    summary: str
+    #: turn, conductor, machine, agent, child, timer or operator; None: nothing
+    waiting_for: str | None
+    held_by: str | None  # name of the conductor in the node's reservation
+    since: datetime | None  # entry into the state, or start of the step
+    next: str | None  # next action
+    next_at: datetime | None  # its latest time, or the time of the next try
+    step: str | None = None  # label of the current step
+    operation: str | None = None  # UUID
+    error: dict[str, Any] | None = None  # of the operation
+    verbs: tuple[str, ...] = ()  # verbs that the node accepts now
+    refused_verbs: Mapping[str, str] = field(default_factory=dict)  # of its state -> the reason
+    admission: dict[str, Any] | None = None  # see `admission.document`
+    holds: tuple[dict[str, Any], ...] = ()  # those that have not expired
+    agent_log: str | None = None  # path of the agent's log that the operation has kept
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def explain(
+    session: Session, node: Node, refused: Sequence[Refusal] = (), denied: str | None = None
+) -> Answer:
+    """
+    Explain the state of a node.
+
+    refused: refused lookups of agents since the newest operation started, by this node or unknown
+    machines, newest first. denied: reason why the caller may request no verb of the node.
+    """
+    held = holds.of_node(session, node)
+    reasons = {verb: denied or why for verb, why in provisioning.refusals(session, node).items()}
+    verbs = tuple(verb for verb, reason in reasons.items() if reason is None)
+    answer = _explained(session, node, refused, verbs)
+    return replace(
+        answer,
+        summary=joined(answer.summary, *(f"held by a {holds.described(each)}" for each in held)),
+        verbs=verbs,
+        refused_verbs={verb: reason for verb, reason in reasons.items() if reason is not None},
+        holds=tuple(map(_hold_of, held)),
+    )
+
+
+def _hold_of(hold: Hold) -> dict[str, Any]:
+    """Return the fields of a hold as lists of holds name them, and its effects."""
+    shown = {name: getattr(hold, name) for name in HOLD_FIELDS}
+    return shown | {"effects": sorted(EFFECTS[HoldKind(hold.kind)])}
+
+
+def _explained(
+    session: Session, node: Node, refused: Sequence[Refusal], verbs: Sequence[str]
+) -> Answer:
+    """Explain the state of a node, without its holds and verbs."""
+    found = operations.of_node(session, node.id)
+    active = [each for each in found if each.state in ACTIVE]
+    if active:
+        active.sort(key=lambda each: each.state in (OperationState.WAITING, OperationState.HELD))
+        return _active_answer(session, node, active[0], refused)
+    parents = _operation_of_parent(session, node)
+    if parents is not None:
+        return _reserved_answer(session, node, parents)
+    state = State(node.provision_state)
+    row = MACHINE[state]
+    failed = _last_failed(found)
+    last = failed or (found[0] if found else None)
+    error = failed.error if failed else None
+    message = error["message"] if error else node.last_error
+    log = agent_logs.of_operation(session, node, failed.uuid) if failed else None
+    path = log and agent_logs.path_of(node.uuid, log)
+    summary = joined(
+        f"Node {_called(node)} is {state}; nothing is under way",
+        f"Its last operation, {last.kind}, {last.state}: {message}" if last and error else message,
+        error.get("hint") if error else None,
+        f"the agent's log is kept: GET {path}, or `ingot node agent-logs`" if path else None,
+        *(each.summary() for each in refused[:MOST_REFUSED] if _timed_out(error)),
+        _maintenance(node, message),
+        f"it is retired: {node.retired_reason or 'no reason given'}" if node.retired else None,
+        _service(session),
+    )
+    return Answer(
+        summary,
+        "operator" if row.kind is Kind.FAILED else None,
+        node.reservation,
+        node.provision_updated_at,
+        f"{_one_of(verbs)}, on request" if verbs else "no verb: each one is refused",
+        None,
+        operation=last.uuid if last else None,
+        error=error,
+        agent_log=path,
+    )
+
+
+def _called(node: Node) -> str:
+    return node.name or node.uuid
+
+
+def _one_of(verbs: Sequence[str]) -> str:
+    return f"one of {', '.join(verbs)}" if len(verbs) > 1 else "".join(verbs)
+
+
+def _operation_of_parent(session: Session, node: Node) -> Operation | None:
+    """Return the operation on the parent node that has a step on this node, if one has."""
+    if node.reservation is None or node.operation_id is None:
+        return None
+    return session.get(Operation, node.operation_id)
+
+
+def _reserved_answer(session: Session, node: Node, operation: Operation) -> Answer:
+    """Explain a child node that is reserved for a step of its parent's operation."""
+    step = operations.current_step(session, operation)
+    return Answer(
+        f"Node {_called(node)} is {node.provision_state}, reserved for step {step.label} of"
+        f" {operation.kind} on its parent node {node.parent_node}",
+        "conductor",
+        node.reservation,
+        step.started_at or operation.created_at,
+        "the node is released at the end of the step",
+        None,
+        step.label,
+        operation.uuid,
+    )
+
+
+def _last_failed(found: Sequence[Operation]) -> Operation | None:
+    """
+    Return the failure to explain.
+
+    That is the newest failed operation, unless an operation that moves the node has run since.
+    found: ended operations, newest first.
+    """
+    for operation in found:
+        if operation.error:
+            return operation
+        if operation.moves_node:
+            return None
+    return None
+
+
+def _timed_out(error: Mapping[str, Any] | None) -> bool:
+    return error is not None and error.get("code") == FailureCode.TIMEOUT
+
+
+def _maintenance(node: Node, message: str | None) -> str | None:
+    if not node.maintenance:
+        return None
+    if message and node.maintenance_reason == message:
+        return "it is in maintenance because of that"
+    return f"it is in maintenance: {node.maintenance_reason or 'no reason given'}"
+
+
+def _service(session: Session) -> str | None:
+    """Describe a problem of the whole service, if there is one."""
+    runtime = runtime_of(session)
+    if conductors.alive(session, runtime.settings.conductor.heartbeat_timeout):
+        return None
+    if problem := health.write_problem(runtime):
+        return f"the database {problem}: all work stops until it takes writes"
+    timeout = runtime.settings.conductor.heartbeat_timeout
+    if impeded := conductors.impeded(session, timeout):
+        reasons = ", ".join(f"{name}: {reason}" for name, reason in impeded)
+        return f"no conductor can do new work ({reasons})"
+    return "no conductor is alive: all work stops until one is started"
+
+
+def _active_answer(
+    session: Session,
+    node: Node,
+    operation: Operation,
+    refused: Sequence[Refusal],
+) -> Answer:
+    step = operations.current_step(session, operation)
+    rest = [row for row in operations.pending(session, operation) if row.position > step.position]
+    after = f"step {rest[0].label}" if rest else _end_of(node, operation)
+    if step.abort_after:
+        after = "the operation is aborted"
+    party, why, when = _cause(session, node, operation, step)
+    state = State(node.provision_state)
+    aim = _aim_of(node)
+    wanted = f" on its way to {aim}" if aim else ""
+    about_agent: list[str] = []
+    if party == "agent":
+        about_agent = [
+            *timeouts.last_error(step),
+            *agent_waits.facts(session, node, operation),
+            *(each.summary() for each in refused[:MOST_REFUSED]),
+        ]
+    summary = joined(
+        f"Node {_called(node)} is {state}{wanted}, in step {step.label} of {operation.kind}: {why}",
+        *about_agent,
+        "an abort is requested, and follows this step, which must not be interrupted"
+        if step.abort_after
+        else None,
+        f"it has failed: {operation.error['message']}" if operation.error else None,
+        _service(session),
+    )
+    return Answer(
+        summary,
+        party,
+        node.reservation,
+        step.started_at or operation.created_at,
+        after,
+        when,
+        step.label,
+        operation.uuid,
+        operation.error,
+        admission=admission.document(session, operation),
+    )
+
+
+def _of_message(session: Session, operation: Operation) -> str:
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
+    impediments = dict(conductors.impeded(session, timeout))
+    name = session.scalar(
+        select(Conductor.hostname).where(Conductor.incarnation == operation.sent_to)
+    )
+    if name in impediments:
+        reason = impediments[name]
+        return (
+            f"conductor {name}, to which it was sent, cannot begin it: {reason}; it is sent again"
+        )
+    return "a message to its conductor is on its way"
+
+
+def _cause(
+    session: Session, node: Node, operation: Operation, step: OperationStep
+) -> tuple[str, str, datetime | None]:
+    """Return the awaited party, the reason of the wait, and its latest end."""
+    state, deadline = operation.state, operation.deadline_at
+    if state == OperationState.HELD:
+        return "operator", "it is held until unhold or abort is requested", None
+    if state == OperationState.QUEUED:
+        queued = admission.document(session, operation)
+        if queued is not None:
+            return "turn", _of_queue(queued), None
+        if operation.sent_to is None:
+            return "conductor", "no live conductor serves it", None
+        return "conductor", _of_message(session, operation), None
+    if state == OperationState.RUNNING:
+        living = conductors.living_incarnations(
+            session, runtime_of(session).settings.conductor.heartbeat_timeout
+        )
+        if operation.claimed_by not in living:
+            silent = f"conductor {step.conductor}, which ran it, sends no heartbeats"
+            return "conductor", f"{silent}; another live conductor takes it over", deadline
+        return "conductor", f"conductor {step.conductor} runs it", deadline
+    if operation.wake_at is None:
+        at_end = "it fails at the deadline" if deadline else "no deadline is set"
+        if node.maintenance:
+            at_end = "no deadline ends that while the node is in maintenance"
+        return "agent", f"its agent works, or is being booted; {at_end}", deadline
+    party, why = _cause_of_poll(session, operation, step)
+    return party, why, operation.wake_at
+
+
+def _of_queue(queued: Mapping[str, Any]) -> str:
+    held = ", ".join(
+        f"{each['operations']} {each['kind']} ({each['state']})" for each in queued["held_by"]
+    )
+    group = queued["conductor_group"]
+    return (
+        f"it is number {queued['place']} of {queued['queued']} in the queue for one of"
+        f" {queued['limit']} slots ([conductor]max_concurrent_{queued['class']})"
+        f"{f' of conductor group {group}' if group else ''}, held by {held or 'no operation'}"
+    )
+
+
+def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) -> tuple[str, str]:
+    """Return the awaited party and the reason for a step with a due time."""
+    if step.error and step.faults and step.faults < step.tries:
+        tried = f"try {step.faults} of {step.tries} failed ({step.error}); it is retried"
+        return "timer", tried
+    if step.child:
+        child = session.scalar(select(Node).where(Node.uuid == step.child))
+        if child is not None and child.reservation and child.operation_id != operation.id:
+            return "child", f"child node {child.uuid} is reserved by {child.reservation}"
+    if step.flow and step.name == "wait":
+        return "timer", "it waits for the requested time"
+    if agent_waits.is_polled(step):
+        return "agent", "its agent is busy or unreachable; it is polled again soon"
+    awaited = _awaited(step.progress)
+    about = f"it waits for {awaited}" if awaited else "the machine works"
+    return "machine", "; ".join((f"{about}; it is polled again soon", *timeouts.last_error(step)))
+
+
+def _awaited(progress: Mapping[str, Any]) -> str | None:
+    """Return `AWAITED` of a driver's progress, also of a part of the step; None: it has none."""
+    awaited = progress.get(AWAITED)
+    if isinstance(awaited, str):
+        return awaited
+    parts = (part for part in progress.values() if isinstance(part, Mapping))
+    return next(filter(None, map(_awaited, parts)), None)
+
+
+def _end_of(node: Node, operation: Operation) -> str:
+    if not operation.moves_node:
+        return "the operation ends"
+    row = MACHINE[State(node.provision_state)]
+    if operation.error or row.kind is Kind.FAILED:
+        return "the operation ends"
+    return f"the node becomes {_aim_of(node)}"
+
+
+def _aim_of(node: Node) -> str | None:
+    """Return the state that the node's flow leads to: no retired node becomes available."""
+    target = node.target_provision_state
+    return State.MANAGEABLE if node.retired and target == State.AVAILABLE else target

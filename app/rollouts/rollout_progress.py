@@ -1,0 +1,108 @@
+"""Summary of a rollout: its waits, the cause of its pause, and its failures by code."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.models import (
+    PauseCause,
+    Rollout,
+    RolloutNode,
+    RolloutNodeState,
+    RolloutState,
+    StartRefusal,
+)
+from app.text.sentences import joined
+
+#: Most failure codes in a summary.
+MOST_CODES = 5
+
+
+def summary(session: Session, rollout: Rollout) -> str:
+    """Describe what a rollout waits for, why it pauses, and what has failed."""
+    codes = failures(session, rollout)
+    return joined(_state(session, rollout), _failed(rollout, codes))
+
+
+def failures(session: Session, rollout: Rollout) -> Mapping[str, int]:
+    """Count the failed nodes of a rollout by code, the most frequent first."""
+    count = func.count().label("count")
+    rows = session.execute(
+        select(RolloutNode.code, count)
+        .where(RolloutNode.rollout_id == rollout.id, RolloutNode.state == RolloutNodeState.FAILED)
+        .group_by(RolloutNode.code)
+        .order_by(count.desc(), RolloutNode.code)
+    )
+    return {str(code): number for code, number in rows}
+
+
+def _state(session: Session, rollout: Rollout) -> str:
+    done, running = f"{rollout.succeeded} of {_nodes(rollout.nodes)} succeeded", rollout.running
+    match rollout.state:
+        case RolloutState.RUNNING:
+            return _wave(session, rollout)
+        case RolloutState.PAUSED:
+            return _pause(rollout)
+        case RolloutState.ABORTING:
+            return f"aborting: waits for {_nodes(running)} in progress"
+        case RolloutState.ABORTED:
+            return f"aborted: {done}, {rollout.pending} not started"
+    return f"completed: {done}"
+
+
+def _wave(session: Session, rollout: Rollout) -> str:
+    """Describe what the current wave waits for."""
+    rows = session.execute(
+        select(RolloutNode.state, RolloutNode.code, func.count())
+        .where(RolloutNode.rollout_id == rollout.id, RolloutNode.wave == rollout.wave)
+        .group_by(RolloutNode.state, RolloutNode.code)
+        .order_by(RolloutNode.state.desc(), RolloutNode.code)
+    ).all()
+    left = [row for row in rows if row[0] in (RolloutNodeState.RUNNING, RolloutNodeState.PENDING)]
+    causes = (f"{number} {_WAITS.get(code or state, code)}" for state, code, number in left)
+    canary = " (canary)" if rollout.wave <= rollout.canary_waves else ""
+    return (
+        f"wave {rollout.wave} of {rollout.waves}{canary} waits for {sum(row[2] for row in left)} of"
+        f" {_nodes(sum(row[2] for row in rows))}: {', '.join(causes) or 'the next wave begins'}"
+    )
+
+
+#: State or code of a node -> what it waits for.
+_WAITS: Mapping[str, str] = {
+    RolloutNodeState.RUNNING: "in progress",
+    RolloutNodeState.PENDING: "not started",
+    StartRefusal.LOCKED: "locked by other operations",
+    StartRefusal.UNAVAILABLE: "without a live conductor",
+}
+
+
+def _pause(rollout: Rollout) -> str:
+    budget = rollout.strategy["error_budget"]
+    told = f" ({rollout.error_budget} nodes)" if "%" in budget else ""
+    causes = {
+        PauseCause.OPERATOR: "by an operator",
+        PauseCause.CANARY: f"a node of the first {rollout.strategy['canary']}, the canary, failed",
+        PauseCause.ERROR_BUDGET: f"error budget {budget}{told} reached",
+        PauseCause.CALLER: f"{rollout.user_name or rollout.user_id} has lost rights that it relies"
+        " on; a user who has them takes it over by resuming it",
+        PauseCause.RESTORED: "the database was restored from a backup, so its nodes may have been"
+        " started already: compare them before you resume it",
+    }
+    text = f"paused: {causes[PauseCause(rollout.pause_cause or PauseCause.OPERATOR)]}"
+    going = f"{_nodes(rollout.running)} in progress" if rollout.running else None
+    return joined(text, going)
+
+
+def _failed(rollout: Rollout, codes: Mapping[str, int]) -> str | None:
+    if not rollout.failed:
+        return None
+    counted = [f"{number} {code}" for code, number in codes.items()][:MOST_CODES]
+    more = ", ..." if len(codes) > MOST_CODES else ""
+    accepted = rollout.accepted_failures
+    before = f", {accepted} of them accepted" if accepted else ""
+    return f"{rollout.failed} of {rollout.nodes} failed{before}; codes: {', '.join(counted)}{more}"
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node" if number == 1 else f"{number} nodes"

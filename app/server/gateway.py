@@ -1,0 +1,271 @@
+"""
+Gateway from granian to the WSGI application, which sees the names of headers as they were sent.
+
+In a WSGI environ, `X-Forwarded-For` and `X_Forwarded_For` have one name. A proxy that sets the
+first one passes on the second one as its client sent it, and which of the two counts would be
+chance. So headers whose names have an underscore are dropped, as nginx does, before anything reads
+them (RFC 9110, 17.10). granian's own WSGI gateway hands over an environ, where it is too late. This
+one serves the ASGI worker of granian, whose scope has the raw names, and calls the application in
+the threads of that worker, as granian's WSGI gateway does: no event loop runs, and no coroutine.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from granian._granian import ASGIWorker, CallbackScheduler
+from granian._signals import set_sync_signals
+from granian.server.common import WORKERS_METHODS
+from granian.server.mp import WorkerProcess
+
+from app.api import errors
+from app.api.answers import Wsgi
+from app.errors import Invalid
+from app.observe import log
+
+seldom = log.RateLimited(log.get(__name__))
+
+#: Most names of dropped headers, and most characters of one, in a line of the log.
+MOST_NAMES, LONGEST_NAME = 5, 64
+#: Headers of which a request has at most one: proxies and services differ in which one counts.
+SINGLE = frozenset({b"host", b"content-type", b"content-length"})
+#: Headers whose variables have no prefix.
+_BARE = {b"content-type": "CONTENT_TYPE", b"content-length": "CONTENT_LENGTH"}
+#: Headers that are not joined by commas.
+_SEPARATORS = {"HTTP_COOKIE": ";"}
+_CONSTANT = {
+    "GATEWAY_INTERFACE": "CGI/1.1",
+    "SCRIPT_NAME": "",
+    "SERVER_SOFTWARE": "Granian",
+    "wsgi.input_terminated": True,
+    "wsgi.multiprocess": False,
+    "wsgi.multithread": True,
+    "wsgi.run_once": False,
+    "wsgi.version": (1, 0),
+}
+
+
+class Immediate:
+    """Takes the place of an event loop: the thread that schedules a callback runs it."""
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Any = None) -> None:
+        callback(*args)
+
+    call_soon_threadsafe = call_soon
+
+
+class Body:
+    """The body of a request, as `wsgi.input`."""
+
+    def __init__(self, receive: Callable[[], Any]) -> None:
+        self._receive = receive
+        self._ended = False
+        self._rest = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to `size` bytes, or the whole body (-1)."""
+        return self.read_within(size, None)
+
+    def read_within(self, size: int, seconds: float | None) -> bytes:
+        """
+        Read up to `size` bytes; a body that ends early is returned as far as it has arrived.
+
+        seconds: for the whole of it; None: no limit.
+
+        Raises TimeoutError: it has not arrived in time. Nothing more is read.
+        """
+        end = None if seconds is None else time.monotonic() + seconds
+        parts, missing = [self._rest], size - len(self._rest)
+        while not self._ended and (size < 0 or missing > 0):
+            message = _result(self._receive(), end)
+            self._ended = not message.get("more_body")
+            parts.append(message.get("body", b""))
+            missing -= len(parts[-1])
+        body = b"".join(parts)
+        if size < 0:
+            size = len(body)
+        self._rest = body[size:]
+        return body[:size]
+
+
+class Departure:
+    """Whether the client has closed its connection; it has sent its body before."""
+
+    def __init__(self, receive: Callable[[], Any]) -> None:
+        self._receive, self.is_noticed = receive, False
+        self._watch()
+
+    def _watch(self) -> None:
+        _when_done(self._receive(), self._note)
+
+    def _note(self, message: Mapping[str, Any]) -> None:
+        if message["type"] == "http.disconnect":
+            self.is_noticed = True
+        else:
+            self._watch()
+
+
+def serve(worker_id: int, application: Wsgi, sock: Any, ipc: Any, *arguments: Any) -> None:
+    """Serve a WSGI application in this process until a signal. arguments: of granian's targets."""
+    _loop, runtime_mode, threads, blocking, py_threads, idle, connections, *rest = arguments
+    _task, http_mode, http1, http2, _websockets, static, _access_log, tls, _scope, metrics = rest
+    stopped = threading.Event()
+    signals = set_sync_signals()
+    signals.add_cb(stopped.set)
+    worker: Any = ASGIWorker(  # type: ignore[call-arg]
+        worker_id, sock, ipc, threads, blocking, py_threads, idle, connections, http_mode,
+        http1, http2, False, static, *tls, metrics,  # type: ignore[arg-type]
+    )  # fmt: skip
+    loop = Immediate()
+    scheduler: Any = CallbackScheduler(loop, None, None, None, None)  # type: ignore[call-arg]
+    scheduler._schedule_fn = _handler(application)
+    getattr(worker, WORKERS_METHODS[runtime_mode][False])(scheduler, loop, signals)
+    stopped.wait()
+
+
+#: The target of granian's processes.
+TARGET = WorkerProcess.wrap_target(serve)
+
+
+def _handler(application: Wsgi) -> Callable[[Any], None]:
+    """Return the function that granian calls in a thread for each request."""
+
+    def handle(watcher: Any) -> None:
+        try:
+            _respond(application, watcher.scope, watcher.proto)
+        except BaseException as error:  # granian does not expect one
+            watcher.err(error)
+        else:
+            watcher.done()
+
+    return handle
+
+
+def _respond(application: Wsgi, scope: Mapping[str, Any], proto: Any) -> None:
+    started: list[Any] = []
+
+    def start_response(status: str, headers: Iterable[tuple[str, str]], *_: Any) -> None:
+        started[:] = int(status[:3]), list(headers)
+
+    environ, repeated = environ_of(scope, Body(proto.receive))
+    if repeated:
+        refusal = Invalid(f"{repeated.title()}: the request has more than one of this header.")
+        application = errors.service_error(refusal, environ)
+    parts = application(environ, start_response)
+    try:
+        _send(proto, started, parts)
+    finally:
+        if close := getattr(parts, "close", None):
+            close()
+
+
+def _send(proto: Any, started: list[Any], parts: Iterable[bytes]) -> None:
+    """Send a response: as a whole if its length is known, else part by part as they are made."""
+    rest = iter(parts)
+    first = next(rest, b"")  # an application may start its response as late as here
+    status, headers = started
+    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    start = {"type": "http.response.start", "status": status, "headers": encoded}
+    length = next((value for name, value in headers if name.lower() == "content-length"), "")
+    if length.isdigit():
+        whole = b"".join([first, *rest])
+        if len(whole) == int(length):
+            _result(proto.send(start))
+            _result(proto.send({"type": "http.response.body", "body": whole}))
+            return
+        first, rest = whole, iter(())
+    _result(proto.send(start))
+    departure = Departure(proto.receive)
+    for part in chain((first,), rest):
+        _result(proto.send({"type": "http.response.body", "body": part, "more_body": True}))
+        if departure.is_noticed:
+            return
+    _result(proto.send({"type": "http.response.body", "body": b""}))
+
+
+def environ_of(scope: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], str | None]:
+    """
+    Return the WSGI environ of an ASGI scope, and the name of a header of `SINGLE` that is repeated.
+
+    Unlike granian's WSGI gateway, this one does not add the environment of the process, in which a
+    variable such as HTTP_X_AUTH_TOKEN would be a header of each request.
+    """
+    path, (server, port) = scope["raw_path"], scope["server"]
+    environ = {
+        **_CONSTANT,
+        "wsgi.errors": sys.stderr,
+        "wsgi.input": body,
+        "wsgi.url_scheme": scope["scheme"],
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "SERVER_NAME": server,
+        "SERVER_PORT": port,
+        "REMOTE_ADDR": scope["client"][0],
+        "REQUEST_METHOD": scope["method"],
+        "PATH_INFO": (unquote_to_bytes(path) if b"%" in path else path).decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+    }
+    dropped, repeated = [], None
+    for name, value in scope["headers"]:
+        if b"_" in name:
+            dropped.append(name)
+            continue
+        variable = _variable(name)
+        text = value.decode() if value.isascii() else ""
+        if variable not in environ:
+            environ[variable] = text
+        elif name in SINGLE:
+            repeated = name.decode()
+        else:
+            environ[variable] += _SEPARATORS.get(variable, ",") + text
+    if dropped:
+        seldom.warning(
+            "request.headers_dropped",
+            address=environ["REMOTE_ADDR"],
+            names=[name[:LONGEST_NAME].decode() for name in dropped[:MOST_NAMES]],
+        )
+    return environ, repeated
+
+
+@lru_cache(maxsize=512)
+def _variable(name: bytes) -> str:
+    return _BARE.get(name) or f"HTTP_{name.decode().replace('-', '_').upper()}"
+
+
+def _result(awaitable: Any, end: float | None = None) -> Any:
+    """
+    Return the result of an awaitable of granian; wait for it in this thread.
+
+    Raises TimeoutError: it is not there at `end`, a time of the monotonic clock. It is cancelled.
+    """
+    if not hasattr(awaitable, "done"):
+        return _result_at_once(awaitable)
+    if not awaitable.done():
+        waiting = threading.Lock()
+        waiting.acquire()
+        awaitable.add_done_callback(lambda _: waiting.release())
+        seconds = -1 if end is None else max(0.0, end - time.monotonic())
+        if not waiting.acquire(timeout=seconds) and awaitable.cancel():
+            raise TimeoutError
+    return awaitable.result()
+
+
+def _when_done(awaitable: Any, act: Callable[[Any], None]) -> None:
+    """Call `act` with the result of an awaitable, now or in another thread."""
+    if hasattr(awaitable, "done"):
+        awaitable.add_done_callback(lambda done: act(done.result()))
+    else:
+        act(_result_at_once(awaitable))
+
+
+def _result_at_once(awaitable: Any) -> Any:
+    """Return the result of an awaitable that is complete when it is made."""
+    try:
+        next(awaitable.__await__())
+    except StopIteration as result:
+        return result.value
+    raise RuntimeError(f"{awaitable!r} is not complete")

@@ -1,0 +1,221 @@
+"""
+The API's processes: granian in front of the WSGI application.
+
+The parent process creates the application and granian forks the others from it, so that a process
+serves some ten milliseconds after its fork. Connections to database and broker cannot be shared:
+each process opens its own after the fork.
+"""
+
+import ctypes
+import gc
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from flask import Flask
+from granian.constants import HTTPModes, Interfaces, Loops
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.server.mp import MPServer
+
+from app import runtime
+from app.api import bodies, passwords
+from app.api.answers import RUNTIME, Wsgi
+from app.api.following import FOLLOWING
+from app.api.heartbeats import MOST
+from app.broker import backlog, queue
+from app.broker.calls import RedisCalls
+from app.broker.redis_broker import client
+from app.broker.refused_lookups import Refusals
+from app.config.settings import Api, Settings
+from app.db.sealing import keyring_of
+from app.events.event_feed import EventFeed
+from app.metrics import recording
+from app.observe import log, tracing
+from app.process import kill_points
+from app.process.before_fork import BuiltBeforeFork
+from app.process.parent_death import die_with_parent
+from app.server import gateway, tls_files
+from app.server.application import AGENTS_AT_ONCE, AGENTS_QUEUED, QUEUED, create_app
+
+logger = log.get(__name__)
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+#: Seconds between SIGTERM and SIGKILL for a process.
+STOP_TIMEOUT = 1
+#: Seconds between replacements of killed processes.
+RESPAWN_PAUSE = 0.5
+#: Allocations between garbage collections: more than most requests leave behind.
+GC_THRESHOLD = 20_000
+#: Seconds for which a thread that computes keeps the interpreter from others (default: 0.005): a
+#: short request, which gives it up at each query, waits that long each time beside a long list.
+SWITCH = 0.001
+#: Most open files of a process besides its connections.
+OTHER_FILES = 256
+#: Parameter of glibc's `mallopt` -> value. M_TRIM_THRESHOLD: bytes of free memory that are kept.
+#: M_MMAP_THRESHOLD: larger blocks are returned at once. M_ARENA_MAX: few, as every arena keeps
+#: memory, and the interpreter lock lets only one thread run.
+MALLOPT = {-1: 16 << 20, -3: 32 << 20, -8: 2}
+#: granian adds no handlers of its own: its records reach the handler of `app.observe.log`.
+LOGGING = {
+    "version": 1,
+    "incremental": True,  # else all handlers are closed, and all loggers visited
+    "formatters": {},
+    "handlers": {},
+    "loggers": {
+        "_granian": {"handlers": [], "propagate": True},
+        "granian.access": {"handlers": [], "propagate": True},
+    },
+}
+
+
+@BuiltBeforeFork
+def application(settings: Settings) -> Flask:
+    """
+    Create the WSGI application; nothing of it opens a connection before a request.
+
+    Raises SettingsError: see `create_app`.
+    """
+    celery, broker = queue.celery(settings), settings.broker
+    made = runtime.make(settings, queue.sender(celery))
+    made.calls = RedisCalls(celery, settings, keyring_of(made.engine.dialect))
+    redis = client(broker.url, broker.connect_timeout)
+    made.refusals = Refusals(redis, broker.prefix)
+    made.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
+    return create_app(made)
+
+
+def main(settings: Settings) -> None:
+    """
+    Serve the API until SIGTERM or SIGINT.
+
+    Raises SettingsError: the certificate, the authentication or a driver is not usable as set.
+    """
+    pair = tls_files.files(settings.api)
+    kill_points.arm(settings.default.kill_points, "api")
+    app = application(settings)
+    app.extensions[RUNTIME].engine.dispose()  # no process shares a connection
+    multiprocessing.set_start_method("fork", force=True)
+    api = settings.api
+    master = os.getpid()
+
+    def load() -> Wsgi:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own
+        die_with_parent(master)
+        recording.start()
+        tracing.start(settings, "api")
+        _close_at_stop(app.extensions[FOLLOWING].tail)
+        gc.freeze()  # the collector skips the objects that exist by now
+        gc.set_threshold(GC_THRESHOLD)
+        sys.setswitchinterval(SWITCH)
+        _keep_memory()
+        return app
+
+    server = Server(
+        "ingot",
+        api.host_ip,
+        api.port,
+        interface=Interfaces.WSGI,
+        workers=api.api_workers,
+        blocking_threads=_threads(api),
+        backlog=api.backlog,
+        backpressure=_connections(api.max_connections),
+        http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
+        loop=Loops.asyncio,
+        http=HTTPModes.http1,  # with HTTP/2, an unfinished body cannot be timed out
+        websockets=False,
+        log_level=LogLevels.error,
+        log_dictconfig=LOGGING,
+        ssl_cert=pair and pair[0],
+        ssl_key=pair and pair[1],
+        respawn_failed_workers=True,
+        respawn_interval=0,
+        workers_kill_timeout=STOP_TIMEOUT,
+    )
+    if settings.is_open:
+        logger.warning("api.no_authentication", host=api.host_ip, setting="[DEFAULT]auth_strategy")
+    if settings.trusts_host:
+        logger.warning("api.links_by_host", host=api.host_ip, setting="[api]public_endpoint")
+    logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
+    server.serve(spawn_target=gateway.TARGET, target_loader=load, wrap_loader=False)
+
+
+class Server(MPServer):  # type: ignore[misc]
+    """
+    granian's server, which outlives processes that are killed one after the other.
+
+    granian ends, with all its processes, when one ends twice within 5.5 s. That is right for a
+    process that cannot start, which ends by itself; a killed one can be replaced.
+    """
+
+    def _respawn_workers(
+        self, workers: list[int], spawn_target: Any, target_loader: Any, delay: float = 0
+    ) -> None:
+        killed = [index for index in workers if (self.wrks[index].inner.exitcode or 0) < 0]
+        super()._respawn_workers(workers, spawn_target, target_loader, delay)
+        for index in killed:
+            self.respawned_wrks.pop(index, None)
+        if killed:
+            time.sleep(RESPAWN_PAUSE)  # however soon they die, granian does not end
+
+
+def _close_at_stop(tail: EventFeed) -> None:
+    """
+    Close the tail at SIGTERM or SIGINT, so that requests that follow events end regularly.
+
+    granian sets handlers of its own afterwards, so the signals arrive in a pipe beside them.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def wait() -> None:
+        while os.read(reading, 1)[0] not in STOPS:
+            pass
+        tail.close()
+
+    threading.Thread(target=wait, name="stop", daemon=True).start()
+
+
+def _threads(api: Api) -> int:
+    """
+    Return the number of threads of a process: those of each kind of request, so that many requests
+    of one kind leave threads for the others.
+    """
+    waiting = 2 * api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
+    agents = AGENTS_AT_ONCE + 2 * AGENTS_QUEUED + 2 * MOST
+    reading = bodies.AT_ONCE + bodies.QUEUED + bodies.LARGE_QUEUED
+    callers = 2 * (api.blocking_threads + QUEUED)  # reads, and writes
+    return callers + waiting + agents + reading
+
+
+def _connections(wanted: int) -> int:
+    """Limit the wanted number of connections per process to its limit of open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < needed:
+            logger.warning("api.too_few_files", limit=hard, needed=needed)
+            return max(soft - OTHER_FILES, 1)
+    return wanted
+
+
+def _keep_memory() -> None:
+    """
+    Keep freed memory in the process.
+
+    Returning the memory of a large page to the kernel, and requesting it again, costs half as much
+    as the page itself. Other C libraries than glibc lack these parameters.
+    """
+    with suppress(OSError, AttributeError):
+        allocator = ctypes.CDLL(None)
+        for parameter, size in MALLOPT.items():
+            allocator.mallopt(parameter, size)

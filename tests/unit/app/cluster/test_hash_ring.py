@@ -1,0 +1,82 @@
+"""The hash ring: owners of nodes, also after a conductor starts or stops."""
+
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.cluster.hash_ring import Member, owner, owners
+
+DRIVER, GROUP = "redfish", "rack-1"
+names = st.text("abcdefghijklmnopqrstuvwxyz0123456789.-", min_size=1, max_size=20)
+nodes = st.lists(st.uuids().map(str), min_size=1, max_size=40, unique=True)
+
+
+def member(name, group=GROUP, drivers=(DRIVER,)):
+    return Member(name, f"incarnation of {name}", group, frozenset(drivers))
+
+
+rings = st.lists(names, min_size=2, max_size=8, unique=True).map(
+    lambda chosen: [member(name) for name in chosen]
+)
+
+
+def owned(ring, nodes):
+    return {node: owner(node, DRIVER, GROUP, ring).name for node in nodes}
+
+
+@given(rings, nodes)
+def test_only_the_nodes_of_a_stopped_conductor_move_and_go_to_their_first_substitute(ring, nodes):
+    before = owned(ring, nodes)
+    gone, rest = ring[0], ring[1:]
+    after = owned(rest, nodes)
+    assert {node for node in nodes if before[node] != after[node]} == {
+        node for node in nodes if before[node] == gone.name
+    }
+    for node in nodes:
+        stand_ins = [each.name for each in owners(node, DRIVER, GROUP, ring) if each != gone]
+        assert stand_ins[0] == after[node]
+
+
+@given(rings, nodes)
+def test_a_new_conductor_takes_nodes_and_moves_none_between_the_others(ring, nodes):
+    joined, others = ring[0], ring[1:]
+    before, after = owned(others, nodes), owned(ring, nodes)
+    assert all(after[node] in (before[node], joined.name) for node in nodes)
+
+
+@given(rings, st.uuids().map(str), st.randoms())
+def test_the_owner_is_independent_of_the_order_and_the_incarnations_of_members(ring, node, random):
+    shuffled = [replace(each, incarnation="newer") for each in ring]
+    random.shuffle(shuffled)
+    assert owned(ring, [node]) == owned(shuffled, [node])
+    order = owners(node, DRIVER, GROUP, ring)
+    assert owner(node, DRIVER, GROUP, ring) == order[0]
+    assert sorted(each.name for each in ring) == sorted(each.name for each in order)
+
+
+def test_only_conductors_of_the_driver_and_the_group_own_a_node():
+    ring = [
+        member("elsewhere", group="rack-2"),
+        member("other-driver", drivers=("ipmi",)),
+        member("able", drivers=("ipmi", DRIVER)),
+    ]
+    assert ["able"] == [each.name for each in owners("n", DRIVER, GROUP, ring)]
+    assert None is owner("n", "snmp", GROUP, ring)
+    assert None is owner("n", DRIVER, GROUP, [])
+
+
+def test_every_release_computes_the_same_owner():
+    ring = [member(f"c-{number}") for number in range(4)]
+    shares = owned(ring, [str(UUID(int=number)) for number in range(12)])
+    assert "331020323321" == "".join(name.removeprefix("c-") for name in shares.values())
+
+
+def test_nodes_are_spread_evenly():
+    ring = [member(f"c-{number}") for number in range(4)]
+    shares = list(owned(ring, [str(UUID(int=number)) for number in range(4000)]).values())
+    counts = [shares.count(each.name) for each in ring]
+    assert 4000 == sum(counts)
+    # 1000 each, within six standard deviations
+    assert all(abs(count - 1000) < 165 for count in counts), counts

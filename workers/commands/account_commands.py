@@ -1,0 +1,154 @@
+"""
+Commands that work on the database itself: their options, their database, their errors.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.commands import WRITING, option
+from app.config.settings import Settings
+from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
+from workers.supervisor import location
+from workers.supervisor.location import StartError
+
+if TYPE_CHECKING:  # slow to import
+    from sqlalchemy import Engine
+    from sqlalchemy.orm import Session
+
+    from app.cli.terminal.output import Output
+
+#: Options of each command.
+OPTIONS = (
+    *WRITING[:2],
+    option("data_dir", DataDir),
+    option("database", DatabaseUrl),
+    option("config", Config),
+)
+
+UserName = Annotated[str, typer.Argument(metavar="USER", help="Name of a user")]
+OfUser = Annotated[str | None, typer.Option("--user", help="Name of a user")]
+
+
+#: Argument of a command that names the target of its audit record; the first one that is given.
+TARGETS = ("uuid", "name", "user", "group")
+
+
+def group(name: str, about: str) -> typer.Typer:
+    """Create a group of commands, as `ingot user`."""
+    return typer.Typer(name=name, help=f"{about}, for auth_strategy local.", no_args_is_help=True)
+
+
+class Accounts:
+    """The database, the output of a command, and its record for the audit."""
+
+    def __init__(
+        self,
+        engine: "Engine",
+        settings: Settings,
+        output: "Output",
+        action: str,
+        target: str | None,
+    ) -> None:
+        self._engine, self.settings, self.output = engine, settings, output
+        self._action, self._target = action, target
+
+    def change(self, work: "Callable[[Session], Any]") -> Any:
+        """Run `work`, and record the command, in a transaction. Raises the errors of `work`."""
+        from app.audit import audit_records
+        from app.db import transactions  # here: slow to import
+
+        with transactions.transaction(self._engine) as session:
+            result = work(session)
+            connection = transactions.connection_of(session)
+            audit_records.add_command(connection, self.settings, self._action, self._target)
+            return result
+
+    def read(self, work: "Callable[[Session], Any]") -> Any:
+        """Run `work` in a transaction that is only read."""
+        from app.db import transactions  # here: slow to import
+
+        with transactions.reading(self._engine) as session:
+            return work(session)
+
+
+def command(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a function of `Accounts` and its own arguments to a group as a command."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+        @wraps(function)
+        def run(**values: Any) -> None:
+            from app.cli.terminal.output import Output  # here: rich is slow to import
+
+            given = {each.name: values.pop(each.name) for each in OPTIONS}
+            chosen = (given.pop("fields") or "").split(",")
+            output = Output(given.pop("output"), tuple(filter(None, map(str.strip, chosen))))
+            target = next((str(values[each]) for each in TARGETS if values.get(each)), None)
+
+            def work(engine: "Engine", settings: Settings) -> None:
+                action = f"{name}/{group.info.name}"
+                function(Accounts(engine, settings, output, action, target), **values)
+
+            _run(given, work)
+
+        run.__signature__ = inspect.Signature([*own, *OPTIONS])  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        group.command(name)(run)
+        return function
+
+    return add
+
+
+def _run(given: dict[str, Any], work: "Callable[[Engine, Settings], None]") -> None:
+    """
+    Run `work` with the database that the options name.
+
+    Raises StartError: the database is unreachable, or refuses; or the command is refused.
+    Raises SettingsError.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from app.db import connections
+    from app.db.diagnosis import reason
+    from app.errors import ServiceError
+    from app.rows import data_keys
+
+    settings = _settings(**given)
+    database = settings.database
+    keyring = data_keys.keyring(database)  # signs the audit record
+    engine = connections.connect(database.connection, **database.limits, keyring=keyring)
+    try:
+        _check_tables(engine)
+        work(engine, settings)
+    except ServiceError as error:
+        raise StartError(str(error)) from None
+    except SQLAlchemyError as error:
+        raise StartError(f"database: {reason(error)}") from None
+    finally:
+        engine.dispose()
+
+
+def _settings(data_dir: Path | None, database: str | None, config: Path | None) -> Settings:
+    flags = {"DEFAULT__data_dir": data_dir and str(data_dir), "database__connection": database}
+    settings = location.complete(read(config, **flags))
+    scheme, _, path = settings.database.connection.partition(":///")
+    if scheme == "sqlite" and not Path(path).exists():
+        raise StartError(
+            f"database {path}: there is no such file; name it by --data-dir or --database"
+        )
+    return settings
+
+
+def _check_tables(engine: "Engine") -> None:
+    from sqlalchemy import inspect as inspected
+
+    from app.models import User
+
+    if not inspected(engine).has_table(User.__tablename__):
+        raise StartError("database: it has no table of users; run `ingot db upgrade`")

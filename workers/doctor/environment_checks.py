@@ -1,0 +1,285 @@
+"""
+Checks of schema, clocks, Redis, files and processes.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, select
+
+from app.broker.queue import Queues
+from app.cluster import conductors
+from app.db.clock import age, now, utcnow
+from app.db.schema import MIGRATIONS
+from app.db.sealing import keyring_of
+from app.identity import roles
+from app.models import Conductor
+from app.models.base import Base
+from app.rows import data_keys
+from drivers.images import files
+from workers.conductor.lease import RELEASE
+from workers.doctor.checks import Finding, Installation
+from workers.periodic import boot_files
+from workers.restoration import restore
+from workers.restoration.restore_guard import RestoreGuard
+from workers.supervisor import permissions
+
+#: Seconds by which clocks may differ.
+SKEW = 5.0
+#: Seconds for conductors to answer a ping.
+PING_TIMEOUT = 1.0
+
+
+def schema(installation: Installation) -> Iterator[Finding]:
+    """Find a database schema of another release, or one that lacks a table or column."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    script = ScriptDirectory.from_config(config)
+    head = script.get_current_head()
+    known = {each.revision for each in script.walk_revisions()}
+    with installation.runtime.engine.connect().execution_options(writes=False) as connection:
+        revision = MigrationContext.configure(connection).get_current_revision()
+        if revision != head:
+            newer = revision is not None and revision not in known
+            yield Finding(
+                "schema",
+                f"the database is at revision {revision or 'none'}, this release at {head}: "
+                + ("use the later release" if newer else "run `ingot db upgrade`"),
+            )
+            return
+        actual = inspect(connection)
+        for table in Base.metadata.sorted_tables:
+            wanted = {column.name for column in table.columns}
+            columns = actual.get_columns(table.name) if actual.has_table(table.name) else []
+            missing = wanted - {column["name"] for column in columns}
+            if missing:
+                yield Finding(
+                    f"table {table.name}",
+                    f"it lacks {', '.join(sorted(missing))}, though the schema's revision is"
+                    f" {head}: restore the database from a backup",
+                )
+
+
+def clocks(installation: Installation) -> Iterator[Finding]:
+    """Find a clock of the database or of Redis that differs from this host's."""
+    with installation.runtime.reading() as session:
+        before = utcnow()
+        database = session.scalars(select(now())).one()
+        here = before + (utcnow() - before) / 2
+    yield from _skew("database", database, here)
+    if installation.broker is not None:
+        before = utcnow()
+        seconds, micros = installation.broker.time()
+        theirs = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+        yield from _skew(
+            "redis", theirs + timedelta(microseconds=micros), before + (utcnow() - before) / 2
+        )
+
+
+def _skew(whose: str, theirs: datetime, ours: datetime) -> Iterator[Finding]:
+    difference = (theirs - ours).total_seconds()
+    if abs(difference) > SKEW:
+        yield Finding(
+            f"clock of {whose}",
+            f"it is {abs(difference):.0f} s {'ahead of' if difference > 0 else 'behind'} this"
+            " host's: displayed times are inconsistent; liveness depends on the database's alone",
+        )
+
+
+def restored(installation: Installation) -> Iterator[Finding]:
+    """Find a restored database: its watermark is lower than the highest one in Redis."""
+    assert installation.broker is not None
+    with installation.runtime.read_connection() as connection:
+        level = restore.level(connection)
+    seen = RestoreGuard(installation.broker, installation.runtime.settings.broker.prefix).recall()
+    if level < seen:
+        yield Finding(
+            "database",
+            f"it was restored from a backup: its watermark is {level}, the highest one seen is"
+            f" {seen}; when a conductor starts, active operations fail, and all nodes whose rows"
+            " may be outdated enter maintenance",
+        )
+
+
+def queues(installation: Installation) -> Iterator[Finding]:
+    """Find queues of missing conductors; their operations are sent again from the database."""
+    broker = installation.broker
+    assert broker is not None
+    with installation.runtime.reading() as session:
+        living = set(
+            session.scalars(
+                select(Conductor.hostname).where(age(Conductor.heartbeat_at) < installation.grace)
+            )
+        )
+    if not living:  # the service is stopped, and uses its queues when it starts again
+        return
+    names = Queues(installation.runtime.settings.broker.prefix)
+    used = {names.shared, *map(names.steps, living), *map(names.now, living)}
+    pattern = names.named("conductor.*")
+    for key in sorted(queue.decode() for queue in broker.scan_iter(pattern, _type="list")):
+        if key not in used:
+            yield Finding(
+                f"queue {key}", f"{broker.llen(key)} messages to a missing conductor", key
+            )
+
+
+def delete_queue(installation: Installation, finding: Finding) -> None:
+    assert installation.broker is not None
+    installation.broker.delete(finding.key)
+
+
+def leases(installation: Installation) -> Iterator[Finding]:
+    """Find leases that outlive their holder, and so block a node."""
+    broker = installation.broker
+    assert broker is not None
+    suspects = _orphan_leases(installation)
+    if suspects:  # the lease of a process that has just died expires by itself
+        time.sleep(installation.runtime.settings.conductor.lease_ttl + 0.5)
+        again = _orphan_leases(installation)
+        suspects = {key: value for key, value in again.items() if suspects.get(key) == value}
+    for key, value in suspects.items():
+        node, holder = key.rpartition(":")[2], value.partition(":")[0]
+        lasts = "has no expiry" if broker.pttl(key) == -1 else "is renewed all the time"
+        yield Finding(
+            f"lease of node {node}",
+            f"it {lasts}, but its holder {holder} is no conductor's incarnation: no conductor can"
+            " use this machine",
+            (key, value),
+        )
+
+
+def _orphan_leases(installation: Installation) -> Mapping[str, str]:
+    """Return key -> value of leases without expiry, and of those without a live holder."""
+    broker = installation.broker
+    assert broker is not None
+    with installation.runtime.reading() as session:
+        living = conductors.living_incarnations(session, installation.grace)
+    found = {}
+    for key in broker.scan_iter(f"{installation.runtime.settings.broker.prefix}:lease:*"):
+        value = broker.get(key)
+        if value is None:
+            continue
+        holder = value.decode().rpartition(":")[0]  # type: ignore[union-attr]
+        alive = holder in living or holder.startswith("now-")
+        if not alive or broker.pttl(key) == -1:
+            found[key.decode()] = value.decode()  # type: ignore[union-attr]
+    return found
+
+
+def delete_lease(installation: Installation, finding: Finding) -> None:
+    assert installation.broker is not None
+    installation.broker.eval(RELEASE, 1, *finding.key)
+
+
+def names(installation: Installation) -> Iterator[Finding]:
+    """Find names that several conductor processes have."""
+    assert installation.messages is not None
+    answers = installation.messages.control.ping(timeout=PING_TIMEOUT)
+    counts = Counter(name for answer in answers for name in answer)
+    for name, count in sorted(counts.items()):
+        if count > 1 and name.startswith("conductor@"):
+            yield Finding(
+                f"conductor {name.partition('@')[2]}",
+                f"{count} processes have this name, and take each other's messages: give each its"
+                " own (`ingot conductor --name`)",
+            )
+
+
+def stale_files(installation: Installation) -> Iterator[Finding]:
+    """Find folders on this host with files that their node no longer needs."""
+    for folder in boot_files.unused_folders(installation.runtime):
+        node = files.node_of(folder)
+        yield Finding(str(folder), f"node {node} no longer needs these files", folder)
+
+
+def delete_files(installation: Installation, finding: Finding) -> None:
+    if finding.key in boot_files.unused_folders(installation.runtime):
+        files.remove(installation.runtime.settings.options(), finding.key)
+
+
+def keys(installation: Installation) -> Iterator[Finding]:
+    """Find secrets that are not encrypted, and old master keys."""
+    runtime = installation.runtime
+    masters = keyring_of(runtime.engine.dialect).masters
+    if not masters:
+        # an `ingot up` on loopback with its own database is a trial, and creates a key anyway
+        if runtime.engine.dialect.name == "postgresql" or runtime.settings.is_reachable:
+            yield Finding(
+                "secrets",
+                "there is no master key, so the database has passwords of BMCs and tokens of agents"
+                " in plain text: set [database]secrets_key_file, restart all processes, and run"
+                " `ingot secrets rotate`",
+            )
+        return
+    with runtime.read_connection() as connection:
+        found = data_keys.rows(connection)
+    if not found:
+        yield Finding(
+            "secrets", "there is a master key, but no data key: run `ingot secrets rotate`"
+        )
+    elif not all(each.bound for each in found):
+        yield Finding(
+            "data keys",
+            "secrets in rows are not bound to their place yet: run `ingot secrets rotate` once all"
+            " processes run this release; `ingot secrets status` shows the tables that remain",
+        )
+    elif any(each.master != masters[0].name for each in found):
+        yield Finding(
+            "data keys", "some need a master key that is not the first: run `ingot secrets rotate`"
+        )
+
+
+def readable_files(installation: Installation) -> Iterator[Finding]:
+    """Find private files that other users of this host may read."""
+    settings = installation.runtime.settings
+    for each in permissions.too_wide(settings) if settings.default.data_dir else ():
+        yield Finding(
+            str(each.path),
+            f"its mode is {each.mode:04o}, so other users may use it, but it contains passwords of"
+            f" BMCs: `chmod {each.wanted:04o}`",
+            each,
+        )
+
+
+def restrict(installation: Installation, finding: Finding) -> None:
+    finding.key.restrict()
+
+
+def unauthenticated(installation: Installation) -> Iterator[Finding]:
+    """Find an API without authentication that other hosts can reach."""
+    settings = installation.runtime.settings
+    if settings.is_open:
+        yield Finding(
+            "api",
+            f"as a role of its own it listens on {settings.api.host_ip} without authentication:"
+            " everyone who reaches it controls all machines. Set [DEFAULT]auth_strategy, or"
+            " [api]host_ip to 127.0.0.1 with an authenticating proxy in front",
+        )
+
+
+def links(installation: Installation) -> Iterator[Finding]:
+    """Find an API whose links other hosts choose."""
+    if installation.runtime.settings.trusts_host:
+        yield Finding(
+            "api",
+            "as a role of its own it takes the links of its answers from the Host header, which a"
+            " client or a cache in between may choose: set [api]public_endpoint",
+        )
+
+
+def administrators(installation: Installation) -> Iterator[Finding]:
+    """Find local users without an administrator among them."""
+    if installation.runtime.settings.default.auth_strategy != "local":
+        return
+    with installation.runtime.reading() as session:
+        if not roles.has_admin(session):
+            yield Finding(
+                "users",
+                "no enabled user has the role admin in the system: `ingot user create NAME`, then"
+                " `ingot role grant admin --user NAME --system`",
+            )
