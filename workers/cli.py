@@ -24,7 +24,7 @@ from workers.supervisor.location import StartError
 if TYPE_CHECKING:  # slow to import
     from sqlalchemy import Connection
 
-    from app.db.sealing import Master
+    from app.db.master_keys import Master
 
 T = TypeVar("T")
 

@@ -23,7 +23,8 @@ from kombu.exceptions import OperationalError
 from app.broker.queue import FAILURES, queues_of, send_task
 from app.broker.redis_broker import OUTAGE, client
 from app.config.settings import Settings
-from app.db.sealing import Keyring, WrongKey
+from app.db.master_keys import WrongKey
+from app.db.sealing import Keyring
 from app.errors import Unavailable
 from app.observe import log
 from app.process.circuit_breaker import CircuitBreaker

@@ -8,17 +8,14 @@ from app.models.allocation import Allocation, AllocationState
 from app.models.audit import AuditCheckpoint, AuditRecord, Outcome
 from app.models.base import Base
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
-from app.models.chassis import Chassis
 from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
-from app.models.data_key import DataKey, SealedTable
 from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory
 from app.models.history import NodeHistory
 from app.models.hold import Hold
 from app.models.idempotency import Answered
 from app.models.identity import ApiToken, Group, Membership, Project, RoleAssignment, User
 from app.models.inspection import InspectionReport, InspectionRule
-from app.models.node import Fault, Node
-from app.models.notification import NotificationCursor
+from app.models.node import Chassis, Fault, Node, NodeTrait
 from app.models.operation import (
     ACTIVE,
     BESIDE,
@@ -41,11 +38,10 @@ from app.models.rollout import (
     RolloutState,
     StartRefusal,
 )
-from app.models.secret import Secret
+from app.models.secret import DataKey, SealedTable, Secret
+from app.models.subscriber import NotificationCursor, Webhook, WebhookFailure
 from app.models.template import DeployTemplate, Runbook
-from app.models.trait import NodeTrait
 from app.models.volume import VolumeConnector, VolumeTarget
-from app.models.webhook import Webhook, WebhookFailure
 
 __all__ = [
     "ACTIVE",

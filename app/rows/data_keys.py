@@ -12,7 +12,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.config.settings import Database, SettingsError
 from app.db import connections, transactions
-from app.db.sealing import DataKeyRow, Keyring, Master, WrongKey, masters_of, unwrapped
+from app.db.master_keys import DataKeyRow, Master, WrongKey, masters_of, unwrapped
+from app.db.sealing import Keyring
 from app.db.secret_columns import is_secret
 from app.models import Base, DataKey, Node, SealedTable
 

@@ -12,7 +12,8 @@ from base64 import b64encode
 from pathlib import Path
 
 from app.db import schema
-from app.db.sealing import Keyring, Master
+from app.db.master_keys import Master
+from app.db.sealing import Keyring
 from app.rows import data_keys
 from app.server.application import create_app
 from tests.bench.bench_api import VERSION

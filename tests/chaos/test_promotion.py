@@ -14,7 +14,7 @@ from tests.support import postgresql
 from tests.support.fleet import until
 from tests.support.inside import Inside
 from workers.conductor import claims, recording
-from workers.conductor.process import _Life
+from workers.conductor.life import Life
 from workers.periodic import reconciler
 
 
@@ -80,7 +80,7 @@ def test_claims_and_waits_that_a_promoted_standby_has_again_are_given_up(pair):
     conductor, other = inside.conductor("c-1"), inside.conductor("c-2")
     conductor.incarnation, conductor.wait_monitor = str(uuid.uuid4()), Monitor()
     conductor.witness = SimpleNamespace(recall=lambda: 0)
-    life = _Life(conductor, 0)
+    life = Life(conductor, 0)
     life._register()
     done, attempt = claimed(inside, conductor)
     acted, _ = claimed(inside, conductor)  # in progress all the time

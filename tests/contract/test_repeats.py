@@ -12,7 +12,8 @@ from app import runtime as app_runtime
 from app.api import repeats
 from app.api.sites import WRITING
 from app.db.clock import after
-from app.db.sealing import MARK, NO_KEYS, Keyring, Master, use
+from app.db.master_keys import Master
+from app.db.sealing import MARK, NO_KEYS, Keyring, use
 from app.inventory import nodes
 from app.models import Allocation, Answered, Base, Chassis, Operation, Rollout
 from app.server.application import BLUEPRINTS, create_app

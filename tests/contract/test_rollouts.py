@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event, insert, select
 
 from app.models import Node, Rollout, RolloutNode
-from app.rollouts import rollouts
+from app.rollouts import rollout_waves, rollouts
 
 from .conftest import fault
 
@@ -63,7 +63,7 @@ def test_the_answer_names_the_place_of_the_rollout(api, nodes):
     name = str(uuid.uuid4())
     answer = api("POST", "/v1/rollouts", {**CLEAN, "nodes": {}, "uuid": name})
     assert f"http://localhost/v1/rollouts/{name}" == answer.headers["Location"]
-    rollouts.advance_all(api.runtime)  # a node does not accept the verb any more
+    rollout_waves.advance_all(api.runtime)  # a node does not accept the verb any more
     again = api("POST", "/v1/rollouts", {**CLEAN, "nodes": {"owner": "p"}, "uuid": name})
     assert 409 == again.status_code
     assert f"rollout with UUID {name} already exists" in fault(again)["faultstring"]
@@ -222,7 +222,7 @@ def test_only_an_ended_rollout_is_deleted_and_its_nodes_with_it(api, nodes):
         refused = api("DELETE", path)
         assert 409 == refused.status_code
         assert f'is in state "{state}": abort it' in fault(refused)["faultstring"]
-    rollouts.advance_all(api.runtime)
+    rollout_waves.advance_all(api.runtime)
     assert "aborted" == api("GET", path).json["state"]
     deleted = api("DELETE", f"/v1/rollouts/{made.upper()}")
     assert (204, b"") == (deleted.status_code, deleted.data)
@@ -238,7 +238,7 @@ def test_only_an_ended_rollout_is_deleted_and_its_nodes_with_it(api, nodes):
 
 def test_nodes_are_listed_in_pages_and_filtered(api, nodes):
     create(api, strategy={"max_unavailable": 2})
-    rollouts.advance_all(api.runtime)
+    rollout_waves.advance_all(api.runtime)
     (rollout,) = api("GET", "/v1/rollouts?state=running").json["rollouts"]
     assert [] == api("GET", "/v1/rollouts?state=paused").json["rollouts"]
     path = f"/v1/rollouts/{rollout['uuid']}/nodes"
@@ -299,7 +299,7 @@ def test_an_advance_reads_by_index_and_its_statements_do_not_grow(api, large, ki
 
     event.listen(api.runtime.engine, "before_cursor_execute", note)
     try:
-        rollouts.advance_all(api.runtime)
+        rollout_waves.advance_all(api.runtime)
     finally:
         event.remove(api.runtime.engine, "before_cursor_execute", note)
     assert 3 <= len(statements) <= 8

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from app.db.clock import after
-from app.db.sealing import masters_of
+from app.db.master_keys import masters_of
 from app.identity import authentication, tokens
 from app.models import ApiToken, AuditRecord
 from app.rows import data_keys

@@ -8,7 +8,7 @@ from sqlalchemy import Text, cast, func, select, text
 
 from app.db import connections, transactions
 from app.db.clock import utcnow
-from app.db.sealing import masters_of
+from app.db.master_keys import masters_of
 from app.events import change_events
 from app.models import (
     Answered,

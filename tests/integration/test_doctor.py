@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from app.broker import redis_broker
 from app.config import settings
-from app.db import clock, sealing
+from app.db import clock, master_keys
 from app.db.clock import after, now
 from app.events import change_events
 from app.models import (
@@ -53,7 +53,7 @@ class Ward:
         with inside.runtime.transaction() as session:
             session.add(BeatLease(id=1, holder="a beat", until=after(600)))
             session.add(Watermark(id=1, level=7))
-            data_keys.rotate(session.connection(), sealing.masters_of(KEY))
+            data_keys.rotate(session.connection(), master_keys.masters_of(KEY))
 
     def examine(self, *, fix=False, **environ):
         """Run the doctor; return (check, repaired) of each finding."""

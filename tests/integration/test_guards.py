@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.engine import guards, provisioning
+from app.engine import guards, verbs
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected, Unavailable
 from app.lifecycle.provision_states import VERBS, Event
 from tests.integration.harness import AcmePower, Harness
@@ -19,9 +19,9 @@ def world(inside):
 
 
 def test_each_verb_of_the_api_is_declared_once():
-    interrupts = set(provisioning._INTERRUPTS)
-    assert set(VERBS.values()) == set(provisioning._VERBS) | interrupts
-    assert not set(provisioning._VERBS) & interrupts
+    interrupts = set(verbs.INTERRUPTS)
+    assert set(VERBS.values()) == set(verbs.DECLARATIONS) | interrupts
+    assert not set(verbs.DECLARATIONS) & interrupts
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_a_verb_without_an_operation_needs_no_conductor(world):
 
 
 def test_no_verb_checks_whether_the_node_is_retired_before_its_maintenance():
-    for event, how in provisioning._VERBS.items():
+    for event, how in verbs.DECLARATIONS.items():
         known = [NODE.index(each) for each in how.guards if each in NODE]
         assert known == sorted(known), event
         assert guards.served == how.before_work[0], event
-    assert guards.boot_mode_allowed == provisioning._VERBS[Event.DEPLOY].before_work[-1]
+    assert guards.boot_mode_allowed == verbs.DECLARATIONS[Event.DEPLOY].before_work[-1]

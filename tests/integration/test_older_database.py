@@ -15,7 +15,7 @@ from app.models import Conductor, Operation, PeriodicPass
 from drivers.core.steps import Done
 from workers.conductor import claims, recording
 from workers.conductor.conductor import StaleWatermark
-from workers.conductor.process import _Life
+from workers.conductor.life import Life
 from workers.restoration import restore
 
 TIMEOUT = 15.0
@@ -64,7 +64,7 @@ def life(inside, monkeypatch):
     conductor = inside.conductor("c-1")
     conductor.incarnation, conductor.witness = str(uuid.uuid4()), Redis(clock)
     conductor.leases = SimpleNamespace()
-    life = _Life(conductor, 0)
+    life = Life(conductor, 0)
     life._register()
     life.clock, life.redis, life.inside = clock, conductor.witness, inside
     life.node = inside.node("manageable")

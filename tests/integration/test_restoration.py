@@ -12,7 +12,7 @@ from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import Node, Operation
 from tests.integration.harness import Harness
 from workers.conductor import attempts, claims
-from workers.conductor.process import _Life
+from workers.conductor.life import Life
 from workers.restoration import restore
 from workers.restoration.restore_guard import MARGIN, RestoreGuard
 
@@ -28,7 +28,7 @@ def living(inside, redis_url):
             conductor = inside.conductor("c-1")
             conductor.incarnation = str(uuid.uuid4())
             conductor.witness = RestoreGuard(client, "ingot")
-            life = _Life(conductor, 0)
+            life = Life(conductor, 0)
             life._register()
             return life
 

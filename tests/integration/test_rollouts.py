@@ -29,7 +29,7 @@ from app.models import (
     RolloutState,
 )
 from app.process import kill_points
-from app.rollouts import rollout_plan, rollout_progress, rollouts
+from app.rollouts import rollout_plan, rollout_progress, rollout_waves, rollouts
 from app.rollouts.rollout_plan import Strategy
 from app.runtime import Runtime
 from tests.integration.harness import Acme, Harness, requested
@@ -64,7 +64,7 @@ class Fleet(Harness):
 
     def advance(self, rollout, times=1):
         for _ in range(times):
-            rollouts.advance_all(self.inside.runtime)
+            rollout_waves.advance_all(self.inside.runtime)
             self.run()
         return self.of(rollout)
 
@@ -274,11 +274,11 @@ def test_an_outdated_list_of_members_starts_no_node_again(fleet):
     for _ in range(2):
         fleet.node()
     rollout = fleet.create(max_unavailable="2")
-    members = rollouts._decide(fleet.inside.runtime, rollout)
+    members = rollout_waves._decide(fleet.inside.runtime, rollout)
     assert 2 == len(members)
     for _ in range(2):
         for member in members:
-            rollouts._start(fleet.inside.runtime, rollout, member)
+            rollout_waves._start(fleet.inside.runtime, rollout, member)
         fleet.run()
     assert [1, 1] == fleet.operations()
 
@@ -352,7 +352,7 @@ def test_a_process_without_the_driver_of_a_node_leaves_it_to_others(fleet):
     fleet.node()
     rollout = fleet.create()
     other = fleet.inside.another()
-    rollouts.advance_all(other.runtime)
+    rollout_waves.advance_all(other.runtime)
     other.close()
     (member,) = fleet.members(rollout)
     assert ("pending", "unavailable") == (member.state, member.code)
@@ -595,7 +595,7 @@ def test_several_processes_start_each_node_once(fleet):
         try:
             start.wait(60)
             for _ in range(10):
-                rollouts.advance_all(other.runtime)
+                rollout_waves.advance_all(other.runtime)
         except Exception as error:
             errors.append(error)
 
@@ -718,9 +718,9 @@ def test_a_node_is_not_started_by_a_caller_who_has_lost_rights_since_the_decisio
     people.user("ann", ("manager", None))
     several(fleet, 1)
     rollout = fleet.create(caller=caller_of(inside, "ann"))
-    members = rollouts._decide(inside.runtime, rollout)
+    members = rollout_waves._decide(inside.runtime, rollout)
     disable(people)
-    assert [False] == [rollouts._start(inside.runtime, rollout, each) for each in members]
+    assert [False] == [rollout_waves._start(inside.runtime, rollout, each) for each in members]
     assert [0] == fleet.operations()
     assert PauseCause.CALLER == fleet.of(rollout).pause_cause
 
@@ -774,7 +774,7 @@ def test_the_rollouts_of_a_project_leave_time_to_others(fleet, inside, monkeypat
         rollouts, "_start", lambda _runtime, rollout, _member: bool(started.append(rollout)) or True
     )
     honest = fleet.create(caller=replace(CALLER, project_id="p-honest"), **strategy)
-    rollouts.advance_all(inside.runtime)
+    rollout_waves.advance_all(inside.runtime)
     assert 2 == len(started)
     assert honest in started
     assert set(started) & set(many)

@@ -16,7 +16,8 @@ from app.broker import calls, queue
 from app.broker.calls import Forged, RedisCalls
 from app.config.settings import Broker, Settings
 from app.db.clock import now
-from app.db.sealing import Keyring, masters_of
+from app.db.master_keys import masters_of
+from app.db.sealing import Keyring
 from app.engine import rpc
 from app.errors import GatewayTimeout
 from drivers.fake.hardware import FakeManagement

@@ -13,7 +13,7 @@ import typer.main
 import yaml
 
 from app.config.settings import Settings, load
-from app.db import sealing
+from app.db import master_keys
 from app.rows.database_users import USERS
 from workers import cli
 
@@ -72,7 +72,7 @@ def test_every_variable_is_a_setting_with_a_valid_value(name, made):
     user, of_role = ("ingot", "") if name == "migrate" else (f"ingot_{name}", f"_{name}")
     password = (made / f"postgres_password{of_role}").read_text()
     assert f"postgresql://{user}:{password}@postgres:5432/ingot" == settings.database.connection
-    assert sealing.masters_of(Path(settings.database.secrets_key_file).read_text())
+    assert master_keys.masters_of(Path(settings.database.secrets_key_file).read_text())
     if name != "migrate":
         password = (made / f"redis_password_{name}").read_text()
         assert f"redis://{name}:{password}@redis:6379/0" == settings.broker.url

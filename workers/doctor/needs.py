@@ -15,7 +15,7 @@ from app.process.circuit_breaker import CircuitBreaker
 from app.reports import health
 from app.requests.request_slots import RequestSlots
 from workers.conductor.abilities import LEAST, ControlSigns, Echoes, StepThreads
-from workers.conductor.process import _Life
+from workers.conductor.life import Life
 from workers.periodic.beat import LEASE, LeasedScheduler
 from workers.periodic.bmc_network import FEWEST, BmcNetwork
 from workers.supervisor import exporter
@@ -49,7 +49,7 @@ NEEDS: Sequence[Need] = (
     Need("conductor", "database, for writes", "its heartbeat", conductors.heartbeat,
          "`[conductor]heartbeat_timeout`", "it counts as dead; others take over, and it renews only"
          " the leases of running calls"),
-    Need("conductor", "Redis", "a read with each heartbeat", _Life._of_broker,
+    Need("conductor", "Redis", "a read with each heartbeat", Life._of_broker,
          "half of `heartbeat_timeout`", "impeded"),
     Need("conductor", "its queue, and a thread that takes its messages",
          "an echo: a message to itself, by Redis or RabbitMQ as all others", Echoes.start, _ECHO,

@@ -29,7 +29,7 @@ from app.db.prepared import Prepared
 from app.inventory import holds, scheduling
 from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
 from app.observe import log
-from app.rollouts import rollouts
+from app.rollouts import rollout_waves, rollouts
 from app.runtime import Runtime
 from workers.periodic import boot_files, power_sync, proofs, pruning, reconciler, sealing, webhooks
 from workers.periodic.bmc_network import BmcNetwork, Sweep
@@ -118,7 +118,7 @@ PERIODIC = (
     ),
     Periodic(
         "ingot.advance_rollouts",
-        lambda control: rollouts.advance_all(control.runtime),
+        lambda control: rollout_waves.advance_all(control.runtime),
         lambda settings: settings.conductor.advance_rollouts_interval,
         at_most=1,
         work=rollouts.UNENDED_ONE,

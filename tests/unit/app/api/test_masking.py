@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from app.api.masking import mask_text
 from app.config.description import masked
-from app.db.sealing import Keyring, Master
+from app.db.master_keys import Master
+from app.db.sealing import Keyring
 from app.text.masking import HIDDEN, addresses_in, mask, texts_in
 from drivers.redfish.access import access
 from tests.unit.drivers.machines import target

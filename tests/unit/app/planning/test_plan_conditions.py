@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.hardware import targets
 from app.lifecycle import flows
 from app.models import AgentRecord, VolumeTarget
-from app.planning import plan_conditions, planning
+from app.planning import plan_conditions, planning, requested_steps
 from drivers.agent import in_band, standby
 from drivers.agent.deploy import AgentDeploy
 from drivers.builtin import HARDWARE_TYPES, INTERFACES, FakeHardware
@@ -139,7 +139,7 @@ def deployment(ours, steps, driver="world", deploy="direct", agent=None, **field
     """Return the target and the plan of a deployment with these steps: (name, priority)."""
     planned = node(driver=driver, deploy_interface=deploy, **fields)
     target = targets.build(ours, planned, (), agent)
-    request = planning.Request([asked(*each) for each in steps])
+    request = requested_steps.Request([asked(*each) for each in steps])
     return target, planning.deploy(ours, planned, target, request)
 
 
@@ -233,7 +233,7 @@ def test_an_in_band_step_beside_a_boot_volume_needs_the_step_that_boots_the_agen
     target = replace(targets.build(ours, planned), volume_targets=(volume,))
 
     def found(*steps):
-        request = planning.Request([asked(*each) for each in steps])
+        request = requested_steps.Request([asked(*each) for each in steps])
         rows = planning.deploy(ours, planned, target, request)
         return plan_conditions.problems(target, flows.DEPLOY, rows)
 
@@ -258,7 +258,7 @@ def requested(ours, flow, *labels, raid="no-raid", ramdisk=True):
     for each, label in zip(steps, labels, strict=True):
         each["step"] = label.split(".")[1]
         del each["priority"]
-    request = planning.Request(steps, disable_ramdisk=not ramdisk)
+    request = requested_steps.Request(steps, disable_ramdisk=not ramdisk)
     rows = planning.in_requested_order(flow, ours, planned, target, request)
     return plan_conditions.problems(target, flows.of_steps(flow), rows)
 

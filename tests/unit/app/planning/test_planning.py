@@ -9,7 +9,7 @@ from app.hardware import targets
 from app.lifecycle import flows
 from app.lifecycle.provision_states import Event, State
 from app.models import AgentRecord, Node
-from app.planning import planning
+from app.planning import planning, requested_steps
 from app.runtime import Runtime
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
 from drivers.core.driver import HardwareType
@@ -212,7 +212,7 @@ def test_an_abort_has_the_cleanup_of_a_failure_unless_the_frame_has_another():
 
 @pytest.mark.parametrize("state", State)
 def test_a_delete_first_cleans_up_a_rescue_that_the_node_is_in(state):
-    request = planning.Request(state=state)
+    request = requested_steps.Request(state=state)
     ours, planned = runtime(), node(automated_clean=False)
     rows = planning.delete(ours, planned, targets.build(ours, planned), request)
     cleanup = ["boot.clean_up_ramdisk"] if state in RESCUED else []
@@ -316,7 +316,7 @@ def test_a_reboot_in_a_deployment_boots_the_agent_if_a_later_step_is_the_agents(
     agent = AgentRecord(url="https://agent", token="t", steps=listed, hardware_manager_version={})
     asked = [reserved_step("reboot", priority) for priority in (150, *into_agent)]
     target = targets.build(ours, planned, (), agent)
-    rows = planning.deploy(ours, planned, target, planning.Request(asked))
+    rows = planning.deploy(ours, planned, target, requested_steps.Request(asked))
     at = next(number for number, row in enumerate(rows) if row.collects)
     begun, rest = rows[: at + 1], rows[at + 1 :]
     assert [False] == [row.requires_ramdisk for row in begun if row.name == "reboot"]
@@ -349,7 +349,7 @@ def test_a_reboot_at_the_priority_of_the_instances_boot_boots_the_agent_if_it_co
 
 def test_a_reboot_in_a_deployment_without_an_agent_boots_none():
     ours, planned = runtime(), node(deploy_interface="ramdisk", driver="fake-hardware")
-    asked = planning.Request([reserved_step("reboot", 90)])
+    asked = requested_steps.Request([reserved_step("reboot", 90)])
     rows = planning.deploy(ours, planned, targets.build(ours, planned), asked)
     assert [False] == [row.requires_ramdisk for row in rows if row.name == "reboot"]
 
@@ -357,7 +357,9 @@ def test_a_reboot_in_a_deployment_without_an_agent_boots_none():
 def test_an_unknown_step_of_a_deployment_counts_as_one_of_the_agent():
     ours, planned = runtime(), node(deploy_interface="direct", driver="fake-hardware")
     asked = [{**reserved_step("tune", 1), "interface": "deploy"}]
-    rows = planning.deploy(ours, planned, targets.build(ours, planned), planning.Request(asked))
+    rows = planning.deploy(
+        ours, planned, targets.build(ours, planned), requested_steps.Request(asked)
+    )
     assert [(1, True, True)] == [
         (row.priority, row.in_band, row.requires_ramdisk) for row in rows if row.name == "tune"
     ]
