@@ -1,4 +1,4 @@
-"""Verbs: what each of them runs, what it requires, and what it does to a running operation."""
+"""Declarations of the verbs: operation, plan and guards, or the effect on an operation."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
