@@ -111,7 +111,7 @@ def test_an_answer_with_secrets_is_kept_back_if_it_cannot_be_recorded(
     def fail(*_):
         raise OperationalError("INSERT", {}, Exception("disk full"))
 
-    monkeypatch.setattr(auditing.audit, "add", fail)
+    monkeypatch.setattr(auditing.audit_records, "add", fail)
     answer = guarded.ask("system-admin", "GET", f"/v1/nodes/{node}/states/console")
     assert 503 == answer.status_code
     assert CONSOLE not in answer.text
