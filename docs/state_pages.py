@@ -32,7 +32,8 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
 
 def states() -> Lines:
     yield "# The states of a node\n"
-    yield "Generated from one table, [app/lifecycle/provision_states.py](../app/lifecycle/provision_states.py).\n"
+    yield "Generated from one table, [app/lifecycle/provision_states.py]"
+    yield "(../app/lifecycle/provision_states.py).\n"
     yield from table(
         ("kind", "actor", "states"),
         ((kind, KINDS[kind][0], code(*_in_order(of_kind(kind)))) for kind in Kind),
@@ -47,10 +48,10 @@ def states() -> Lines:
         family = {busy, *(to for event, to in MACHINE[busy].moves.items() if event in turns)}
         yield from diagram(family, set(Event), beyond=True)
     yield "## Flows\n"
-    yield "From [app/lifecycle/flows.py](../app/lifecycle/flows.py). `operations`: the kinds that start it, as"
-    yield "`GET /v1/operations` has them. `event type`: of entries in the node's history. Options"
-    yield "are in `[conductor]`; the last one powers the machine off after a failure before"
-    yield "the first step.\n"
+    yield "From [app/lifecycle/flows.py](../app/lifecycle/flows.py). `operations`: the kinds that"
+    yield "start it, as `GET /v1/operations` has them. `event type`: of entries in the node's"
+    yield "history. Options are in `[conductor]`; the last one powers the machine off after a"
+    yield "failure before the first step.\n"
     yield from table(
         (
             "flow",

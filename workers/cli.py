@@ -14,8 +14,7 @@ import typer
 from app.cli import command_tree
 from app.cli.terminal.output_format import Form
 from app.config.settings import Settings, SettingsError
-from workers import accounts
-from workers.commands import settings_commands
+from workers.commands import role_commands, settings_commands, user_commands
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
@@ -40,7 +39,9 @@ keys = typer.Typer(help="Manage the keys that encrypt secrets.", no_args_is_help
 app.add_typer(keys, name="secrets")
 conductors = typer.Typer(invoke_without_command=True)
 app.add_typer(conductors, name="conductor")
-for group in accounts.GROUPS:
+for group in (user_commands.users, user_commands.groups, user_commands.projects):
+    app.add_typer(group)
+for group in (role_commands.grants, role_commands.api_tokens):
     app.add_typer(group)
 app.add_typer(settings_commands.group, name="config")
 

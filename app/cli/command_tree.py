@@ -41,10 +41,14 @@ NODE: Mapping[str, Entry] = {
     "show": at("node_commands.nodes", "show"),
     "create": at("node_commands.node_changes", "create", lambda nodes: nodes.FIELDS.creating),
     "set": at(
-        "node_changes", "set_fields", lambda nodes: (*nodes.FIELDS.setting, *nodes.bulk.OPTIONS)
+        "node_commands.node_changes",
+        "set_fields",
+        lambda nodes: (*nodes.FIELDS.setting, *nodes.bulk.OPTIONS),
     ),
     "unset": at(
-        "node_changes", "unset_fields", lambda nodes: (*nodes.FIELDS.unsetting, *nodes.bulk.OPTIONS)
+        "node_commands.node_changes",
+        "unset_fields",
+        lambda nodes: (*nodes.FIELDS.unsetting, *nodes.bulk.OPTIONS),
     ),
     "delete": _bulk("node_commands.node_changes", "delete"),
     "maintenance": _bulk("node_commands.node_changes", "maintenance"),

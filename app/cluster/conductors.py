@@ -177,7 +177,9 @@ def shares(session: Session, alive: Sequence[Member]) -> list[Share]:
 
 def owner_of(session: Session, node: Node, version: int = 0) -> Member:
     """
-    Return the conductor that owns a node, of those that understand `version` (`app.process.release`).
+    Return the conductor that owns a node.
+
+    version: the conductors that understand it (`app.process.release`) are considered.
 
     Raises Unavailable: no live conductor of the node's group has its driver.
     """

@@ -2,25 +2,20 @@
 Encryption of secrets in the database.
 
 Columns with secrets (`app.db.secret_columns`) are written and read through a `Keyring`: secret
-values (`app.text.masking`) are replaced in place by sealed texts, so that all other keys stay readable
-for SQL. Sealed texts are encrypted with a data key (AES-256-GCM). Data keys are in a table,
-encrypted with a master key that is not in the database; a new master key needs no row to be written
-but theirs.
+values (`app.text.masking`) are replaced in place by sealed texts, so that all other keys stay
+readable for SQL. Sealed texts are encrypted with a data key (AES-256-GCM). Data keys are in a
+table, encrypted with a master key that is not in the database; a new master key needs no row to be
+written but theirs.
 
 A sealed text is bound to its place: table, column, row, and the keys that lead to it in a document
 are authenticated with it. So a writer of the database who lacks the master key cannot have a secret
 opened elsewhere, such as in a field that is shown, or in the row of another BMC.
 """
 
-import base64
-import binascii
-import hashlib
 import hmac
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,6 +24,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import Dialect
 
+from app.db.master_keys import DataKeyRow, Master, WrongKey, decrypted, encrypted, unwrapped
 from app.observe import log
 from app.text.masking import Unreadable, is_secret, mask_urls
 
@@ -40,8 +36,6 @@ MARK = "sealed:v"
 #: A purpose is the key in Redis of a call; it is empty in rows that are not bound to a place yet.
 OF_PURPOSE, OF_PLACE = "1", "2"
 _SEALED = re.compile(rf"{MARK}([12]):([0-9a-f]{{16}}):([A-Za-z0-9+/]+=*)")
-_NONCE = 12
-_KEY = 32
 #: Seconds after which a process reads the data keys again before it seals.
 REFRESH = 60.0
 
@@ -55,74 +49,7 @@ class UnplacedSecret(RuntimeError):
     """A statement writes a secret and does not say to which row: a defect of the code."""
 
 
-class WrongKey(Exception):
-    """No master key opens a data key, or a text is no master key; the message is one sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataKeyRow:
-    """A row of the table of data keys."""
-
-    id: str  # random
-    master: str  # name of the master key that encrypts it
-    wrapped: str
-    bound: bool = True  # its texts in rows must be bound to their place
-
-
 Rows = Callable[[], Sequence[DataKeyRow]]
-
-
-@dataclass(frozen=True)
-class Master:
-    """A master key."""
-
-    key: bytes
-
-    @property
-    def name(self) -> str:
-        """Name that does not tell the key."""
-        return hashlib.sha256(b"ingot master key " + self.key).hexdigest()[:16]
-
-    def new_data_key(self) -> DataKeyRow:
-        return self.wrapped(os.urandom(8).hex(), os.urandom(_KEY))
-
-    def wrapped(self, ident: str, key: bytes) -> DataKeyRow:
-        return DataKeyRow(ident, self.name, _encrypted(AESGCM(self.key), ident.encode(), key))
-
-
-def masters_of(text: str) -> list[Master]:
-    """
-    Read master keys, one per line, base64 of 32 bytes each. The first one encrypts.
-
-    Raises WrongKey.
-    """
-    found = []
-    for line in text.split():
-        try:
-            key = base64.b64decode(line, validate=True)
-        except binascii.Error:
-            key = b""
-        if len(key) != _KEY:
-            raise WrongKey("a key is base64 of 32 bytes, as `openssl rand -base64 32` prints it")
-        found.append(Master(key))
-    if not found:
-        raise WrongKey("there is no key in it")
-    return found
-
-
-def unwrapped(masters: Iterable[Master], row: DataKeyRow) -> bytes:
-    """
-    Decrypt a data key.
-
-    Raises WrongKey.
-    """
-    for master in masters:
-        if master.name == row.master:
-            try:
-                return _decrypted(AESGCM(master.key), row.id.encode(), row.wrapped)
-            except (InvalidTag, ValueError):
-                break
-    raise WrongKey(f"data key {row.id} needs master key {row.master}, which is not given")
 
 
 class Keyring:
@@ -300,12 +227,12 @@ class Keyring:
         return value
 
     def _text(self, version: str, ident: str, bound: bytes, data: bytes) -> str:
-        return f"{MARK}{version}:{ident}:{_encrypted(self._keys[ident], bound, data)}"
+        return f"{MARK}{version}:{ident}:{encrypted(self._keys[ident], bound, data)}"
 
     def _content(self, sealed: re.Match[str], bound: bytes) -> bytes | None:
         key = self._key(sealed[2])
         try:
-            return _decrypted(key, bound, sealed[3]) if key else None
+            return decrypted(key, bound, sealed[3]) if key else None
         except (InvalidTag, ValueError):
             return None
 
@@ -397,17 +324,6 @@ def _of_purpose(ident: str, purpose: str) -> bytes:
 
 def _of_place(ident: str, place: Place, path: Path) -> bytes:
     return orjson.dumps([ident, place, *path])
-
-
-def _encrypted(cipher: AESGCM, bound: bytes, data: bytes) -> str:
-    """Encrypt data; `bound` is authenticated with it."""
-    nonce = os.urandom(_NONCE)
-    return base64.b64encode(nonce + cipher.encrypt(nonce, data, bound)).decode()
-
-
-def _decrypted(cipher: AESGCM, bound: bytes, text: str) -> bytes:
-    data = base64.b64decode(text)
-    return cipher.decrypt(data[:_NONCE], data[_NONCE:], bound)
 
 
 _KEYRINGS: WeakKeyDictionary[Dialect, Keyring] = WeakKeyDictionary()

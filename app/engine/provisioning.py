@@ -4,9 +4,8 @@ Provisioning: a verb with its arguments becomes a transition of the node and an 
 `provisioning.decide` makes all decisions without writing; `provisioning.request` carries them out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -22,18 +21,9 @@ from app.engine import (
 )
 from app.engine.guards import (
     Candidate,
-    Guard,
     boot_mode_allowed,
-    interfaces_valid,
-    not_in_maintenance,
-    not_in_maintenance_by_settings,
-    not_protected,
-    not_restored,
-    not_retired,
-    served,
-    service_not_held,
-    service_not_in_maintenance,
 )
+from app.engine.verbs import DECLARATIONS, INTERRUPTS, Verb
 from app.errors import IllegalMove, Invalid, NodeLocked, NotFound, ServiceError
 from app.hardware import targets
 from app.hardware.rescue_password import hashed
@@ -41,7 +31,6 @@ from app.hardware.steps import RequestedStep, offered, problems
 from app.identity.caller import Caller
 from app.inventory import history, holds
 from app.lifecycle import failures, flows
-from app.lifecycle.hold_kinds import Effect
 from app.lifecycle.provision_states import (
     MACHINE,
     VERBS,
@@ -52,124 +41,13 @@ from app.lifecycle.provision_states import (
     verbs_in,
     waits_in,
 )
-from app.models import Node, Operation, OperationKind, OperationStep
+from app.models import Node, Operation, OperationStep
 from app.planning import plan_conditions, planning, requested_steps
 from app.planning.requested_steps import Arguments
 from app.runtime import Runtime, runtime_of
 from drivers.core.errors import FailureCode, InvalidDriverInfo
 from drivers.core.steps import Flow
 from drivers.core.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """
-    Declaration of a verb that runs an operation.
-
-    Without work to do, as for `manage` of an available node, only `guards` and the transition
-    apply.
-    """
-
-    kind: OperationKind
-    plan: planning.Plan
-    read_request: requested_steps.RequestReader = (
-        requested_steps.no_steps
-    )  # finds the requested steps
-    flow: Flow | None = None  # the requested steps belong to it; None: they are not checked
-    fails: bool = False  # invalid steps fail the operation; else the API refuses them
-    target: State | None = None  # target provision state; None: the state machine's
-    guards: tuple[Guard, ...] = ()  # checked in this order, before any change
-    # a hold with this effect refuses the verb, if an operation starts
-    held_by: Effect = Effect.OPERATIONS
-    before_work: tuple[Guard, ...] = (served,)  # checked next, if an operation starts
-
-
-_DEPLOYABLE = (
-    served, interfaces_valid("power", "deploy", "boot", "network", "storage"), boot_mode_allowed
-)  # fmt: skip
-_RESCUABLE = (served, interfaces_valid("power", "rescue", "network"))
-
-#: Event -> declaration. MANAGE runs an operation only from `enroll`, to verify the node.
-_VERBS: Mapping[Event, Verb] = {
-    Event.MANAGE: Verb(OperationKind.MANAGE, planning.verify),
-    Event.PROVIDE: Verb(
-        OperationKind.PROVIDE, planning.clean, requested_steps.by_settings, Flow.CLEAN,
-        guards=(not_restored, not_in_maintenance_by_settings, not_retired),
-    ),
-    Event.CLEAN: Verb(
-        OperationKind.CLEAN, partial(planning.in_requested_order, Flow.CLEAN),
-        partial(requested_steps.requested, "clean_steps"), Flow.CLEAN, fails=True,
-        target=State.MANAGEABLE, guards=(not_in_maintenance,),
-        before_work=(served, interfaces_valid("power", "network")),
-    ),
-    Event.DEPLOY: Verb(
-        OperationKind.ACTIVE, planning.deploy, requested_steps.to_deploy, Flow.DEPLOY,
-        guards=(not_in_maintenance, not_retired), before_work=_DEPLOYABLE,
-        held_by=Effect.INSTANCES,
-    ),
-    Event.REBUILD: Verb(
-        OperationKind.REBUILD, planning.deploy, requested_steps.to_deploy, Flow.DEPLOY,
-        guards=(not_in_maintenance, not_protected, not_retired), before_work=_DEPLOYABLE,
-    ),
-    Event.DELETE: Verb(
-        OperationKind.DELETED, planning.delete, requested_steps.by_settings, Flow.CLEAN,
-        guards=(not_restored, not_protected), before_work=(served, interfaces_valid("power")),
-    ),
-    Event.INSPECT: Verb(
-        OperationKind.INSPECT, partial(planning.frame_only, flows.INSPECT),
-        guards=(not_restored,), before_work=(served, interfaces_valid("power", "inspect")),
-    ),
-    Event.ADOPT: Verb(
-        OperationKind.ADOPT, partial(planning.frame_only, flows.ADOPT),
-        guards=(not_retired,), before_work=(served, interfaces_valid("power")),
-    ),
-    Event.RESCUE: Verb(
-        OperationKind.RESCUE, partial(planning.frame_only, flows.RESCUE),
-        guards=(not_in_maintenance,), before_work=_RESCUABLE,
-    ),
-    Event.UNRESCUE: Verb(
-        OperationKind.UNRESCUE, partial(planning.frame_only, flows.UNRESCUE),
-        guards=(not_in_maintenance,), before_work=_RESCUABLE,
-    ),
-    Event.SERVICE: Verb(
-        OperationKind.SERVICE, partial(planning.in_requested_order, Flow.SERVICE),
-        partial(requested_steps.requested, "service_steps"), Flow.SERVICE, fails=True,
-        guards=(not_in_maintenance,), before_work=(served, interfaces_valid("power", "network")),
-    ),
-}  # fmt: skip
-
-
-def _abort(session: Session, node: Node, caller: Caller) -> None:
-    """Abort the active operation; end a failed service instead, with the cleanup of its frame."""
-    if node.provision_state != State.SERVICE_FAIL:
-        transitions.request_abort(session, node)
-        return
-    past = operations.of_node(session, node.id)
-    failed = next((each for each in past if each.kind == OperationKind.SERVICE), None)
-    rows = []
-    if failed and operations.has_frame(session, failed):
-        rows = planning.abort_cleanup(targets.of_node(session, node), Flow.SERVICE)
-    if rows:
-        dispatch.start(session, node, OperationKind.SERVICE, rows, {}, caller, aborting=True)
-    else:
-        state = State(node.provision_state)
-        finished = operations.record_finished(session, node, OperationKind.SERVICE, caller)
-        provision_state.move(session, node, Event.ABORT)
-        provision_state.apply_effects(session, node, state, Event.ABORT, finished)
-
-
-@dataclass(frozen=True, slots=True)
-class Interrupt:
-    """Declaration of a verb that changes the active operation instead of starting one."""
-
-    act: Callable[[Session, Node, Caller], None]
-    guards: tuple[Guard, ...] = ()
-
-
-_INTERRUPTS: Mapping[Event, Interrupt] = {
-    Event.ABORT: Interrupt(_abort, (service_not_in_maintenance, service_not_held)),
-    Event.UNHOLD: Interrupt(lambda session, node, _caller: transitions.unhold(session, node)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +106,8 @@ def _admissible(session: Session, node: Node, verb: str) -> tuple[Candidate, Sta
         raise _illegal(verb, node, "there is no such action, and ")
     leaves = _departed_state(session, node, verb, event)
     candidate = Candidate(session, node, verb, event)
-    how = _VERBS.get(event)
-    for guard in (how or _INTERRUPTS[event]).guards:
+    how = DECLARATIONS.get(event)
+    for guard in (how or INTERRUPTS[event]).guards:
         guard(candidate)
     if how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE:
         return candidate, leaves, None
@@ -301,7 +179,7 @@ def check_deployment(session: Session, node: Node, target: Target) -> None:
     candidate = Candidate(session, node, "deploy", Event.DEPLOY)
     candidate.target = target
     boot_mode_allowed(candidate)
-    how = _VERBS[Event.DEPLOY]
+    how = DECLARATIONS[Event.DEPLOY]
     _plan(candidate, how, *_checked_request(candidate, how, {}, Caller()))
 
 
@@ -320,8 +198,8 @@ def request(
     verb needs none. Raises the errors of `provisioning.decide`.
     """
     intent = decide(session, node, verb, arguments, caller)
-    if intent.event in _INTERRUPTS:
-        _INTERRUPTS[intent.event].act(session, node, caller)
+    if intent.event in INTERRUPTS:
+        INTERRUPTS[intent.event].act(session, node, caller)
         return None
     if intent.leaves != node.provision_state:
         provision_state.move(session, node, Event.WAIT)

@@ -1,5 +1,6 @@
 """
-Flows of the provision state machine: one declaration each, the counterpart of `app.lifecycle.provision_states`.
+Flows of the provision state machine: one declaration each, the counterpart of
+`app.lifecycle.provision_states`.
 
 A verb starts a flow: it takes a node from a busy state, perhaps through a wait and a hold state, to
 its stable target state or to its failed state. `drivers.core.steps.Flow` names the flows in which

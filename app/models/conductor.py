@@ -51,7 +51,7 @@ class BeatLease(Base):
 
 
 class PeriodicPass(Base):
-    """A periodic task, and the last pass of it that was completed (`app.cluster.periodic_passes`)."""
+    """A periodic task, and its last completed pass (`app.cluster.periodic_passes`)."""
 
     __tablename__ = "periodic_passes"
 
@@ -67,7 +67,7 @@ class Watermark(Base):
     """
     A single row with a counter, raised with each heartbeat of a conductor.
 
-    A database with a lower value than one already seen was restored (`workers.restoration.restore`).
+    A database with a lower value than one already seen was restored: `workers.restoration.restore`.
     """
 
     __tablename__ = "watermark"

@@ -1,4 +1,4 @@
-"""Nodes: one row per machine."""
+"""Nodes: one row per machine; their traits, and the chassis that hold them."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -167,3 +167,23 @@ class Node(Timestamped, Base):
     rescue_interface: Mapped[str | None] = mapped_column(String(255))
     storage_interface: Mapped[str | None] = mapped_column(String(255))
     vendor_interface: Mapped[str | None] = mapped_column(String(255))
+
+
+class NodeTrait(Base):
+    """A trait of a node."""
+
+    __tablename__ = "node_traits"
+
+    node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
+    trait: Mapped[str] = mapped_column(String(255), primary_key=True)
+
+
+class Chassis(Timestamped, Base):
+    """A chassis. Nodes refer to it by UUID, which never changes."""
+
+    __tablename__ = "chassis"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uuid: Mapped[str] = mapped_column(String(36), unique=True)
+    description: Mapped[str | None] = mapped_column(String(255))
+    extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators

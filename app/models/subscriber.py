@@ -1,11 +1,13 @@
-"""Progress of a subscriber to change events."""
+"""Subscribers to change events: webhooks, and the broker of notifications."""
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Integer, String
+from sqlalchemy import JSON, BigInteger, ForeignKey, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
+from app.db.secret_columns import SealedText
+from app.models.base import Base, Timestamped
 
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
@@ -22,3 +24,51 @@ class Subscriber:
     failing_since: Mapped[datetime | None]  # None: the last attempt was a success
     last_error: Mapped[str | None] = mapped_column(String(255))  # of the last attempt
     last_delivery_at: Mapped[datetime | None]  # of the last success
+
+
+class Webhook(Subscriber, Timestamped, Base):
+    """A URL to which conductors post change events (`workers.periodic.webhooks`)."""
+
+    __tablename__ = "webhooks"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uuid: Mapped[str] = mapped_column(String(36), unique=True)
+    name: Mapped[str] = mapped_column(String(255), unique=True)
+    url: Mapped[str] = mapped_column(SealedText)
+    # project whose nodes' events are posted; None: those of all nodes
+    owner: Mapped[str | None] = mapped_column(String(255), index=True)
+    # of the caller who has created it
+    user_id: Mapped[str | None] = mapped_column(String(255))
+    user_name: Mapped[str | None] = mapped_column(String(255))
+    types: Mapped[list[str]] = mapped_column(JSON, default=list)  # of `TYPES` of events; empty: all
+    node_uuid: Mapped[str | None] = mapped_column(String(36))  # None: of all nodes
+    enabled: Mapped[bool] = mapped_column(default=True)
+    secret: Mapped[str] = mapped_column(SealedText)  # key of the signatures
+    # key before the last change of the secret, which also signs until a time
+    previous_secret: Mapped[str | None] = mapped_column(SealedText)
+    previous_secret_until: Mapped[datetime | None]
+
+
+class WebhookFailure(Base):
+    """Events that a receiver did not accept for too long: those after a number, up to another."""
+
+    __tablename__ = "webhook_failures"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id"), index=True)
+    created_at: Mapped[datetime] = mapped_column(default=now())
+    after: Mapped[int] = mapped_column(NUMBER)
+    last: Mapped[int] = mapped_column(NUMBER)
+    error: Mapped[str] = mapped_column(String(255))  # of the last attempt
+
+
+class NotificationCursor(Subscriber, Timestamped, Base):
+    """
+    The only row: the broker of notifications as a subscriber to change events.
+
+    While there is a row, triggers keep the fields of nodes in their events (migration 0011).
+    """
+
+    __tablename__ = "notification_cursor"
+
+    id: Mapped[int] = mapped_column(primary_key=True)  # 1

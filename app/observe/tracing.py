@@ -5,8 +5,8 @@ Each process sends its spans itself, from a thread with a bounded queue: if the 
 out of reach, spans are dropped, and no request or step waits. Until `start`, no
 exporter is imported, and each function here costs one comparison.
 
-The id of a request says whether it is traced (`app.observe.request_ids`), also to the processes that
-continue its operation.
+The id of a request says whether it is traced (`app.observe.request_ids`), also to the processes
+that continue its operation.
 """
 
 import random

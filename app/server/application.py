@@ -18,6 +18,7 @@ from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 from werkzeug.http import HTTP_STATUS_CODES
 
+from app import ui
 from app.api.agent import heartbeat_fast_path
 from app.api.agent.agents import agents, note_unrouted
 from app.api.authentication import strategies
@@ -97,9 +98,7 @@ LONGEST_HEADER = 200
 #: Path -> view of the pages: the documentation, and the page of operators.
 PAGES = {
     **page_files.views("/docs", Path(document.__file__).parent, "page.html"),
-    **page_files.views(
-        "/ui", Path(__file__).parent / "ui", "index.html", facts=page_facts.encoded()
-    ),
+    **page_files.views("/ui", Path(ui.__file__).parent, "index.html", facts=page_facts.encoded()),
 }
 #: Paths without API version; all others are below /v1, with or without that prefix.
 UNVERSIONED = ("/", "/openapi.json", "/healthcheck", *PAGES)

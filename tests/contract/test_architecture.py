@@ -1,4 +1,4 @@
-"""The walk in docs/architecture.md is the path that a request takes."""
+"""The walks in docs/architecture.md are the paths that requests take."""
 
 import re
 import sys
@@ -17,17 +17,27 @@ from workers.conductor.conductor import Conductor
 
 ROOT = Path(__file__).parents[2]
 WALK = "## A manual clean, from the request to the driver"
+WALKS = (
+    WALK,
+    "## A heartbeat, from the agent to the next step",
+    "## A power sync, from the schedule to the correction",
+    "## A change event, from the commit to the webhook",
+)
 #: Most files of the walk, and most functions.
 FILES, FUNCTIONS = 7, 11
 CLEAN = {"target": "clean", "clean_steps": [{"interface": "bios", "step": "factory_reset"}]}
 
 
-@pytest.fixture(scope="module")
-def walk():
-    """file -> its functions, of the table, in its order."""
-    section = (ROOT / "docs/architecture.md").read_text().split(WALK)[1].split("\n## ")[0]
+def table(heading):
+    """file -> its functions, of the table of a walk, in its order."""
+    section = (ROOT / "docs/architecture.md").read_text().split(heading)[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\S+\.py)` \| (.*) \|$", section, re.MULTILINE)
     return {file: re.findall(r"`([a-z_]+)`", re.sub(r"\([^)]*\)", "", text)) for file, text in rows}
+
+
+@pytest.fixture(scope="module")
+def walk():
+    return table(WALK)
 
 
 @pytest.fixture
@@ -75,3 +85,16 @@ def test_the_walk_of_a_manual_clean_names_the_functions_in_the_order_of_their_ca
 def test_the_walk_of_a_manual_clean_is_short(walk):
     assert 2 < len(walk) <= FILES
     assert 2 < sum(map(len, walk.values())) <= FUNCTIONS
+
+
+@pytest.mark.parametrize("heading", WALKS)
+def test_the_files_of_a_walk_have_its_functions_and_are_ten_at_most(heading):
+    functions = table(heading)
+    assert 2 < len(functions) <= 10
+    missing = [
+        f"{file}: {name}"
+        for file, names in functions.items()
+        for name in names
+        if f"def {name}(" not in (ROOT / file).read_text()
+    ]
+    assert [] == missing

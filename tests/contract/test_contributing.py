@@ -16,9 +16,10 @@ VARIABLE = f"INGOT_CONDUCTOR_{OPTION.upper()}"
 PERIODIC = """
 import json, sys
 
-from app import log, runtime
+from app import runtime
 from app.broker import queue, redis_broker
 from app.config.settings import load
+from app.observe import log
 from workers.periodic import schedule
 
 url = "redis://127.0.0.1:1"

@@ -88,7 +88,7 @@ class Ward:
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch):
     monkeypatch.setattr(examination, "PAUSE", 0.01)
-    monkeypatch.setattr(examination.surroundings, "PING_TIMEOUT", 0.05)
+    monkeypatch.setattr(examination.environment_checks, "PING_TIMEOUT", 0.05)
 
 
 @pytest.fixture
@@ -372,7 +372,7 @@ def test_a_service_whose_conductors_are_all_impeded_has_conductors_and_needs_a_b
 
 def test_a_deviating_clock_is_reported(ward, monkeypatch):
     past = clock.utcnow()
-    monkeypatch.setattr(examination.surroundings, "utcnow", lambda: past.replace(year=2001))
+    monkeypatch.setattr(examination.environment_checks, "utcnow", lambda: past.replace(year=2001))
     assert [("clock skew", False)] * 2 == ward.examine()
     assert ["clock of database", "clock of redis"] == [each.subject for each in ward.found]
 

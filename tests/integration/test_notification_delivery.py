@@ -338,7 +338,7 @@ def test_an_attempt_that_dies_is_repeated_with_the_same_ids(database, server, br
     with sending(database, server) as (inside, deliverer):
         inside.node("manageable")
         with monkeypatch.context() as patch:
-            patch.setattr("workers.periodic.delivery.killpoints.reach", die)
+            patch.setattr("workers.periodic.delivery.kill_points.reach", die)
             with pytest.raises(Died):
                 deliver(inside, deliverer)
         assert 0 == cursor(inside).position

@@ -496,7 +496,7 @@ def meanwhile(inside, monkeypatch):
             kind, which, columns = changes.pop()
             inside.change(kind, which, **columns)
 
-    monkeypatch.setattr(reconciler.killpoints, "reach", reach)
+    monkeypatch.setattr(reconciler.kill_points, "reach", reach)
     return lambda kind, which, **columns: changes.append((kind, which, columns))
 
 

@@ -402,7 +402,7 @@ def test_a_defect_at_the_start_of_a_node_does_not_block_the_others(fleet, monkey
     for _ in range(2):
         fleet.node()
     rollout = fleet.create(max_unavailable="2", error_budget="9")
-    request, calls = rollouts.provisioning.request, []
+    request, calls = rollout_waves.provisioning.request, []
 
     def first_fails(*arguments):
         calls.append(arguments)
@@ -410,7 +410,7 @@ def test_a_defect_at_the_start_of_a_node_does_not_block_the_others(fleet, monkey
             raise ZeroDivisionError
         return request(*arguments)
 
-    monkeypatch.setattr(rollouts.provisioning, "request", first_fails)
+    monkeypatch.setattr(rollout_waves.provisioning, "request", first_fails)
     ended = fleet.advance(rollout, 3)
     assert ("completed", 1, 1) == (ended.state, ended.failed, ended.succeeded)
     assert "defect" == fleet.members(rollout)[0].code

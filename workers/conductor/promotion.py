@@ -2,10 +2,10 @@
 Promotion of a standby of PostgreSQL: find the work that was lost with the last writes.
 
 A standby that replicates asynchronously lacks the last writes of its primary. A loss of less than
-the time between two heartbeats shows in no watermark (`workers.restoration.restore`), but an operation may
-then be recorded as running, or as waited for, by a conductor that has long gone on with it. Every
-promotion begins a new timeline, so each conductor compares its claims with its work when it sees
-another timeline than before.
+the time between two heartbeats shows in no watermark (`workers.restoration.restore`), but an
+operation may then be recorded as running, or as waited for, by a conductor that has long gone on
+with it. Every promotion starts a new timeline, so each conductor compares its claims with its work
+when it sees another timeline than before.
 """
 
 from dataclasses import dataclass

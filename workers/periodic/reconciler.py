@@ -25,15 +25,7 @@ from app.db.transactions import call_after_commit, retrying
 from app.engine import admission, dispatch, operations, pending_power, transitions, wake
 from app.lifecycle.operation_states import Actor, OperationEvent
 from app.metrics.table import RECONCILED, TAKEOVERS
-from app.models import (
-    ACTIVE,
-    AgentRecord,
-    Fault,
-    Node,
-    Operation,
-    OperationState,
-    OperationStep,
-)
+from app.models import ACTIVE, AgentRecord, Fault, Node, Operation, OperationState, OperationStep
 from app.observe import log
 from app.process import kill_points
 from app.runtime import Runtime, runtime_of

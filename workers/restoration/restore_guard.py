@@ -2,9 +2,9 @@
 Restore detection with a record in Redis, the witness.
 
 Redis keeps the highest watermark of the database. A lower watermark in the database means that it
-was restored from a backup, also while no conductor ran (`workers.restoration.restore`). Redis also keeps the
-nodes that were worked on recently: a promoted replica that lacks its last seconds has lost changes
-of these nodes only.
+was restored from a backup, also while no conductor ran (`workers.restoration.restore`). Redis also
+keeps the nodes that were worked on recently: a promoted replica that lacks its last seconds has
+lost changes of these nodes only.
 
 The record counts sequence numbers. `note` gives a node the next number, before any order to its
 machine. `look` records pairs of watermark and sequence number: a transaction committed before that

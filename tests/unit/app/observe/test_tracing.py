@@ -14,8 +14,9 @@ from tests.support.fleet import PATIENCE, ROOT, until
 TRACED = request_ids.of_span(1, 2)
 OFF = """
 import sys
-from app import main, serve, tracing
 from app.config.settings import load
+from app.observe import tracing
+from app.server import application, processes
 from workers.conductor import process
 tracing.start(load({}), "api")
 with tracing.continued("req-" + "1" * 32 + "-" + "2" * 16, "a"), tracing.inside("b"):

@@ -21,14 +21,14 @@ def test_objects_that_exist_before_a_fork_are_not_collected():
 PAGES = """
 import hashlib, re, sqlite3, ssl
 from pathlib import Path
-from app import memory
+from app.process import fork_memory
 
 def of_files():
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"RssFile:\\s+(\\d+)", status)[1])
 
 before = of_files()
-memory.share()
+fork_memory.share()
 after = of_files()
 assert hashlib.sha256(b"").hexdigest().startswith("e3b0c442"), "libraries remain usable"
 assert sqlite3.connect(":memory:").execute("select 1").fetchone() == (1,)

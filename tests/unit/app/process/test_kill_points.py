@@ -11,10 +11,10 @@ import pytest
 from app.process import kill_points
 
 SCRIPT = """
-from app import killpoints
-killpoints.arm([{entry!r}], "c-1")
-killpoints.reach("received")
-killpoints.reach("claimed", "clean")
+from app.process import kill_points
+kill_points.arm([{entry!r}], "c-1")
+kill_points.reach("received")
+kill_points.reach("claimed", "clean")
 print("alive", flush=True)
 """
 

@@ -1,0 +1,212 @@
+"""Life of a conductor: its registration, its heartbeats, what impedes it, and its drain."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from redis import RedisError
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from app.cluster import conductors, periodic_passes
+from app.db import diagnosis
+from app.db.transactions import connection_of
+from app.lifecycle.operation_states import Actor
+from app.observe import log
+from workers.conductor import drain
+from workers.conductor.conductor import Conductor
+from workers.conductor.promotion import Timeline
+from workers.periodic import schedule
+from workers.restoration import restore
+
+T = TypeVar("T")
+logger = log.get(__name__)
+seldom = log.RateLimited(logger)
+
+#: Seconds between two rounds of redispatch while the conductor drains.
+REDISPATCH_INTERVAL = 0.2
+#: Seconds for the last round.
+REDISPATCH_TIMEOUT = 5.0
+#: Seconds until a failed heartbeat is retried.
+HEARTBEAT_RETRY = 1.0
+
+
+class Life:
+    """
+    Registration, heartbeats and drain of the conductor.
+
+    impediments: return why this conductor can do no new work; None: it can.
+    """
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        control: int,
+        impediments: Sequence[Callable[[], str | None]] = (),
+    ) -> None:
+        self.conductor = conductor
+        self._impediments = (self._of_broker, *impediments)
+        self._impeded = False
+        self.control = control  # pid of the control process
+        #: Set when the conductor is registered, and its database is known to be the newest.
+        self.registered = threading.Event()
+        #: Monotonic time of the last answer of the broker.
+        self._broker_answered = time.monotonic()
+        self._timeline = Timeline(conductor)
+        self._ended = threading.Event()
+        self._redispatching: threading.Thread | None = None
+
+    def start(self, **_: Any) -> None:
+        """Register the conductor, now that its worker consumes its queue; send heartbeats."""
+        threading.Thread(target=self._run, name="life", daemon=True).start()
+
+    def _run(self) -> None:
+        interval = self.conductor.runtime.settings.conductor.heartbeat_interval
+        while not self._ended.is_set():
+            if os.waitpid(self.control, os.WNOHANG)[0]:
+                self._stop("conductor.control_died")
+                return
+            try:
+                if not self.registered.is_set():
+                    self._register()
+                elif not self._heartbeat():
+                    self._stop("conductor.replaced")
+                    return
+                # more often while there is an impediment, so that its end is noticed at once
+                self._ended.wait(min(interval, HEARTBEAT_RETRY) if self._impeded else interval)
+                continue
+            except SQLAlchemyError as error:
+                seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
+            except RedisError as error:
+                seldom.warning("broker.unreachable", detail=str(error))
+            except Exception:  # without heartbeats, other conductors take over its nodes
+                self._stop("conductor.crashed", exc_info=True)
+                return
+            self._ended.wait(min(interval, HEARTBEAT_RETRY))
+
+    def _register(self) -> None:
+        runtime, name = self.conductor.runtime, self.conductor.name
+        incarnation = self.conductor.incarnation
+        interfaces = {
+            hardware_type: {kind: list(by_name) for kind, by_name in kinds.items()}
+            for hardware_type, kinds in runtime.drivers.types.items()
+        }
+        group = runtime.settings.conductor.conductor_group.lower()
+        checked, seen = time.monotonic(), self.conductor.witness.recall()
+
+        def register(session: Session) -> int:
+            conductors.register(session, name, incarnation, group, interfaces)
+            self._expect_passes(session)
+            return restore.advance(session, seen)
+
+        self.conductor.set_mark(self._in_newest(register), checked)
+        self._timeline.look()
+        self.registered.set()
+        logger.info("conductor.registered", incarnation=incarnation, group=group)
+
+    def _expect_passes(self, session: Session) -> None:
+        settings = self.conductor.runtime.settings
+        tasks = schedule.periods(settings, each_conductor=True)
+        periodic_passes.expect_of(connection_of(session), self.conductor.name, tasks)
+
+    def _heartbeat(self) -> bool:
+        """
+        Send a heartbeat; False: another incarnation has registered with this name.
+
+        Compares the database's watermark with the highest one in Redis. While Redis does not
+        answer, the conductor's mark is sufficient as long as it is valid.
+        """
+        conductor, checked = self.conductor, time.monotonic()
+        seen, valid = conductor.mark, conductor.has_valid_mark(checked)
+        try:
+            seen, valid = max(seen, conductor.witness.recall()), True
+            self._broker_answered = time.monotonic()
+        except RedisError as error:
+            seldom.warning("broker.unreachable", detail=str(error))
+        impediment = next(filter(None, (each() for each in self._impediments)), None)
+        returns = self._impeded and impediment is None
+
+        def beat(session: Session) -> int | None:
+            if not conductors.heartbeat(session, conductor.name, conductor.incarnation, impediment):
+                return None
+            if returns:
+                self._expect_passes(session)
+            return restore.advance(session, seen)
+
+        mark = self._in_newest(beat)
+        if mark is not None and valid:
+            conductor.set_mark(mark, checked)
+        self._note(impediment)
+        if mark is not None:
+            self._timeline.look()
+        return mark is not None
+
+    def _note(self, impediment: str | None) -> None:
+        """Log the begin and the end of impediments."""
+        if impediment and not self._impeded:
+            logger.warning("conductor.impeded", reason=impediment)
+        elif self._impeded and not impediment:
+            logger.info("conductor.able")
+        self._impeded = impediment is not None
+
+    def _of_broker(self) -> str | None:
+        """
+        Return the impediment of a conductor that does not reach Redis; None: it does.
+
+        Without it, it gets no messages: operations that it has not begun are sent to others.
+        """
+        silent = time.monotonic() - self._broker_answered
+        if silent < self.conductor.runtime.settings.conductor.heartbeat_timeout / 2:
+            return None
+        return f"the broker has not answered for {silent:.0f} s"
+
+    def _in_newest(self, work: Callable[[Session], T]) -> T:
+        """Run a transaction; if the database turns out to be restored, declare that first."""
+        runtime = self.conductor.runtime
+        while True:
+            try:
+                with runtime.transaction(Actor.CONDUCTOR) as session:
+                    return work(session)
+            except restore.DatabaseRewound as found:
+                self.conductor.witness.declare_restored(runtime, found)
+
+    def _stop(self, event: str, **facts: Any) -> None:
+        """Stop this process as by a signal: it drains, and its supervisor starts a new one."""
+        logger.error(event, **facts)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def drain(self, **_: Any) -> None:
+        """Unregister the conductor, and redispatch its operations while running steps complete."""
+        conductor = self.conductor
+        if conductor.leaving.is_set():
+            return
+        try:
+            with conductor.runtime.transaction() as session:
+                conductors.mark_offline(session, conductor.name, conductor.incarnation)
+        except SQLAlchemyError as error:  # the others see that the heartbeats stop
+            seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
+        conductor.leaving.set()
+        # in a thread, as the worker is about to wait for the running steps
+        self._redispatching = threading.Thread(target=self._redispatch, name="drain", daemon=True)
+        self._redispatching.start()
+
+    def _redispatch(self) -> None:
+        """Redispatch unclaimed operations, and resume those that wait for agents, until the end."""
+        last = False
+        while not last:
+            last = self._ended.is_set()
+            drain.redispatch_all(self.conductor)
+            try:
+                self.conductor.wait_monitor.resume_all()
+            except SQLAlchemyError as error:  # heartbeats resume the operations, a little later
+                seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
+            self._ended.wait(REDISPATCH_INTERVAL)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.drain()
+        if self._redispatching is not None:
+            self._redispatching.join(REDISPATCH_TIMEOUT)
