@@ -19,67 +19,58 @@ from werkzeug.exceptions import NotFound as NoSuchRoute
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app import log, request_ids, tracing
-from app.api import (
-    auditing,
-    auth,
-    bodies,
-    errors,
-    heartbeats,
-    measuring,
-    page_facts,
-    page_files,
-    root,
-    routes,
-    sites,
-    versions,
-)
-from app.api.agent_logs import agent_logs
-from app.api.agents import agents, note_unrouted
-from app.api.allocations import allocations
-from app.api.answers import JSON, RUNTIME, Wsgi, json
-from app.api.audit import audit
-from app.api.bmc_documents import bmc_documents
-from app.api.change_events import change_events
-from app.api.chassis import chassis
-from app.api.conductors import conductors
-from app.api.drivers import drivers
-from app.api.events import events
-from app.api.fleet_operations import fleet_operations
-from app.api.following import FOLLOWING, Following
-from app.api.hardware import hardware
-from app.api.history import history
-from app.api.holds import holds
-from app.api.inspection_rules import inspection_rules
-from app.api.limits import LIMITS, Limits
-from app.api.login import login
-from app.api.machine_states import machine_states
-from app.api.management import management
-from app.api.node_states import node_states
-from app.api.nodes import nodes
-from app.api.openapi import document
-from app.api.operations import operations
-from app.api.parsing import Json
-from app.api.passwords import PasswordChecks, password_checks
+from app.api.agent import heartbeat_fast_path
+from app.api.agent.agents import agents, note_unrouted
+from app.api.authentication import strategies
+from app.api.authentication.passwords import PasswordChecks, password_checks
+from app.api.declarations import versions
+from app.api.declarations.public_paths import is_of_agents
+from app.api.feed.followers import FOLLOWING, Following
+from app.api.fleet.audit import audit
+from app.api.fleet.change_events import change_events
+from app.api.fleet.conductors import conductors
+from app.api.fleet.drivers import drivers
+from app.api.fleet.events import events
+from app.api.fleet.fleet_operations import fleet_operations
+from app.api.fleet.provision_states import provision_states
+from app.api.fleet.rollouts import rollouts
+from app.api.fleet.service import service
+from app.api.fleet.shards import shards
+from app.api.node.agent_logs import agent_logs
+from app.api.node.bmc_documents import bmc_documents
+from app.api.node.hardware import hardware
+from app.api.node.history import history
+from app.api.node.machine_states import machine_states
+from app.api.node.management import management
+from app.api.node.node_states import node_states
+from app.api.node.nodes import nodes
+from app.api.node.operations import operations
+from app.api.node.steps import steps
+from app.api.node.traits import traits
+from app.api.node.vendor import vendor
+from app.api.node.vifs import vifs
+from app.api.node.why import why
 from app.api.policy.enforce import POLICY
 from app.api.policy.file import make as make_policy
-from app.api.portgroups import portgroups
-from app.api.ports import ports
-from app.api.provision_states import provision_states
-from app.api.public_paths import is_of_agents
-from app.api.rollouts import rollouts
-from app.api.routes import Route
-from app.api.runbooks import runbooks
-from app.api.service import service
-from app.api.shards import shards
-from app.api.sites import Sites
-from app.api.steps import steps
-from app.api.templates import templates
-from app.api.traits import traits
-from app.api.vendor import vendor
-from app.api.vifs import vifs
-from app.api.volumes import volumes
-from app.api.webhooks import webhooks
-from app.api.why import why
+from app.api.request import auditing, routes
+from app.api.request.parsing import Json
+from app.api.request.routes import Route
+from app.api.resource.allocations import allocations
+from app.api.resource.chassis import chassis
+from app.api.resource.holds import holds
+from app.api.resource.inspection_rules import inspection_rules
+from app.api.resource.portgroups import portgroups
+from app.api.resource.ports import ports
+from app.api.resource.runbooks import runbooks
+from app.api.resource.templates import templates
+from app.api.resource.volumes import volumes
+from app.api.resource.webhooks import webhooks
+from app.api.transport import errors, host_check, measuring, request_body
+from app.api.transport.host_check import Sites
+from app.api.transport.limits import LIMITS, Limits
+from app.api.transport.responses import JSON, RUNTIME, Wsgi, json
+from app.api.web import document, page_facts, page_files, root
+from app.api.web.login import login
 from app.config.settings import Api as ApiSettings
 from app.errors import Invalid, NotAcceptable
 from app.kit.caller import Caller
@@ -148,7 +139,7 @@ def create_app(runtime: Runtime) -> Flask:
     errors.register(app)
     auditing.register(app, runtime)
     checks = password_checks(runtime.settings.api)
-    authenticate = app.extensions[auth.AUTHENTICATE] = auth.make(runtime, checks)
+    authenticate = app.extensions[strategies.AUTHENTICATE] = strategies.make(runtime, checks)
     _register_hooks(app, authenticate, Sites(runtime.settings))
     app.wsgi_app = _middleware(runtime, app, checks)  # type: ignore[method-assign, assignment]
     return app
@@ -161,11 +152,11 @@ def _middleware(runtime: Runtime, app: Flask, checks: PasswordChecks) -> Wsgi:
     app.extensions[FOLLOWING] = Following(runtime, limits)
     client_of = limits.clients.key_of
     wsgi = _limited(settings, client_of, app.wsgi_app)
-    wsgi = heartbeats.middleware(runtime, wsgi)
-    wsgi = bodies.middleware(settings.body_timeout, client_of, wsgi)
+    wsgi = heartbeat_fast_path.middleware(runtime, wsgi)
+    wsgi = request_body.middleware(settings.body_timeout, client_of, wsgi)
     wsgi = checks.middleware(limits.middleware(wsgi))
     wsgi = _under_v1(wsgi)
-    return measuring.middleware(sites.with_headers(wsgi))
+    return measuring.middleware(host_check.with_headers(wsgi))
 
 
 class Application(Flask):
@@ -206,7 +197,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
         pass
 
 
-def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed: Sites) -> None:
+def _register_hooks(app: Flask, authenticate: strategies.Authenticate, allowed: Sites) -> None:
     """Register the hooks before and after every request."""
 
     @app.before_request

@@ -25,10 +25,11 @@ from granian.log import LogLevels
 from granian.server.mp import MPServer
 
 from app import certificate, gateway, killpoints, log, runtime, tracing
-from app.api import bodies, passwords
-from app.api.answers import RUNTIME, Wsgi
-from app.api.following import FOLLOWING
-from app.api.heartbeats import MOST
+from app.api.agent.heartbeat_fast_path import MOST
+from app.api.authentication import passwords
+from app.api.feed.followers import FOLLOWING
+from app.api.transport import request_body
+from app.api.transport.responses import RUNTIME, Wsgi
 from app.broker import backlog, queue
 from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
@@ -187,7 +188,7 @@ def _threads(api: Api) -> int:
     """
     waiting = 2 * api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
     agents = AGENTS_AT_ONCE + 2 * AGENTS_QUEUED + 2 * MOST
-    reading = bodies.AT_ONCE + bodies.QUEUED + bodies.LARGE_QUEUED
+    reading = request_body.AT_ONCE + request_body.QUEUED + request_body.LARGE_QUEUED
     callers = 2 * (api.blocking_threads + QUEUED)  # reads, and writes
     return callers + waiting + agents + reading
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, select
 from sqlalchemy.exc import OperationalError
 
-from app.api import auditing
+from app.api.request import auditing
 from app.db.clock import after
 from app.kit import audit as kit_audit
 from app.kit import refused_requests

@@ -8,7 +8,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import ProgrammingError
 
 from app import runtime as app_runtime
-from app.api import auditing
+from app.api.request import auditing
 from app.db import connections
 from app.identity import provided
 from app.main import BLUEPRINTS, create_app

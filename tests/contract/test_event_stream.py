@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import delete, update
 from sqlalchemy.exc import OperationalError
 
-from app.api import event_stream
-from app.api.following import FOLLOWING
+from app.api.feed.followers import FOLLOWING
+from app.api.fleet import event_stream
 from app.kit import change_tail
 from app.kit.caller import Role
 from app.kit.change_tail import Tail

@@ -5,7 +5,7 @@ import re
 import pytest
 from sqlalchemy import select, update
 
-from app.api import auditing
+from app.api.request import auditing
 from app.db.clock import after
 from app.errors import Invalid
 from app.identity import passwords, tokens

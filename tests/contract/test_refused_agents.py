@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from app import log
 from app.agents import heartbeats
 from app.agents.heartbeats import AgentHeartbeat
-from app.api import heartbeats as fast_path
+from app.api.agent import heartbeat_fast_path as fast_path
 from app.db.clock import utcnow
 from app.engine import agent_refusals
 from app.metrics.table import AGENT_REFUSALS, HEARTBEAT_DEFECTS

@@ -16,10 +16,10 @@ import requests
 from flask import request
 from sqlalchemy import event
 
-from app.api.addresses import Clients
-from app.api.auth import HttpBasic
-from app.api.following import FOLLOWING
-from app.api.passwords import CHECKED, PasswordChecks
+from app.api.authentication.passwords import CHECKED, PasswordChecks
+from app.api.authentication.strategies import HttpBasic
+from app.api.feed.followers import FOLLOWING
+from app.api.transport.client_addresses import Clients
 from app.kit.rates import MOST_KEYS, RateLimit
 from app.main import AGENTS_AT_ONCE, create_app
 from tests.contract.test_server import NEWEST, await_answer, copied, started

@@ -3,7 +3,7 @@
 import pytest
 from flask import request
 
-from app.api.parsing import body
+from app.api.request.parsing import body
 from tests.contract.conftest import fault
 
 BACKSLASH = "\\"

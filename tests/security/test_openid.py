@@ -14,7 +14,8 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 from sqlalchemy import select
 
-from app.api import auditing, auth
+from app.api.authentication import strategies
+from app.api.request import auditing
 from app.identity import provided, provider
 from app.main import create_app
 from app.models import AuditRecord, User
@@ -304,7 +305,7 @@ def test_a_hostile_answer_ends_in_a_503_and_soon(service, users, issuer, part, f
         path = begin(browser)
     issuer.twist[part] = HOSTILE_ANSWERS[fault_]
     if fault_ == "slow":
-        known = browser.client.application.extensions[auth.AUTHENTICATE].provider
+        known = browser.client.application.extensions[strategies.AUTHENTICATE].provider
         known._oidc = replace(known._oidc, timeout=0.3)
     answer = browser("GET", path)
     if part == "tokens" and fault_ == "many keys":

@@ -14,13 +14,13 @@ from typing import Any
 from flask import current_app, g, request
 from sqlalchemy import ColumnElement, Select, false, or_, select, true
 
-from app.api.answers import runtime
-from app.api.auth import AUTHENTICATE, caller
-from app.api.masking import redacted
+from app.api.authentication.strategies import AUTHENTICATE, caller
 from app.api.policy import by_body
 from app.api.policy.defaults import RULES
 from app.api.policy.file import Policy
+from app.api.policy.masking import redacted
 from app.api.policy.targets import NOTHING, OWNED, SEE_NODE, Facts, Owned, of_node
+from app.api.transport.responses import runtime
 from app.errors import Conflict, Forbidden, Invalid, NotFound
 from app.masking import mask
 from app.models import Base, Node

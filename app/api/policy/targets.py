@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, FromClause, false, select
 
-from app.api.answers import runtime
+from app.api.transport.responses import runtime
 from app.kit.identifiers import is_uuid
 from app.models import (
     Allocation,

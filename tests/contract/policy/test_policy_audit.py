@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import delete, select
 from sqlalchemy.exc import OperationalError
 
-from app.api import auditing
+from app.api.request import auditing
 from app.engine import rpc
 from app.models import AuditRecord
 

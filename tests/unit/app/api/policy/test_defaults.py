@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from app.api.declarations.public_paths import is_public
 from app.api.policy import by_body, enforce, file
 from app.api.policy.defaults import RULES
 from app.api.policy.targets import OWNED, owned_at
-from app.api.public_paths import is_public
 from app.config.settings import Settings, SettingsError
 from app.kit.caller import Caller, of_token
 from app.main import create_app

@@ -1,0 +1,98 @@
+"""
+Lookup of the node that a path identifies, by UUID, or by name from microversion 1.5.
+"""
+
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.api.declarations import versions
+from app.api.node import etags
+from app.api.policy.enforce import listable
+from app.api.request import auditing
+from app.api.transport.errors import Misaddressed
+from app.api.transport.responses import runtime
+from app.api.values.value_types import is_host_name, is_ident
+from app.errors import NotFound
+from app.inventory import nodes
+from app.kit import identifiers
+from app.models import Node
+
+NAMES_SINCE = 5
+#: Before it, a name must be a valid host name.
+ANY_NAMES_SINCE = 10
+
+
+def key_of(ident: str) -> tuple[str, str]:
+    """
+    Return the unique column of the identifier, and its value.
+
+    Raises Misaddressed, NotFound.
+    """
+    if not is_ident(ident) or (not identifiers.is_uuid(ident) and not is_name(ident)):
+        raise Misaddressed(f"Expected UUID or name for node: {ident}")
+    return identifiers.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
+
+
+def is_name(text: str) -> bool:
+    """Whether the text is a valid node name in the request's version."""
+    return not NAMES_SINCE <= versions.current() < ANY_NAMES_SINCE or is_host_name(text)
+
+
+def identified(ident: str) -> Any:
+    """Return the SQL condition that selects the node. Raises Misaddressed, NotFound."""
+    column, value = key_of(ident)
+    return Node.__table__.c[column] == value
+
+
+def id_of(ident: str) -> int:
+    """
+    Return the primary key of the node.
+
+    In a list, a node that the caller may not list does not exist.
+
+    Raises Misaddressed, NotFound.
+    """
+    with runtime().reading() as session:
+        found = session.scalar(select(Node.id).where(identified(ident), listable(Node)))
+    if found is None:
+        raise NotFound("node", ident)
+    return found
+
+
+def uuid_of(ident: str) -> str:
+    """
+    Return the node's UUID, also of a deleted node by its UUID.
+
+    In a list, a node that the caller may not list has no name.
+
+    Raises Misaddressed, NotFound.
+    """
+    condition = identified(ident)
+    if identifiers.is_uuid(ident):
+        return ident.lower()
+    with runtime().read_connection() as connection:
+        uuid = connection.scalar(select(Node.uuid).where(condition, listable(Node)))
+    if uuid is None:
+        raise NotFound("node", ident)
+    return str(uuid)
+
+
+def node_of(session: Session, ident: str) -> Node:
+    """Load the node. Raises Misaddressed, NotFound."""
+    key_of(ident)
+    return nodes.find(session, ident)
+
+
+def locked(session: Session, ident: str) -> Node:
+    """
+    Load the node and lock its row until the transaction ends.
+
+    Raises Misaddressed, NotFound, and PreconditionFailed when the request's If-Match is not met.
+    """
+    key_of(ident)
+    node = nodes.lock(session, ident)
+    auditing.concern(node.uuid, node.name)
+    etags.check(session, node)
+    return node
