@@ -152,12 +152,11 @@ def create_app(runtime: Runtime) -> Flask:
 
 def _middleware(services: Services, wsgi: Wsgi, checks: PasswordChecks) -> Wsgi:
     """Return the application within its middleware; the last one sees a request first."""
-    settings, limits = services.runtime.settings.api, services.limits
-    client_of = limits.clients.key_of
+    settings, client_of = services.runtime.settings.api, services.limits.clients.key_of
     wsgi = _limited(settings, client_of, wsgi)
     wsgi = heartbeat_fast_path.middleware(services.runtime, wsgi)
     wsgi = request_body.middleware(settings.body_timeout, client_of, wsgi)
-    wsgi = checks.middleware(limits.middleware(wsgi))
+    wsgi = checks.middleware(services.limits.middleware(wsgi))
     wsgi = _under_v1(wsgi)
     return measuring.middleware(host_check.with_headers(wsgi))
 
