@@ -1,4 +1,4 @@
-"""Generated text from `app.api.declarations.node_fields`: a table of api.md, and the options of `ingot`."""
+"""Generated text from `node_fields` of the API: a table of api.md, and the options of `ingot`."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -27,9 +27,9 @@ from granian.server.mp import MPServer
 from app import runtime
 from app.api.agent.heartbeat_fast_path import MOST
 from app.api.authentication import passwords
-from app.api.feed.followers import FOLLOWING
+from app.api.request.context import services_of
 from app.api.transport import request_body
-from app.api.transport.responses import RUNTIME, Wsgi
+from app.api.transport.responses import Wsgi
 from app.broker import backlog, queue
 from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
@@ -101,7 +101,7 @@ def main(settings: Settings) -> None:
     pair = tls_files.files(settings.api)
     kill_points.arm(settings.default.kill_points, "api")
     app = application(settings)
-    app.extensions[RUNTIME].engine.dispose()  # no process shares a connection
+    services_of(app).runtime.engine.dispose()  # no process shares a connection
     multiprocessing.set_start_method("fork", force=True)
     api = settings.api
     master = os.getpid()
@@ -111,7 +111,7 @@ def main(settings: Settings) -> None:
         die_with_parent(master)
         recording.start()
         tracing.start(settings, "api")
-        _close_at_stop(app.extensions[FOLLOWING].tail)
+        _close_at_stop(services_of(app).followers.tail)
         gc.freeze()  # the collector skips the objects that exist by now
         gc.set_threshold(GC_THRESHOLD)
         sys.setswitchinterval(SWITCH)

@@ -14,8 +14,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 from sqlalchemy import select
 
-from app.api.authentication import strategies
-from app.api.request import auditing
+from app.api.request.context import services_of
 from app.identity import oidc_provider, oidc_users
 from app.models import AuditRecord, User
 from app.server.application import create_app
@@ -100,7 +99,7 @@ def bearer(browser, text, path=CONDUCTORS, **headers):
 
 
 def records(browser):
-    browser.client.application.extensions[auditing.REFUSED].flush()
+    services_of(browser.client.application).refused_requests.flush()
     with browser.runtime.reading() as session:
         of_browser = AuditRecord.user_agent == browser.client.environ_base["HTTP_USER_AGENT"]
         found = session.scalars(select(AuditRecord).where(of_browser).order_by(AuditRecord.id))
@@ -307,7 +306,7 @@ def test_a_hostile_answer_ends_in_a_503_and_soon(service, users, issuer, part, f
         path = begin(browser)
     issuer.twist[part] = HOSTILE_ANSWERS[fault_]
     if fault_ == "slow":
-        known = browser.client.application.extensions[strategies.AUTHENTICATE].provider
+        known = services_of(browser.client.application).authenticate.provider
         known._oidc = replace(known._oidc, timeout=0.3)
     answer = browser("GET", path)
     if part == "tokens" and fault_ == "many keys":

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any
 
 import orjson
-from flask import Response, current_app, g, request
+from flask import Response, request
 from marshmallow import INCLUDE
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
@@ -19,13 +19,13 @@ from app.api.node.node_identifiers import key_of
 from app.api.node.node_shapes import NODE
 from app.api.openapi.returns import ACCEPTED, Returns
 from app.api.openapi.shapes import DOCUMENT, UUID, Component, exactly
-from app.api.request import auditing, repeats
-from app.api.request.parsing import DEFAULT_LIMIT
+from app.api.request import repeats
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes, View
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
-from app.api.transport.limits import LIMITS, Limits
-from app.api.transport.responses import empty, json, runtime
+from app.api.transport.request_body import DEFAULT_LIMIT
+from app.api.transport.responses import empty, json
 from app.broker.refused_lookups import MOST_MACS
 from app.config.settings import Settings
 from app.db.clock import moment
@@ -61,18 +61,20 @@ def _noted(kind: str) -> Callable[[View], View]:
 
     def decorate(view: View) -> View:
         @wraps(view)
-        def noting(*args: Any, **kwargs: Any) -> Response:
+        def noting(context: RequestContext, *args: Any, **kwargs: Any) -> Response:
             try:
-                answer: Response = view(*args, **kwargs)
+                answer: Response = view(context, *args, **kwargs)
             except NodeLocked:  # the agent tries again
-                auditing.explain("locked", kwargs.get("ident"))
+                context.audit.explain("locked", kwargs.get("ident"))
                 raise
             except (ServiceError, HTTPException) as error:
-                g.refusal_noted = True
+                context.refusal_noted = True
                 named = getattr(error, "node", None) or kwargs.get("ident")
-                auditing.explain(_cause_of(error), None if isinstance(error, NotFound) else named)
+                context.audit.explain(
+                    _cause_of(error), None if isinstance(error, NotFound) else named
+                )
                 facts = (kind, _cause_of(error), _words_of(error), _addresses(), named)
-                agent_refusals.note(runtime(), agent_refusals.Refusal(*facts))
+                agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
                 raise
             return answer
 
@@ -81,17 +83,17 @@ def _noted(kind: str) -> Callable[[View], View]:
     return decorate
 
 
-def note_unrouted(response: Response) -> None:
+def note_unrouted(context: RequestContext, response: Response) -> None:
     """Note a request of an agent that was refused before its route, such as for its API version."""
     path, status = request.path, response.status_code
     refused = 400 <= status < 500 and status != NodeLocked.status  # then the agent tries again
-    if g.get("refusal_noted") or not refused or not is_of_agents(path):
+    if context.refusal_noted or not refused or not is_of_agents(path):
         return
     kind = _KINDS.get(path, agent_refusals.HEARTBEAT)
     node = path.removeprefix(HEARTBEAT) if kind == agent_refusals.HEARTBEAT else None
     words = f"{status} {HTTP_STATUS_CODES.get(status, '')}: {response.get_data(as_text=True)}"
     facts = (kind, "malformed", words, _addresses(), node)
-    agent_refusals.note(runtime(), agent_refusals.Refusal(*facts))
+    agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
 
 
 def _cause_of(error: Exception) -> str:
@@ -112,14 +114,14 @@ def _words_of(error: Exception) -> str:
 @agents.declare("GET", "/lookup", since=22, returns=AGENT_SETTINGS)
 @_noted(agent_refusals.LOOKUP)
 @agents.arguments(LookupQuery, location="query")
-def look_up(query: Mapping[str, Any]) -> Response:
+def look_up(context: RequestContext, query: Mapping[str, Any]) -> Response:
     """
     Look up the node of a machine; return it, the agent's settings and its token
 
     The token is part of every version: an agent that could not read the API's versions uses 1.31,
     and its heartbeats are refused without the token.
     """
-    settings = runtime().settings
+    settings = context.runtime.settings
     if not settings.api.enable_ramdisk_endpoints:
         raise NotFound("node", "lookup")
     macs = [mac for each in query.get("addresses", ()) if (mac := service.normalize_mac(each))]
@@ -127,8 +129,8 @@ def look_up(query: Mapping[str, Any]) -> Response:
         raise Invalid("At least one of 'addresses' and 'node_uuid' parameters is required")
 
     def work() -> tuple[str, str | None, str | None]:
-        with runtime().transaction() as session:
-            node, token = service.lookup(session, macs, query.get("node_uuid"), _sender())
+        with context.runtime.transaction() as session:
+            node, token = service.lookup(session, macs, query.get("node_uuid"), _sender(context))
             return node.uuid, token, node.management_interface
 
     try:
@@ -136,21 +138,23 @@ def look_up(query: Mapping[str, Any]) -> Response:
         if token == service.WITHHELD:
             words = "its token was given to an earlier lookup"
             facts = (agent_refusals.LOOKUP, "repeated", words, _addresses(), uuid)
-            agent_refusals.note(runtime(), agent_refusals.Refusal(*facts))
-        return json(_lookup_document(uuid, token, management))
+            agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
+        return json(_lookup_document(context, uuid, token, management))
     except service.LookupRefused as refused:
-        _record_refusal(refused, macs)
+        _record_refusal(context, refused, macs)
         raise
 
 
-def _record_refusal(refused: service.LookupRefused, macs: list[str]) -> None:
+def _record_refusal(
+    context: RequestContext, refused: service.LookupRefused, macs: list[str]
+) -> None:
     """Log a refused lookup, at a limited rate, and store it for `/why`."""
-    address, refusals = _addresses()[-LONGEST_ADDRESS:], runtime().refusals
+    address, refusals = _addresses()[-LONGEST_ADDRESS:], context.runtime.refusals
     seldom.warning(
         "lookup.refused", macs=macs[:MOST_MACS], address=address, node=refused.node, why=refused.why
     )
     if refusals is not None and (macs or refused.node):
-        with runtime().reading() as session:
+        with context.runtime.reading() as session:
             refusals.note(macs, address, refused.why, refused.node, moment(session))
 
 
@@ -163,21 +167,22 @@ def _addresses() -> str:
     return ",".join([*request.headers.getlist("X-Forwarded-For"), request.remote_addr or ""])
 
 
-def _sender() -> str | None:
+def _sender(context: RequestContext) -> str | None:
     """Return the address to which a repeated lookup may give the token again; None: no address."""
-    limits: Limits = current_app.extensions[LIMITS]
-    return limits.clients.sender_of(request.environ)
+    return context.services.limits.clients.sender_of(request.environ)
 
 
-def _lookup_document(uuid: str, token: str | None, management: str | None) -> dict[str, Any]:
+def _lookup_document(
+    context: RequestContext, uuid: str, token: str | None, management: str | None
+) -> dict[str, Any]:
     """
     Return a machine's node and the settings of its agent.
 
     The image is left out: callers are unauthenticated, and an agent gets it with the command.
     """
-    node = orjson.loads(orjson.dumps(node_view.one(("uuid", uuid), SHOWN)))
+    node = orjson.loads(orjson.dumps(node_view.one(context, ("uuid", uuid), SHOWN)))
     node["driver_internal_info"].pop("image", None)
-    return {"node": node, "config": config(runtime().settings, token, management)}
+    return {"node": node, "config": config(context.runtime.settings, token, management)}
 
 
 def config(settings: Settings, token: str | None, management: str | None) -> dict[str, Any]:
@@ -221,9 +226,9 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
 )
 @_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(Heartbeat, location="json_or_query")
-def heartbeat(fields: dict[str, Any], ident: str) -> Response:
+def heartbeat(context: RequestContext, fields: dict[str, Any], ident: str) -> Response:
     """Record the heartbeat of a node's agent, and resume the operation that waits for it"""
-    return heartbeat_of(ident, fields)
+    return heartbeat_of(context, ident, fields)
 
 
 @agents.declare(
@@ -231,20 +236,20 @@ def heartbeat(fields: dict[str, Any], ident: str) -> Response:
 )
 @_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(NamedHeartbeat, location="json_or_query")
-def heartbeat_of_named_node(fields: dict[str, Any]) -> Response:
+def heartbeat_of_named_node(context: RequestContext, fields: dict[str, Any]) -> Response:
     """Record the heartbeat of the node that the body names; only with authentication"""
-    return heartbeat_of(fields.pop("node_ident"), fields)
+    return heartbeat_of(context, fields.pop("node_ident"), fields)
 
 
-def heartbeat_of(ident: str, fields: Mapping[str, Any]) -> Response:
+def heartbeat_of(context: RequestContext, ident: str, fields: Mapping[str, Any]) -> Response:
     """
     Record a heartbeat.
 
     Raises Invalid, Misaddressed, NodeLocked, NotFound.
     """
-    key_of(ident)
-    check(runtime().settings, ident, fields, versions.current())
-    heartbeats.heartbeat(runtime(), ident, fields)
+    key_of(context, ident)
+    check(context.runtime.settings, ident, fields, context.version)
+    heartbeats.heartbeat(context.runtime, ident, fields)
     return empty(202)
 
 
@@ -265,10 +270,10 @@ def _expected_if_large(view: View) -> View:
     """Refuse a large report before it is parsed, unless a node is inspected."""
 
     @wraps(view)
-    def checked(*args: Any, **kwargs: Any) -> Response:
+    def checked(context: RequestContext, *args: Any, **kwargs: Any) -> Response:
         if (request.content_length or 0) > DEFAULT_LIMIT:
-            inspection_report.check_expected(runtime())
-        answer: Response = view(*args, **kwargs)
+            inspection_report.check_expected(context.runtime)
+        answer: Response = view(context, *args, **kwargs)
         return answer
 
     return checked
@@ -284,27 +289,31 @@ def _expected_if_large(view: View) -> View:
 @_expected_if_large
 @agents.arguments(Report, unknown=INCLUDE)
 @agents.arguments(ReportQuery, location="query")
-def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Response:
+def continue_inspection(
+    context: RequestContext, report: dict[str, Any], query: Mapping[str, Any]
+) -> Response:
     """Record inspection data from the agent of a node"""
-    current = versions.current() >= INSPECTION_SINCE
-    if not current and (versions.current() != versions.MIN or "node_uuid" in query):
+    current = context.version >= INSPECTION_SINCE
+    if not current and (context.version != versions.MIN or "node_uuid" in query):
         raise NotFound("route", "", f"API version 1.{INSPECTION_SINCE} or newer is required")
-    if not runtime().settings.api.enable_ramdisk_endpoints:
+    if not context.runtime.settings.api.enable_ramdisk_endpoints:
         raise NotFound("route", "POST /v1/continue_inspection")
     found = report["inventory"]["interfaces"]
     macs = [mac for each in found if (mac := service.normalize_mac(each["mac_address"]))]
 
     def work() -> tuple[str, str | None, str | None]:
-        with runtime().transaction() as session:
+        with context.runtime.transaction() as session:
             node, token = inspection_report.receive(
                 session,
                 report,
                 macs,
                 query.get("node_uuid"),
                 with_token=current,
-                caller=_sender(),
+                caller=_sender(context),
             )
             return node.uuid, token, node.management_interface
 
     uuid, token, management = retrying(work)
-    return json(_lookup_document(uuid, token, management) if current else {"uuid": uuid}, 202)
+    return json(
+        _lookup_document(context, uuid, token, management) if current else {"uuid": uuid}, 202
+    )

@@ -3,8 +3,9 @@ WSGI middleware for heartbeats: a fast path in front of Flask, with batching.
 
 With thousands of agents most requests are heartbeats, and most of their cost would be Flask and a
 transaction for each. Heartbeats that arrive together are recorded in one transaction. Only valid
-heartbeats are answered here; all others go on to the route (`app.api.agent.agents`) for their error. So
-does a heartbeat for which this path fails: that costs time only, and is logged and counted.
+heartbeats are answered here; all others go on to the route (`app.api.agent.agents`) for their
+error. So does a heartbeat for which this path fails: that costs time only, and is logged and
+counted.
 """
 
 from collections.abc import Iterable, Sequence

@@ -16,6 +16,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg
 from webob.exc import HTTPServiceUnavailable
 
+from app.api.authentication.audit_trail import AuditTrail
 from app.api.declarations.public_paths import is_public
 from app.api.transport.responses import Wsgi
 from app.config.openstack_settings import KeystoneAuthtoken
@@ -44,9 +45,9 @@ class Keystone:
     def __init__(self, options: KeystoneAuthtoken) -> None:
         self._middleware = middleware(options, accept)
 
-    def __call__(self, request: Request, request_id: str) -> Caller:
+    def __call__(self, request: Request, trail: AuditTrail) -> Caller:
         if is_public(request.path):
-            return Caller(request_id=request_id)
+            return Caller(request_id=trail.request_id)
         accepted: list[Any] = []
         status, headers = 0, {}
 
@@ -58,7 +59,7 @@ class Keystone:
         for _ in self._middleware({**request.environ, ACCEPTED: accepted}, start_response):
             pass
         if accepted:
-            return of_token(accepted[0]["token"], request_id)
+            return of_token(accepted[0]["token"], trail.request_id)
         if status != 401:
             raise Unavailable("Keystone cannot validate the token at the moment, please retry.")
         raise Unauthorized(

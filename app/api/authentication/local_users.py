@@ -12,8 +12,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.api.authentication import session_cookie
+from app.api.authentication.audit_trail import AuditTrail
 from app.api.authentication.passwords import PasswordChecks, basic
 from app.api.declarations.public_paths import is_public
+from app.api.transport.responses import base_url
 from app.db.clock import moment
 from app.errors import Invalid, Unauthorized
 from app.identity import authentication, oidc_users, passwords, tokens
@@ -54,7 +56,8 @@ class LocalUsers:
             raise Invalid("[oidc]issuer is not set: there is no OpenID provider to sign in with")
         return self._provider
 
-    def __call__(self, request: Request, request_id: str) -> Caller:
+    def __call__(self, request: Request, trail: AuditTrail) -> Caller:
+        request_id = trail.request_id
         if is_public(request.path):
             return Caller(request_id=request_id)
         if text := _token(request):
@@ -62,7 +65,7 @@ class LocalUsers:
                 return self._with_jwt(request, text, request_id)
             return self._with_token(request, text, request_id)
         if given := basic(request):
-            account = self.account(request, *given)
+            account = self.account(request, trail, *given)
             with self._runtime.read_connection() as connection:
                 return _in_scope(connection, account, request, request_id)
         if caller := self.of_session(request, request_id):
@@ -70,7 +73,7 @@ class LocalUsers:
         raise Unauthorized(
             "The request needs a token in X-Auth-Token or Authorization: Bearer, or user and"
             " password in Authorization: Basic.",
-            session_cookie.challenge(request),
+            self._challenge(request),
         )
 
     def _with_jwt(self, request: Request, text: str, request_id: str) -> Caller:
@@ -81,7 +84,7 @@ class LocalUsers:
                 account = oidc_users.account_of(connection, person)
                 return _in_scope(connection, account, request, request_id)
         except Unauthorized as error:
-            raise Unauthorized(str(error), session_cookie.challenge(request)) from error
+            raise Unauthorized(str(error), self._challenge(request)) from error
 
     def of_session(self, request: Request, request_id: str) -> Caller | None:
         """
@@ -90,7 +93,7 @@ class LocalUsers:
         Raises Unauthorized: it has ended.
         Raises Forbidden: the user has no role in its scope any more, or see `sessions.token_of`.
         """
-        text = session_cookie.token_of(request)
+        text = session_cookie.token_of(request, self._base(request))
         return self._with_token(request, text, request_id) if text else None
 
     def _with_token(self, request: Request, text: str, request_id: str) -> Caller:
@@ -99,7 +102,7 @@ class LocalUsers:
             if token is None:
                 raise Unauthorized(
                     "The token is unknown, has expired or was revoked, or its user is disabled.",
-                    session_cookie.challenge(request),
+                    self._challenge(request),
                 )
             caller = authentication.with_token(connection, token, request_id)
         self._record_use(token)
@@ -114,7 +117,7 @@ class LocalUsers:
         except SQLAlchemyError as error:  # a read must not fail for its record
             seldom.warning("token.use_not_recorded", token=token.id, detail=str(error))
 
-    def account(self, request: Request, name: str, password: str) -> Account:
+    def account(self, request: Request, trail: AuditTrail, name: str, password: str) -> Account:
         """
         Return the user of a name and password.
 
@@ -128,12 +131,19 @@ class LocalUsers:
             return passwords.matches(stored or passwords.decoy(), password) and bool(stored)
 
         known = stored.encode() if stored else None
-        if not self._checks.verify(request, name, password, known, is_right) or account is None:
+        right = self._checks.verify(request, trail, name, password, stored=known, is_right=is_right)
+        if not right or account is None:
             raise Unauthorized(
                 "User or password is wrong, or the user is disabled.",
-                session_cookie.challenge(request),
+                self._challenge(request),
             )
         return account
+
+    def _base(self, request: Request) -> str:
+        return base_url(self._runtime.settings.api, request)
+
+    def _challenge(self, request: Request) -> str:
+        return session_cookie.challenge(request, self._base(request))
 
 
 def _provider(runtime: Runtime) -> "Provider":

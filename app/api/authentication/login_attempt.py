@@ -46,19 +46,19 @@ class Attempt:
         digest = hmac.digest(self.secret.encode(), purpose.encode(), hashlib.sha256)
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
-    def keep(self, response: Response) -> None:
-        """Store the attempt in the browser."""
+    def keep(self, response: Response, base: str) -> None:
+        """Store the attempt in the browser. base: URL that links begin with."""
         scope = base64.urlsafe_b64encode((self.scope or "").encode()).decode()
-        set_cookie(response, COOKIE, f"{self.secret}.{scope}", LIFETIME, OIDC)
+        set_cookie(response, base, COOKIE, f"{self.secret}.{scope}", LIFETIME, path=OIDC)
 
 
 def new(scope: str | None) -> Attempt:
     return Attempt(secrets.token_urlsafe(32), scope)
 
 
-def of(request: Request) -> Attempt | None:
+def of(request: Request, base: str) -> Attempt | None:
     """Return the attempt of a browser; None: there is none."""
-    secret, dot, scope = request.cookies.get(name_of(COOKIE), "").partition(".")
+    secret, dot, scope = request.cookies.get(name_of(COOKIE, base), "").partition(".")
     try:
         name = base64.urlsafe_b64decode(scope).decode()
     except (binascii.Error, ValueError):
@@ -66,6 +66,6 @@ def of(request: Request) -> Attempt | None:
     return Attempt(secret, name or None) if secret and dot else None
 
 
-def forget(response: Response) -> None:
+def forget(response: Response, base: str) -> None:
     """Delete the attempt in the browser."""
-    set_cookie(response, COOKIE, "", 0, OIDC)
+    set_cookie(response, base, COOKIE, "", 0, path=OIDC)

@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from flask import Request, g
+from flask import Request
 from werkzeug.datastructures import Authorization
 
+from app.api.authentication.audit_trail import AuditTrail
 from app.api.declarations.public_paths import is_public
 from app.api.transport import errors
 from app.api.transport.client_addresses import Clients
@@ -71,8 +72,10 @@ class PasswordChecks:
     def verify(
         self,
         request: Request,
+        trail: AuditTrail,
         user: str,
         password: str,
+        *,
         stored: bytes | None,
         is_right: Callable[[], bool],
     ) -> bool:
@@ -107,9 +110,9 @@ class PasswordChecks:
             if len(self._accepted) >= REMEMBERED:
                 self._accepted.clear()
             self._accepted[user, address] = Accepted(stored, self._digest(password))
-            g.logged_in = True  # for the audit
+            trail.logged_in = True
         elif stored is not None:
-            g.claimed_user = user  # for the audit; other names may be mistyped passwords
+            trail.claimed_user = user  # other names may be mistyped passwords
         return right
 
     def middleware(self, inner: Wsgi) -> Wsgi:

@@ -12,7 +12,6 @@ from flask import Request, Response
 
 from app.api.declarations.public_paths import signs_in
 from app.api.transport.host_check import WRITING
-from app.api.transport.responses import host, runtime
 from app.errors import Forbidden
 
 COOKIE = "ingot_session"
@@ -25,13 +24,15 @@ OWN = ("same-origin", "none")
 CHALLENGE, CHALLENGE_OF_PAGES = 'Basic realm="Baremetal API"', 'Bearer realm="Baremetal API"'
 
 
-def token_of(request: Request) -> str | None:
+def token_of(request: Request, base: str) -> str | None:
     """
     Return the token of the session; None: there is none, or the request is another page's.
 
+    base: URL that links begin with, as in all functions of this module.
+
     Raises Forbidden: the request writes, and has no `Origin`, which `Sites.check` has checked.
     """
-    text = request.cookies.get(name_of(COOKIE))
+    text = request.cookies.get(name_of(COOKIE, base))
     if not text or request.headers.get("Sec-Fetch-Site", OWN[0]) not in OWN:
         return None
     if request.method in WRITING and "Origin" not in request.headers:
@@ -39,30 +40,29 @@ def token_of(request: Request) -> str | None:
     return text
 
 
-def keep(response: Response, text: str) -> None:
-    """Make the browser keep a session as long as its token is valid."""
-    lifetime = int(runtime().settings.identity.session_lifetime)
-    set_cookie(response, COOKIE, text, lifetime)
+def keep(response: Response, base: str, text: str, lifetime: float) -> None:
+    """Make the browser keep a session for its lifetime, in seconds."""
+    set_cookie(response, base, COOKIE, text, int(lifetime))
 
 
-def forget(response: Response) -> None:
+def forget(response: Response, base: str) -> None:
     """Make the browser delete its session."""
-    set_cookie(response, COOKIE, "", 0)
+    set_cookie(response, base, COOKIE, "", 0)
 
 
-def former(request: Request) -> str | None:
+def former(request: Request, base: str) -> str | None:
     """Return the token of the session that a browser has before its login; None: it has none."""
-    return request.cookies.get(name_of(COOKIE))
+    return request.cookies.get(name_of(COOKIE, base))
 
 
-def name_of(cookie: str) -> str:
+def name_of(cookie: str, base: str) -> str:
     """
     Return the name of a cookie in the browser.
 
     With TLS it has `OF_HOST`, which demands the path /. Services that share a host have different
     ports or paths, and by those different names.
     """
-    parts = urlsplit(host())
+    parts = urlsplit(base)
     if parts.scheme != "https":
         return cookie
     place = f"{parts.port or ''}{parts.path}"
@@ -70,25 +70,32 @@ def name_of(cookie: str) -> str:
     return f"{OF_HOST}{cookie}{suffix}"
 
 
-def set_cookie(response: Response, name: str, value: str, lifetime: int, path: str = "/") -> None:
+def set_cookie(
+    response: Response, base: str, name: str, value: str, lifetime: int, *, path: str = "/"
+) -> None:
     """
     Set a cookie that no script reads, and that is sent by TLS only, if there is TLS.
 
     name: see `name_of`. path: without TLS, as this service knows it; that of `[api]public_endpoint`
     stands before it in the browser.
     """
-    base = host()
     secure = base.startswith("https:")
     path = "/" if secure else f"{urlsplit(base).path}{path}"
     response.headers["Cache-Control"] = "no-store"
     response.set_cookie(
-        name_of(name), value, lifetime, path=path, secure=secure, httponly=True, samesite="Lax"
+        name_of(name, base),
+        value,
+        lifetime,
+        path=path,
+        secure=secure,
+        httponly=True,
+        samesite="Lax",
     )
 
 
-def challenge(request: Request) -> str:
+def challenge(request: Request, base: str) -> str:
     """Return the value of WWW-Authenticate in a refusal."""
     by_script = (
-        request.headers.get("Sec-Fetch-Dest") == "empty" or name_of(COOKIE) in request.cookies
+        request.headers.get("Sec-Fetch-Dest") == "empty" or name_of(COOKIE, base) in request.cookies
     )
     return CHALLENGE_OF_PAGES if by_script or signs_in(request.path) else CHALLENGE

@@ -7,29 +7,24 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from flask import Request, g
+from flask import Request
 
 from app.api.authentication import session_cookie
+from app.api.authentication.audit_trail import AuditTrail
 from app.api.authentication.local_users import LocalUsers
 from app.api.authentication.passwords import PasswordChecks, basic
 from app.api.declarations.public_paths import is_public
-from app.config.settings import SettingsError
+from app.api.transport.responses import base_url
+from app.config.settings import Api, SettingsError
 from app.errors import Unauthorized
 from app.identity.caller import Caller
 from app.runtime import Runtime
 
-#: Extension of the application: its authentication.
-AUTHENTICATE = "authenticate"
 OPTION = "[DEFAULT]http_basic_auth_user_file"
 BCRYPT = re.compile(r"\$2[aby]\$\d\d\$")
 
-Authenticate = Callable[[Request, str], Caller]
-
-
-def caller() -> Caller:
-    """Return the caller of the current request."""
-    found: Caller = g.caller
-    return found
+#: Identify the caller of a request, and note for the audit how it logs in.
+Authenticate = Callable[[Request, AuditTrail], Caller]
 
 
 def make(runtime: Runtime, checks: PasswordChecks) -> Authenticate:
@@ -45,36 +40,42 @@ def make(runtime: Runtime, checks: PasswordChecks) -> Authenticate:
 
         return Keystone(settings.keystone_authtoken)
     if strategy == "http_basic":
-        return HttpBasic(settings.default.http_basic_auth_user_file, checks)
+        return HttpBasic(settings.api, settings.default.http_basic_auth_user_file, checks)
     if strategy == "local":
         return LocalUsers(runtime, checks)
-    return lambda _request, request_id: Caller(request_id=request_id)
+    return lambda _request, trail: Caller(request_id=trail.request_id)
 
 
 class HttpBasic:
     """HTTP basic authentication with the bcrypt hashes of an htpasswd file, read at start."""
 
-    def __init__(self, path: str, checks: PasswordChecks) -> None:
+    def __init__(self, api: Api, path: str, checks: PasswordChecks) -> None:
         import bcrypt  # imported here: not needed by other strategies
 
         self._check = bcrypt.checkpw
         self._hashes = read_htpasswd(path)
         # for unknown users: the hash that takes longest to check
         self._decoy = max(self._hashes.values(), key=_cost, default=None)
-        self._checks = checks
+        self._checks, self._api = checks, api
 
-    def __call__(self, request: Request, request_id: str) -> Caller:
+    def __call__(self, request: Request, trail: AuditTrail) -> Caller:
         given = basic(request)
         if given is None and is_public(request.path):
-            return Caller(request_id=request_id)
-        if given is None or not self._verify(request, *given):
-            raise Unauthorized("Authorization required.", session_cookie.challenge(request))
-        return Caller(user_id=given[0], request_id=request_id)
+            return Caller(request_id=trail.request_id)
+        if given is None or not self._verify(request, trail, *given):
+            challenge = session_cookie.challenge(request, base_url(self._api, request))
+            raise Unauthorized("Authorization required.", challenge)
+        return Caller(user_id=given[0], request_id=trail.request_id)
 
-    def _verify(self, request: Request, user: str, password: str) -> bool:
+    def _verify(self, request: Request, trail: AuditTrail, user: str, password: str) -> bool:
         stored = self._hashes.get(user)
         return self._checks.verify(
-            request, user, password, stored, lambda: self._is_right(user, password)
+            request,
+            trail,
+            user,
+            password,
+            stored=stored,
+            is_right=lambda: self._is_right(user, password),
         )
 
     def _is_right(self, user: str, password: str) -> bool:

@@ -5,7 +5,8 @@ The row declares all that the API knows of a field: the microversion that introd
 that requests may set, the policy rule for changing it, the filter of `GET /v1/nodes`, how the view
 reads it, and its option of the command line. The request schemas, `versions`, the view, the policy,
 the sort keys and the generated files derive from these rows; a column of the same name in
-`app.models.Node` stores the value. A field without a column is computed in `app.api.node.node_view`.
+`app.models.Node` stores the value. A field without a column is computed in
+`app.api.node.node_view`.
 """
 
 from collections.abc import Callable, Mapping

@@ -8,7 +8,6 @@ their version themselves (`Routes.declare`).
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flask import g
 from werkzeug.datastructures import Headers
 
 from app.api.declarations import node_fields
@@ -108,14 +107,53 @@ COLLECTIONS: Mapping[str, int] = {
 # fmt: on
 
 
-def negotiate(headers: Headers) -> int:
-    """Return the minor version that the headers request. Raises NotAcceptable."""
+class Version(int):
+    """The minor version that a request has negotiated."""
+
+    __slots__ = ()
+
+    def visible(self, resource: str, fields: Iterable[str]) -> list[str]:
+        """Filter the fields by this version."""
+        introduced = FIELDS[resource]
+        return [field for field in fields if introduced.get(field, MIN) <= self]
+
+    def require(self, minor: int, what: str) -> None:
+        """Raise NotAcceptable if this version is older."""
+        if self < minor:
+            raise NotAcceptable(
+                f"Request not acceptable. The minimal required API version should be 1.{minor}:"
+                f" {what} needs it, the request's is 1.{self:d}."
+            )
+
+    def check_body(self, resource: str, body: Mapping[str, Any]) -> None:
+        """Refuse fields with a value that are newer than this version. Raises NotAcceptable."""
+        for field, value in body.items():
+            if value != ("" if field == "conductor_group" else None):
+                self.require(since(resource, field), f"field {field}")
+
+    def check_fields(self, resource: str, fields: Iterable[str]) -> None:
+        """Refuse fields that are newer than this version. Raises NotAcceptable."""
+        for field in fields:
+            self.require(since(resource, field), f"field {field}")
+
+    def check_query(self, collection: str, parameters: Iterable[str]) -> None:
+        """Refuse query parameters that are newer than this version. Raises NotAcceptable."""
+        gates = QUERIES.get(collection, {})
+        for name in parameters:
+            self.require(gates.get(name, MIN), f"parameter {name}")
+
+
+OLDEST = Version(MIN)
+
+
+def negotiate(headers: Headers) -> Version:
+    """Return the version that the headers request. Raises NotAcceptable."""
     version = _standard(headers.get(STANDARD_HEADER, "")) or headers.get(HEADER)
     if not version:
-        return MIN
+        return OLDEST
     version = version.strip()
     if version.lower() == "latest":
-        return MAX
+        return Version(MAX)
     major, dot, minor = version.partition(".")
     if not (dot and _is_number(major) and _is_number(minor)):
         raise NotAcceptable(f"Invalid value for {HEADER} header: {version}")
@@ -130,7 +168,7 @@ def negotiate(headers: Headers) -> int:
             f"Version {version} was requested but the minor version is not supported by this"
             f" service. {known}"
         )
-    return int(minor)
+    return Version(minor)
 
 
 #: Answers depend on the caller, and are not for caches: also not for one that ignores the request's
@@ -173,45 +211,5 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 5
 
 
-def current() -> int:
-    """Minor version of the current request."""
-    return int(g.version)
-
-
 def since(resource: str, field: str) -> int:
     return FIELDS[resource].get(field, MIN)
-
-
-def visible(resource: str, fields: Iterable[str]) -> list[str]:
-    """Filter the fields by the request's version."""
-    known, minor = FIELDS[resource], current()
-    return [field for field in fields if known.get(field, MIN) <= minor]
-
-
-def require(minor: int, what: str) -> None:
-    """Raise NotAcceptable if the request's version is older."""
-    if current() < minor:
-        raise NotAcceptable(
-            f"Request not acceptable. The minimal required API version should be 1.{minor}: {what}"
-            f" needs it, the request's is 1.{current()}."
-        )
-
-
-def check_body(resource: str, body: Mapping[str, Any]) -> None:
-    """Refuse fields with a value that are newer than the request. Raises NotAcceptable."""
-    for field, value in body.items():
-        if value != ("" if field == "conductor_group" else None):
-            require(since(resource, field), f"field {field}")
-
-
-def check_fields(resource: str, fields: Iterable[str]) -> None:
-    """Refuse fields that are newer than the request. Raises NotAcceptable."""
-    for field in fields:
-        require(since(resource, field), f"field {field}")
-
-
-def check_query(collection: str, arguments: Iterable[str]) -> None:
-    """Refuse query parameters that are newer than the request. Raises NotAcceptable."""
-    gates = QUERIES.get(collection, {})
-    for name in arguments:
-        require(gates.get(name, MIN), f"parameter {name}")

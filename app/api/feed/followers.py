@@ -1,31 +1,20 @@
 """Requests that stay open and follow the change events: long polls (`?wait=`) and streams."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from flask import current_app, request
-from sqlalchemy import Row
-
-from app.api.authentication.strategies import caller
 from app.api.feed import event_frames
 from app.api.feed.slow_clients import limit_silence
 from app.api.transport.limits import Limits
-from app.api.transport.responses import runtime
-from app.errors import Invalid, TooMany, Unavailable
-from app.events.event_feed import EventFeed, Follower
-from app.requests import long_poll
+from app.errors import TooMany, Unavailable
+from app.events.event_feed import EventFeed
+from app.identity.caller import Caller
 from app.requests.request_slots import Busy, Places
 from app.runtime import Runtime
 
-FOLLOWING = "following"
-#: Seconds after which a caller with too many long polls should retry.
-RETRY_OF_MANY = 2.0
-T = TypeVar("T")
 
-
-class Following:
+class Followers:
     """Tail and places of the requests of one application that follow events."""
 
     def __init__(self, runtime: Runtime, limits: Limits) -> None:
@@ -37,26 +26,27 @@ class Following:
         self._limits = limits
         self._silence_is_limited = False
 
-    def limit_silence(self) -> None:
-        """See `silent_clients`; once per process."""
+    def limit_silence(self, environ: Mapping[str, Any]) -> None:
+        """See `slow_clients`; once per process. environ: of a request."""
         if not self._silence_is_limited:
             self._silence_is_limited = True
-            limit_silence(int(request.environ["SERVER_PORT"]))
+            limit_silence(int(environ["SERVER_PORT"]))
 
     @contextmanager
-    def place(self, places: Places, kind: str, retry: float) -> Iterator[None]:
+    def place(
+        self, caller: Caller, environ: Mapping[str, Any], places: Places, kind: str, retry: float
+    ) -> Iterator[None]:
         """
-        Hold one of the `places` for the request. kind: its name in errors; retry: Retry-After.
+        Hold one of the `places` for a request. kind: its name in errors; retry: Retry-After.
 
         Raises Unavailable: all are taken.
         Raises TooMany: the caller or its project has its share; without a user, the requests of its
         address have.
         """
-        address = self._limits.clients.key_of(request.environ)
+        address = self._limits.clients.key_of(environ)
         with ExitStack() as held:
             try:
-                who = caller()
-                held.enter_context(places.hold(who.user_id or address, who.project_id))
+                held.enter_context(places.hold(caller.user_id or address, caller.project_id))
             except Busy:
                 self._limits.refused_followers.take(address)
                 if places.is_full:
@@ -66,50 +56,3 @@ class Following:
                     f"Too many {kind} of this caller or its project are open: close one of them.",
                 ) from None
             yield
-
-
-def following() -> Following:
-    found: Following = current_app.extensions[FOLLOWING]
-    return found
-
-
-class LongPoll:
-    """A request that waits. follower: of the change events; None: it waits for no time."""
-
-    def __init__(self, seconds: float, follower: Follower | None) -> None:
-        self._seconds, self._follower = seconds, follower
-
-    def wait_until(self, condition: Callable[[], T], concerns: Callable[[Row[Any]], bool]) -> T:
-        """
-        Return the value of a condition when it is true, or when the time is over.
-
-        concerns: whether an event may change the condition.
-        """
-        if self._follower is None:
-            return condition()
-        sleep = partial(self._follower.wait, concerns=concerns)
-        return long_poll.wait_until(condition, self._seconds, sleep=sleep)
-
-
-@contextmanager
-def long_polling(seconds: float) -> Iterator[LongPoll]:
-    """
-    Hold a place for a request with `?wait=`; 0: it needs none.
-
-    Enter it before any query for the request: those without a place must cost none.
-
-    Raises Invalid: longer than `[api]max_wait`.
-    Raises Unavailable, TooMany: see `Following.place`.
-    """
-    longest = runtime().settings.api.max_wait
-    if seconds > longest:
-        raise Invalid(f"wait: at most {longest:g} seconds")
-    if not seconds:
-        yield LongPoll(0, None)
-        return
-    shared = following()
-    with (
-        shared.place(shared.polls, "requests with `wait`", RETRY_OF_MANY),
-        shared.tail.followed() as follower,
-    ):
-        yield LongPoll(seconds, follower)

@@ -16,10 +16,11 @@ from app.api.openapi.shapes import (
     exactly,
     one_of,
 )
+from app.api.request.context import RequestContext
 from app.api.request.paging import collection, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.audit import AuditFilters
-from app.api.transport.responses import json, runtime
+from app.api.transport.responses import json
 from app.models import AuditRecord, Outcome
 from app.rows.keyset_pages import fetch
 
@@ -53,14 +54,16 @@ AUDIT_RECORD = Component("AuditRecord", exactly({
     "GET", "/audit", rule="baremetal:audit:get", returns=listed("audit", AUDIT_RECORD, (), ())
 )
 @audit.arguments(AuditFilters, location="query")
-def list_audit_records(query: Query) -> Response:
+def list_audit_records(context: RequestContext, query: Query) -> Response:
     """List the audit records, the newest first"""
     newest_first = {"sort_dir": "desc", **query, "sort_key": "created_at"}
-    page = page_of(newest_first, "audit record", sortable={"created_at"}, by_uuid=False)
-    with runtime().reading() as session:
+    page = page_of(context, newest_first, "audit record", sortable={"created_at"}, by_uuid=False)
+    with context.runtime.reading() as session:
         rows = fetch(session, _filtered(query), AuditRecord, page, among=true(), identity="id")
     last = str(rows[-1].id) if len(rows) == page.limit else None
-    return json(collection("audit", [_view(each._mapping) for each in rows], page, last=last))
+    return json(
+        collection(context, "audit", [_view(each._mapping) for each in rows], page, last=last)
+    )
 
 
 def _filtered(query: Query) -> Select[Any]:

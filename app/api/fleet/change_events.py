@@ -6,7 +6,6 @@ from typing import Any
 from flask import Response, request
 from sqlalchemy import Select
 
-from app.api.feed.followers import long_polling
 from app.api.fleet import event_stream
 from app.api.fleet.event_selection import Selection
 from app.api.node.node_identifiers import uuid_of
@@ -22,9 +21,11 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
+from app.api.request.context import RequestContext
+from app.api.request.long_polls import long_polling
 from app.api.request.routes import Routes
 from app.api.schemas.change_events import ChangeEventsQuery, EventStreamQuery
-from app.api.transport.responses import json, runtime
+from app.api.transport.responses import json
 from app.errors import Invalid
 from app.events import change_events as service
 from app.events.change_events import Found, document
@@ -52,7 +53,7 @@ DIGITS = 19
 
 @change_events.declare("GET", "/events", rule=RULE, returns=EVENTS_PAGE)
 @change_events.arguments(ChangeEventsQuery, location="query")
-def list_events(query: Query) -> Response:
+def list_events(context: RequestContext, query: Query) -> Response:
     """
     List the events that follow a number, or else the newest; the oldest first
 
@@ -60,28 +61,28 @@ def list_events(query: Query) -> Response:
     `first` is the oldest number that is kept: a greater one than the request's `after` plus 1
     means that events between them were deleted.
     """
-    api = runtime().settings.api
+    api = context.runtime.settings.api
     limit = min(query.get("limit", api.max_limit), api.max_limit)
     if "wait" in query and "after" not in query:
         raise Invalid("wait: needs `after`, the number of the last event that is known")
-    with long_polling(query.get("wait", 0)) as poll:
-        selection = _selection(query)
+    with long_polling(context, query.get("wait", 0)) as poll:
+        selection = _selection(context, query)
         selected, condition = selection.query(), selection.condition()
-        page = poll.wait_until(lambda: _page(selected, query, limit), condition)
+        page = poll.wait_until(lambda: _page(context, selected, query, limit), condition)
     events = [document(row) for row in page.rows]
     return json({"events": events, "first": page.first, "last": page.last})
 
 
 @change_events.declare("GET", "/events/stream", rule=RULE, returns=STREAM)
 @change_events.arguments(EventStreamQuery, location="query")
-def stream_events(query: Query) -> Response:
+def stream_events(context: RequestContext, query: Query) -> Response:
     """
     Stream the events as they occur, as Server-Sent Events
 
     `Last-Event-ID` or `after`: the number that the stream continues after; without them it begins
     with the next event. A message `gap` says that events after that number were deleted.
     """
-    return event_stream.respond(RULE, _selection(query), _last_known(query))
+    return event_stream.respond(context, RULE, _selection(context, query), _last_known(query))
 
 
 def _last_known(query: Query) -> int | None:
@@ -94,14 +95,15 @@ def _last_known(query: Query) -> int | None:
     return int(given)
 
 
-def _selection(query: Query) -> Selection:
+def _selection(context: RequestContext, query: Query) -> Selection:
     """Return the selection of a request. Raises NotFound."""
-    return Selection(query.get("type"), uuid_of(query["node"]) if "node" in query else None)
+    node = uuid_of(context, query["node"]) if "node" in query else None
+    return Selection(context, query.get("type"), node)
 
 
-def _page(selected: Select[Any], query: Query, limit: int) -> Found:
-    service.number(runtime())
-    with runtime().read_connection() as connection:
+def _page(context: RequestContext, selected: Select[Any], query: Query, limit: int) -> Found:
+    service.number(context.runtime)
+    with context.runtime.read_connection() as connection:
         return service.read(
             connection, selected, query.get("after"), limit, of_node="node" in query
         )

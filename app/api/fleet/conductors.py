@@ -9,9 +9,10 @@ from sqlalchemy.orm import Session
 
 from app.api.openapi.returns import Returns, listed
 from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, subset_of
+from app.api.request.context import RequestContext
 from app.api.request.paging import checked_fields, collection, page_of, shape
 from app.api.request.routes import Routes
-from app.api.transport.responses import host, json, links, runtime
+from app.api.transport.responses import json, links
 from app.api.values.value_types import FieldsQuery, ListQuery
 from app.cluster import conductors as service
 from app.errors import NotFound
@@ -37,10 +38,12 @@ CONDUCTOR = Component("Conductor", subset_of(
 ))  # fmt: skip
 
 
-def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -> list[View]:
+def _views(
+    context: RequestContext, session: Session, rows: Sequence[Conductor], wanted: Sequence[str]
+) -> list[View]:
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     alive = {each.name for each in service.alive(session, timeout)}
-    base, chosen, result = host(), {*wanted, "links"}, []
+    base, chosen, result = context.base_url, {*wanted, "links"}, []
     for row in rows:
         view: View = {  # in Ironic's order
             "created_at": row.created_at,
@@ -64,18 +67,18 @@ def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -
     returns=listed("conductors", CONDUCTOR, FULL, SORTABLE),
 )
 @conductors.arguments(ListQuery, location="query")
-def list_conductors(query: Query) -> Response:
+def list_conductors(context: RequestContext, query: Query) -> Response:
     """List conductors"""
-    wanted = shape(query, "conductor", short=SHORT, full=FULL)
-    page = page_of(query, "conductor", sortable=SORTABLE, by_uuid=False)
-    with runtime().reading() as session:
+    wanted = shape(context, query, "conductor", short=SHORT, full=FULL)
+    page = page_of(context, query, "conductor", sortable=SORTABLE, by_uuid=False)
+    with context.runtime.reading() as session:
         found = fetch(
             session, select(Conductor), Conductor, page, among=true(), identity="hostname"
         )
         rows = [row[0] for row in found]
-        items = _views(session, rows, wanted)
+        items = _views(context, session, rows, wanted)
     last = rows[-1].hostname if len(rows) == page.limit else None
-    return json(collection("conductors", items, page, last=last))
+    return json(collection(context, "conductors", items, page, last=last))
 
 
 @conductors.declare(
@@ -87,12 +90,12 @@ def list_conductors(query: Query) -> Response:
     returns=Returns({200: CONDUCTOR}, fields=(*FULL, "links")),
 )
 @conductors.arguments(FieldsQuery, location="query")
-def show_conductor(query: Query, hostname: str) -> Response:
+def show_conductor(context: RequestContext, query: Query, hostname: str) -> Response:
     """Show a conductor"""
     fields = query.get("fields_")
-    wanted = list(FULL) if fields is None else checked_fields(fields, "conductor", FULL)
-    with runtime().reading() as session:
+    wanted = list(FULL) if fields is None else checked_fields(context, fields, "conductor", FULL)
+    with context.runtime.reading() as session:
         row = session.scalar(select(Conductor).where(Conductor.hostname == hostname))
         if row is None:
             raise NotFound("conductor", hostname)
-        return json(_views(session, [row], wanted)[0])
+        return json(_views(context, session, [row], wanted)[0])

@@ -6,7 +6,6 @@ from typing import Any
 from flask import Response
 from marshmallow import Schema
 
-from app.api.declarations import versions
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import (
     LINKS,
@@ -20,9 +19,10 @@ from app.api.openapi.shapes import (
     subset_of,
     versioned,
 )
+from app.api.request.context import RequestContext
 from app.api.request.paging import checked_fields, shape
 from app.api.request.routes import Routes
-from app.api.transport.responses import host, json, links, runtime
+from app.api.transport.responses import json, links
 from app.api.values.value_types import CommaSeparated, FieldsQuery, Flag, NoQuery, Text
 from app.errors import NotFound
 from app.hardware import drivers as service
@@ -59,8 +59,8 @@ class DriverQuery(Schema):
     fields_ = CommaSeparated(data_key="fields")
 
 
-def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:
-    base, path = host(), f"drivers/{driver.name}"
+def _view(context: RequestContext, driver: LoadedDriver, wanted: Sequence[str]) -> View:
+    base, path = context.base_url, f"drivers/{driver.name}"
     view: View = {  # in Ironic's order
         "name": driver.name,
         "hosts": driver.hosts,
@@ -83,14 +83,14 @@ def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:
     returns=Returns({200: exactly({"drivers": array(DRIVER)})}, fields=(*FULL, "links")),
 )
 @drivers.arguments(DriverQuery, location="query")
-def list_drivers(query: Query) -> Response:
+def list_drivers(context: RequestContext, query: Query) -> Response:
     """List drivers"""
-    wanted = shape(query, "driver", short=SHORT, full=FULL)
-    with runtime().reading() as session:
+    wanted = shape(context, query, "driver", short=SHORT, full=FULL)
+    with context.runtime.reading() as session:
         found = service.loaded(session)
     if query.get("type") == "classic":
         found = {}
-    return json({"drivers": [_view(each, wanted) for each in found.values()]})
+    return json({"drivers": [_view(context, each, wanted) for each in found.values()]})
 
 
 @drivers.declare(
@@ -101,17 +101,17 @@ def list_drivers(query: Query) -> Response:
     returns=Returns({200: DRIVER}, fields=(*FULL, "links")),
 )
 @drivers.arguments(FieldsQuery, location="query")
-def show_driver(query: Query, name: str) -> Response:
+def show_driver(context: RequestContext, query: Query, name: str) -> Response:
     """Show a driver"""
     fields = query.get("fields_")
-    full = FULL if versions.current() >= 30 else SHORT
+    full = FULL if context.version >= 30 else SHORT
     wanted = (
-        versions.visible("driver", full)
+        context.version.visible("driver", full)
         if fields is None
-        else checked_fields(fields, "driver", FULL)
+        else checked_fields(context, fields, "driver", FULL)
     )
-    with runtime().reading() as session:
-        return json(_view(service.find(session, name), wanted))
+    with context.runtime.reading() as session:
+        return json(_view(context, service.find(session, name), wanted))
 
 
 @drivers.declare(
@@ -121,12 +121,12 @@ def show_driver(query: Query, name: str) -> Response:
     returns=map_of(TEXT),
 )
 @drivers.arguments(NoQuery, location="query")
-def show_driver_properties(_query: Query, name: str) -> Response:
+def show_driver_properties(context: RequestContext, _query: Query, name: str) -> Response:
     """Show the properties that a driver reads from a node"""
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         service.find(session, name)
-    found = service.properties(runtime().drivers, name)
-    if not found and name not in runtime().drivers.types:
+    found = service.properties(context.runtime.drivers, name)
+    if not found and name not in context.runtime.drivers.types:
         raise NotFound("driver", name, service.UNKNOWN)
     return json(found)
 
@@ -140,8 +140,8 @@ def show_driver_properties(_query: Query, name: str) -> Response:
     returns=map_of(TEXT),
 )
 @drivers.arguments(NoQuery, location="query")
-def show_logical_disk_properties(_query: Query, name: str) -> Response:
+def show_logical_disk_properties(context: RequestContext, _query: Query, name: str) -> Response:
     """Show the properties of logical disks in a RAID configuration for a driver"""
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         service.find(session, name)
-    return json(service.logical_disk_properties(runtime().drivers, name))
+    return json(service.logical_disk_properties(context.runtime.drivers, name))

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Row, Select, or_
 
-from app.api.authentication.strategies import caller
 from app.api.feed.event_frames import EVENTS
-from app.api.policy.enforce import Extent, extent, listed_project, narrowed
+from app.api.policy.access import Access, Extent
+from app.api.request.context import RequestContext
 from app.events.change_events import ALL
 from app.models import ChangeEvent
 from app.models.change_event import CHANGES
@@ -29,18 +29,20 @@ LISTED_BY: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Filters of a request."""
+    """Filters of a request, and the request for the rights of its caller."""
 
+    context: RequestContext
     type: str | None = None
     node: str | None = None  # UUID
 
     def query(self) -> Select[Any]:
         """Select the events that the caller may see."""
-        selected, (concealed, own) = narrowed(ALL, ChangeEvent), _limits()
+        selected = self.context.scope.narrowed(ALL, ChangeEvent)
+        concealed, own = _limits(self.context.access)
         if concealed:
             selected = selected.where(EVENTS.type.not_in(concealed))
         if own:
-            project = caller().project_id
+            project = self.context.caller.project_id
             theirs = or_(EVENTS.owner == project, EVENTS.lessee == project)
             selected = selected.where(or_(EVENTS.type.not_in(own), theirs))
         if self.type is not None:
@@ -51,9 +53,11 @@ class Selection:
 
     def condition(self) -> "Condition":
         """Return the condition of `query` for rows that are read without it."""
-        narrow_to = listed_project()
-        concealed, own = _limits()
-        return Condition(self, narrow_to, caller().project_id, concealed, own)
+        context = self.context
+        concealed, own = _limits(context.access)
+        return Condition(
+            self.type, self.node, context.scope.project, context.caller.project_id, concealed, own
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +69,27 @@ class Condition:
     concealed, own: types that are not selected, and of which only those of `project` are.
     """
 
-    selection: Selection
+    type: str | None
+    node: str | None
     narrow_to: str | None
     project: str | None
     concealed: frozenset[str]
     own: frozenset[str]
 
     def __call__(self, row: Row[Any]) -> bool:
-        kind, node = self.selection.type, self.selection.node
         theirs = (row.owner, row.lessee)
         return (
-            (kind is None or row.type == kind)
-            and (node is None or row.node_uuid == node)
+            (self.type is None or row.type == self.type)
+            and (self.node is None or row.node_uuid == self.node)
             and (self.narrow_to is None or self.narrow_to in theirs)
             and row.type not in self.concealed
             and (row.type not in self.own or self.project in theirs)
         )
 
 
-def _limits() -> tuple[frozenset[str], frozenset[str]]:
+def _limits(access: Access) -> tuple[frozenset[str], frozenset[str]]:
     """Return the types of events that the caller may not see, and sees of its project only."""
-    extents = {kind: extent(rule) for kind, rule in LISTED_BY.items()}
+    extents = {kind: access.extent(rule) for kind, rule in LISTED_BY.items()}
 
     def types(limit: Extent) -> frozenset[str]:
         kinds = [kind for kind, found in extents.items() if found is limit]

@@ -17,10 +17,8 @@ from flask import Response, stream_with_context
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.api.feed.event_frames import frame, message, position
-from app.api.feed.followers import Following, following
 from app.api.fleet.event_selection import Selection
-from app.api.policy import enforce
-from app.api.transport.responses import runtime
+from app.api.request.context import RequestContext
 from app.errors import ServiceError, Unavailable
 from app.events import change_events
 from app.events.event_feed import Follower, Missed, Restored
@@ -63,7 +61,9 @@ RETRY_OF_MANY = 30.0
 _catching_up = threading.BoundedSemaphore(2)
 
 
-def respond(rule: str, selection: Selection, after: int | None) -> Response:
+def respond(
+    context: RequestContext, rule: str, selection: Selection, after: int | None
+) -> Response:
     """
     Return the stream of the events that follow a number; None: of new events.
 
@@ -72,19 +72,20 @@ def respond(rule: str, selection: Selection, after: int | None) -> Response:
     Raises Unavailable, TooMany: there are too many streams, of all callers or of this one.
     Raises Invalid: `after` is higher than the newest number.
     """
-    shared = following()
-    shared.limit_silence()
+    shared, environ = context.services.followers, context.request.environ
+    shared.limit_silence(environ)
     if shared.tail.is_closed:
         raise Unavailable("The process ends, please connect again.")
     with ExitStack() as opened:
-        opened.enter_context(shared.place(shared.streams, "streams", RETRY_OF_MANY))
+        place = shared.place(context.caller, environ, shared.streams, "streams", RETRY_OF_MANY)
+        opened.enter_context(place)
         if after is not None:
-            change_events.number(runtime())
-            with runtime().read_connection() as connection:
+            change_events.number(context.runtime)
+            with context.runtime.read_connection() as connection:
                 change_events.read(connection, change_events.ALL, after, 1)
         follower = opened.enter_context(shared.tail.followed())
         follower.position = follower.position if after is None else after
-        stream = _Stream(shared, follower, rule, selection)
+        stream = _Stream(context, follower, rule, selection)
         opened.callback(stream.close)
         response = Response(
             stream_with_context(stream.parts()), mimetype=MEDIA_TYPE, headers=HEADERS
@@ -97,9 +98,10 @@ class _Stream:
     """An open stream."""
 
     def __init__(
-        self, shared: Following, follower: Follower, rule: str, selection: Selection
+        self, context: RequestContext, follower: Follower, rule: str, selection: Selection
     ) -> None:
-        self._tail, self._parts = shared.tail, shared.parts
+        followers = context.services.followers
+        self._context, self._tail, self._parts = context, followers.tail, followers.parts
         self._follower, self._rule, self._selection = follower, rule, selection
         self._is_selected = selection.condition()
         self._checked = time.monotonic()
@@ -190,14 +192,14 @@ class _Stream:
         """Authenticate the caller again, if the last time was `age` seconds ago."""
         now = time.monotonic()
         if now - self._checked >= age:
-            enforce.renew(self._rule)
+            self._context.renew(self._rule)
             self._is_selected = self._selection.condition()
             self._checked = now
 
     def _catch_up(self) -> bytes:
         """Return the next messages from the database, and advance the position."""
         known = self._follower.position
-        with _catching_up, runtime().read_connection() as connection:
+        with _catching_up, self._context.runtime.read_connection() as connection:
             found = change_events.read(
                 connection, self._selection.query(), known, PAGE, of_node=bool(self._selection.node)
             )

@@ -7,6 +7,7 @@ from flask import Response
 
 from app.api.openapi.returns import NO_CONTENT
 from app.api.request import repeats
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.events import Events
 from app.api.transport.responses import empty
@@ -26,7 +27,7 @@ logger = log.get(__name__)
     no_key=repeats.ONLY_LOGGED,
 )
 @events.arguments(Events)
-def report_events(fields: Mapping[str, Any]) -> Response:
+def report_events(context: RequestContext, fields: Mapping[str, Any]) -> Response:
     """Report events"""
     for event in fields["events"]:
         kind = event.pop("event")

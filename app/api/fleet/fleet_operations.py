@@ -1,6 +1,6 @@
 """Routes of the work of the whole fleet: an addition to Ironic's API."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Response
@@ -21,10 +21,10 @@ from app.api.openapi.shapes import (
     or_null,
     subset_of,
 )
-from app.api.policy.enforce import narrowed
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.operations import FailuresQuery, LimitQuery
-from app.api.transport.responses import json, runtime
+from app.api.transport.responses import json
 from app.api.values.value_types import NoQuery
 from app.lifecycle.flows import QUEUES
 from app.models import ACTIVE, Operation, OperationKind, OperationState
@@ -67,8 +67,9 @@ FAILURES = Component("FailureGroup", exactly({
 }))  # fmt: skip
 
 
-def _narrow(query: Select[Any]) -> Select[Any]:
-    return narrowed(query, Operation)
+def _narrow(context: RequestContext) -> Callable[[Select[Any]], Select[Any]]:
+    """Return the function that limits a query for operations to the scope of the list."""
+    return lambda query: context.scope.narrowed(query, Operation)
 
 
 @fleet_operations.declare(
@@ -81,12 +82,12 @@ def _narrow(query: Select[Any]) -> Select[Any]:
     }),
 )  # fmt: skip
 @fleet_operations.arguments(LimitQuery, location="query")
-def list_current_steps(query: Query) -> Response:
+def list_current_steps(context: RequestContext, query: Query) -> Response:
     """List the current steps of operations that run, wait or are held, the longest first"""
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         return json({
-            "counts": service.counts(session, _narrow),
-            "steps": service.current(session, _narrow, query.get("limit", LIMIT)),
+            "counts": service.counts(session, _narrow(context)),
+            "steps": service.current(session, _narrow(context), query.get("limit", LIMIT)),
         })  # fmt: skip
 
 
@@ -94,10 +95,10 @@ def list_current_steps(query: Query) -> Response:
     "GET", "/operations/queues", rule=RULE, returns=exactly({"queues": array(QUEUE)})
 )
 @fleet_operations.arguments(NoQuery, location="query")
-def list_admission_queues(_query: Query) -> Response:
+def list_admission_queues(context: RequestContext, _query: Query) -> Response:
     """List the admission queues, each with its first operations"""
-    with runtime().reading() as session:
-        return json({"queues": service.queues(session, _narrow)})
+    with context.runtime.reading() as session:
+        return json({"queues": service.queues(session, _narrow(context))})
 
 
 @fleet_operations.declare(
@@ -107,10 +108,10 @@ def list_admission_queues(_query: Query) -> Response:
     returns=exactly({"steps": array(SLOW_STEP), "operations": INTEGER}),
 )
 @fleet_operations.arguments(LimitQuery, location="query")
-def list_slow_steps(query: Query) -> Response:
+def list_slow_steps(context: RequestContext, query: Query) -> Response:
     """List the steps of the newest operations, the slowest first; `operations`: their most"""
-    with runtime().reading() as session:
-        steps = service.slow_steps(session, _narrow, query.get("limit", LIMIT))
+    with context.runtime.reading() as session:
+        steps = service.slow_steps(session, _narrow(context), query.get("limit", LIMIT))
     return json({"steps": steps, "operations": service.RECENT})
 
 
@@ -121,12 +122,12 @@ def list_slow_steps(query: Query) -> Response:
     returns=exactly({"groups": array(FAILURES), "nodes": INTEGER, "complete": BOOLEAN}),
 )
 @fleet_operations.arguments(FailuresQuery, location="query")
-def list_failures(query: Query) -> Response:
+def list_failures(context: RequestContext, query: Query) -> Response:
     """
     Count the nodes whose last operation failed, in groups, the largest first
 
     `filter` has the parameters of `GET /v1/nodes` that list the nodes of a group.
     """
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         by, limit = query.get("by", BY), query.get("limit", LIMIT)
-        return json(service.failures(session, _narrow, by, limit))
+        return json(service.failures(session, _narrow(context), by, limit))

@@ -8,10 +8,10 @@ from sqlalchemy import Select, func, select
 
 from app.api.node.nodes import filtered
 from app.api.openapi.shapes import INTEGER, array, exactly, one_of
-from app.api.policy.enforce import is_narrow, narrowed
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.nodes import CountedNodes
-from app.api.transport.responses import json, runtime
+from app.api.transport.responses import json
 from app.lifecycle.provision_states import State
 from app.models import Node
 from app.models.node import COUNTED_BY
@@ -34,21 +34,21 @@ COUNTS = exactly({
     "GET", "/provision_states", query="nodes", rule="baremetal:node:list", returns=COUNTS
 )
 @provision_states.arguments(CountedNodes, location="query")
-def count_nodes(query: Query) -> Response:
+def count_nodes(context: RequestContext, query: Query) -> Response:
     """Count the nodes in each provision state, with the filters of the list of nodes"""
-    with runtime().read_connection() as connection:
-        rows = connection.execute(_counts(query)).all()
+    with context.runtime.read_connection() as connection:
+        rows = connection.execute(_counts(context, query)).all()
     counts = {row.provision_state: row.nodes for row in rows if row.nodes}
     ordered = [state for state in State if state in counts]
     found = [{"provision_state": state, "nodes": counts[state]} for state in ordered]
     return json({"provision_states": found, "nodes": sum(counts.values())})
 
 
-def _counts(query: Query) -> Select[Any]:
+def _counts(context: RequestContext, query: Query) -> Select[Any]:
     """Select the counts by state; a state may have the count 0."""
     state = Node.__table__.c.provision_state
-    matching = filtered(narrowed(select(state), Node), query)
-    if is_narrow() or not INDEXED.issuperset(query):
+    matching = filtered(context.scope, context.scope.narrowed(select(state), Node), query)
+    if context.scope.is_narrow or not INDEXED.issuperset(query):
         return matching.add_columns(func.count().label("nodes")).group_by(state)
     condition = matching.whereclause
     nodes = func.count() if condition is None else func.count().filter(condition)

@@ -7,7 +7,6 @@ from flask import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.api.authentication.strategies import caller
 from app.api.declarations import versions
 from app.api.node import node_states
 from app.api.node.nodes import filtered
@@ -26,9 +25,10 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
-from app.api.policy import by_body, enforce
-from app.api.request import auditing, repeats
-from app.api.request.paging import collection, page_of
+from app.api.policy import by_body
+from app.api.request import repeats
+from app.api.request.context import RequestContext
+from app.api.request.paging import collection, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.rollouts import (
@@ -37,7 +37,7 @@ from app.api.schemas.rollouts import (
     RolloutNodeFilters,
     RolloutRequest,
 )
-from app.api.transport.responses import empty, host, json, links, runtime
+from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery
 from app.engine import power
 from app.errors import AlreadyExists, Invalid, NotFound
@@ -105,17 +105,19 @@ PLAN = Component("RolloutPlan", exactly({
     returns=listed("rollouts", ROLLOUT, (), SORTABLE),
 )
 @rollouts.arguments(RolloutFilters, location="query")
-def list_rollouts(query: Query) -> Response:
+def list_rollouts(context: RequestContext, query: Query) -> Response:
     """List the rollouts, the newest first"""
-    page = page_of({"sort_dir": "desc", **query}, "rollout", sortable=SORTABLE)
-    selected = enforce.narrowed(select(Rollout), Rollout)
+    page = page_of(context, {"sort_dir": "desc", **query}, "rollout", sortable=SORTABLE)
+    selected = select(Rollout)
     if "state" in query:
         selected = selected.where(Rollout.state == query["state"])
-    with runtime().reading() as session:
-        rows = fetch(session, selected, Rollout, page, among=enforce.listable(Rollout))
+    with context.runtime.reading() as session:
+        rows = rows_of(session, context.scope, selected, Rollout, page)
         found = [row[0] for row in rows]
     last = found[-1].uuid if len(found) == page.limit else None
-    return json(collection("rollouts", [_view(each) for each in found], page, last=last))
+    return json(
+        collection(context, "rollouts", [_view(context, each) for each in found], page, last=last)
+    )
 
 
 @rollouts.declare(
@@ -125,32 +127,34 @@ def list_rollouts(query: Query) -> Response:
     returns=Returns({201: WHOLE_ROLLOUT, 200: PLAN}, LOCATION),
 )
 @rollouts.arguments(RolloutCreate)
-def create_rollout(fields: Fields) -> Response:
+def create_rollout(context: RequestContext, fields: Fields) -> Response:
     """Create a rollout, which begins at once; with `dry_run`, return its nodes and waves only"""
     target, filters = fields.pop("target"), fields.pop("nodes")
     strategy = Strategy(**fields.pop("strategy", {}))
     dry_run, named = fields.pop("dry_run", False), _named(fields)
-    _check(target, filters, fields)
-    auditing.specify(target)
+    _check(context, target, filters, fields)
+    context.audit.specify(target)
     if dry_run:
-        repeats.refuse(repeats.DRY_RUN)
+        repeats.refuse(context.request, repeats.DRY_RUN)
     if "uuid" in named:
-        _check_new(named["uuid"])
-    plan = _plan(target, filters, strategy, fields)
+        _check_new(context, named["uuid"])
+    plan = _plan(context, target, filters, strategy, fields)
     if dry_run:
-        auditing.skip()
-        return json(_plan_view(target, plan))
+        context.audit.skip()
+        return json(_plan_view(context, target, plan))
     document = {
         **named, "target": target, "arguments": fields, "filters": filters,
         "strategy": strategy.document(),
     }  # fmt: skip
 
     def work(session: Session) -> Response:
-        rollout = service.create(session, plan, document, caller())
-        auditing.concern(rollout.uuid)
-        return json(_whole(session, rollout), 201, f"{host()}/v1/rollouts/{rollout.uuid}")
+        rollout = service.create(session, plan, document, context.caller)
+        context.audit.concern(rollout.uuid)
+        return json(
+            _whole(context, session, rollout), 201, f"{context.base_url}/v1/rollouts/{rollout.uuid}"
+        )
 
-    return in_transaction(work)
+    return in_transaction(context, work)
 
 
 def _named(fields: Fields) -> Fields:
@@ -158,32 +162,34 @@ def _named(fields: Fields) -> Fields:
     return {name: fields.pop(name) for name in ("uuid", "description") if name in fields}
 
 
-def _check_new(uuid: str) -> None:
+def _check_new(context: RequestContext, uuid: str) -> None:
     """Refuse a repeated request before its nodes are chosen again. Raises AlreadyExists."""
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         if session.scalar(select(Rollout.id).where(Rollout.uuid == uuid)) is not None:
             raise AlreadyExists("rollout", "uuid", uuid)
 
 
-def _check(target: str, filters: Fields, arguments: Fields) -> None:
+def _check(context: RequestContext, target: str, filters: Fields, arguments: Fields) -> None:
     """
     Check the target, its arguments and the filters, as the requests for a node do.
 
     Raises Invalid, NotAcceptable.
     """
-    versions.check_query("nodes", filters)
+    context.version.check_query("nodes", filters)
     if target in power.TARGETS:
         if unknown := [name for name in arguments if name != "timeout"]:
             raise Invalid(f"{unknown[0]}: not taken by {target}")
-        node_states.check_power(target, arguments.get("timeout"))
+        node_states.check_power(context, target, arguments.get("timeout"))
         return
     if "timeout" in arguments:
         raise Invalid(f"timeout: only taken by {', '.join(power.TARGETS)}")
-    versions.require(versions.VERBS.get(target, versions.MIN), f"target {target}")
-    node_states.check_arguments(target, arguments)
+    context.version.require(versions.VERBS.get(target, versions.MIN), f"target {target}")
+    node_states.check_arguments(context, target, arguments)
 
 
-def _plan(target: str, filters: Fields, strategy: Strategy, arguments: Fields) -> Plan:
+def _plan(
+    context: RequestContext, target: str, filters: Fields, strategy: Strategy, arguments: Fields
+) -> Plan:
     """
     Choose the nodes that the caller may see, and plan their waves.
 
@@ -191,27 +197,31 @@ def _plan(target: str, filters: Fields, strategy: Strategy, arguments: Fields) -
     """
     is_power = target in power.TARGETS
     rule = "baremetal:node:set_power_state" if is_power else by_body.PROVISIONING
-    denial = enforce.denial(rule, arguments)
-    enforce.narrow("baremetal:node:list")
-    query = filtered(select(*rollout_plan.columns(strategy)), filters)
-    with runtime().reading() as session:
-        found = enforce.narrowed(query, Node)
-        return rollout_plan.plan(session, found, target, strategy, denial, arguments, caller())
+    denial = context.access.denial(rule, arguments)
+    scope = context.access.list_scope("baremetal:node:list")
+    query = filtered(scope, select(*rollout_plan.columns(strategy)), filters)
+    with context.runtime.reading() as session:
+        found = scope.narrowed(query, Node)
+        return rollout_plan.plan(
+            session, found, target, strategy, denial, arguments, context.caller
+        )
 
 
 @rollouts.declare("GET", "/rollouts/<uuid>", rule="baremetal:rollout:get", returns=WHOLE_ROLLOUT)
 @rollouts.arguments(NoQuery, location="query")
-def show_rollout(_query: Query, uuid: str) -> Response:
+def show_rollout(context: RequestContext, _query: Query, uuid: str) -> Response:
     """Show a rollout, and what it waits for"""
-    with runtime().reading() as session:
-        return json(_whole(session, _found(session, uuid)))
+    with context.runtime.reading() as session:
+        return json(_whole(context, session, _found(session, uuid)))
 
 
 @rollouts.declare("DELETE", "/rollouts/<uuid>", rule="baremetal:rollout:delete", returns=NO_CONTENT)
 @rollouts.arguments(NoQuery, location="query")
-def delete_rollout(_query: Query, uuid: str) -> Response:
+def delete_rollout(context: RequestContext, _query: Query, uuid: str) -> Response:
     """Delete a rollout that has ended, and the record of its nodes"""
-    return in_transaction(lambda session: service.remove(session, uuid.lower()), empty(204))
+    return in_transaction(
+        context, lambda session: service.remove(session, uuid.lower()), empty(204)
+    )
 
 
 @rollouts.declare(
@@ -221,42 +231,44 @@ def delete_rollout(_query: Query, uuid: str) -> Response:
     returns=listed("nodes", ROLLOUT_NODE, (), ()),
 )
 @rollouts.arguments(RolloutNodeFilters, location="query")
-def list_rollout_nodes(query: Query, uuid: str) -> Response:
+def list_rollout_nodes(context: RequestContext, query: Query, uuid: str) -> Response:
     """List the nodes of a rollout that the caller may see, in the order of their waves"""
-    page = page_of(query, "rollout node", sortable=(), by_uuid=False)
+    page = page_of(context, query, "rollout node", sortable=(), by_uuid=False)
     selected = select(RolloutNode)
     for name in ("state", "wave", "code"):
         if name in query:
             selected = selected.where(getattr(RolloutNode, name) == query[name])
-    enforce.narrow("baremetal:node:list")
-    with runtime().reading() as session:
+    scope = context.access.list_scope("baremetal:node:list")
+    with context.runtime.reading() as session:
         of_rollout = RolloutNode.rollout_id == _found(session, uuid).id
         selected = selected.where(of_rollout)
-        if enforce.is_narrow():
-            theirs = enforce.narrowed(select(Node.uuid), Node)
+        if scope.is_narrow:
+            theirs = scope.narrowed(select(Node.uuid), Node)
             selected = selected.where(RolloutNode.node_uuid.in_(theirs))
         rows = fetch(session, selected, RolloutNode, page, among=of_rollout, identity="id")
         found = [row[0] for row in rows]
     last = str(found[-1].id) if len(found) == page.limit else None
-    return json(collection("nodes", [_node_view(each) for each in found], page, last=last))
+    return json(
+        collection(context, "nodes", [_node_view(context, each) for each in found], page, last=last)
+    )
 
 
 @rollouts.declare(
     "PUT", "/rollouts/<uuid>/states", rule="baremetal:rollout:update", returns=WHOLE_ROLLOUT
 )
 @rollouts.arguments(RolloutRequest)
-def change_rollout_state(fields: Query, uuid: str) -> Response:
+def change_rollout_state(context: RequestContext, fields: Query, uuid: str) -> Response:
     """Pause, resume or abort a rollout; operations in progress are not interrupted"""
     event = RolloutEvent(fields["target"])
-    auditing.specify(event)
+    context.audit.specify(event)
 
     def work(session: Session) -> Response:
-        rollout = service.request(session, uuid.lower(), event, caller())
+        rollout = service.request(session, uuid.lower(), event, context.caller)
         session.flush()
         session.refresh(rollout)
-        return json(_whole(session, rollout))
+        return json(_whole(context, session, rollout))
 
-    return in_transaction(work)
+    return in_transaction(context, work)
 
 
 def _found(session: Session, uuid: str) -> Rollout:
@@ -267,31 +279,31 @@ def _found(session: Session, uuid: str) -> Rollout:
     return rollout
 
 
-def _view(rollout: Rollout) -> Fields:
+def _view(context: RequestContext, rollout: Rollout) -> Fields:
     view = {name: getattr(rollout, name) for name in SHOWN}
     view["arguments"], view["pending"] = mask(rollout.arguments), rollout.pending
-    return view | {"links": links(f"rollouts/{rollout.uuid}")}
+    return view | {"links": context.links(f"rollouts/{rollout.uuid}")}
 
 
-def _whole(session: Session, rollout: Rollout) -> Fields:
+def _whole(context: RequestContext, session: Session, rollout: Rollout) -> Fields:
     return {
-        **_view(rollout),
+        **_view(context, rollout),
         "summary": rollout_progress.summary(session, rollout),
         "failures": rollout_progress.failures(session, rollout),
     }
 
 
-def _node_view(member: RolloutNode) -> Fields:
+def _node_view(context: RequestContext, member: RolloutNode) -> Fields:
     """View of a node; the error is hidden from callers who must not see the node's."""
     view = {"sequence": member.id, **{name: getattr(member, name) for name in NODE_SHOWN}}
-    if "last_error" in enforce.hidden_fields(member.owner, member.lessee):
+    if "last_error" in context.access.hidden_fields(member.owner, member.lessee):
         view["error"] = None
     return view
 
 
-def _plan_view(target: str, plan: Plan) -> Fields:
+def _plan_view(context: RequestContext, target: str, plan: Plan) -> Fields:
     """View of a plan, with the first nodes of both kinds."""
-    most = runtime().settings.api.max_limit
+    most = context.runtime.settings.api.max_limit
     shown: Sequence[Any] = plan.members[:most]
     return {
         "target": target,

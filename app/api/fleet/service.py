@@ -18,8 +18,9 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.transport.responses import json, runtime
+from app.api.transport.responses import json
 from app.api.values.value_types import NoQuery
 from app.models import ACTIVE, Conductor, OperationKind, OperationState
 from app.reports import service_state
@@ -56,8 +57,8 @@ SERVICE = Component("Service", exactly({
 
 @service.declare("GET", "/service", rule="baremetal:service:get", returns=SERVICE)
 @service.arguments(NoQuery, location="query")
-def show_service(_query: Any) -> Response:
+def show_service(context: RequestContext, _query: Any) -> Response:
     """Show the ring, the load and the health of the service"""
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         found = service_state.describe(session)
-    return json(found | {"flower_url": runtime().settings.api.flower_url})
+    return json(found | {"flower_url": context.runtime.settings.api.flower_url})

@@ -20,8 +20,9 @@ from app.api.openapi.shapes import (
     exactly,
     or_null,
 )
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.transport.responses import host, json, runtime
+from app.api.transport.responses import json
 from app.api.values.value_types import NoQuery
 from app.models import Node
 
@@ -41,21 +42,21 @@ LOG = Component("AgentLog", exactly({
     returns=exactly({"agent-logs": array(LOG)}),
 )
 @agent_logs.arguments(NoQuery, location="query")
-def list_agent_logs(_query: Any, ident: str) -> Response:
+def list_agent_logs(context: RequestContext, _query: Any, ident: str) -> Response:
     """
     List the logs of a node's agents, the newest first
 
     Operations keep them as `[agent]deploy_logs_collect` demands. The oldest files of a host are
     removed above `[agent]deploy_logs_max_size`; they stay in this list as long as their operation.
     """
-    with runtime().reading() as session:
-        node = node_of(session, ident)
-        logs = [_view(node, kept) for kept in service.of_node(session, node)]
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
+        logs = [_view(context, node, kept) for kept in service.of_node(session, node)]
     return json({"agent-logs": logs})
 
 
-def _view(node: Node, kept: service.KeptLog) -> dict[str, Any]:
-    links = [{"href": f"{host()}{service.path_of(node.uuid, kept.name)}", "rel": "self"}]
+def _view(context: RequestContext, node: Node, kept: service.KeptLog) -> dict[str, Any]:
+    links = [{"href": f"{context.base_url}{service.path_of(node.uuid, kept.name)}", "rel": "self"}]
     return {**asdict(kept), "links": links}
 
 
@@ -66,17 +67,19 @@ def _view(node: Node, kept: service.KeptLog) -> dict[str, Any]:
     returns=Returns({200: ANYTHING}, types=(GZIP,)),
 )
 @agent_logs.arguments(NoQuery, location="query")
-def show_agent_log(_query: Any, ident: str, name: str) -> Response:
+def show_agent_log(context: RequestContext, _query: Any, ident: str, name: str) -> Response:
     """Download a log of a node's agent, an archive (tar, gzip), from the conductor that keeps it"""
-    with runtime().reading() as session:
-        node, kept = _found(session, ident, name)
-    size, parts = service.content(runtime(), node, kept)
+    with context.runtime.reading() as session:
+        node, kept = _found(context, session, ident, name)
+    size, parts = service.content(context.runtime, node, kept)
     response = Response(parts, content_type=GZIP)
     response.content_length = size
     response.headers["Content-Disposition"] = f'attachment; filename="{kept.name}"'
     return response
 
 
-def _found(session: Session, ident: str, name: str) -> tuple[str, service.KeptLog]:
-    node = node_of(session, ident)
+def _found(
+    context: RequestContext, session: Session, ident: str, name: str
+) -> tuple[str, service.KeptLog]:
+    node = node_of(context, session, ident)
     return node.uuid, service.find(session, node, name)

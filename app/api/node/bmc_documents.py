@@ -8,7 +8,8 @@ from marshmallow import Schema, fields, validate
 from app.api.node.management import call_conductor
 from app.api.node.node_identifiers import uuid_of
 from app.api.openapi.shapes import INTEGER, TEXT, Component, array, exactly, map_of, one_of
-from app.api.request import auditing, repeats
+from app.api.request import repeats
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.transport.responses import json
 from app.api.values.value_types import Text
@@ -41,12 +42,14 @@ ANSWER = Component("BmcAnswer", exactly({
     no_key=repeats.CALLS,
 )
 @bmc_documents.arguments(Paths)
-def read_documents(fields_: dict[str, Any], ident: str) -> Response:
+def read_documents(context: RequestContext, fields_: dict[str, Any], ident: str) -> Response:
     """
     Read documents of a BMC by GET requests, for a recording
 
     The answers are those to some of the paths, at least one; request the others again. Status 0:
     there is no usable answer, and the body is the reason. An addition to Ironic's API.
     """
-    auditing.concern(uuid_of(ident))
-    return json({"answers": call_conductor(ident, "read_documents", paths=fields_["paths"])})
+    context.audit.concern(uuid_of(context, ident))
+    return json(
+        {"answers": call_conductor(context, ident, "read_documents", paths=fields_["paths"])}
+    )

@@ -6,7 +6,6 @@ from typing import Any
 from flask import Response
 from sqlalchemy import select
 
-from app.api.declarations import versions
 from app.api.node.node_identifiers import node_of
 from app.api.openapi.shapes import (
     DOCUMENT,
@@ -19,10 +18,11 @@ from app.api.openapi.shapes import (
     subset_of,
     versioned,
 )
+from app.api.request.context import RequestContext
 from app.api.request.paging import checked_fields
 from app.api.request.routes import Routes
 from app.api.schemas.management import SettingsQuery
-from app.api.transport.responses import host, json, links, runtime
+from app.api.transport.responses import json, links
 from app.api.values.value_types import FieldsQuery, NoQuery
 from app.errors import Invalid, NotAcceptable, NotFound
 from app.inventory import hardware_inventory as inventory_service
@@ -62,44 +62,44 @@ FIRMWARE = Component(
     returns=exactly({"bios": array(BIOS_SETTING)}),
 )
 @hardware.arguments(SettingsQuery, location="query")
-def list_bios_settings(query: Query, ident: str) -> Response:
+def list_bios_settings(context: RequestContext, query: Query, ident: str) -> Response:
     """List the BIOS settings of a machine"""
     fields, detail = query.get("fields_"), query.get("detail")
     if "fields_" in query or "detail" in query:
-        versions.require(REGISTRY_SINCE, "parameter fields or detail")
+        context.version.require(REGISTRY_SINCE, "parameter fields or detail")
     if fields is not None and detail:
         raise Invalid("Can not specify ?detail=True and fields in the same request.")
     wanted: Sequence[str] = (*TIMES, *SETTING, *(REGISTRY if detail else ()))
     if fields is not None:
-        wanted = (*TIMES, *checked_fields(fields, "bios", (*SETTING, *REGISTRY, *TIMES)))
-    with runtime().reading() as session:
-        node = node_of(session, ident)
+        wanted = (*TIMES, *checked_fields(context, fields, "bios", (*SETTING, *REGISTRY, *TIMES)))
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
         rows = session.scalars(
             select(BiosSetting).where(BiosSetting.node_id == node.id).order_by(BiosSetting.name)
         ).all()
-    return json({"bios": [_setting(node, row, wanted) for row in rows]})
+    return json({"bios": [_setting(context, node, row, wanted) for row in rows]})
 
 
 @hardware.declare(
     "GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get", returns=map_of(BIOS_SETTING)
 )
 @hardware.arguments(NoQuery, location="query")
-def show_bios_setting(_query: Any, ident: str, name: str) -> Response:
+def show_bios_setting(context: RequestContext, _query: Any, ident: str, name: str) -> Response:
     """Show a BIOS setting of a machine"""
-    with runtime().reading() as session:
-        node = node_of(session, ident)
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
         row = session.get(BiosSetting, (node.id, name))
     if row is None:
         raise NotFound(
             "BIOS setting", name, f"Node {node.uuid} doesn't have a BIOS setting '{{ident}}'"
         )
-    registry = REGISTRY if versions.current() >= REGISTRY_SINCE else ()
-    return json({name: _setting(node, row, (*TIMES, *SETTING, *registry))})
+    registry = REGISTRY if context.version >= REGISTRY_SINCE else ()
+    return json({name: _setting(context, node, row, (*TIMES, *SETTING, *registry))})
 
 
-def _setting(node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
+def _setting(context: RequestContext, node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
     view = {name: getattr(row, name) for name in wanted if name != "links"}
-    return view | {"links": links(f"nodes/{node.uuid}/bios/{row.name}", host())}
+    return view | {"links": links(f"nodes/{node.uuid}/bios/{row.name}", context.base_url)}
 
 
 @hardware.declare(
@@ -110,16 +110,16 @@ def _setting(node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
     returns=exactly({"firmware": array(FIRMWARE)}),
 )
 @hardware.arguments(FieldsQuery, location="query")
-def list_firmware(query: Query, ident: str) -> Response:
+def list_firmware(context: RequestContext, query: Query, ident: str) -> Response:
     """List the firmware of a machine"""
-    wanted: Sequence[str] = versions.visible("firmware", COMPONENT)
+    wanted: Sequence[str] = context.version.visible("firmware", COMPONENT)
     if "fields_" in query:
         try:
-            wanted = checked_fields(query["fields_"], "firmware", COMPONENT)
+            wanted = checked_fields(context, query["fields_"], "firmware", COMPONENT)
         except NotAcceptable as error:  # Ironic answers 400 here
             raise Invalid(str(error)) from error
-    with runtime().reading() as session:
-        node = node_of(session, ident)
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
         rows = session.scalars(
             select(FirmwareComponent)
             .where(FirmwareComponent.node_id == node.id)
@@ -137,8 +137,8 @@ def list_firmware(query: Query, ident: str) -> Response:
     returns=exactly({"inventory": DOCUMENT, "plugin_data": DOCUMENT}),
 )
 @hardware.arguments(NoQuery, location="query")
-def show_inventory(_query: Any, ident: str) -> Response:
+def show_inventory(context: RequestContext, _query: Any, ident: str) -> Response:
     """Show the inventory of a machine from its last inspection"""
-    with runtime().reading() as session:
-        found = inventory_service.find(session, node_of(session, ident))
+    with context.runtime.reading() as session:
+        found = inventory_service.find(session, node_of(context, session, ident))
         return json({"inventory": found.inventory, "plugin_data": found.plugin_data})

@@ -6,12 +6,11 @@ from typing import Any
 from flask import Response
 from sqlalchemy.orm import Session
 
-from app.api.authentication.strategies import caller
 from app.api.node.management import call_conductor
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT, STARTED
 from app.api.openapi.shapes import BOOLEAN, DOCUMENT, exactly, or_null
-from app.api.request import auditing
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.management import (
@@ -20,7 +19,7 @@ from app.api.schemas.management import (
     RaidTarget,
     SecureBootTarget,
 )
-from app.api.transport.responses import empty, host, json, runtime
+from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery
 from app.engine import management as service
 from app.identity.caller import Caller
@@ -34,16 +33,19 @@ Request = Callable[[Session, Node, Any, Caller], None]
 CONSOLE = "/nodes/<ident>/states/console"
 
 
-def _request(ident: str, request: Request, target: Any, progress: str = "states") -> Response:
+def _request(
+    context: RequestContext, ident: str, request: Request, target: Any, progress: str = "states"
+) -> Response:
     """
     Request a change of state; answer 202.
 
     progress: path under the node that shows the progress.
     """
-    who = caller()
+    who = context.caller
     return in_transaction(
-        lambda session: request(session, locked(session, ident), target, who),
-        empty(202, location=f"{host()}/v1/nodes/{ident}/{progress}"),
+        context,
+        lambda session: request(session, locked(context, session, ident), target, who),
+        empty(202, location=f"{context.base_url}/v1/nodes/{ident}/{progress}"),
     )
 
 
@@ -55,9 +57,9 @@ def _request(ident: str, request: Request, target: Any, progress: str = "states"
     returns=STARTED,
 )
 @machine_states.arguments(BootModeTarget, location="json_or_query")
-def change_boot_mode(fields: Fields, ident: str) -> Response:
+def change_boot_mode(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Change the boot mode of a machine"""
-    return _request(ident, service.request_boot_mode, fields["target"])
+    return _request(context, ident, service.request_boot_mode, fields["target"])
 
 
 @machine_states.declare(
@@ -68,9 +70,9 @@ def change_boot_mode(fields: Fields, ident: str) -> Response:
     returns=STARTED,
 )
 @machine_states.arguments(SecureBootTarget, location="json_or_query")
-def change_secure_boot(fields: Fields, ident: str) -> Response:
+def change_secure_boot(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Switch secure boot on or off"""
-    return _request(ident, service.request_secure_boot, fields["target"])
+    return _request(context, ident, service.request_secure_boot, fields["target"])
 
 
 @machine_states.declare(
@@ -82,13 +84,13 @@ def change_secure_boot(fields: Fields, ident: str) -> Response:
     returns=NO_CONTENT,
 )
 @machine_states.arguments(RaidTarget)
-def set_target_raid_config(fields: Fields, ident: str) -> Response:
+def set_target_raid_config(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Set the target RAID configuration of a machine"""
 
     def work(session: Session) -> None:
-        service.set_target_raid_config(session, locked(session, ident), fields)
+        service.set_target_raid_config(session, locked(context, session, ident), fields)
 
-    return in_transaction(work, empty(204))
+    return in_transaction(context, work, empty(204))
 
 
 @machine_states.declare(
@@ -98,18 +100,20 @@ def set_target_raid_config(fields: Fields, ident: str) -> Response:
     returns=exactly({"console_enabled": BOOLEAN, "console_info": or_null(DOCUMENT)}),
 )
 @machine_states.arguments(NoQuery, location="query")
-def show_console(_query: Any, ident: str) -> Response:
+def show_console(context: RequestContext, _query: Any, ident: str) -> Response:
     """Show the address of a machine's console"""
-    with runtime().reading() as session:
-        node = node_of(session, ident)
-    info = call_conductor(ident, "get_console") if node.console_enabled else None
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
+    info = call_conductor(context, ident, "get_console") if node.console_enabled else None
     if info is not None:
-        auditing.show_secret("console_info")
+        context.audit.show_secret("console_info")
     return json({"console_enabled": node.console_enabled, "console_info": info})
 
 
 @machine_states.declare("PUT", CONSOLE, rule="baremetal:node:set_console_state", returns=STARTED)
 @machine_states.arguments(ConsoleTarget, location="json_or_query")
-def change_console(fields: Fields, ident: str) -> Response:
+def change_console(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Start or stop the console of a machine"""
-    return _request(ident, service.request_console, bool(fields["enabled"]), "states/console")
+    return _request(
+        context, ident, service.request_console, bool(fields["enabled"]), "states/console"
+    )

@@ -5,7 +5,6 @@ from typing import Any
 from flask import Response, request
 from sqlalchemy.orm import Session
 
-from app.api.authentication.strategies import caller
 from app.api.node.node_identifiers import identified, locked
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import (
@@ -20,6 +19,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.request import auditing, repeats
+from app.api.request.context import RequestContext
 from app.api.request.redaction import concealed_media
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
@@ -31,7 +31,7 @@ from app.api.schemas.management import (
     VirtualMedium,
 )
 from app.api.transport.host_check import WRITING
-from app.api.transport.responses import empty, json, links, runtime
+from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery
 from app.engine import management as service
 from app.engine import rpc
@@ -60,16 +60,16 @@ INDICATOR = Component("Indicator", exactly({
 MEDIUM = exactly({"media_types": array(TEXT), "inserted": BOOLEAN, "image": or_null(TEXT)})
 
 
-def call_conductor(ident: str, what: str, /, **arguments: Any) -> Any:
+def call_conductor(context: RequestContext, ident: str, what: str, /, **arguments: Any) -> Any:
     """
     Call a method of the conductor that owns a node; see `app.engine.rpc`.
 
     A request that is no read is recorded for the audit before.
     """
-    identified(ident)
+    identified(context, ident)
     if request.method in WRITING:
-        auditing.announce()
-    return rpc.call(runtime(), ident, what, **arguments)
+        auditing.announce(context)
+    return rpc.call(context.runtime, ident, what, **arguments)
 
 
 @management.declare(
@@ -79,9 +79,9 @@ def call_conductor(ident: str, what: str, /, **arguments: Any) -> Any:
     returns=exactly({"boot_device": or_null(TEXT), "persistent": or_null(BOOLEAN)}),
 )
 @management.arguments(NoQuery, location="query")
-def show_boot_device(_query: Any, ident: str) -> Response:
+def show_boot_device(context: RequestContext, _query: Any, ident: str) -> Response:
     """Show the boot device of a machine"""
-    return json(call_conductor(ident, "get_boot_device"))
+    return json(call_conductor(context, ident, "get_boot_device"))
 
 
 @management.declare(
@@ -92,10 +92,12 @@ def show_boot_device(_query: Any, ident: str) -> Response:
     no_key=repeats.CALLS,
 )
 @management.arguments(BootDevice, location="json_or_query")
-def set_boot_device(fields: Fields, ident: str) -> Response:
+def set_boot_device(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Set the boot device of a machine"""
     persistent = bool(fields["persistent"])
-    call_conductor(ident, "set_boot_device", device=fields["boot_device"], persistent=persistent)
+    call_conductor(
+        context, ident, "set_boot_device", device=fields["boot_device"], persistent=persistent
+    )
     return empty(204)
 
 
@@ -106,9 +108,11 @@ def set_boot_device(fields: Fields, ident: str) -> Response:
     returns=exactly({"supported_boot_devices": array(TEXT)}),
 )
 @management.arguments(NoQuery, location="query")
-def list_boot_devices(_query: Any, ident: str) -> Response:
+def list_boot_devices(context: RequestContext, _query: Any, ident: str) -> Response:
     """List the boot devices that a machine supports"""
-    return json({"supported_boot_devices": call_conductor(ident, "supported_boot_devices")})
+    return json(
+        {"supported_boot_devices": call_conductor(context, ident, "supported_boot_devices")}
+    )
 
 
 @management.declare(
@@ -119,9 +123,9 @@ def list_boot_devices(_query: Any, ident: str) -> Response:
     returns=NO_CONTENT,
     no_key=repeats.CALLS,
 )
-def inject_nmi(ident: str) -> Response:
+def inject_nmi(context: RequestContext, ident: str) -> Response:
     """Send a non-maskable interrupt to a machine; its operating system may write a dump"""
-    call_conductor(ident, "inject_nmi")
+    call_conductor(context, ident, "inject_nmi")
     return empty(204)
 
 
@@ -132,13 +136,13 @@ def inject_nmi(ident: str) -> Response:
     returns=exactly({"indicators": array(INDICATOR)}),
 )
 @management.arguments(NoQuery, location="query")
-def list_indicators(_query: Any, ident: str) -> Response:
+def list_indicators(context: RequestContext, _query: Any, ident: str) -> Response:
     """List the indicators of a machine"""
     found = []
-    for each in call_conductor(ident, "indicators"):
+    for each in call_conductor(context, ident, "indicators"):
         name = f"{each['name']}@{each['component']}"
         path = f"nodes/{ident}/management/indicators/{name}"
-        found.append({**each, "name": name, "links": links(path)})
+        found.append({**each, "name": name, "links": context.links(path)})
     return json({"indicators": found})
 
 
@@ -149,9 +153,9 @@ def list_indicators(_query: Any, ident: str) -> Response:
     returns=exactly({"state": one_of(INDICATOR_STATES)}),
 )
 @management.arguments(NoQuery, location="query")
-def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
+def show_indicator(context: RequestContext, _query: Any, ident: str, indicator: str) -> Response:
     """Show the state of an indicator"""
-    return json({"state": call_conductor(ident, "get_indicator", **_parsed(indicator))})
+    return json({"state": call_conductor(context, ident, "get_indicator", **_parsed(indicator))})
 
 
 @management.declare(
@@ -162,9 +166,9 @@ def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
     no_key=repeats.CALLS,
 )
 @management.arguments(IndicatorState, location="json_or_query")
-def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
+def set_indicator(context: RequestContext, fields: Fields, ident: str, indicator: str) -> Response:
     """Set the state of an indicator"""
-    call_conductor(ident, "set_indicator", **_parsed(indicator), state=fields["state"])
+    call_conductor(context, ident, "set_indicator", **_parsed(indicator), state=fields["state"])
     return empty(204)
 
 
@@ -175,13 +179,13 @@ def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
     returns=exactly({"sensors": array(SENSOR)}),
 )
 @management.arguments(NoQuery, location="query")
-def list_sensors(_query: Any, ident: str) -> Response:
+def list_sensors(context: RequestContext, _query: Any, ident: str) -> Response:
     """
     Read the sensors of a machine: temperatures, fans, voltages, power
 
     An addition to Ironic's API.
     """
-    return json({"sensors": call_conductor(ident, "sensors")})
+    return json({"sensors": call_conductor(context, ident, "sensors")})
 
 
 def _parsed(indicator: str) -> Fields:
@@ -201,36 +205,36 @@ def _parsed(indicator: str) -> Fields:
 
 @management.declare("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get", returns=array(MEDIUM))
 @management.arguments(NoQuery, location="query")
-def list_virtual_media(_query: Any, ident: str) -> Response:
+def list_virtual_media(context: RequestContext, _query: Any, ident: str) -> Response:
     """List the virtual media of a machine"""
-    return json(concealed_media(call_conductor(ident, "virtual_media"), ident))
+    return json(concealed_media(context, call_conductor(context, ident, "virtual_media"), ident))
 
 
 @management.declare(
     "POST", MEDIA, since=89, rule="baremetal:node:vmedia:attach", returns=NO_CONTENT
 )
 @management.arguments(VirtualMedium)
-def attach_virtual_media(fields: Fields, ident: str) -> Response:
+def attach_virtual_media(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Attach an image to a machine as virtual media"""
-    who = caller()
+    who = context.caller
 
     def work(session: Session) -> None:
-        node = locked(session, ident)
+        node = locked(context, session, ident)
         service.attach_virtual_media(session, node, fields["device_type"], fields["image_url"], who)
 
-    return in_transaction(work, empty(204))
+    return in_transaction(context, work, empty(204))
 
 
 @management.declare(
     "DELETE", MEDIA, since=89, rule="baremetal:node:vmedia:detach", returns=NO_CONTENT
 )
 @management.arguments(DeviceTypes, location="query")
-def detach_virtual_media(query: Fields, ident: str) -> Response:
+def detach_virtual_media(context: RequestContext, query: Fields, ident: str) -> Response:
     """Detach virtual media from a machine"""
     kinds = query.get("device_types") or service.DEVICE_TYPES
-    who = caller()
+    who = context.caller
 
     def work(session: Session) -> None:
-        service.detach_virtual_media(session, locked(session, ident), kinds, who)
+        service.detach_virtual_media(session, locked(context, session, ident), kinds, who)
 
-    return in_transaction(work, empty(204))
+    return in_transaction(context, work, empty(204))

@@ -7,12 +7,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.api.declarations import versions
 from app.api.node import etags
-from app.api.policy.enforce import listable
-from app.api.request import auditing
+from app.api.request.context import RequestContext
 from app.api.transport.errors import Misaddressed
-from app.api.transport.responses import runtime
 from app.api.values.value_types import is_host_name, is_ident
 from app.errors import NotFound
 from app.inventory import nodes
@@ -24,29 +21,29 @@ NAMES_SINCE = 5
 ANY_NAMES_SINCE = 10
 
 
-def key_of(ident: str) -> tuple[str, str]:
+def key_of(context: RequestContext, ident: str) -> tuple[str, str]:
     """
     Return the unique column of the identifier, and its value.
 
     Raises Misaddressed, NotFound.
     """
-    if not is_ident(ident) or (not uuid_or_name.is_uuid(ident) and not is_name(ident)):
+    if not is_ident(ident) or (not uuid_or_name.is_uuid(ident) and not is_name(context, ident)):
         raise Misaddressed(f"Expected UUID or name for node: {ident}")
-    return uuid_or_name.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
+    return uuid_or_name.key_of(ident, by_name=context.version >= NAMES_SINCE)
 
 
-def is_name(text: str) -> bool:
+def is_name(context: RequestContext, text: str) -> bool:
     """Whether the text is a valid node name in the request's version."""
-    return not NAMES_SINCE <= versions.current() < ANY_NAMES_SINCE or is_host_name(text)
+    return not NAMES_SINCE <= context.version < ANY_NAMES_SINCE or is_host_name(text)
 
 
-def identified(ident: str) -> Any:
+def identified(context: RequestContext, ident: str) -> Any:
     """Return the SQL condition that selects the node. Raises Misaddressed, NotFound."""
-    column, value = key_of(ident)
+    column, value = key_of(context, ident)
     return Node.__table__.c[column] == value
 
 
-def id_of(ident: str) -> int:
+def id_of(context: RequestContext, ident: str) -> int:
     """
     Return the primary key of the node.
 
@@ -54,14 +51,15 @@ def id_of(ident: str) -> int:
 
     Raises Misaddressed, NotFound.
     """
-    with runtime().reading() as session:
-        found = session.scalar(select(Node.id).where(identified(ident), listable(Node)))
+    with context.runtime.reading() as session:
+        condition = identified(context, ident) & context.scope.listable(Node)
+        found = session.scalar(select(Node.id).where(condition))
     if found is None:
         raise NotFound("node", ident)
     return found
 
 
-def uuid_of(ident: str) -> str:
+def uuid_of(context: RequestContext, ident: str) -> str:
     """
     Return the node's UUID, also of a deleted node by its UUID.
 
@@ -69,30 +67,30 @@ def uuid_of(ident: str) -> str:
 
     Raises Misaddressed, NotFound.
     """
-    condition = identified(ident)
+    condition = identified(context, ident)
     if uuid_or_name.is_uuid(ident):
         return ident.lower()
-    with runtime().read_connection() as connection:
-        uuid = connection.scalar(select(Node.uuid).where(condition, listable(Node)))
+    with context.runtime.read_connection() as connection:
+        uuid = connection.scalar(select(Node.uuid).where(condition, context.scope.listable(Node)))
     if uuid is None:
         raise NotFound("node", ident)
     return str(uuid)
 
 
-def node_of(session: Session, ident: str) -> Node:
+def node_of(context: RequestContext, session: Session, ident: str) -> Node:
     """Load the node. Raises Misaddressed, NotFound."""
-    key_of(ident)
+    key_of(context, ident)
     return nodes.find(session, ident)
 
 
-def locked(session: Session, ident: str) -> Node:
+def locked(context: RequestContext, session: Session, ident: str) -> Node:
     """
     Load the node and lock its row until the transaction ends.
 
     Raises Misaddressed, NotFound, and PreconditionFailed when the request's If-Match is not met.
     """
-    key_of(ident)
+    key_of(context, ident)
     node = nodes.lock(session, ident)
-    auditing.concern(node.uuid, node.name)
+    context.audit.concern(node.uuid, node.name)
     etags.check(session, node)
     return node

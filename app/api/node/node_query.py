@@ -24,11 +24,12 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from app.api.authentication.strategies import caller
-from app.api.declarations import node_fields, versions
+from app.api.declarations import node_fields
+from app.api.declarations.versions import Version
 from app.api.node import etags, json_rows
 from app.api.node.node_steps import FLOWS
 from app.api.policy.masking import DOCUMENTS, TEXTS
+from app.api.request.context import RequestContext
 from app.api.transport.responses import links
 from app.db.prepared import Prepared
 from app.db.secret_columns import JSON_TYPES
@@ -153,13 +154,13 @@ class Reading:
         }
 
 
-def reading(wanted: Iterable[str], *, linked: bool = True) -> Reading:
+def reading(context: RequestContext, wanted: Iterable[str], *, linked: bool = True) -> Reading:
     """
     Prepare the query for the wanted fields, in the request's version.
 
     linked: include links to the node and to its sub-collections.
     """
-    return _reading(tuple(wanted), linked, versions.current() < AGED, caller().restricted)
+    return _reading(tuple(wanted), linked, context.version < AGED, context.caller.restricted)
 
 
 @lru_cache(maxsize=512)  # SQLAlchemy caches the compiled form of a query object
@@ -198,11 +199,7 @@ def _reading(chosen: Sequence[str], linked: bool, aged: bool, restricted: bool) 
     return Reading(query, [*columns], shared, moments, documents, frozenset(computed), wanted)
 
 
-def visible_fields() -> Sequence[str]:
-    """Return every field of a node in the request's version."""
-    return _visible_fields(versions.current())
-
-
 @cache
-def _visible_fields(_version: int) -> Sequence[str]:
-    return tuple(versions.visible("node", (*FULL, *LINKED)))
+def visible_fields(version: Version) -> Sequence[str]:
+    """Return every field of a node in a version."""
+    return tuple(version.visible("node", (*FULL, *LINKED)))

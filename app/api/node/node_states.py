@@ -9,9 +9,7 @@ from flask import Response
 from sqlalchemy.orm import Session
 from werkzeug.exceptions import MethodNotAllowed
 
-from app.api.authentication.strategies import caller
 from app.api.declarations import versions
-from app.api.feed.followers import long_polling
 from app.api.node import node_query, node_view
 from app.api.node.node_identifiers import identified, key_of, locked, node_of, uuid_of
 from app.api.node.node_shapes import NODE_STATES, STEP
@@ -28,12 +26,14 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
-from app.api.request import auditing, repeats
+from app.api.request import repeats
+from app.api.request.context import RequestContext
+from app.api.request.long_polls import long_polling
 from app.api.request.redaction import concealer
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
-from app.api.transport.responses import empty, host, json, runtime
+from app.api.transport.responses import empty, json
 from app.engine import power, provisioning
 from app.errors import Invalid, NotFound, ServiceError
 from app.inventory.idle import is_idle
@@ -90,20 +90,20 @@ REHEARSAL = Component("Rehearsal", exactly(
     "GET", "/nodes/<ident>/states", rule="baremetal:node:get_states", returns=NODE_STATES
 )
 @node_states.arguments(StatesQuery, location="query")
-def show_states(query: Fields, ident: str) -> Response:
+def show_states(context: RequestContext, query: Fields, ident: str) -> Response:
     """
     Show the states of a node; with `wait`, once no operation is in progress
 
     With `wait`, status 429: too many requests of the caller wait already; 503: of all callers
     """
-    wanted = versions.visible("node", node_query.STATES)
+    wanted = context.version.visible("node", node_query.STATES)
     if seconds := query.get("wait", 0):
-        with long_polling(seconds) as poll:
-            condition, uuid = identified(ident), uuid_of(ident)
+        with long_polling(context, seconds) as poll:
+            condition, uuid = identified(context, ident), uuid_of(context, ident)
             poll.wait_until(
-                lambda: is_idle(runtime(), condition), lambda event: event.node_uuid == uuid
+                lambda: is_idle(context.runtime, condition), lambda event: event.node_uuid == uuid
             )
-    found = node_view.one(key_of(ident), wanted, linked=False)
+    found = node_view.one(context, key_of(context, ident), wanted, linked=False)
     if found is None:
         raise NotFound("node", ident)
     return json(found)
@@ -113,17 +113,17 @@ def show_states(query: Fields, ident: str) -> Response:
     "PUT", "/nodes/<ident>/states/power", rule="baremetal:node:set_power_state", returns=STARTED
 )
 @node_states.arguments(PowerTarget, location="json_or_query")
-def change_power(fields: Fields, ident: str) -> Response:
+def change_power(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Change the power of a node"""
     target, timeout = fields["target"], fields.get("timeout")
-    check_power(target, timeout)
-    requester = caller()
-    auditing.specify(target)
+    check_power(context, target, timeout)
+    requester = context.caller
+    context.audit.specify(target)
 
     def work(session: Session) -> None:
-        power.request(session, locked(session, ident), target, timeout, requester)
+        power.request(session, locked(context, session, ident), target, timeout, requester)
 
-    return in_transaction(work, _accepted(ident))
+    return in_transaction(context, work, _accepted(context, ident))
 
 
 @node_states.declare(
@@ -133,54 +133,56 @@ def change_power(fields: Fields, ident: str) -> Response:
     returns=Returns({202: None, 200: REHEARSAL}, PROGRESS),
 )
 @node_states.arguments(ProvisionTarget, location="json_or_query")
-def change_provision_state(fields: Fields, ident: str) -> Response:
+def change_provision_state(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Request a change of the provision state; with `dry_run`, return its steps only"""
     verb, dry_run = fields.pop("target"), fields.pop("dry_run", False)
     if verb not in versions.LATE_VERBS:
-        versions.require(versions.VERBS.get(verb, versions.MIN), f"target {verb}")
+        context.version.require(versions.VERBS.get(verb, versions.MIN), f"target {verb}")
     arguments = {
         name: value
         for name, value in fields.items()
         if value is not None and (value or not name.endswith("_steps"))
     }
     if verb in VERBS:
-        auditing.specify(verb)
+        context.audit.specify(verb)
     if dry_run:
-        repeats.refuse(repeats.DRY_RUN)
-        return json(_rehearsed(ident, verb, arguments))
-    check_arguments(verb, arguments)
-    requester = caller()
+        repeats.refuse(context.request, repeats.DRY_RUN)
+        return json(_rehearsed(context, ident, verb, arguments))
+    check_arguments(context, verb, arguments)
+    requester = context.caller
 
     def work(session: Session) -> None:
-        node = locked(session, ident)
-        check_state(verb, node.provision_state)
+        node = locked(context, session, ident)
+        check_state(context, verb, node.provision_state)
         provisioning.request(session, node, verb, arguments, requester)
 
-    return in_transaction(work, _accepted(ident))
+    return in_transaction(context, work, _accepted(context, ident))
 
 
 # Writes to unknown paths below the states are answered with 405, not with 404.
 node_states.refused("/nodes/<ident>/states/<other>", lambda: MethodNotAllowed(["GET"]))
 
 
-def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
+def _rehearsed(context: RequestContext, ident: str, verb: str, arguments: Fields) -> Fields:
     """Document of a dry run: the steps of the verb, or the reasons of its refusal."""
-    with runtime().reading() as session:
-        node = node_of(session, ident)
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
         document: Fields = {"node_uuid": node.uuid, "target": verb, "from": node.provision_state}
         try:
-            check_arguments(verb, arguments)
-            check_state(verb, node.provision_state)
-            intent = provisioning.decide(session, node, verb, arguments, caller())
+            check_arguments(context, verb, arguments)
+            check_state(context, verb, node.provision_state)
+            intent = provisioning.decide(session, node, verb, arguments, context.caller)
         except ServiceError as error:
-            refusal = {"status": error.status, "reason": concealer(node)(str(error))}
+            refusal = {"status": error.status, "reason": concealer(context, node)(str(error))}
             return document | {"accepted": False, "refused": [refusal], "steps": []}
         return document | {
             "accepted": True,
             "to": provisioning.leads_to(intent),
-            "refused": [{"status": None, "reason": concealer(node)(each)} for each in intent.wrong],
+            "refused": [
+                {"status": None, "reason": concealer(context, node)(each)} for each in intent.wrong
+            ],
             "steps": _steps(intent.rows),
-            **_foreseen(session, node, intent),
+            **_foreseen(context, session, node, intent),
         }
 
 
@@ -191,7 +193,9 @@ def _steps(rows: Sequence[OperationStep]) -> list[Fields]:
     ]
 
 
-def _foreseen(session: Session, node: Node, intent: provisioning.Intent) -> Fields:
+def _foreseen(
+    context: RequestContext, session: Session, node: Node, intent: provisioning.Intent
+) -> Fields:
     """Tell what the agent would do, and what the steps destroy."""
     part = rehearsal.agent_part(session, node, intent)
     later = part.steps if part else ()
@@ -202,48 +206,48 @@ def _foreseen(session: Session, node: Node, intent: provisioning.Intent) -> Fiel
             "after": part.after,
             "reported_at": part.reported_at,
             "steps": _steps(part.steps),
-            "problems": [concealer(node)(each) for each in part.problems],
-            "summary": concealer(node)(part.summary),
+            "problems": [concealer(context, node)(each) for each in part.problems],
+            "summary": concealer(context, node)(part.summary),
         }
     rows = [*(row for row in intent.rows if row.label not in known), *later]
     return {"destroys": rehearsal.destroyed(rows), "agent": document}
 
 
-def _accepted(ident: str) -> Response:
-    return empty(202, location=f"{host()}/v1/nodes/{ident}/states")
+def _accepted(context: RequestContext, ident: str) -> Response:
+    return empty(202, location=f"{context.base_url}/v1/nodes/{ident}/states")
 
 
-def check_power(target: str, timeout: int | None) -> None:
+def check_power(context: RequestContext, target: str, timeout: int | None) -> None:
     """Check the microversion that a power request requires. Raises NotAcceptable."""
     if target in (SOFT_OFF, SOFT_REBOOT) or timeout is not None:
-        versions.require(27, "soft power, or a timeout,")
+        context.version.require(27, "soft power, or a timeout,")
 
 
-def check_state(verb: str, state: str) -> None:
+def check_state(context: RequestContext, verb: str, state: str) -> None:
     """Check the microversion that the verb requires in this state. Raises NotAcceptable."""
     if verb == "abort":
-        versions.require(versions.ABORTS.get(state, versions.MIN), f"abort in {state}")
+        context.version.require(versions.ABORTS.get(state, versions.MIN), f"abort in {state}")
     if verb in versions.LATE_VERBS and allows(state, VERBS[verb]):
-        versions.require(versions.VERBS[verb], f"target {verb}")
+        context.version.require(versions.VERBS[verb], f"target {verb}")
 
 
-def check_arguments(verb: str, arguments: Fields) -> None:  # noqa: C901, PLR0912 - one branch per argument
+def check_arguments(context: RequestContext, verb: str, arguments: Fields) -> None:  # noqa: C901, PLR0912 - one branch per argument
     """
     Check that the verb takes the arguments, and that none which it requires is missing.
 
     Raises Invalid, NotAcceptable.
     """
     if arguments.get("configdrive") not in (None, {}, ""):
-        check_configdrive(verb, arguments["configdrive"])
+        check_configdrive(context, verb, arguments["configdrive"])
     if "runbook" in arguments:
-        versions.require(92, "runbook")
+        context.version.require(92, "runbook")
         for name in arguments:
             if name.endswith("_steps"):
                 raise Invalid(f'Please provide either "{name}" or a runbook, but not both.')
     if "disable_ramdisk" in arguments:
-        versions.require(108 if verb == "service" else 70, "disable_ramdisk")
+        context.version.require(108 if verb == "service" else 70, "disable_ramdisk")
     if "deploy_steps" in arguments:
-        versions.require(69, "deploy_steps")
+        context.version.require(69, "deploy_steps")
     for name, verbs in TAKEN_BY.items():
         if name in arguments and verb not in verbs:
             if name == "disable_ramdisk":
@@ -253,7 +257,7 @@ def check_arguments(verb: str, arguments: Fields) -> None:  # noqa: C901, PLR091
                 f" {' or '.join(verbs)}"
             )
         if name in arguments and name.endswith("_steps"):
-            check_allowed(name, arguments[name])
+            check_allowed(context, name, arguments[name])
     needed = REQUIRED.get(verb)
     given = arguments.get(needed or "")
     if isinstance(given, str):
@@ -265,30 +269,30 @@ def check_arguments(verb: str, arguments: Fields) -> None:  # noqa: C901, PLR091
         )
 
 
-def check_allowed(name: str, steps: Sequence[Mapping[str, Any]]) -> None:
+def check_allowed(context: RequestContext, name: str, steps: Sequence[Mapping[str, Any]]) -> None:
     """Refuse steps that the settings forbid. Raises Invalid."""
     setting = flows.of_steps(Flow(name.removesuffix("_steps"))).forbidden_steps
-    forbidden = getattr(runtime().settings.api, setting) if setting else ()
+    forbidden = getattr(context.runtime.settings.api, setting) if setting else ()
     for step in steps:
         label = f"{step.get('interface')}.{step['step']}"
         if label in forbidden:
             raise Invalid(f"{name}: {label} is not allowed here")
 
 
-def check_configdrive(verb: str, value: Any) -> None:
+def check_configdrive(context: RequestContext, verb: str, value: Any) -> None:
     """
     Check that the verb takes a configuration drive, in a form of the request's version.
 
     Raises Invalid.
     """
-    if verb not in ("active", "rebuild") or (verb == "rebuild" and versions.current() < 35):
+    if verb not in ("active", "rebuild") or (verb == "rebuild" and context.version < 35):
         raise Invalid(f"configdrive: not taken by {verb}")
     if isinstance(value, dict):
-        if versions.current() < 56:
+        if context.version < 56:
             raise Invalid("configdrive: an object needs API version 1.56")
         for key, part in value.items():
             since, types = CONFIGDRIVE.get(key, (versions.MAX + 1, ()))
-            if versions.current() < since:
+            if context.version < since:
                 raise Invalid(f"configdrive: {key!r} is not known")
             if not isinstance(part, types):
                 raise Invalid(f"configdrive: {key} is of the wrong type")

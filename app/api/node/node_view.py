@@ -16,8 +16,6 @@ from flask import Response, request
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
-from app.api.authentication.strategies import caller
-from app.api.declarations import versions
 from app.api.node import etags, json_rows
 from app.api.node.node_query import (
     AGENT_FACTS,
@@ -31,11 +29,10 @@ from app.api.node.node_query import (
     visible_fields,
 )
 from app.api.node.node_steps import internal_info
-from app.api.policy import enforce
 from app.api.policy.masking import DOCUMENTS, SHOWN_BY, TEXTS, mask_text, redacted
 from app.api.policy.targets import SEE_NODE
-from app.api.request import auditing
-from app.api.transport.responses import OPTIONS, host, json, links, runtime
+from app.api.request.context import RequestContext
+from app.api.transport.responses import OPTIONS, json, links
 from app.cluster import conductors, hash_ring
 from app.db.sealing import Keyring, Place, has_sealed, keyring_of
 from app.db.secret_columns import place_of
@@ -52,7 +49,12 @@ _GAP = "\x7f"
 
 
 def views(
-    connection: Connection, rows: Sequence[Found], read: Reading, *, conductor: str | None = None
+    context: RequestContext,
+    connection: Connection,
+    rows: Sequence[Found],
+    read: Reading,
+    *,
+    conductor: str | None = None,
 ) -> list[orjson.Fragment]:
     """
     Build the documents of the rows of a `Reading`, as JSON text.
@@ -62,7 +64,7 @@ def views(
     columns = read.columns(rows)
     encoded: dict[str, Sequence[str]] = {}  # field -> JSON text of each value
     if conductor is not None or "conductor" in read.computed:
-        owners = _owners(columns, conductors.members(runtime(), connection))
+        owners = _owners(columns, conductors.members(context.runtime, connection))
         if conductor is not None:
             rows = [row for row, owner in zip(rows, owners, strict=True) if owner == conductor]
             columns, owners = read.columns(rows), [conductor] * len(rows)
@@ -71,10 +73,10 @@ def views(
     if not rows:
         return []
     keyring = keyring_of(connection.dialect)
-    encoded |= _computed(connection, columns, read, keyring)
+    encoded |= _computed(context, connection, columns, read, keyring)
     for name in {*read.gaps} - encoded.keys():
         encoded[name] = _texts(name, columns[name], read, keyring, columns["uuid"])
-    base = host() if "links" in read.wanted else ""
+    base = context.base_url if "links" in read.wanted else ""
     shared = columns["recurring"] if read.recurring else ["[]"] * len(rows)
     same = {name: texts[0] for name, texts in encoded.items() if texts.count(texts[0]) == len(rows)}
     lines = {text: _filled(_line(read, base, text), read.gaps, same) for text in set(shared)}
@@ -156,13 +158,17 @@ def _owners(columns: Columns, members: Sequence[hash_ring.Member]) -> list[str |
 
 
 def _computed(
-    connection: Connection, columns: Columns, read: Reading, keyring: Keyring
+    context: RequestContext,
+    connection: Connection,
+    columns: Columns,
+    read: Reading,
+    keyring: Keyring,
 ) -> dict[str, list[str]]:
     """Computed field, without `conductor` -> JSON text of its value in each node."""
     encoded = {}
     for name in read.computed & {*DOCUMENTS}:
-        if shown := enforce.shows_secrets(SHOWN_BY[name]):
-            auditing.show_secret(name)
+        if shown := context.access.shows_secrets(SHOWN_BY[name]):
+            context.audit.show_secret(name)
         masked = cache(partial(mask_text, document=name, shown=shown, keyring=keyring))
         encoded[name] = [
             masked(text, place=place if text and has_sealed(text) else "")
@@ -173,13 +179,14 @@ def _computed(
     for name in read.computed & {*STEPS}:
         encoded[name] = ["{}"] * len(columns["id"])
     if "provision_state" in read.computed:
-        aged = partial(_aged, version=versions.current())
+        aged = partial(_aged, version=context.version)
         encoded["provision_state"] = [_text(aged(each)) for each in columns["provision_state"]]
     if read.computed & {*STEPS, "driver_internal_info"}:
         _add_work(connection, columns, encoded)
-    if caller().restricted:
+    access = context.access
+    if context.caller.restricted:
         for number, whose in enumerate(zip(columns["owner"], columns["lessee"], strict=True)):
-            for name in enforce.hidden_fields(*whose) & read.computed:
+            for name in access.hidden_fields(*whose) & read.computed:
                 encoded[name][number] = _text(redacted(f"{SEE_NODE}:{name}"))
     return encoded
 
@@ -207,31 +214,38 @@ def _text(value: Any) -> str:
     return orjson.dumps(value, option=OPTIONS).decode()
 
 
-def one(key: Key, wanted: Iterable[str], *, linked: bool = True) -> orjson.Fragment | None:
+def one(
+    context: RequestContext, key: Key, wanted: Iterable[str], *, linked: bool = True
+) -> orjson.Fragment | None:
     """Read the document of a node; None if there is no such node."""
-    with runtime().read_connection() as connection:
-        found = _found(connection, key, reading(wanted, linked=linked))
+    with context.runtime.read_connection() as connection:
+        found = _found(context, connection, key, reading(context, wanted, linked=linked))
     return found[0] if found else None
 
 
-def tagged(key: Key, wanted: Iterable[str]) -> Response:
+def tagged(context: RequestContext, key: Key, wanted: Iterable[str]) -> Response:
     """Return the response with a node and its entity tag. Raises NotFound."""
-    with runtime().read_connection() as connection:
-        found = _found(connection, key, reading(wanted))
+    with context.runtime.read_connection() as connection:
+        found = _found(context, connection, key, reading(context, wanted))
     if found is None:
         raise NotFound("node", request.path.rpartition("/")[2])
     return _signed(*found)
 
 
-def respond(session: Session, node: Node, status: int = 200) -> Response:
+def respond(context: RequestContext, session: Session, node: Node, status: int = 200) -> Response:
     """Return the response with a node as its transaction leaves it; with its URL if it is new."""
     session.flush()
-    found = _found(session.connection(), ("uuid", node.uuid), reading(visible_fields()))
+    found = _found(
+        context,
+        session.connection(),
+        ("uuid", node.uuid),
+        reading(context, visible_fields(context.version)),
+    )
     assert found  # its row is locked
     response = _signed(*found)
     if status == 201:
         response.status_code = status
-        response.headers["Location"] = f"{host()}/v1/nodes/{node.uuid}"
+        response.headers["Location"] = f"{context.base_url}/v1/nodes/{node.uuid}"
     return response
 
 
@@ -241,10 +255,12 @@ def _signed(view: orjson.Fragment, row: Found) -> Response:
     return response
 
 
-def _found(connection: Connection, key: Key, read: Reading) -> tuple[orjson.Fragment, Found] | None:
+def _found(
+    context: RequestContext, connection: Connection, key: Key, read: Reading
+) -> tuple[orjson.Fragment, Found] | None:
     column, value = key
     row = read.by[column].first(connection, {"value": value})
-    return row and (views(connection, [row], read)[0], row)
+    return row and (views(context, connection, [row], read)[0], row)
 
 
 def _aged(state: str, version: int) -> str | None:

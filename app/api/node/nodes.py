@@ -3,20 +3,19 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from flask import Response, request
+from flask import Response
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from app.api.authentication.strategies import caller
 from app.api.declarations import node_fields, versions
 from app.api.node import node_query, node_view
 from app.api.node.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
 from app.api.node.node_shapes import NODE, NODES, TAG
 from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
 from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
-from app.api.policy import enforce
-from app.api.request import auditing
-from app.api.request.paging import checked_fields, collection, page_of, shape
+from app.api.policy.list_scope import ListScope
+from app.api.request.context import RequestContext
+from app.api.request.paging import checked_fields, collection, page_of, rows_of, shape
 from app.api.request.parsing import body
 from app.api.request.patching import patched
 from app.api.request.redaction import check_kept_secrets, concealer
@@ -30,7 +29,7 @@ from app.api.schemas.nodes import (
     NodePatchQuery,
     ValidateQuery,
 )
-from app.api.transport.responses import empty, host, json, runtime
+from app.api.transport.responses import empty, json
 from app.api.values.value_types import FieldsQuery, NoQuery
 from app.engine import provisioning
 from app.errors import Invalid, NotFound
@@ -43,7 +42,6 @@ from app.models.hold import in_effect
 from app.reports import fleet_operations
 from app.rows import json_patch as patch
 from app.rows import uuid_or_name
-from app.rows.keyset_pages import fetch
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
@@ -64,41 +62,44 @@ VALIDATION = Component(
 
 @nodes.declare("GET", "/nodes", query="nodes", rule="baremetal:node:list", returns=NODES)
 @nodes.arguments(NodeFilters, location="query")
-def list_nodes(query: Query) -> Response:
+def list_nodes(context: RequestContext, query: Query) -> Response:
     """List nodes"""
-    return listing(query)
+    return listing(context, query)
 
 
 @nodes.declare("GET", "/nodes/detail", query="nodes", rule="baremetal:node:list", returns=NODES)
 @nodes.arguments(NodeFilters, location="query")
-def list_node_details(query: Query) -> Response:
+def list_node_details(context: RequestContext, query: Query) -> Response:
     """List nodes with all their fields"""
-    return listing(query, detail=True)
+    return listing(context, query, detail=True)
 
 
-def listing(query: Query, *, detail: bool = False) -> Response:
+def listing(context: RequestContext, query: Query, *, detail: bool = False) -> Response:
     """
     Return a page of the nodes that match a query.
 
     Raises Invalid, NotAcceptable, Forbidden, NotFound for an unknown marker.
     """
     full = node_query.CHOOSABLE
-    wanted: Collection[str] = shape(query, "node", short=node_query.SHORT, full=full, detail=detail)
+    wanted: Collection[str] = shape(
+        context, query, "node", short=node_query.SHORT, full=full, detail=detail
+    )
     if detail or query.get("detail"):
-        wanted = node_query.visible_fields()
-    page, read = page_of(query, "node", sortable=node_query.SORTABLE), node_query.reading(wanted)
-    enforce.check_sort_key(page.sort_key)
-    with runtime().read_connection() as connection:
+        wanted = node_query.visible_fields(context.version)
+    page = page_of(context, query, "node", sortable=node_query.SORTABLE)
+    read = node_query.reading(context, wanted)
+    context.access.check_sort_key(context.scope, page.sort_key)
+    with context.runtime.read_connection() as connection:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
-        selected = filtered(enforce.narrowed(read.query, Node), query)
-        rows = fetch(connection, selected, Node, page, among=enforce.listable(Node))
-        items = node_view.views(connection, rows, read, conductor=query.get("conductor"))
+        selected = filtered(context.scope, read.query, query)
+        rows = rows_of(connection, context.scope, selected, Node, page)
+        items = node_view.views(context, connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
-    return json(collection("nodes", items, page, last=rows[-1].uuid if more else None))
+    return json(collection(context, "nodes", items, page, last=rows[-1].uuid if more else None))
 
 
-def filtered(selected: Select[Any], query: Query) -> Select[Any]:
+def filtered(scope: ListScope, selected: Select[Any], query: Query) -> Select[Any]:
     """Limit a query for nodes to those that match the filters of a list."""
     columns = Node.__table__.c  # not the model's attributes: lists are read without the ORM
     for name, each in node_fields.FILTERS.items():
@@ -121,7 +122,7 @@ def filtered(selected: Select[Any], query: Query) -> Select[Any]:
         selected = selected.where(~unsharded if query["sharded"] else unsharded)
     if "failure_code" in query or "failure_step" in query:
         failed = fleet_operations.nodes_failed_with(
-            lambda found: enforce.narrowed(found, Operation),
+            lambda operations: scope.narrowed(operations, Operation),
             query.get("failure_code"),
             query.get("failure_step"),
         )
@@ -135,20 +136,20 @@ def filtered(selected: Select[Any], query: Query) -> Select[Any]:
     "POST", "/nodes", rule="baremetal:node:create", returns=Returns({201: NODE}, LOCATION | TAG)
 )
 @nodes.arguments(NodeCreate)
-def create_node(fields: dict[str, Any]) -> Response:
+def create_node(context: RequestContext, fields: dict[str, Any]) -> Response:
     """Enroll a node"""
-    versions.check_body("node", fields)
-    if not is_name(fields.get("name") or "unnamed"):
+    context.version.check_body("node", fields)
+    if not is_name(context, fields.get("name") or "unnamed"):
         raise Invalid("name: must be that of a host, before API version 1.10")
-    fields = enforce.with_owner("node", fields)
-    state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
+    fields = context.access.with_owner("node", fields)
+    state = State.ENROLL if context.version >= 11 else State.AVAILABLE
 
     def work(session: Session) -> Response:
         node = service.create(session, fields, state)
-        auditing.concern(node.uuid, node.name)
-        return node_view.respond(session, node, 201)
+        context.audit.concern(node.uuid, node.name)
+        return node_view.respond(context, session, node, 201)
 
-    return in_transaction(work)
+    return in_transaction(context, work)
 
 
 @nodes.declare(
@@ -159,15 +160,15 @@ def create_node(fields: dict[str, Any]) -> Response:
     returns=Returns({200: NODE}, TAG, fields=(*node_query.CHOOSABLE, "links")),
 )
 @nodes.arguments(FieldsQuery, location="query")
-def show_node(query: Query, ident: str) -> Response:
+def show_node(context: RequestContext, query: Query, ident: str) -> Response:
     """Show a node"""
     chosen = query.get("fields_")
     wanted = (
-        checked_fields(chosen, "node", node_query.CHOOSABLE)
+        checked_fields(context, chosen, "node", node_query.CHOOSABLE)
         if chosen is not None
-        else node_query.visible_fields()
+        else node_query.visible_fields(context.version)
     )
-    return node_view.tagged(key_of(ident), wanted)
+    return node_view.tagged(context, key_of(context, ident), wanted)
 
 
 @nodes.declare(
@@ -179,13 +180,13 @@ def show_node(query: Query, ident: str) -> Response:
     takes=json_patch(CHANGE),
 )
 @nodes.arguments(NodePatchQuery, location="query")
-def change_node(query: Query, ident: str) -> Response:
+def change_node(context: RequestContext, query: Query, ident: str) -> Response:
     """Change a node by a JSON patch"""
-    version = versions.current()
-    changes = patch.parse(body(request), CHANGEABLE, escapes=version >= 98)
+    version = context.version
+    changes = patch.parse(body(context), CHANGEABLE, escapes=version >= 98)
     for each in changes:
         if len(each.path) == 1 and each.op != "remove":
-            versions.require(versions.since("node", each.field), f"field {each.field}")
+            context.version.require(versions.since("node", each.field), f"field {each.field}")
     reset = query.get("reset_interfaces", False)
     if "reset_interfaces" in query and not any(
         each.path == ("driver",) and each.op != "remove" for each in changes
@@ -193,17 +194,17 @@ def change_node(query: Query, ident: str) -> Response:
         raise Invalid(
             "The reset_interfaces parameter can only be used when changing the node's driver."
         )
-    requester = caller()
+    requester = context.caller
 
     def work(session: Session) -> Response:
-        node = locked(session, ident)
+        node = locked(context, session, ident)
         if changes:
             values = patched(CHANGE, node, changes)
             if "chassis_uuid" in values and values["chassis_uuid"] is None:
-                versions.require(25, "removal of chassis_uuid")
+                context.version.require(25, "removal of chassis_uuid")
             if "owner" in values:
-                enforce.check_new_owner(node)
-            check_kept_secrets(node, changes, values)
+                context.access.check_new_owner(node)
+            check_kept_secrets(context, node, changes, values)
             service.change(
                 session,
                 node,
@@ -213,17 +214,19 @@ def change_node(query: Query, ident: str) -> Response:
                 inspecting_counts=version >= 39,
                 reset_interfaces=reset,
             )
-        return node_view.respond(session, node)
+        return node_view.respond(context, session, node)
 
-    return in_transaction(work)
+    return in_transaction(context, work)
 
 
 @nodes.declare("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
 @nodes.arguments(NoQuery, location="query")
-def delete_node(_query: Query, ident: str) -> Response:
+def delete_node(context: RequestContext, _query: Query, ident: str) -> Response:
     """Delete a node"""
     return in_transaction(
-        lambda session: service.remove(session, locked(session, ident)), empty(204)
+        context,
+        lambda session: service.remove(session, locked(context, session, ident)),
+        empty(204),
     )
 
 
@@ -231,14 +234,14 @@ def delete_node(_query: Query, ident: str) -> Response:
     "PUT", "/nodes/<ident>/maintenance", rule="baremetal:node:set_maintenance", returns=ACCEPTED
 )
 @nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
-def set_maintenance(fields: Query, ident: str) -> Response:
+def set_maintenance(context: RequestContext, fields: Query, ident: str) -> Response:
     """Put a node into maintenance"""
-    reason, requester = fields.get("reason"), caller()
+    reason, requester = fields.get("reason"), context.caller
 
     def work(session: Session) -> None:
-        service.set_maintenance(session, locked(session, ident), reason, requester)
+        service.set_maintenance(session, locked(context, session, ident), reason, requester)
 
-    return in_transaction(work, empty(202))
+    return in_transaction(context, work, empty(202))
 
 
 @nodes.declare(
@@ -248,14 +251,14 @@ def set_maintenance(fields: Query, ident: str) -> Response:
     returns=ACCEPTED,
 )
 @nodes.arguments(NoQuery, location="query")
-def clear_maintenance(_query: Query, ident: str) -> Response:
+def clear_maintenance(context: RequestContext, _query: Query, ident: str) -> Response:
     """Take a node out of maintenance"""
-    requester = caller()
+    requester = context.caller
 
     def work(session: Session) -> None:
-        service.clear_maintenance(session, locked(session, ident), requester)
+        service.clear_maintenance(session, locked(context, session, ident), requester)
 
-    return in_transaction(work, empty(202))
+    return in_transaction(context, work, empty(202))
 
 
 @nodes.declare(
@@ -266,46 +269,46 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
     returns=exactly({"children": array(UUID), "links": LINK}),
 )
 @nodes.arguments(NoQuery, location="query")
-def list_children(_query: Query, ident: str) -> Response:
+def list_children(context: RequestContext, _query: Query, ident: str) -> Response:
     """List the child nodes of a node"""
-    with runtime().reading() as session:
-        node = session.execute(select(Node.uuid).where(identified(ident))).one_or_none()
+    with context.runtime.reading() as session:
+        node = session.execute(select(Node.uuid).where(identified(context, ident))).one_or_none()
         if node is None:
             raise NotFound("node", ident)
         found = select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id)
-        children = session.scalars(enforce.narrowed(found, Node)).all()
-    link = {"href": f"{host()}/v1/nodes?parent_node={node.uuid}", "rel": "children"}
+        children = session.scalars(context.scope.narrowed(found, Node)).all()
+    link = {"href": f"{context.base_url}/v1/nodes?parent_node={node.uuid}", "rel": "children"}
     return json({"children": children, "links": link})
 
 
 @nodes.declare("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate", returns=VALIDATION)
 @nodes.arguments(NoQuery, location="query")
-def validate_node(_query: Query, ident: str) -> Response:
+def validate_node(context: RequestContext, _query: Query, ident: str) -> Response:
     """Check a node's settings, without touching the machine"""
-    return _validate(ident)
+    return _validate(context, ident)
 
 
 @nodes.declare("GET", "/nodes/validate", rule="baremetal:node:validate", returns=VALIDATION)
 @nodes.arguments(ValidateQuery, location="query")
-def validate_named_node(query: Query) -> Response:
+def validate_named_node(context: RequestContext, query: Query) -> Response:
     """Check a node's settings; the node is named in the query"""
     ident = query.get("node") or query.get("node_uuid")
     if ident is None:
         raise Invalid("node or node_uuid: one of them is required")
     if not uuid_or_name.is_uuid(ident):
-        versions.require(NAMES_SINCE, "parameter node with a name")
-    return _validate(ident)
+        context.version.require(NAMES_SINCE, "parameter node with a name")
+    return _validate(context, ident)
 
 
-def _validate(ident: str) -> Response:
-    with runtime().reading() as session:
-        node = node_of(session, ident)
+def _validate(context: RequestContext, ident: str) -> Response:
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
         try:
             target = targets.of_node(session, node)
             refused = {"deploy": _refused_deployment(session, node, target)}
         except HardwareError as error:
             raise Invalid(str(error)) from error
-        conceal = concealer(node)
+        conceal = concealer(context, node)
     results: dict[str, Any] = {}
     driver = interfaces_of(target)
     for kind in driver.by_kind:

@@ -21,11 +21,11 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
-from app.api.policy.enforce import listable, narrowed
-from app.api.request.paging import collection, page_of
+from app.api.request.context import RequestContext
+from app.api.request.paging import collection, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import OperationFilters
-from app.api.transport.responses import json, links, runtime
+from app.api.transport.responses import json
 from app.api.values.value_types import NoQuery
 from app.engine import admission
 from app.engine import operations as service
@@ -41,7 +41,6 @@ from app.models import (
     StepSource,
     StepState,
 )
-from app.rows.keyset_pages import fetch
 from app.text.masking import mask
 
 operations = Routes("operations", "Operations of nodes and their steps")
@@ -88,11 +87,13 @@ WHOLE_OPERATION = exactly({
 })  # fmt: skip
 
 
-def _view(operation: Operation, node_uuid: str, node_name: str | None) -> View:
+def _view(
+    context: RequestContext, operation: Operation, node_uuid: str, node_name: str | None
+) -> View:
     view = {name: getattr(operation, name) for name in SHOWN}
     view["arguments"] = mask(operation.arguments)
     view["node_uuid"], view["node_name"] = node_uuid, node_name
-    view["links"] = links(f"operations/{operation.uuid}")
+    view["links"] = context.links(f"operations/{operation.uuid}")
     return view
 
 
@@ -111,15 +112,15 @@ def _step(step: OperationStep) -> View:
     returns=exactly({"operations": array(OPERATION)}),
 )
 @operations.arguments(NoQuery, location="query")
-def list_operations(_query: Any, ident: str) -> Response:
+def list_operations(context: RequestContext, _query: Any, ident: str) -> Response:
     """List the operations of a node, the newest first"""
-    with runtime().reading() as session:
-        of = select(Node.id, Node.uuid, Node.name).where(identified(ident))
+    with context.runtime.reading() as session:
+        of = select(Node.id, Node.uuid, Node.name).where(identified(context, ident))
         node = session.execute(of).one_or_none()
         if node is None:
             raise NotFound("node", ident)
         found = service.of_node(session, node.id)
-        return json({"operations": [_view(each, node.uuid, node.name) for each in found]})
+        return json({"operations": [_view(context, each, node.uuid, node.name) for each in found]})
 
 
 @operations.declare(
@@ -129,9 +130,9 @@ def list_operations(_query: Any, ident: str) -> Response:
     returns=listed("operations", OPERATION, (), SORTABLE),
 )
 @operations.arguments(OperationFilters, location="query")
-def list_operations_of_all(query: Any) -> Response:
+def list_operations_of_all(context: RequestContext, query: Any) -> Response:
     """List the operations of all nodes, the newest first"""
-    page = page_of({"sort_dir": "desc", **query}, "operation", sortable=SORTABLE)
+    page = page_of(context, {"sort_dir": "desc", **query}, "operation", sortable=SORTABLE)
     columns: list[Any] = [Operation, Node.uuid, Node.name]
     selected = select(*columns).join(Node, Node.id == Operation.node_id)
     for name in ("kind", "state"):
@@ -140,22 +141,20 @@ def list_operations_of_all(query: Any) -> Response:
     if "active" in query:
         active = Operation.state.in_(ACTIVE)
         selected = selected.where(active if query["active"] else not_(active))
-    with runtime().reading() as session:
-        rows = fetch(
-            session, narrowed(selected, Operation), Operation, page, among=listable(Operation)
-        )
-        items = [_view(operation, uuid, name) for operation, uuid, name in rows]
+    with context.runtime.reading() as session:
+        rows = rows_of(session, context.scope, selected, Operation, page)
+        items = [_view(context, operation, uuid, name) for operation, uuid, name in rows]
     last = items[-1]["uuid"] if len(rows) == page.limit else None
-    return json(collection("operations", items, page, last=last))
+    return json(collection(context, "operations", items, page, last=last))
 
 
 @operations.declare(
     "GET", "/operations/<uuid>", rule="baremetal:node:history:get", returns=WHOLE_OPERATION
 )
 @operations.arguments(NoQuery, location="query")
-def show_operation(_query: Any, uuid: str) -> Response:
+def show_operation(context: RequestContext, _query: Any, uuid: str) -> Response:
     """Show an operation and its steps"""
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         row = session.execute(
             select(Operation, Node.uuid, Node.name)
             .join(Node, Node.id == Operation.node_id)
@@ -166,7 +165,7 @@ def show_operation(_query: Any, uuid: str) -> Response:
         operation, node_uuid, node_name = row
         steps = service.steps_of(session, operation)
         return json(
-            _view(operation, node_uuid, node_name)
+            _view(context, operation, node_uuid, node_name)
             | {"admission": admission.document(session, operation)}
             | {"steps": [_step(each) for each in steps]}
         )

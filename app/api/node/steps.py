@@ -12,8 +12,9 @@ from marshmallow import Schema, fields
 from app.api.node.node_identifiers import node_of
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import BOOLEAN, DOCUMENT, NUMBER, TEXT, Component, array, exactly
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.transport.responses import json, runtime
+from app.api.transport.responses import json
 from app.planning import available_steps
 from drivers.core.steps import Arg, Flow
 
@@ -51,10 +52,10 @@ class StepsQuery(Schema):
     ),
 )
 @steps.arguments(StepsQuery, location="query")
-def list_steps(query: dict[str, Any], ident: str, flow: str) -> Response:
+def list_steps(context: RequestContext, query: dict[str, Any], ident: str, flow: str) -> Response:
     """List the steps of a node; 202 while its agent has not listed them yet"""
-    with runtime().reading() as session:
-        node = node_of(session, ident)
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
         found = available_steps.steps_of(session, node, FLOWS[flow], query.get("min_priority"))
         if found is not None:
             return json([_view(entry) for entry in found])

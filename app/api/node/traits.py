@@ -3,17 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Response, request
+from flask import Response
 from sqlalchemy.orm import Session
 
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import ADDED, NO_CONTENT
 from app.api.openapi.shapes import TEXT, array, exactly
+from app.api.request.context import RequestContext
 from app.api.request.parsing import body
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.templates import Traits
-from app.api.transport.responses import empty, host, json, runtime
+from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery, not_a_trait
 from app.errors import Invalid
 from app.inventory import traits as service
@@ -27,11 +28,11 @@ SINCE = 37
 TRAITS = exactly({"traits": array(TEXT)})
 
 
-def checked(trait: str) -> None:
+def checked(context: RequestContext, trait: str) -> None:
     """Check that the trait in a path is valid, and that the body is empty. Raises Invalid."""
     if not service.is_trait(trait):
         raise Invalid(f"Schema error for trait: {not_a_trait(trait)}")
-    if body(request) not in ({}, None):
+    if body(context) not in ({}, None):
         raise Invalid(
             "One trait is added by its path alone, a body would set all of them: Schema error for"
             " body: Additional properties are not allowed (the body is to be empty)"
@@ -47,10 +48,10 @@ def checked(trait: str) -> None:
     returns=TRAITS,
 )
 @traits.arguments(NoQuery, location="query")
-def list_traits(_query: Query, ident: str) -> Response:
+def list_traits(context: RequestContext, _query: Query, ident: str) -> Response:
     """List the traits of a node"""
-    with runtime().reading() as session:
-        node = node_of(session, ident)
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
         return json({"traits": service.of_node(session, node)})
 
 
@@ -63,13 +64,13 @@ def list_traits(_query: Query, ident: str) -> Response:
     returns=NO_CONTENT,
 )
 @traits.arguments(Traits)
-def set_traits(fields: Query, ident: str) -> Response:
+def set_traits(context: RequestContext, fields: Query, ident: str) -> Response:
     """Set all traits of a node"""
 
     def work(session: Session) -> None:
-        service.replace(session, locked(session, ident), fields["traits"])
+        service.replace(session, locked(context, session, ident), fields["traits"])
 
-    return in_transaction(work, empty(204))
+    return in_transaction(context, work, empty(204))
 
 
 @traits.declare(
@@ -81,15 +82,15 @@ def set_traits(fields: Query, ident: str) -> Response:
     returns=ADDED,
 )
 @traits.arguments(NoQuery, location="query")
-def add_trait(_query: Query, ident: str, trait: str) -> Response:
+def add_trait(context: RequestContext, _query: Query, ident: str, trait: str) -> Response:
     """Add a trait to a node"""
-    checked(trait)
+    checked(context, trait)
 
     def work(session: Session) -> None:
-        service.add(session, locked(session, ident), trait)
+        service.add(session, locked(context, session, ident), trait)
 
-    location = f"{host()}/v1/nodes/{ident}/traits/{trait}"
-    return in_transaction(work, empty(204, location=location))
+    location = f"{context.base_url}/v1/nodes/{ident}/traits/{trait}"
+    return in_transaction(context, work, empty(204, location=location))
 
 
 @traits.declare(
@@ -100,13 +101,13 @@ def add_trait(_query: Query, ident: str, trait: str) -> Response:
     returns=NO_CONTENT,
 )
 @traits.arguments(NoQuery, location="query")
-def remove_traits(_query: Query, ident: str) -> Response:
+def remove_traits(context: RequestContext, _query: Query, ident: str) -> Response:
     """Remove all traits of a node"""
 
     def work(session: Session) -> None:
-        service.replace(session, locked(session, ident), ())
+        service.replace(session, locked(context, session, ident), ())
 
-    return in_transaction(work, empty(204))
+    return in_transaction(context, work, empty(204))
 
 
 @traits.declare(
@@ -117,10 +118,10 @@ def remove_traits(_query: Query, ident: str) -> Response:
     returns=NO_CONTENT,
 )
 @traits.arguments(NoQuery, location="query")
-def remove_trait(_query: Query, ident: str, trait: str) -> Response:
+def remove_trait(context: RequestContext, _query: Query, ident: str, trait: str) -> Response:
     """Remove a trait of a node"""
 
     def work(session: Session) -> None:
-        service.remove(session, locked(session, ident), trait)
+        service.remove(session, locked(context, session, ident), trait)
 
-    return in_transaction(work, empty(204))
+    return in_transaction(context, work, empty(204))

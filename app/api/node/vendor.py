@@ -5,7 +5,6 @@ from typing import Any
 from flask import Response, request
 from sqlalchemy.orm import Session
 
-from app.api.authentication.strategies import caller
 from app.api.node.management import call_conductor
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import Returns
@@ -21,10 +20,11 @@ from app.api.openapi.shapes import (
     one_of,
 )
 from app.api.request import auditing, repeats
+from app.api.request.context import RequestContext
 from app.api.request.parsing import body
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
-from app.api.transport.responses import JSON, empty, json, runtime
+from app.api.transport.responses import JSON, empty, json
 from app.api.values.value_types import NoQuery
 from app.engine import management as service
 from app.errors import Invalid
@@ -48,39 +48,39 @@ CALLED = Returns({200: ANYTHING, 202: None}, types=(JSON, "application/octet-str
     "GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru", returns=map_of(VENDOR_FUNCTION)
 )
 @vendor.arguments(NoQuery, location="query")
-def list_functions(_query: Any, ident: str) -> Response:
+def list_functions(context: RequestContext, _query: Any, ident: str) -> Response:
     """List the vendor functions of a node"""
-    with runtime().reading() as session:
-        found = service.vendor_functions(session, node_of(session, ident))
+    with context.runtime.reading() as session:
+        found = service.vendor_functions(session, node_of(context, session, ident))
     return json({name: function.document() for name, function in found.items()})
 
 
-def _call(ident: str, name: str) -> Response:
-    arguments = body(request)
+def _call(context: RequestContext, ident: str, name: str) -> Response:
+    arguments = body(context)
     if not isinstance(arguments, dict):
         raise Invalid("The body of a vendor function must be an object: its arguments.")
-    with runtime().reading() as session:
-        node = node_of(session, ident)
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
         function = service.vendor_function(session, node, name, request.method, arguments)
     if function.asynchronous and function.exclusive:
-        return _begin(ident, name, arguments)
-    repeats.refuse(repeats.CALLS)
-    auditing.announce()  # GET, too: a function may do anything
+        return _begin(context, ident, name, arguments)
+    repeats.refuse(context.request, repeats.CALLS)
+    auditing.announce(context)  # GET, too: a function may do anything
     what = "call" if function.exclusive else "call_shared"
-    answer = call_conductor(ident, what, function=name, arguments=arguments)
+    answer = call_conductor(context, ident, what, function=name, arguments=arguments)
     if function.asynchronous:
         return empty(202)
     return _shown(function, answer)
 
 
-def _begin(ident: str, name: str, arguments: dict[str, Any]) -> Response:
-    requester = caller()
+def _begin(context: RequestContext, ident: str, name: str, arguments: dict[str, Any]) -> Response:
+    requester = context.caller
 
     def work(session: Session) -> None:
-        node = locked(session, ident)
+        node = locked(context, session, ident)
         service.request_vendor_call(session, node, name, arguments, requester)
 
-    return in_transaction(work, empty(202))
+    return in_transaction(context, work, empty(202))
 
 
 def _shown(function: passthru.Passthru, answer: Any) -> Response:
@@ -92,21 +92,21 @@ def _shown(function: passthru.Passthru, answer: Any) -> Response:
 def _routes_for(method: str) -> None:
     """Declare handlers for one HTTP method: OpenAPI requires a unique name for each operation."""
 
-    def call_function(ident: str, function: str) -> Response:
+    def call_function(context: RequestContext, ident: str, function: str) -> Response:
         """Call a vendor function of a node"""
-        return _call(ident, function)
+        return _call(context, ident, function)
 
-    def call_named_function(ident: str) -> Response:
+    def call_named_function(context: RequestContext, ident: str) -> Response:
         """Call the vendor function of a node that the query names"""
-        return _call(ident, _named())
+        return _call(context, ident, _named())
 
-    def call_driver_function(name: str, function: str) -> Response:
+    def call_driver_function(context: RequestContext, name: str, function: str) -> Response:
         """Call a vendor function of a driver"""
-        return _refuse(name, function)
+        return _refuse(context, name, function)
 
-    def call_named_driver_function(name: str) -> Response:
+    def call_named_driver_function(context: RequestContext, name: str) -> Response:
         """Call the vendor function of a driver that the query names"""
-        return _refuse(name, _named())
+        return _refuse(context, name, _named())
 
     for view, path, rule in (
         (call_function, f"{NODE}/<function>", "baremetal:node:vendor_passthru"),
@@ -140,15 +140,15 @@ def _named() -> str:
     returns=map_of(VENDOR_FUNCTION),
 )
 @vendor.arguments(NoQuery, location="query")
-def list_driver_functions(_query: Any, name: str) -> Response:
+def list_driver_functions(context: RequestContext, _query: Any, name: str) -> Response:
     """List the vendor functions of a driver: none has any"""
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         drivers.find(session, name)
     return json({})
 
 
-def _refuse(name: str, function: str) -> Response:
-    with runtime().reading() as session:
+def _refuse(context: RequestContext, name: str, function: str) -> Response:
+    with context.runtime.reading() as session:
         drivers.find(session, name)
     raise Invalid(f"Driver {name} has no vendor function {function!r}; it has none.")
 

@@ -6,14 +6,14 @@ from typing import Any
 from flask import Response
 from marshmallow import INCLUDE
 
-from app.api.declarations import versions
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import TEXT, array, exactly
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.vifs import Vif
-from app.api.transport.responses import empty, json, runtime
+from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery, is_ident
 from app.errors import Invalid
 from app.inventory import vifs as service
@@ -35,10 +35,10 @@ PLACED_SINCE = 67
     returns=exactly({"vifs": array(exactly({"id": TEXT}))}),
 )
 @vifs.arguments(NoQuery, location="query")
-def list_vifs(_query: Query, ident: str) -> Response:
+def list_vifs(context: RequestContext, _query: Query, ident: str) -> Response:
     """List the VIFs that are attached to a node"""
-    with runtime().reading() as session:
-        found = service.attached(session, node_of(session, ident))
+    with context.runtime.reading() as session:
+        found = service.attached(session, node_of(context, session, ident))
     return json({"vifs": [{"id": vif} for vif in found]})
 
 
@@ -46,12 +46,14 @@ def list_vifs(_query: Query, ident: str) -> Response:
     "POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach", returns=NO_CONTENT
 )
 @vifs.arguments(Vif, unknown=INCLUDE)
-def attach_vif(vif: dict[str, Any], ident: str) -> Response:
+def attach_vif(context: RequestContext, vif: dict[str, Any], ident: str) -> Response:
     """Attach a VIF to a node"""
-    if versions.current() >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
+    if context.version >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
         raise Invalid("Cannot specify both port_uuid and portgroup_uuid")
     return in_transaction(
-        lambda session: service.attach(session, locked(session, ident), vif), empty(204)
+        context,
+        lambda session: service.attach(session, locked(context, session, ident), vif),
+        empty(204),
     )
 
 
@@ -63,10 +65,12 @@ def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     returns=NO_CONTENT,
 )
 @vifs.arguments(NoQuery, location="query")
-def detach_vif(_query: Query, ident: str, vif: str) -> Response:
+def detach_vif(context: RequestContext, _query: Query, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""
     if not is_ident(vif):
         raise Invalid(f"Expected UUID or name for vif_id: {vif}")
     return in_transaction(
-        lambda session: service.detach(session, locked(session, ident), vif), empty(204)
+        context,
+        lambda session: service.detach(session, locked(context, session, ident), vif),
+        empty(204),
     )

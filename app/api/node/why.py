@@ -6,7 +6,6 @@ from flask import Response
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.api.authentication.strategies import caller
 from app.api.node.node_identifiers import node_of
 from app.api.node.operations import ADMISSION
 from app.api.openapi.shapes import (
@@ -23,9 +22,10 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
-from app.api.policy import by_body, enforce
+from app.api.policy import by_body
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.transport.responses import json, links, runtime
+from app.api.transport.responses import json
 from app.api.values.value_types import NoQuery
 from app.broker.refused_lookups import Refusal
 from app.lifecycle.hold_kinds import Effect, HoldKind
@@ -54,19 +54,19 @@ WHY = Component("Why", exactly(
 ))  # fmt: skip
 
 
-def _refused(session: Session, node: Node) -> list[Refusal]:
+def _refused(context: RequestContext, session: Session, node: Node) -> list[Refusal]:
     """
     Refused lookups since the creation of the node's newest operation.
 
     Lookups of machines without a port are included for callers without a project.
     """
-    refusals = runtime().refusals
+    refusals = context.runtime.refusals
     newest = session.scalar(
         select(func.max(Operation.created_at)).where(Operation.node_id == node.id)
     )
     if refusals is None or newest is None:
         return []
-    known = {node.uuid} if caller().project_id else {node.uuid, None}
+    known = {node.uuid} if context.caller.project_id else {node.uuid, None}
     with yielding_slot():  # it may wait for Redis
         found = refusals.since(newest)
     return [each for each in found if each.node in known]
@@ -74,12 +74,12 @@ def _refused(session: Session, node: Node) -> list[Refusal]:
 
 @why.declare("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get", returns=WHY)
 @why.arguments(NoQuery, location="query")
-def show_why(_query: Any, ident: str) -> Response:
+def show_why(context: RequestContext, _query: Any, ident: str) -> Response:
     """Explain a node's state: the awaited event, the holder of its reservation, the next action"""
-    with runtime().reading() as session:
-        node = node_of(session, ident)
-        denied = enforce.denial(by_body.PROVISIONING, {})(node.owner, node.lessee)
-        answer = explain(session, node, _refused(session, node), denied)
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
+        denied = context.access.denial(by_body.PROVISIONING, {})(node.owner, node.lessee)
+        answer = explain(session, node, _refused(context, session, node), denied)
         document = {
             "node_uuid": node.uuid,
             "provision_state": node.provision_state,
@@ -87,5 +87,5 @@ def show_why(_query: Any, ident: str) -> Response:
             **answer.document(),
         }
     if answer.operation:
-        document["links"] = links(f"operations/{answer.operation}")
+        document["links"] = context.links(f"operations/{answer.operation}")
     return json(document)

@@ -9,32 +9,29 @@ agents are recorded only if they are refused: there are too many.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from flask import Flask, Response, current_app, g, request
-from flask.globals import app_ctx, request_ctx
+from flask import Request, Response
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from app.api.authentication.audit_trail import AuditTrail
 from app.api.declarations.public_paths import is_of_agents
+from app.api.request.context import RequestContext
 from app.api.transport import errors
 from app.api.transport.host_check import WRITING
-from app.api.transport.limits import LIMITS, Limits
-from app.api.transport.responses import runtime
 from app.audit import audit_records
 from app.audit.audit_records import Row
 from app.audit.refused_requests import RefusedRequests
 from app.db.transactions import call_after_commit, connection_of
 from app.errors import Unavailable
-from app.identity.caller import Caller
 from app.models import Outcome
 from app.observe import log
 from app.runtime import Runtime
 
 logger = log.get(__name__)
 
-REFUSED = "refused_requests"
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete", "GET": "read"}
 DENIED = (401, 403, 429)
 LOGIN = "authenticate/login"
@@ -59,19 +56,6 @@ class Action:
     status: int  # of success
 
 
-@dataclass(slots=True)
-class Trail:
-    """Facts about the current request that only its handler knows."""
-
-    target: str | None = None
-    target_name: str | None = None
-    reason: str | None = None  # cause of the refusal of an agent's request
-    detail: str = ""  # end of the action's name
-    secrets: set[str] = field(default_factory=set)  # names of shown fields with secrets
-    pending: int | None = None  # id of the announced record
-    recorded: bool = False
-
-
 #: Endpoint -> its action.
 _ACTIONS: dict[str, Action] = {}
 
@@ -94,58 +78,26 @@ def _singular(words: Sequence[str]) -> str:
     return "/".join(word if word in SINGULAR else word.removesuffix("s") for word in words if word)
 
 
-def register(app: Flask, runtime: Runtime) -> None:
-    """Prepare the audit of an application, unless `[audit]enabled` is off."""
-    app.extensions[REFUSED] = None
+def refused_requests(runtime: Runtime) -> RefusedRequests | None:
+    """Return the recorder of requests without success; None: `[audit]enabled` is off."""
     if not runtime.settings.audit.enabled:
-        return
+        return None
 
     def write(records: Sequence[Row]) -> None:
         with runtime.write_connection() as connection:
             audit_records.add_all(connection, records)
 
-    app.extensions[REFUSED] = RefusedRequests(write)
+    return RefusedRequests(write)
 
 
-def concern(target: str, name: str | None = None) -> None:
-    """Note UUID and name of the request's target, which its path may identify otherwise."""
-    trail = _trail()
-    trail.target, trail.target_name = target, name
-
-
-def explain(reason: str, target: str | None) -> None:
-    """Note why a request of an agent is refused, and the node; None: unknown."""
-    trail = _trail()
-    trail.reason, trail.target = reason, target
-
-
-def specify(detail: str) -> None:
-    """Note which of the route's actions is requested; `detail` is from a fixed list."""
-    _trail().detail = f"/{detail.replace(' ', '_')}"
-
-
-def show_secret(name: str) -> None:
-    """Note that the answer has secrets. name: of the field that has them."""
-    _trail().secrets.add(name)
-
-
-def name_user(name: str) -> None:
-    """Note the user of a login: the route records it, whether it succeeds or not."""
-    g.claimed_user = name
-    g.pop("logged_in", None)
-
-
-def skip() -> None:
-    """Note that the request repeats one that is recorded."""
-    _trail().recorded = True
-
-
-def record(session: Session, status: int | None = None) -> None:
+def record(context: RequestContext, session: Session, status: int | None = None) -> None:
     """Record the success of the request, in the transaction of its change, if it is not skipped."""
-    trail = _trail()
-    if _refused() is None or trail.recorded:
+    trail = context.audit
+    if context.services.refused_requests is None or trail.recorded:
         return
-    audit_records.add(connection_of(session), _row(Outcome.SUCCESS, status or _action().status))
+    audit_records.add(
+        connection_of(session), _row(context, Outcome.SUCCESS, status or _action(context).status)
+    )
 
     def recorded() -> None:
         trail.recorded = True
@@ -153,74 +105,80 @@ def record(session: Session, status: int | None = None) -> None:
     call_after_commit(session, recorded)
 
 
-def announce() -> None:
+def announce(context: RequestContext) -> None:
     """
     Record the request before a conductor is called; `finish` adds the outcome.
 
     Raises SQLAlchemyError: the request cannot be recorded, and must not be executed.
     """
-    trail = _trail()
-    if _refused() is None or trail.pending is not None:
+    trail = context.audit
+    if context.services.refused_requests is None or trail.pending is not None:
         return
-    with runtime().write_connection() as connection:
-        trail.pending = audit_records.announce(connection, _row(Outcome.PENDING, None))
+    with context.runtime.write_connection() as connection:
+        trail.pending = audit_records.announce(connection, _row(context, Outcome.PENDING, None))
 
 
-def finish(response: Response) -> Response:
+def finish(context: RequestContext, response: Response) -> Response:
     """Record what is not recorded yet; return the response, or an error if that fails."""
-    refused = _refused()
-    if refused is None or (response.status_code < 400 and _is_plain_read()):
+    refused = context.services.refused_requests
+    if refused is None or (response.status_code < 400 and _is_plain_read(context)):
         return response
     try:
-        if g.pop("logged_in", False):
-            _insert(_row(Outcome.SUCCESS, None) | _OF_LOGIN)
-        _finish(refused, response.status_code)
+        if context.audit.logged_in:
+            context.audit.logged_in = False
+            _insert(context, _row(context, Outcome.SUCCESS, None) | _OF_LOGIN)
+        _finish(context, refused, response.status_code)
     except SQLAlchemyError as error:
         logger.warning("audit.failed", error=str(error))
         why = "The audit record cannot be written, please retry."
-        return errors.service_error(Unavailable(why), request.environ)
+        return errors.service_error(Unavailable(why), context.request.environ)
     return response
 
 
-def _is_plain_read() -> bool:
+def _is_plain_read(context: RequestContext) -> bool:
     """Whether the request is a read that leaves no record, as most are."""
-    return request.method == "GET" and "audit" not in g and "logged_in" not in g
+    trail = context.audit
+    return context.request.method == "GET" and not (
+        trail.secrets or trail.logged_in or trail.pending is not None
+    )
 
 
 #: Columns of a login that differ from those of the request that it came with.
 _OF_LOGIN: Row = {"action": LOGIN, "target_type": None, "target": None, "fields": None}
 
 
-def _finish(refused: RefusedRequests, status: int) -> None:
-    trail, action = _trail(), _ACTIONS.get(request.endpoint or "")
+def _finish(context: RequestContext, refused: RefusedRequests, status: int) -> None:
+    trail, request = context.audit, context.request
+    action = _ACTIONS.get(request.endpoint or "")
     if trail.recorded:
         return
     if trail.pending is not None:
-        with runtime().write_connection() as connection:
+        with context.runtime.write_connection() as connection:
             audit_records.settle(connection, trail.pending, _outcome(status), status)
-    elif status in DENIED or (status >= 400 and action and _writes()):
-        client = g.get("caller", _STRANGER).user_id or _limits().clients.key_of(request.environ)
-        row = _row(_outcome(status), status)
+    elif status in DENIED or (status >= 400 and action and _writes(context)):
+        client = context.caller.user_id or context.services.limits.clients.key_of(request.environ)
+        row = _row(context, _outcome(status), status)
         refused.add(_of_agent(row, trail) if is_of_agents(request.path) else row, client)
-    elif status < 400 and action and _is_recorded(trail):
-        _insert(_row(Outcome.SUCCESS, status))
+    elif status < 400 and action and _is_recorded(context):
+        _insert(context, _row(context, Outcome.SUCCESS, status))
 
 
-def _of_agent(row: Row, trail: Trail) -> Row:
+def _of_agent(row: Row, trail: AuditTrail) -> Row:
     """Return the record of a refused request of an agent: of its node, if that is known."""
     return {**row, "auth": audit_records.AGENT, "reason": trail.reason, "target": trail.target}
 
 
-def _is_recorded(trail: Trail) -> bool:
-    return bool(trail.secrets) or (_writes() and not is_of_agents(request.path))
+def _is_recorded(context: RequestContext) -> bool:
+    writes = _writes(context) and not is_of_agents(context.request.path)
+    return bool(context.audit.secrets) or writes
 
 
-def _writes() -> bool:
-    return request.method in WRITING
+def _writes(context: RequestContext) -> bool:
+    return context.request.method in WRITING
 
 
-def _insert(record: Row) -> None:
-    with runtime().write_connection() as connection:
+def _insert(context: RequestContext, record: Row) -> None:
+    with context.runtime.write_connection() as connection:
         audit_records.add(connection, record)
 
 
@@ -230,46 +188,43 @@ def _outcome(status: int) -> Outcome:
     return Outcome.SUCCESS if status < 400 else Outcome.FAILURE
 
 
-_STRANGER = Caller()
 _UNKNOWN = Action("", "", "", 0)
 
 
-def _row(outcome: Outcome, status: int | None) -> Row:
-    current, facts = request_ctx.request, app_ctx.g  # Flask's proxies are slower
-    trail, action, who = _trail(), _action(), facts.get("caller", _STRANGER)
-    arguments = current.view_args or {}
+def _row(context: RequestContext, outcome: Outcome, status: int | None) -> Row:
+    request, trail, who = context.request, context.audit, context.caller
+    action, arguments = _action(context), request.view_args or {}
     succeeded = outcome in (Outcome.SUCCESS, Outcome.PENDING)
     return audit_records.row(
-        action=(action.name or f"{current.method.lower()}/unknown") + trail.detail,
+        action=(action.name or f"{request.method.lower()}/unknown") + trail.detail,
         outcome=outcome.value,
         status=status,
         target_type=action.kind or None,
         target=trail.target or arguments.get(action.named),
         target_name=trail.target_name,
         user_id=who.user_id,
-        user_name=who.user_name or facts.get("claimed_user"),
+        user_name=who.user_name or trail.claimed_user,
         project_id=who.project_id,
         project_name=who.project_name,
         roles=",".join(who.roles) or None,
         system_scope=who.system_scope,
-        auth=runtime().settings.default.auth_strategy,
-        address=_limits().clients.address_of(current.environ),
-        user_agent=current.environ.get("HTTP_USER_AGENT"),
-        request_id=facts.request_id,
-        fields=audit_records.listed(_names(action, trail)) if succeeded else None,
+        auth=context.runtime.settings.default.auth_strategy,
+        address=context.services.limits.clients.address_of(request.environ),
+        user_agent=request.environ.get("HTTP_USER_AGENT"),
+        request_id=context.request_id,
+        fields=audit_records.listed(_names(request, action, trail)) if succeeded else None,
     )
 
 
-def _names(action: Action, trail: Trail) -> list[str]:
+def _names(request: Request, action: Action, trail: AuditTrail) -> list[str]:
     """Names that the request gives: shown secrets; then parts of the path, and changed fields."""
-    current = request_ctx.request
     names = [f"shown:{each}" for each in sorted(trail.secrets)]
-    arguments = current.view_args or {}
+    arguments = request.view_args or {}
     names += [str(value) for name, value in arguments.items() if name != action.named]
-    if current.query_string:
+    if request.query_string:
         # a vendor function is named by the path, or by the query
-        names += [current.args[name] if name == "method" else name for name in current.args]
-    return [*names, *body_names(app_ctx.g.get("document"))]
+        names += [request.args[name] if name == "method" else name for name in request.args]
+    return [*names, *body_names(trail.document)]
 
 
 #: Documents whose keys decide what the service connects to and trusts.
@@ -300,23 +255,5 @@ def _keys_of(field: Any, value: Any) -> list[str]:
     return [f"{field}/{key}" for key in value] if field in _DEEP and isinstance(value, dict) else []
 
 
-def _action() -> Action:
-    return _ACTIONS.get(request_ctx.request.endpoint or "", _UNKNOWN)
-
-
-def _trail() -> Trail:
-    facts = app_ctx.g
-    found: Trail | None = facts.get("audit")
-    if found is None:
-        found = facts.audit = Trail()
-    return found
-
-
-def _refused() -> RefusedRequests | None:
-    found: RefusedRequests | None = current_app.extensions[REFUSED]
-    return found
-
-
-def _limits() -> Limits:
-    found: Limits = current_app.extensions[LIMITS]
-    return found
+def _action(context: RequestContext) -> Action:
+    return _ACTIONS.get(context.request.endpoint or "", _UNKNOWN)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Never
 
 import orjson
-from flask import Request, g
+from flask import Request
 from flask.globals import request_ctx
 from flask.json.provider import JSONProvider
 from marshmallow import RAISE, Schema, ValidationError, missing
@@ -15,15 +15,14 @@ from webargs.flaskparser import FlaskParser
 from webargs.multidictproxy import MultiDictProxy
 
 from app.api.declarations.public_paths import REPORT, is_of_agents
+from app.api.request.context import RequestContext, current
 from app.api.transport.error_text import format_errors
 from app.api.transport.errors import TooDeep
+from app.api.transport.request_body import data_of
 from app.api.transport.responses import OPTIONS
-from app.errors import Invalid, TooLarge
+from app.errors import Invalid
 from drivers.net import json_nul
 
-#: End of the path -> largest body in bytes.
-DEFAULT_LIMIT = 1024 << 10
-LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 DEEPEST = 25
 #: Most values in a body: short values take a hundred times as long as their text in a long one.
 MOST_VALUES = 200_000
@@ -60,7 +59,7 @@ class Parser(FlaskParser):
         return super().parse(argmap, req, location=location, **how)
 
     def load_json(self, req: Request, schema: Schema) -> Any:
-        return body(req)
+        return body(current())
 
     def handle_error(
         self,
@@ -88,7 +87,7 @@ parser = Parser()
 @parser.location_loader("json_or_query")
 def _json_or_query(req: Request, schema: Schema) -> Any:
     """Merge the body with query arguments, as some routes of Ironic take both."""
-    document = body(req) if req.content_length or req.is_json else {}
+    document = body(current()) if req.content_length or req.is_json else {}
     if not req.query_string or not isinstance(document, dict):
         return document
     for name in req.args.keys() & document.keys():
@@ -96,9 +95,19 @@ def _json_or_query(req: Request, schema: Schema) -> Any:
     return {**MultiDictProxy(req.args, schema), **document}
 
 
-def body(req: Request) -> Any:
+def body(context: RequestContext) -> Any:
     """
-    Decode the JSON body of a request, and keep it as `g.document`, for its audit record.
+    Decode the JSON body of a request, and keep it for its audit record.
+
+    Raises Invalid, TooLarge, TooDeep.
+    """
+    context.audit.document = document = decoded(context.request)
+    return document
+
+
+def decoded(req: Request) -> Any:
+    """
+    Decode the JSON body of a request; an empty one is an empty object.
 
     Raises Invalid, TooLarge, TooDeep.
     """
@@ -121,21 +130,7 @@ def body(req: Request) -> Any:
         raise TooDeep(TOO_DEEP)
     if json_nul.ESCAPED in data and not is_of_agents(req.path):
         _check_nul(document)
-    g.document = document
     return document
-
-
-def data_of(req: Request) -> bytes:
-    """
-    Return the body of a request as it was sent.
-
-    Raises TooLarge.
-    """
-    limit = limit_of(req.path)
-    if (req.content_length or 0) > limit:
-        raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
-    req.max_content_length = limit
-    return req.get_data()
 
 
 def _check_nul(document: Any) -> None:
@@ -154,11 +149,6 @@ def _has_too_many_values(data: bytes) -> bool:
         if found > MOST_VALUES:
             return True
     return False
-
-
-def limit_of(path: str) -> int:
-    """Return the size limit of a body, in bytes."""
-    return next((size for end, size in LIMITS.items() if path.endswith(end)), DEFAULT_LIMIT)
 
 
 def depth(document: Any) -> int:

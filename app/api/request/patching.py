@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from flask import request
 from marshmallow import Schema, ValidationError
 
-from app.api.declarations import versions
-from app.api.request.parsing import DEFAULT_LIMIT, body
+from app.api.request.context import RequestContext
+from app.api.request.parsing import body
 from app.api.transport.error_text import format_errors
+from app.api.transport.request_body import DEFAULT_LIMIT
 from app.errors import Invalid
 from app.models import Base
 from app.models.base import kind_of
@@ -21,15 +21,15 @@ from app.rows import json_patch
 ESCAPES_SINCE = 98
 
 
-def parse(resource: str, schema: Schema) -> list[json_patch.Change]:
+def parse(context: RequestContext, resource: str, schema: Schema) -> list[json_patch.Change]:
     """
     Parse the patch of the request: fields of the schema, none newer than its version.
 
     Raises Invalid, NotAcceptable.
     """
-    escapes = versions.current() >= ESCAPES_SINCE
-    changes = json_patch.parse(body(request), frozenset(schema.fields), escapes=escapes)
-    versions.check_fields(resource, (each.field for each in changes))
+    escapes = context.version >= ESCAPES_SINCE
+    changes = json_patch.parse(body(context), frozenset(schema.fields), escapes=escapes)
+    context.version.check_fields(resource, (each.field for each in changes))
     return changes
 
 

@@ -1,13 +1,15 @@
-"""Values of a node that the caller may not see: not in errors, and not sent to new addresses."""
+"""
+Redaction of values of a node in errors and virtual media.
+
+Also the check that a new address brings its own password.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from app.api.authentication.strategies import caller
-from app.api.policy.enforce import hidden_fields, shows_secrets
 from app.api.policy.masking import SHOWN_BY
-from app.api.transport.responses import runtime
+from app.api.request.context import RequestContext
 from app.engine.rpc import RemoteError
 from app.errors import BadGateway, GatewayTimeout, Invalid, NotFound, ServiceError
 from app.inventory import nodes
@@ -25,9 +27,9 @@ MACHINE_FAILED = (
 _SECRETS_OF = {"_address": None, "image_source": "image_server_"}
 
 
-def concealer(node: Node) -> Callable[[str], str]:
+def concealer(context: RequestContext, node: Node) -> Callable[[str], str]:
     """Return a function that masks values of a node in a message if the caller may not see them."""
-    hidden = hidden_fields(node.owner, node.lessee)
+    hidden = context.access.hidden_fields(node.owner, node.lessee)
     found = texts_in(node.driver_info) if "driver_info" in hidden else []
     if "reservation" in hidden and node.reservation:
         found.append(node.reservation)
@@ -41,7 +43,7 @@ def concealer(node: Node) -> Callable[[str], str]:
 
 
 @contextmanager
-def concealed_errors(ident: str | None) -> Iterator[None]:
+def concealed_errors(context: RequestContext, ident: str | None) -> Iterator[None]:
     """
     Mask these values in an error of a request for a node.
 
@@ -52,22 +54,24 @@ def concealed_errors(ident: str | None) -> Iterator[None]:
     except (ServiceError, HardwareError) as error:
         about = ident or getattr(error, "node", None)
         if about is not None:
-            error.args = (_concealed(error, about), *error.args[1:])
+            error.args = (_concealed(context, error, about), *error.args[1:])
         raise
 
 
-def _concealed(error: Exception, ident: str) -> str:
+def _concealed(context: RequestContext, error: Exception, ident: str) -> str:
     text = str(error)
-    if not caller().restricted:
+    if not context.caller.restricted:
         return mask_urls(text)
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         try:
             node = nodes.find(session, ident)
         except NotFound:
             return text
-        if _quotes_machine(error) and "last_error" in hidden_fields(node.owner, node.lessee):
+        if _quotes_machine(error) and "last_error" in context.access.hidden_fields(
+            node.owner, node.lessee
+        ):
             return MACHINE_FAILED
-        return concealer(node)(text)
+        return concealer(context, node)(text)
 
 
 def _quotes_machine(error: Exception) -> bool:
@@ -76,23 +80,27 @@ def _quotes_machine(error: Exception) -> bool:
     return isinstance(error, RemoteError) and error.status in failures
 
 
-def concealed_media(media: Sequence[Mapping[str, Any]], ident: str) -> list[dict[str, Any]]:
+def concealed_media(
+    context: RequestContext, media: Sequence[Mapping[str, Any]], ident: str
+) -> list[dict[str, Any]]:
     """
     Mask the images of a node's virtual media.
 
     The URL of a boot medium gives its reader the token of the agent, so callers who may not see
     `driver_internal_info` see no image; others see none of its credentials.
     """
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         node = nodes.find(session, ident)
-        hidden = "driver_internal_info" in hidden_fields(node.owner, node.lessee)
+        hidden = "driver_internal_info" in context.access.hidden_fields(node.owner, node.lessee)
     return [
         {**each, "image": (hidden and each["image"] and HIDDEN) or mask_urls(each["image"])}
         for each in media
     ]
 
 
-def check_kept_secrets(node: Node, changes: Sequence[Change], values: Mapping[str, Any]) -> None:
+def check_kept_secrets(
+    context: RequestContext, node: Node, changes: Sequence[Change], values: Mapping[str, Any]
+) -> None:
     """
     Check that a caller of a project directs no secret to another server without knowing it.
 
@@ -100,12 +108,12 @@ def check_kept_secrets(node: Node, changes: Sequence[Change], values: Mapping[st
 
     Raises Invalid: a new address needs its password again.
     """
-    if caller().project_id is None:
+    if context.caller.project_id is None:
         return
     given = {each.path[:2] for each in changes}
     for field, address in (each for each in given if len(each) == 2 and (each[0],) not in given):
         end = next((each for each in _SECRETS_OF if address.endswith(each)), None)
-        if field not in SHOWN_BY or end is None or shows_secrets(SHOWN_BY[field]):
+        if field not in SHOWN_BY or end is None or context.access.shows_secrets(SHOWN_BY[field]):
             continue
         before, after = getattr(node, field), values[field] or {}
         if _server(after.get(address)) in ("", _server(before.get(address))):

@@ -2,28 +2,25 @@
 Requests that a client may repeat: `Idempotency-Key` and the recorded answers.
 
 A client that got no response repeats its request with the same key. The key is recorded in the
-transaction of the request (`app.api.request.transactions`), so that the request is executed once, even if
-the process dies. A repeated request gets the recorded answer, whether its resource still exists or
-not. Routes whose work is not in a transaction refuse the header, and so they do `If-Match`: a
-client that relies on a header must learn that it has no effect.
+transaction of the request (`app.api.request.transactions`), so that the request is executed once,
+even if the process dies. A repeated request gets the recorded answer, whether its resource still
+exists or not. Routes whose work is not in a transaction refuse the header, and so they do
+`If-Match`: a client that relies on a header must learn that it has no effect.
 """
 
 import hashlib
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
-from flask import Response, request
+from flask import Request, Response
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from werkzeug.exceptions import HTTPException
 
-from app.api.authentication.strategies import caller
-from app.api.declarations import versions
-from app.api.request import auditing
-from app.api.request.parsing import data_of
-from app.api.transport.responses import JSON, empty, runtime
+from app.api.request.context import RequestContext
+from app.api.transport.request_body import data_of
+from app.api.transport.responses import JSON, empty
 from app.errors import Invalid, ServiceError, Unavailable
 from app.models import Answered
 
@@ -42,9 +39,9 @@ NO_FUNCTIONS = "no driver has vendor functions"
 DRY_RUN = "a dry run changes nothing"
 
 
-def key_of() -> str | None:
+def key_of(request: Request) -> str | None:
     """
-    Return the key of the current request; None: it has none.
+    Return the key of a request; None: it has none.
 
     Raises Invalid: the key is malformed.
     """
@@ -54,54 +51,49 @@ def key_of() -> str | None:
     return key
 
 
-def refuse(reason: str) -> None:
+def refuse(request: Request, reason: str) -> None:
     """
     Refuse the headers of repeatable and of conditional requests, as they would have no effect.
 
-    Raises Invalid: the current request has one of them.
+    Raises Invalid: the request has one of them.
     """
     for header in (HEADER, IF_MATCH):
         if header in request.headers:
             raise Invalid(f"{header}: not taken by this request: {reason}")
 
 
-def repeatable(view: Callable[..., Any]) -> Callable[..., Any]:
+def once(context: RequestContext, answer: Callable[[], Any]) -> Any:
     """
-    Return a view that answers a repeated request before anything else is checked.
+    Return the answer to a request; to a repeated one before anything else is checked.
 
     The first request may have removed what the checks need. A request that another one with its
     key overtakes fails a check in the same way, and gets the answer, too.
     """
-
-    @wraps(view)
-    def answered_once(*args: Any, **kwargs: Any) -> Any:
-        key = key_of()
-        if key is None:
-            return view(*args, **kwargs)
-        if (answer := _answer(key)) is not None:
-            return answer
-        try:
-            return view(*args, **kwargs)
-        except (ServiceError, HTTPException):
-            if (answer := _answer(key)) is not None:
-                return answer
-            raise
-
-    return answered_once
+    key = key_of(context.request)
+    if key is None:
+        return answer()
+    if (recorded := _answer(context, key)) is not None:
+        return recorded
+    try:
+        return answer()
+    except (ServiceError, HTTPException):
+        if (recorded := _answer(context, key)) is not None:
+            return recorded
+        raise
 
 
-def _answer(key: str) -> Response | None:
+def _answer(context: RequestContext, key: str) -> Response | None:
     """
-    Return the recorded answer to a key of the current caller; None: there is none yet.
+    Return the recorded answer to a key of the caller; None: there is none yet.
 
     Raises Invalid: the key was sent with a different request.
     """
-    with runtime().reading() as session:
-        answered = _recorded(session, key)
-    return None if answered is None else replayed(answered)
+    with context.runtime.reading() as session:
+        answered = _recorded(context, session, key)
+    return None if answered is None else replayed(context, answered)
 
 
-def begin(session: Session, key: str) -> tuple[Answered, bool]:
+def begin(context: RequestContext, session: Session, key: str) -> tuple[Answered, bool]:
     """
     Record a key at the begin of the transaction of its request.
 
@@ -111,13 +103,17 @@ def begin(session: Session, key: str) -> tuple[Answered, bool]:
     Raises Invalid: the key was sent with a different request.
     """
     row = Answered(
-        caller=_owner(), key=key, request=_digest(), minor=versions.current(), status=0
-    )  # fmt: skip
+        caller=_owner(context),
+        key=key,
+        request=_digest(context.request),
+        minor=int(context.version),
+        status=0,
+    )
     try:
         with session.begin_nested():
             session.add(row)
     except IntegrityError:
-        known = _recorded(session, key)
+        known = _recorded(context, session, key)
         if known is None:  # its lifetime has just ended
             raise Unavailable("The request cannot be recorded, please retry.") from None
         return known, False
@@ -131,9 +127,9 @@ def end(row: Answered, answer: Response) -> None:
     row.body = answer.get_data(as_text=True) or None
 
 
-def replayed(answered: Answered) -> Response:
+def replayed(context: RequestContext, answered: Answered) -> Response:
     """Return the answer to an executed request again."""
-    auditing.skip()
+    context.audit.skip()
     if answered.body is None:
         answer = empty(answered.status, location=answered.location)
     else:
@@ -146,28 +142,28 @@ def replayed(answered: Answered) -> Response:
     return answer
 
 
-def _recorded(session: Session, key: str) -> Answered | None:
+def _recorded(context: RequestContext, session: Session, key: str) -> Answered | None:
     """
-    Return the row of a key of the current caller; None: there is none.
+    Return the row of a key of the caller; None: there is none.
 
     Raises Invalid: the key was sent with a different request.
     """
-    row = session.scalar(select(Answered).filter_by(caller=_owner(), key=key))
+    row = session.scalar(select(Answered).filter_by(caller=_owner(context), key=key))
     if row is None:
         return None
-    if row.request != _digest():
+    if row.request != _digest(context.request):
         raise Invalid(f"{HEADER}: {key!r} was already used with a different request")
-    if row.minor not in (None, versions.current()):  # the answer may have another form
+    if row.minor not in (None, context.version):  # the answer may have another form
         raise Invalid(f"{HEADER}: {key!r} was already used with API version 1.{row.minor}")
     return row
 
 
-def _owner() -> str:
-    who = caller()
+def _owner(context: RequestContext) -> str:
+    who = context.caller
     return f"{who.project_id or ''}/{who.user_id or ''}"
 
 
-def _digest() -> str:
+def _digest(request: Request) -> str:
     """
     Return a digest of method, path and body.
 

@@ -3,7 +3,7 @@ Declaration of routes: path, microversion, policy rule, arguments and responses 
 
     @nodes.declare("GET", "/nodes/<ident>/history", since=78, returns=ENTRIES)
     @nodes.arguments(HistoryQuery, location="query")
-    def list_history(query, ident): ...
+    def list_history(context, query, ident): ...
 """
 
 import re
@@ -13,18 +13,16 @@ from functools import wraps
 from typing import Any, Never
 
 import flask_smorest
-from flask import request
 from flask.globals import request_ctx
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 
-from app.api.authentication.strategies import caller
 from app.api.declarations import versions
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import Shape
-from app.api.policy import enforce
-from app.api.policy.targets import owned_at
+from app.api.policy.targets import Owned, owned_at
 from app.api.request import auditing, repeats
+from app.api.request.context import RequestContext, current
 from app.api.request.parsing import body, parser
 from app.api.request.redaction import concealed_errors
 from app.api.transport.host_check import WRITING
@@ -72,14 +70,14 @@ class Routes(flask_smorest.Blueprint):
     ARGUMENTS_PARSER = parser
 
     def __init__(self, name: str, description: str) -> None:
-        super().__init__(name, f"app.api.{name}", url_prefix="/v1", description=description)
+        super().__init__(name, "app.api", url_prefix="/v1", description=description)
         self.declared: list[Route] = []  # for the documentation
 
     def arguments(self, schema: Any, **kwargs: Any) -> Any:
         """Load arguments by a schema that is built once, not for each request: building is slow."""
         return super().arguments(schema() if isinstance(schema, type) else schema, **kwargs)
 
-    def declare(  # noqa: C901 - its decorator counts as part of it
+    def declare(
         self,
         method: str,
         path: str,
@@ -106,72 +104,39 @@ class Routes(flask_smorest.Blueprint):
         returns: the responses of success, or the JSON Schema of a 200. takes: JSON Schema of a body
         that no marshmallow schema loads. parameters: required query parameters that no schema
         loads, name -> description. no_key: why a request that changes something takes no
-        `Idempotency-Key` (`app.api.request.repeats`); None: its work is in a transaction, and it takes one.
-        name, summary: of the handler, unless those of its function are used.
+        `Idempotency-Key` (`app.api.request.repeats`); None: its work is in a transaction, and it
+        takes one. name, summary: of the handler, unless those of its function are used.
         """
-        owned, named = owned_at(path), next(iter(PARAMETER.findall(path)), "")
-        answers = returns if isinstance(returns, Returns) else Returns({200: returns})
-        itself = owned if path.endswith(f"<{named}>") else None
-        of_node = bool(owned and owned.kind == "node" and named)
+        responses = returns if isinstance(returns, Returns) else Returns({200: returns})
 
-        def decorate(view: View) -> View:  # noqa: C901 - one branch per kind of refusal
-            handler = name or view.__name__
-            only_body = _places(view) == {"json"}
+        def decorate(view: View) -> View:
             route = Route(
                 method=method,
                 path=f"{self.url_prefix}{path}",
-                handler=handler,
+                handler=name or view.__name__,
                 summary=summary or summary_of(view),
                 tag=self.name,
                 since=since,
                 gone=gone,
                 query=query,
                 rule=rule,
-                returns=answers,
+                returns=responses,
                 takes=takes,
                 parameters=parameters or {},
                 no_key=no_key,
             )
+            endpoint = f"{self.name}.{route.handler}"
+            guard = guard_of(route, path, view)
 
             @wraps(view)
-            def checked(*args: Any, **kwargs: Any) -> Any:
-                if itself and versions.DROPPED in request.environ:
-                    kwargs[named] = itself.full_name(kwargs[named])
-                restricted = rule is not None and caller().restricted
-                if (
-                    rule and restricted
-                ):  # before the version check, whose message would disclose the route
-                    enforce.check(rule, owned, kwargs.get(named), lambda: body(request))
-                if versions.current() < since:
-                    if gone == 406:
-                        versions.require(since, f"{method} {path}")
-                    why = (
-                        f"The API version does not allow {_what(path)}: The API is not supported"
-                        f" for this version, it begins with 1.{since}"
-                    )
-                    if gone == 405:
-                        raise MethodNotAllowed(_others(method), description=why)
-                    raise NoSuchRoute(description=why)
-                if route.method in WRITING:
-                    _check_headers(route)
-                if only_body and request.args:
-                    names = ", ".join(request.args)
-                    raise Invalid(f"Unexpected arguments: {names}: not taken by {method} {path}")
-                if query:
-                    versions.check_query(query, request.args)
-                with concealed_errors(kwargs[named] if of_node else None):
-                    answer = view(*args, **kwargs)
-                if restricted:
-                    enforce.confirm_narrowed(handler)
-                return answer
+            def guarded(**parameters: str) -> Any:
+                return guard.answer(current(), parameters)
 
             self.declared.append(route)
-            auditing.declare(f"{self.name}.{handler}", method, path, next(iter(answers.bodies)))
+            auditing.declare(endpoint, method, path, next(iter(responses.bodies)))
             if gone == 404:
-                _HIDDEN_BEFORE[f"{self.name}.{handler}"] = since
-            self.route(path, methods=[method], endpoint=handler)(
-                repeats.repeatable(checked) if route.takes_key else checked
-            )
+                _HIDDEN_BEFORE[endpoint] = since
+            self.route(path, methods=[method], endpoint=route.handler)(guarded)
             return view
 
         return decorate
@@ -192,23 +157,120 @@ class Routes(flask_smorest.Blueprint):
         """Raise `why()` for these methods of a path; in versions older than `since` a 404."""
 
         def refuse(**_parameters: str) -> Never:
-            raise NoSuchRoute if versions.current() < since else why()
+            raise NoSuchRoute if current().version < since else why()
 
         undocumented = super(flask_smorest.Blueprint, self).add_url_rule
         name = re.sub(r"\W+", "_", path)
         undocumented(path, f"refused{name}", refuse, methods=methods)
 
 
-def _check_headers(route: Route) -> None:
+@dataclass(frozen=True, slots=True)
+class RouteGuard:
     """
-    Refuse the headers of repeatable and of conditional requests where they have no effect.
+    Checks of a request before its handler: access, version, headers, arguments, in this order.
 
-    Raises Invalid.
+    A message about the version would disclose the route to a caller who may not use it.
     """
-    if route.no_key is not None:
-        repeats.refuse(route.no_key)
-    if repeats.IF_MATCH in request.headers and not route.takes_tag:
-        raise Invalid(f"{repeats.IF_MATCH}: not taken by this request: only nodes have entity tags")
+
+    route: Route
+    path: str  # without the prefix of the API
+    view: View
+    #: Kind of the resource that the path names; None: it belongs to no project.
+    owned: Owned | None
+    #: Parameter of the path with the identifier of the resource; empty: the path has none.
+    parameter: str
+    takes_query: bool
+
+    def answer(self, context: RequestContext, parameters: dict[str, str]) -> Any:
+        """Answer a request, once if it has an `Idempotency-Key`. parameters: of the path."""
+        if self.route.takes_key:
+            return repeats.once(context, lambda: self._checked(context, parameters))
+        return self._checked(context, parameters)
+
+    def _checked(self, context: RequestContext, parameters: dict[str, str]) -> Any:
+        if self._names_item and versions.DROPPED in context.request.environ:
+            assert self.owned
+            ident = self.owned.full_name(context.runtime, parameters[self.parameter])
+            parameters = {**parameters, self.parameter: ident}
+        self.check_access(context, parameters)
+        self.check_version(context)
+        self.check_headers(context)
+        self.check_arguments(context)
+        is_node = self.owned is not None and self.owned.kind == "node"
+        with concealed_errors(context, parameters.get(self.parameter) if is_node else None):
+            return self.view(context, **parameters)
+
+    @property
+    def _names_item(self) -> bool:
+        """Whether the path ends with the identifier of the resource."""
+        return self.owned is not None and self.path.endswith(f"<{self.parameter}>")
+
+    def check_access(self, context: RequestContext, parameters: Mapping[str, str]) -> None:
+        """
+        Check the policy rule, and set the scope of lists.
+
+        Raises Forbidden, NotFound, Invalid.
+        """
+        rule = self.route.rule
+        if rule and context.caller.restricted:
+            ident = parameters.get(self.parameter)
+            context.scope = context.access.check(rule, self.owned, ident, lambda: body(context))
+
+    def check_version(self, context: RequestContext) -> None:
+        """
+        Check that the version has the route.
+
+        Raises NoSuchRoute, MethodNotAllowed, NotAcceptable.
+        """
+        since, method = self.route.since, self.route.method
+        if context.version >= since:
+            return
+        if self.route.gone == 406:
+            context.version.require(since, f"{method} {self.path}")
+        why = (
+            f"The API version does not allow {_what(self.path)}: The API is not supported"
+            f" for this version, it begins with 1.{since}"
+        )
+        if self.route.gone == 405:
+            raise MethodNotAllowed(_others(method), description=why)
+        raise NoSuchRoute(description=why)
+
+    def check_headers(self, context: RequestContext) -> None:
+        """
+        Check that the headers of repeatable and of conditional requests have an effect.
+
+        Raises Invalid.
+        """
+        route, headers = self.route, context.request.headers
+        if route.method not in WRITING:
+            return
+        if route.no_key is not None:
+            repeats.refuse(context.request, route.no_key)
+        if repeats.IF_MATCH in headers and not route.takes_tag:
+            raise Invalid(
+                f"{repeats.IF_MATCH}: not taken by this request: only nodes have entity tags"
+            )
+
+    def check_arguments(self, context: RequestContext) -> None:
+        """Check the names of the query's parameters. Raises Invalid, NotAcceptable."""
+        route, arguments = self.route, context.request.args
+        if not self.takes_query and arguments:
+            names = ", ".join(arguments)
+            raise Invalid(f"Unexpected arguments: {names}: not taken by {route.method} {self.path}")
+        if route.query:
+            context.version.check_query(route.query, arguments)
+
+
+def guard_of(route: Route, path: str, view: View) -> RouteGuard:
+    """Return the guard of a handler. path: without the prefix of the API."""
+    return RouteGuard(
+        route,
+        path,
+        view,
+        owned_at(path),
+        next(iter(PARAMETER.findall(path)), ""),
+        takes_query=_places(view) != {"json"},
+    )
 
 
 def _what(path: str) -> str:
@@ -229,17 +291,17 @@ def _others(method: str) -> list[str]:
     return sorted(set(adapter.allowed_methods()) - {method}) if adapter else []
 
 
-def hidden() -> bool:
+def hidden(version: int) -> bool:
     """
-    Whether a 405 must be a 404: all methods of the path are newer than the request's version.
+    Whether a 405 must be a 404: all methods of the path are newer than the version.
 
     Collections at the top, as /v1/runbooks, stay a 405.
     """
-    adapter, minor = request_ctx.url_adapter, versions.current()
+    adapter = request_ctx.url_adapter
     if adapter is None or adapter.path_info.count("/") < 3:
         return False
     others = (adapter.match(method=each)[0] for each in adapter.allowed_methods())
-    return all(minor < _HIDDEN_BEFORE.get(endpoint, versions.MIN) for endpoint in others)
+    return all(version < _HIDDEN_BEFORE.get(endpoint, versions.MIN) for endpoint in others)
 
 
 def summary_of(view: View) -> str:

@@ -11,13 +11,15 @@ from flask import Response
 from sqlalchemy.orm import Session
 
 from app.api.request import auditing, repeats
-from app.api.transport.responses import runtime
+from app.api.request.context import RequestContext
 from app.db.transactions import retrying
 from app.requests.locked_nodes import retry_while_locked
 
 
 def in_transaction(
-    work: Callable[[Session], Response | None], answer: Response | None = None
+    context: RequestContext,
+    work: Callable[[Session], Response | None],
+    answer: Response | None = None,
 ) -> Response:
     """
     Run `work`, and record the request for the audit, in a transaction; return the answer.
@@ -29,18 +31,18 @@ def in_transaction(
     Raises NodeLocked: see `retry_while_locked`.
     Raises Invalid: the request's key is malformed, or was sent with a different request.
     """
-    process, key = runtime(), repeats.key_of()
+    process, key = context.runtime, repeats.key_of(context.request)
 
     def attempt() -> Response:
         with process.transaction() as session:
-            row, new = (None, True) if key is None else repeats.begin(session, key)
+            row, new = (None, True) if key is None else repeats.begin(context, session, key)
             if row and not new:
-                return repeats.replayed(row)
+                return repeats.replayed(context, row)
             response = work(session) or answer
             assert response is not None
             if row:
                 repeats.end(row, response)
-            auditing.record(session, response.status_code)
+            auditing.record(context, session, response.status_code)
             return response
 
     return retry_while_locked(process.settings.conductor, lambda: retrying(attempt))

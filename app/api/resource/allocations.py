@@ -7,18 +7,17 @@ from flask import Response
 from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
-from app.api.declarations import versions
 from app.api.node import etags
 from app.api.node.node_identifiers import id_of, identified
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import one_of
-from app.api.policy import enforce
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
-from app.api.resource.resource_routes import ResourceRoutes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.allocations import AllocationChange, AllocationCreate, AllocationFilters
-from app.api.transport.responses import empty, runtime
+from app.api.transport.responses import empty
 from app.api.values.value_types import FieldsQuery, NoQuery
 from app.errors import Invalid, NotFound
 from app.inventory import allocations as service
@@ -52,32 +51,34 @@ ALLOCATION = Resource(
 EQUAL = ("resource_class", "state", "owner")
 
 
-def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
+def _filtered(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
     columns = Allocation.__table__.c
     for name in EQUAL:
         if name in query:
             selected = selected.where(columns[name] == query[name])
     if "node" in query:
-        selected = selected.where(columns.node_id == _node_id(query["node"]))
+        selected = selected.where(columns.node_id == _node_id(context, query["node"]))
     return selected
 
 
-def _node_id(ident: str) -> int:
-    with runtime().reading() as session:
-        found = session.scalar(select(Node.id).where(identified(ident), enforce.listable(Node)))
+def _node_id(context: RequestContext, ident: str) -> int:
+    with context.runtime.reading() as session:
+        found = session.scalar(
+            select(Node.id).where(identified(context, ident), context.scope.listable(Node))
+        )
     if found is None:
         raise Invalid(f"Node {ident} could not be found (node)")
     return found
 
 
-def _checked(fields: dict[str, Any]) -> dict[str, Any]:
-    versions.check_body("allocation", fields)
-    if fields.get("node") is not None and versions.current() < BACKFILL_SINCE:
+def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
+    context.version.check_body("allocation", fields)
+    if fields.get("node") is not None and context.version < BACKFILL_SINCE:
         raise Invalid(f"node: needs API version 1.{BACKFILL_SINCE}")
-    return enforce.with_owner("allocation", fields)
+    return context.access.with_owner("allocation", fields)
 
 
-def _create(session: Session, fields: Query) -> Allocation:
+def _create(_context: RequestContext, session: Session, fields: Query) -> Allocation:
     others = {name: value for name, value in fields.items() if name != "node"}
     if fields.get("node") is not None:
         return service.backfill(session, fields["node"], others)
@@ -96,7 +97,7 @@ ROUTES = ResourceRoutes(
 ROUTES.lists(AllocationFilters, _filtered, query="allocations")
 ROUTES.creates(AllocationCreate, _create, prepare=_checked, summary="Create an allocation")
 ROUTES.shows()
-ROUTES.changes(AllocationChange(), row_changes.change, since=CHANGE_SINCE)
+ROUTES.changes(AllocationChange(), without_context(row_changes.change), since=CHANGE_SINCE)
 
 
 @allocations.declare(
@@ -108,9 +109,9 @@ ROUTES.changes(AllocationChange(), row_changes.change, since=CHANGE_SINCE)
     returns=NO_CONTENT,
 )
 @allocations.arguments(NoQuery, location="query")
-def delete_allocation(_query: Query, ident: str) -> Response:
+def delete_allocation(context: RequestContext, _query: Query, ident: str) -> Response:
     """Delete an allocation, and release its node"""
-    return _remove(ALLOCATION.identified(ident), ident)
+    return _remove(context, ALLOCATION.identified(context.version, ident), ident)
 
 
 @allocations.declare(
@@ -121,14 +122,14 @@ def delete_allocation(_query: Query, ident: str) -> Response:
     returns=ALLOCATION.component,
 )
 @allocations.arguments(FieldsQuery, location="query")
-def show_allocation_of_node(query: Query, ident: str) -> Response:
+def show_allocation_of_node(context: RequestContext, query: Query, ident: str) -> Response:
     """Show the allocation of a node"""
-    node_id = _node_id(ident)
-    with runtime().reading() as session:
+    node_id = _node_id(context, ident)
+    with context.runtime.reading() as session:
         uuid = session.scalar(select(Allocation.uuid).where(Allocation.node_id == node_id))
     if uuid is None:
         raise NotFound("allocation for node", ident, "{kind} {ident} was not found")
-    return ALLOCATION.show(query, uuid)
+    return ALLOCATION.show(context, query, uuid)
 
 
 @allocations.declare(
@@ -139,12 +140,14 @@ def show_allocation_of_node(query: Query, ident: str) -> Response:
     returns=NO_CONTENT,
 )
 @allocations.arguments(NoQuery, location="query")
-def delete_allocation_of_node(_query: Query, ident: str) -> Response:
+def delete_allocation_of_node(context: RequestContext, _query: Query, ident: str) -> Response:
     """Delete the allocation of a node, and release the node"""
-    return _remove(Allocation.__table__.c.node_id == id_of(ident), f"of node {ident}")
+    return _remove(
+        context, Allocation.__table__.c.node_id == id_of(context, ident), f"of node {ident}"
+    )
 
 
-def _remove(condition: ColumnElement[bool], label: str) -> Response:
+def _remove(context: RequestContext, condition: ColumnElement[bool], label: str) -> Response:
     """
     Delete an allocation; answer 204. label: its name in messages.
 
@@ -159,4 +162,4 @@ def _remove(condition: ColumnElement[bool], label: str) -> Response:
             etags.check(session, found[1])
         service.remove(session, *found)
 
-    return in_transaction(work, empty(204))
+    return in_transaction(context, work, empty(204))

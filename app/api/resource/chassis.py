@@ -7,8 +7,9 @@ from flask import Response
 
 from app.api.node import nodes
 from app.api.node.node_shapes import NODES
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.resource.resource_routes import ResourceRoutes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.chassis import ChassisChange, ChassisCreate
 from app.api.schemas.nodes import NodeFilters
@@ -36,34 +37,36 @@ CHASSIS = Resource(
 
 ROUTES = ResourceRoutes(CHASSIS, chassis, "chassis", "chassis", "baremetal:chassis")
 ROUTES.lists(ListQuery, details=True, rule="get", query="chassis")
-ROUTES.creates(ChassisCreate, service.create)
+ROUTES.creates(ChassisCreate, without_context(service.create))
 ROUTES.shows(query="chassis")
-ROUTES.changes(ChassisChange(), row_changes.change)
-ROUTES.deletes(service.remove)
+ROUTES.changes(ChassisChange(), without_context(row_changes.change))
+ROUTES.deletes(without_context(service.remove))
 
 
-def _list_nodes(query: Query, uuid: str, *, detail: bool = False) -> Response:
+def _list_nodes(
+    context: RequestContext, query: Query, uuid: str, *, detail: bool = False
+) -> Response:
     if not is_uuid(uuid):
         raise Invalid(f"Expected UUID for chassis_uuid: {uuid}")
-    return nodes.listing({**query, "chassis_uuid": uuid}, detail=detail)
+    return nodes.listing(context, {**query, "chassis_uuid": uuid}, detail=detail)
 
 
 @chassis.declare(
     "GET", "/chassis/<uuid>/nodes", query="nodes", rule="baremetal:node:list", returns=NODES
 )
 @chassis.arguments(NodeFilters, location="query")
-def list_nodes_of_chassis(query: Query, uuid: str) -> Response:
+def list_nodes_of_chassis(context: RequestContext, query: Query, uuid: str) -> Response:
     """List the nodes of a chassis"""
-    return _list_nodes(query, uuid)
+    return _list_nodes(context, query, uuid)
 
 
 @chassis.declare(
     "GET", "/chassis/<uuid>/nodes/detail", query="nodes", rule="baremetal:node:list", returns=NODES
 )
 @chassis.arguments(NodeFilters, location="query")
-def list_node_details_of_chassis(query: Query, uuid: str) -> Response:
+def list_node_details_of_chassis(context: RequestContext, query: Query, uuid: str) -> Response:
     """List the nodes of a chassis with all their fields"""
-    return _list_nodes(query, uuid, detail=True)
+    return _list_nodes(context, query, uuid, detail=True)
 
 
 chassis.closed("/chassis/<uuid>/nodes")

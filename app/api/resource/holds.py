@@ -7,11 +7,11 @@ from flask import Response
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
-from app.api.authentication.strategies import caller
 from app.api.declarations import versions
 from app.api.node.node_identifiers import locked
 from app.api.openapi.returns import LOCATION, Returns
 from app.api.openapi.shapes import one_of
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes
@@ -45,7 +45,9 @@ HOLD = Resource(
 _HOLDS = Hold.__table__.c
 
 
-def _narrow(selected: Select[Any], query: Mapping[str, Any]) -> Select[Any]:
+def _narrow(
+    _context: RequestContext, selected: Select[Any], query: Mapping[str, Any]
+) -> Select[Any]:
     for name, column in (("kind", _HOLDS.kind), ("owner", _HOLDS.owner), ("user", _HOLDS.user_id)):
         if name in query:
             selected = selected.where(column == query[name])
@@ -54,7 +56,7 @@ def _narrow(selected: Select[Any], query: Mapping[str, Any]) -> Select[Any]:
     return selected
 
 
-def _create(session: Session, fields: Fields) -> Hold:
+def _create(context: RequestContext, session: Session, fields: Fields) -> Hold:
     """Set a hold on the node of the body."""
     ident = fields["node_uuid"]
     try:
@@ -62,7 +64,7 @@ def _create(session: Session, fields: Fields) -> Hold:
     except NotFound:
         raise Invalid(f"node_uuid: there is no node {ident}") from None
     values = {name: value for name, value in fields.items() if name != "node_uuid"}
-    return service.create(session, node, values, caller())
+    return service.create(session, node, values, context.caller)
 
 
 ROUTES = ResourceRoutes(HOLD, holds, "hold", "holds", "baremetal:hold")
@@ -71,9 +73,10 @@ ROUTES.lists(HoldFilters, _narrow, parent=node_parent(Hold, versions.MIN), close
 ROUTES.creates(HoldOfNodeCreate, _create)
 ROUTES.shows()
 ROUTES.changes(
-    HoldChange(), lambda session, hold, values: service.change(session, hold, values, caller())
+    HoldChange(),
+    lambda context, session, hold, values: service.change(session, hold, values, context.caller),
 )
-ROUTES.deletes(lambda session, hold: service.remove(session, hold, caller()))
+ROUTES.deletes(lambda context, session, hold: service.remove(session, hold, context.caller))
 
 
 @holds.declare(
@@ -83,11 +86,11 @@ ROUTES.deletes(lambda session, hold: service.remove(session, hold, caller()))
     returns=Returns({201: HOLD.component}, LOCATION),
 )
 @holds.arguments(HoldCreate)
-def create_hold_of_node(fields: Fields, ident: str) -> Response:
+def create_hold_of_node(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Create a hold on a node"""
 
     def work(session: Session) -> Response:
-        hold = service.create(session, locked(session, ident), fields, caller())
-        return ROUTES.created(session, hold)
+        hold = service.create(session, locked(context, session, ident), fields, context.caller)
+        return ROUTES.created(context, session, hold)
 
-    return in_transaction(work)
+    return in_transaction(context, work)

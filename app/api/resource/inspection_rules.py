@@ -9,9 +9,10 @@ from sqlalchemy.orm import Session
 
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import DOCUMENT, array, or_null
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
-from app.api.resource.resource_routes import ResourceRoutes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.inspection import RuleChange, RuleCreate, RulesQuery
 from app.api.transport.responses import empty
@@ -48,7 +49,7 @@ RULE = Resource(
 )  # fmt: skip
 
 
-def _narrow(selected: Select[Any], query: Query) -> Select[Any]:
+def _narrow(_context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
     phase = query.get("phase")
     return selected if phase is None else selected.where(_COLUMNS.phase == phase)
 
@@ -63,7 +64,7 @@ ROUTES = ResourceRoutes(
     gone=405,
 )
 ROUTES.lists(RulesQuery, _narrow, rule="list_all")
-ROUTES.creates(RuleCreate, service.create)
+ROUTES.creates(RuleCreate, without_context(service.create))
 
 
 @inspection_rules.declare(
@@ -75,11 +76,11 @@ ROUTES.creates(RuleCreate, service.create)
     returns=NO_CONTENT,
 )
 @inspection_rules.arguments(NoQuery, location="query")
-def delete_inspection_rules(_query: Query) -> Response:
+def delete_inspection_rules(context: RequestContext, _query: Query) -> Response:
     """Delete all inspection rules except the built-in ones"""
-    return in_transaction(service.remove_all, empty(204))
+    return in_transaction(context, service.remove_all, empty(204))
 
 
 ROUTES.shows()
-ROUTES.changes(RuleChange(), service.change)
-ROUTES.deletes(Session.delete)
+ROUTES.changes(RuleChange(), without_context(service.change))
+ROUTES.deletes(without_context(Session.delete))

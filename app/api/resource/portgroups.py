@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
-from app.api.declarations import versions
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.resource.resource_routes import ResourceRoutes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.resource.subresources import filtered, node_parent
 from app.api.schemas.portgroups import PortgroupChange, PortgroupCreate, PortgroupFilters
@@ -47,12 +47,14 @@ def _check_filters(query: Query) -> None:
         raise Invalid(f"{', '.join(given)}: only one of them can be given")
 
 
-def _narrow(selected: Select[Any], query: Query) -> Select[Any]:
-    return filtered(selected, query, Portgroup)
+def _narrow(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
+    return filtered(context, selected, query, Portgroup)
 
 
-def _change(session: Session, group: Portgroup, values: dict[str, Any]) -> None:
-    service.change(session, group, values, inspecting_counts=versions.current() >= 39)
+def _change(
+    context: RequestContext, session: Session, group: Portgroup, values: dict[str, Any]
+) -> None:
+    service.change(session, group, values, inspecting_counts=context.version >= 39)
 
 
 ROUTES = ResourceRoutes(
@@ -72,7 +74,7 @@ ROUTES.lists(
     details=True,
     query="portgroups",
 )
-ROUTES.creates(PortgroupCreate, service.create)
+ROUTES.creates(PortgroupCreate, without_context(service.create))
 ROUTES.shows()
 ROUTES.changes(PortgroupChange(), _change)
-ROUTES.deletes(service.remove)
+ROUTES.deletes(without_context(service.remove))

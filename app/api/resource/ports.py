@@ -7,9 +7,10 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.portgroups import BELOW_NODES_SINCE, PORTGROUP
-from app.api.resource.resource_routes import ResourceRoutes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Parent, Resource
 from app.api.resource.subresources import filtered, node_parent
 from app.api.schemas.ports import VTEP_KEYS, PortChange, PortCreate, PortFilters
@@ -62,43 +63,45 @@ def _check_filters(query: Query) -> None:
         )
 
 
-def _narrow(selected: Select[Any], query: Query) -> Select[Any]:
-    selected = filtered(selected, query, Port)
+def _narrow(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
+    selected = filtered(context, selected, query, Port)
     if "portgroup" in query:
-        selected = selected.where(_PORTS.portgroup_id == PORTGROUP.id_of(query["portgroup"]))
+        selected = selected.where(
+            _PORTS.portgroup_id == PORTGROUP.id_of(context, query["portgroup"])
+        )
     if "description_contains" in query:
         part = query["description_contains"]
         selected = selected.where(_PORTS.description.contains(part, autoescape=True))
     return selected
 
 
-def _checked(fields: dict[str, Any]) -> dict[str, Any]:
-    versions.check_fields("port", fields)
-    _check_link_version(fields)
+def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
+    context.version.check_fields("port", fields)
+    _check_link_version(context, fields)
     if sum(name in fields for name in NODE) != 1:
         raise Invalid("node_uuid or node_ident: exactly one of them is required")
     return fields
 
 
-def _create(session: Session, fields: Query) -> Port:
+def _create(_context: RequestContext, session: Session, fields: Query) -> Port:
     (node,) = (fields[name] for name in NODE if name in fields)
     others = {name: value for name, value in fields.items() if name not in NODE}
     return service.create(session, node, others)
 
 
-def _change(session: Session, port: Port, values: dict[str, Any]) -> None:
-    version = versions.current()
-    _check_link_version(values)
+def _change(context: RequestContext, session: Session, port: Port, values: dict[str, Any]) -> None:
+    version = context.version
+    _check_link_version(context, values)
     if "physical_network" in values and version >= GROUPED_SINCE and port.portgroup_id:
         raise Invalid("physical_network: change that of the port's group instead")
     service.change(session, port, values, inspecting_counts=version >= 39)
 
 
-def _check_link_version(values: Query) -> None:
+def _check_link_version(context: RequestContext, values: Query) -> None:
     link = values.get("local_link_connection") or {}
     if "network_type" in link:
-        versions.require(64, "network_type")
-    if link.keys() & VTEP_KEYS and not 90 <= versions.current() < 105:
+        context.version.require(64, "network_type")
+    if link.keys() & VTEP_KEYS and not 90 <= context.version < 105:
         raise NotAcceptable("local_link_connection: vtep keys are known from version 1.90 to 1.104")
 
 
@@ -106,7 +109,7 @@ PORTGROUP_PARENT = Parent(
     "/portgroups/<ident>",
     "portgroup",
     "port group",
-    lambda ident: _PORTS.portgroup_id == PORTGROUP.id_of(ident),
+    lambda context, ident: _PORTS.portgroup_id == PORTGROUP.id_of(context, ident),
     BELOW_NODES_SINCE,
 )
 ROUTES = ResourceRoutes(PORT, ports, "port", "ports", "baremetal:port")
@@ -117,4 +120,4 @@ for _parent in (None, node_parent(Port, versions.MIN), PORTGROUP_PARENT):
 ROUTES.creates(PortCreate, _create, prepare=_checked)
 ROUTES.shows(query="ports")
 ROUTES.changes(PortChange(), _change)
-ROUTES.deletes(service.remove, by_name=False)
+ROUTES.deletes(without_context(service.remove), by_name=False)

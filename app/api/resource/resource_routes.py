@@ -3,12 +3,13 @@ Common routes of resources: lists, and an item's creation, display, change and d
 
     PORT_ROUTES = ResourceRoutes(PORT, ports, "port", "ports", rule="baremetal:port")
     PORT_ROUTES.lists(PortFilters, narrow, details=True)
-    PORT_ROUTES.changes(PortChange(), service.change)
+    PORT_ROUTES.changes(PortChange(), without_context(service.change))
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from flask import Response
 from marshmallow import Schema
@@ -17,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
 from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, json_patch
-from app.api.request import auditing
+from app.api.request.context import RequestContext
 from app.api.request.patching import parse, patched
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
@@ -29,7 +30,19 @@ from app.models import Base
 from app.rows.uuid_or_name import is_uuid
 
 Fields = dict[str, Any]
-Narrow = Callable[[Select[Any], Query], Select[Any]]
+Narrow = Callable[[RequestContext, Select[Any], Query], Select[Any]]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def without_context(function: Callable[P, T]) -> Callable[Concatenate[RequestContext, P], T]:
+    """Return a callback that ignores the request, from a function that knows of none."""
+
+    @wraps(function)
+    def callback(_context: RequestContext, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(*args, **kwargs)
+
+    return callback
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +67,7 @@ class ResourceRoutes(Generic[Model]):
     def lists(
         self,
         schema: type[Schema],
-        narrow: Narrow = lambda selected, _query: selected,
+        narrow: Narrow = lambda _context, selected, _query: selected,
         *,
         parent: Parent | None = None,
         check: Callable[[Query], None] | None = None,
@@ -95,24 +108,24 @@ class ResourceRoutes(Generic[Model]):
         detail: bool,
     ) -> Callable[..., Response]:
         @self.routes.arguments(schema, location="query")
-        def answer(query: Query, **path: str) -> Response:
-            belonging = [parent.condition(*path.values())] if parent else []
+        def answer(context: RequestContext, query: Query, **path: str) -> Response:
+            belonging = [parent.condition(context, *path.values())] if parent else []
             if check:
                 check(query)
 
             def narrowed(selected: Select[Any]) -> Select[Any]:
-                return narrow(selected.where(*belonging), query)
+                return narrow(context, selected.where(*belonging), query)
 
-            return self.resource.listing(query, narrowed, detail=detail)
+            return self.resource.listing(context, query, narrowed, detail=detail)
 
         return answer  # type: ignore[no-any-return]
 
     def creates(
         self,
         schema: type[Schema],
-        create: Callable[[Session, Fields], Base],
+        create: Callable[[RequestContext, Session, Fields], Base],
         *,
-        prepare: Callable[[Fields], Fields] | None = None,
+        prepare: Callable[[RequestContext, Fields], Fields] | None = None,
         summary: str | None = None,
     ) -> None:
         """
@@ -134,9 +147,16 @@ class ResourceRoutes(Generic[Model]):
             summary=summary or f"Create {self._an_item}",
         )
         @self.routes.arguments(schema)
-        def answer(fields: Fields) -> Response:
-            used = prepare(fields) if prepare else self._known(fields)
-            return in_transaction(lambda session: self.created(session, create(session, used)))
+        def answer(context: RequestContext, fields: Fields) -> Response:
+            if prepare:
+                fields = prepare(context, fields)
+            else:
+                context.version.check_body(self.resource.name, fields)
+
+            def work(session: Session) -> Response:
+                return self.created(context, session, create(context, session, fields))
+
+            return in_transaction(context, work)
 
     def shows(self, *, rule: str = "get", query: str | None = None) -> None:
         """Declare GET of an item."""
@@ -152,13 +172,13 @@ class ResourceRoutes(Generic[Model]):
             summary=f"Show {self._an_item}",
         )
         @self.routes.arguments(FieldsQuery, location="query")
-        def answer(query: Query, **path: str) -> Response:
-            return self.resource.show(query, *path.values())
+        def answer(context: RequestContext, query: Query, **path: str) -> Response:
+            return self.resource.show(context, query, *path.values())
 
     def changes(
         self,
         schema: Schema,
-        apply: Callable[[Session, Model, Fields], None],
+        apply: Callable[[RequestContext, Session, Model, Fields], None],
         *,
         since: int | None = None,
     ) -> None:
@@ -181,18 +201,20 @@ class ResourceRoutes(Generic[Model]):
             summary=f"Change {self._an_item} by a JSON patch",
         )
         @self.routes.arguments(NoQuery, location="query")
-        def answer(_query: Query, **path: str) -> Response:
-            changes = parse(self.resource.name, schema)
+        def answer(context: RequestContext, _query: Query, **path: str) -> Response:
+            changes = parse(context, self.resource.name, schema)
 
             def work(session: Session) -> Response:
-                row = self.resource.find(session, *path.values())
+                row = self.resource.find(context, session, *path.values())
                 if changes:
-                    apply(session, row, patched(schema, row, changes))
-                return json(self.read_item(session, row))
+                    apply(context, session, row, patched(schema, row, changes))
+                return json(self.read_item(context, session, row))
 
-            return in_transaction(work)
+            return in_transaction(context, work)
 
-    def deletes(self, remove: Callable[[Session, Model], None], *, by_name: bool = True) -> None:
+    def deletes(
+        self, remove: Callable[[RequestContext, Session, Model], None], *, by_name: bool = True
+    ) -> None:
         """Declare DELETE of an item. by_name: accept a name in the path, where GET does."""
 
         @self.routes.declare(
@@ -206,31 +228,29 @@ class ResourceRoutes(Generic[Model]):
             summary=f"Delete {self._an_item}",
         )
         @self.routes.arguments(NoQuery, location="query")
-        def answer(_query: Query, **path: str) -> Response:
+        def answer(context: RequestContext, _query: Query, **path: str) -> Response:
             (ident,) = path.values()
             if not (by_name or is_uuid(ident)):
                 raise Misaddressed(f"Expected UUID for {self.one}_uuid: {ident}")
-            return in_transaction(
-                lambda session: remove(session, self.resource.find(session, ident)), empty(204)
-            )
 
-    def _known(self, fields: Fields) -> Fields:
-        versions.check_body(self.resource.name, fields)
-        return fields
+            def work(session: Session) -> None:
+                remove(context, session, self.resource.find(context, session, ident))
 
-    def created(self, session: Session, row: Any) -> Response:
+            return in_transaction(context, work, empty(204))
+
+    def created(self, context: RequestContext, session: Session, row: Any) -> Response:
         """Return the response with a new item as its transaction leaves it."""
-        view = self.read_item(session, row)
+        view = self.read_item(context, session, row)
         return json(view, 201, location=view["links"][0]["href"])
 
-    def read_item(self, session: Session, row: Any) -> View:
+    def read_item(self, context: RequestContext, session: Session, row: Any) -> View:
         """Read the item inside the transaction, before another one can change it."""
         session.flush()
-        auditing.concern(row.uuid, getattr(row, "name", None))
+        context.audit.concern(row.uuid, getattr(row, "name", None))
         written = self.resource.model.__table__.c.uuid == row.uuid
-        wanted = self.resource.visible_fields()
+        wanted = self.resource.visible_fields(context.version)
         rows = session.execute(self.resource.query(wanted).where(written)).all()
-        return self.resource.views(rows, wanted)[0]
+        return self.resource.views(context, rows, wanted)[0]
 
     @property
     def _item(self) -> str:

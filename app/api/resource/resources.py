@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
+from app.api.declarations.versions import Version
 from app.api.openapi.returns import Returns, listed
 from app.api.openapi.shapes import (
     LINKS,
@@ -38,17 +39,16 @@ from app.api.openapi.shapes import (
     subset_of,
     versioned,
 )
-from app.api.policy import enforce
-from app.api.request import auditing
-from app.api.request.paging import checked_fields, collection, page_of, shape
+from app.api.policy.access import Access
+from app.api.request.context import RequestContext
+from app.api.request.paging import checked_fields, collection, page_of, rows_of, shape
 from app.api.transport.errors import Misaddressed
-from app.api.transport.responses import host, json, links, runtime
+from app.api.transport.responses import json, links
 from app.api.values.value_types import is_ident
 from app.db.sealing import has_sealed, keyring_of
 from app.db.secret_columns import JSON_TYPES, place_of
 from app.errors import NotFound
 from app.models import Base
-from app.rows.keyset_pages import fetch
 from app.rows.uuid_or_name import is_uuid
 
 Query = Mapping[str, Any]
@@ -68,7 +68,7 @@ class Parent:
     #: Noun in summaries.
     label: str
     #: SQL condition for its rows, from the identifier in the path. Raises Misaddressed, NotFound.
-    condition: Callable[[str], ColumnElement[bool]]
+    condition: Callable[[RequestContext, str], ColumnElement[bool]]
     #: First minor version of the list.
     since: int = versions.MIN
 
@@ -96,8 +96,8 @@ class Resource(Generic[Model]):
     computed: Mapping[str, Callable[[Row[Any], str], Any]] = field(default_factory=dict)
     #: Computed field -> the columns that it reads.
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: Column -> function that masks its secrets.
-    masked: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    #: Column -> function that masks its secrets, by what the caller may see.
+    masked: Mapping[str, Callable[[Access, Any], Any]] = field(default_factory=dict)
     #: Sub-collections that an item links to.
     links: tuple[str, ...] = ()
     #: First minor version that accepts names beside UUIDs in paths; None: none does.
@@ -156,9 +156,9 @@ class Resource(Generic[Model]):
         """Response that lists items."""
         return listed(self.collection, self.component, self.full, self.sortable)
 
-    def visible_fields(self) -> list[str]:
-        """Every field of the request's version."""
-        return versions.visible(self.name, self.full)
+    def visible_fields(self, version: Version) -> list[str]:
+        """Every field of the version."""
+        return version.visible(self.name, self.full)
 
     def query(self, wanted: Sequence[str]) -> Select[Any]:
         """Select the columns that the wanted fields need, always with `id` and `uuid`."""
@@ -173,15 +173,17 @@ class Resource(Generic[Model]):
         selected += [column.label(name) for name, column in self.joined.items() if name in needed]
         return select(*selected).select_from(self.source() if self.source else self.model.__table__)
 
-    def views(self, rows: Sequence[Row[Any]], wanted: Sequence[str]) -> list[View]:
+    def views(
+        self, context: RequestContext, rows: Sequence[Row[Any]], wanted: Sequence[str]
+    ) -> list[View]:
         """Build the documents of rows that `query` selected."""
-        base, chosen = host(), frozenset(wanted)
+        base, chosen = context.base_url, frozenset(wanted)
         raw = [name for name in self._documents if name in chosen and name not in self.masked]
         masked = [(name, mask) for name, mask in self.masked.items() if name in chosen]
         computed = [(name, make) for name, make in self.computed.items() if name in chosen]
         linked = [name for name in self.links if name in chosen]
         order = [name for name in self.shown if name in chosen or name == "links"]
-        keyring, columns = keyring_of(runtime().engine.dialect), self.model.__table__.c
+        keyring, columns = keyring_of(context.runtime.engine.dialect), self.model.__table__.c
         result = []
         for row in rows:
             view: View = {name: value for name, value in row._mapping.items() if name in chosen}
@@ -191,7 +193,7 @@ class Resource(Generic[Model]):
                     text = keyring.open_text(text, place_of(columns[name], {**row._mapping}))
                 view[name] = orjson.Fragment(text)
             for name, mask in masked:
-                view[name] = mask(view[name])
+                view[name] = mask(context.access, view[name])
             for name, make in computed:
                 view[name] = make(row, base)
             view["links"] = links(f"{self.path}/{row.uuid}", base)
@@ -201,45 +203,51 @@ class Resource(Generic[Model]):
         return result
 
     def listing(
-        self, query: Query, narrow: Narrow = lambda query: query, *, detail: bool = False
+        self,
+        context: RequestContext,
+        query: Query,
+        narrow: Narrow = lambda query: query,
+        *,
+        detail: bool = False,
     ) -> Response:
         """
-        Return a page of the rows that `narrow` selects.
+        Return a page of the rows that the caller may list and `narrow` selects.
 
         query: as loaded by `ListQuery`. detail: the route is the one for details.
 
         Raises Invalid, NotAcceptable, NotFound for an unknown marker.
         """
-        wanted = shape(query, self.name, short=self.short, full=self.full, detail=detail)
-        page = page_of(query, self.name, sortable=self.sortable)
-        with runtime().reading() as session:
-            selected = enforce.narrowed(narrow(self.query(wanted)), self.model)
-            rows = fetch(session, selected, self.model, page, among=enforce.listable(self.model))
+        wanted = shape(context, query, self.name, short=self.short, full=self.full, detail=detail)
+        page = page_of(context, query, self.name, sortable=self.sortable)
+        with context.runtime.reading() as session:
+            selected = narrow(self.query(wanted))
+            rows = rows_of(session, context.scope, selected, self.model, page)
         last = rows[-1].uuid if len(rows) == page.limit else None
-        return json(collection(self.collection, self.views(rows, wanted), page, last=last))
+        items = self.views(context, rows, wanted)
+        return json(collection(context, self.collection, items, page, last=last))
 
-    def show(self, query: Query, ident: str) -> Response:
+    def show(self, context: RequestContext, query: Query, ident: str) -> Response:
         """Return an item with the fields that the query names. Raises Misaddressed, NotFound."""
-        wanted = self.visible_fields()
+        wanted = self.visible_fields(context.version)
         if "fields_" in query:
-            wanted = checked_fields(query["fields_"], self.name, self.full)
-        found = self._one(self.identified(ident), wanted)
+            wanted = checked_fields(context, query["fields_"], self.name, self.full)
+        found = self._one(context, self.identified(context.version, ident), wanted)
         if found is None:
             raise NotFound(self.name, ident)
         return json(found)
 
-    def identified(self, ident: str) -> ColumnElement[bool]:
+    def identified(self, version: Version, ident: str) -> ColumnElement[bool]:
         """Return the SQL condition for the item that a path identifies. Raises Misaddressed."""
         columns = self.model.__table__.c
         if is_uuid(ident):
             return columns.uuid == str(UUID(ident))
-        if self.named is None or versions.current() < self.named:
+        if self.named is None or version < self.named:
             raise Misaddressed(f"Expected UUID for {self.name.split()[-1]}_uuid: {ident}")
         if not is_ident(ident):
             raise Misaddressed(f"Expected UUID or name for {self.name.split()[-1]}: {ident}")
         return columns.name == ident
 
-    def id_of(self, ident: str) -> int:
+    def id_of(self, context: RequestContext, ident: str) -> int:
         """
         Return the primary key of the identified item.
 
@@ -247,27 +255,30 @@ class Resource(Generic[Model]):
 
         Raises Misaddressed, NotFound.
         """
-        condition = self.identified(ident) & enforce.listable(self.model)
-        with runtime().reading() as session:
+        identified = self.identified(context.version, ident)
+        condition = identified & context.scope.listable(self.model)
+        with context.runtime.reading() as session:
             found = session.scalar(select(self.model.__table__.c.id).where(condition))
         if found is None:
             raise NotFound(self.name, ident)
         return int(found)
 
-    def find(self, session: Session, ident: str) -> Model:
+    def find(self, context: RequestContext, session: Session, ident: str) -> Model:
         """
         Load the row that a path identifies, and lock it until the transaction ends.
 
         Raises Misaddressed, NotFound.
         """
-        condition = self.identified(ident)
+        condition = self.identified(context.version, ident)
         row = session.scalar(select(self.model).where(condition).with_for_update())
         if row is None:
             raise NotFound(self.name, ident)
-        auditing.concern(row.uuid, getattr(row, "name", None))  # type: ignore[attr-defined]
+        context.audit.concern(row.uuid, getattr(row, "name", None))  # type: ignore[attr-defined]
         return row
 
-    def _one(self, condition: ColumnElement[bool], wanted: Sequence[str]) -> View | None:
-        with runtime().reading() as session:
+    def _one(
+        self, context: RequestContext, condition: ColumnElement[bool], wanted: Sequence[str]
+    ) -> View | None:
+        with context.runtime.reading() as session:
             rows = session.execute(self.query(wanted).where(condition)).all()
-        return self.views(rows, wanted)[0] if rows else None
+        return self.views(context, rows, wanted)[0] if rows else None

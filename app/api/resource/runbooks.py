@@ -7,16 +7,15 @@ from flask import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.api.declarations import versions
 from app.api.node.traits import TRAITS, checked
 from app.api.openapi.returns import ADDED, NO_CONTENT
-from app.api.policy import enforce
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
-from app.api.resource.resource_routes import ResourceRoutes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.templates import RunbookChange, RunbookCreate, Traits
-from app.api.transport.responses import empty, host, json, runtime
+from app.api.transport.responses import empty, json
 from app.api.values.value_types import ListQuery, NoQuery
 from app.errors import Invalid, NotFound
 from app.inventory import runbooks as service
@@ -41,15 +40,15 @@ RUNBOOK = Resource(
         "uuid", "created_at", "updated_at", "name", "extra", "public", "owner", "disable_ramdisk",
         "description", "links", "steps", "traits",
     ),
-    masked={"steps": mask},
+    masked={"steps": lambda _access, steps: mask(steps)},
     named=SINCE,
 )  # fmt: skip
 
 
-def _checked(fields: dict[str, Any]) -> dict[str, Any]:
-    versions.check_body("runbook", fields)
-    fields = enforce.with_owner("runbook", fields)
-    if versions.current() < TRAITS_SINCE and not is_trait(fields["name"]):
+def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
+    context.version.check_body("runbook", fields)
+    fields = context.access.with_owner("runbook", fields)
+    if context.version < TRAITS_SINCE and not is_trait(fields["name"]):
         raise Invalid(f"name: {fields['name']!r} is not a trait, as it has to be before 1.112")
     return fields
 
@@ -58,10 +57,10 @@ ROUTES = ResourceRoutes(
     RUNBOOK, runbooks, "runbook", "runbooks", "baremetal:runbook", since=SINCE, gone=405
 )
 ROUTES.lists(ListQuery)
-ROUTES.creates(RunbookCreate, service.create, prepare=_checked)
+ROUTES.creates(RunbookCreate, without_context(service.create), prepare=_checked)
 ROUTES.shows()
-ROUTES.changes(RunbookChange(), service.change)
-ROUTES.deletes(Session.delete)
+ROUTES.changes(RunbookChange(), without_context(service.change))
+ROUTES.deletes(without_context(Session.delete))
 
 
 @runbooks.declare(
@@ -72,10 +71,12 @@ ROUTES.deletes(Session.delete)
     returns=TRAITS,
 )
 @runbooks.arguments(NoQuery, location="query")
-def list_runbook_traits(_query: Query, ident: str) -> Response:
+def list_runbook_traits(context: RequestContext, _query: Query, ident: str) -> Response:
     """List the traits of a runbook"""
-    with runtime().reading() as session:
-        traits = session.scalar(select(Runbook.traits).where(RUNBOOK.identified(ident)))
+    with context.runtime.reading() as session:
+        traits = session.scalar(
+            select(Runbook.traits).where(RUNBOOK.identified(context.version, ident))
+        )
     if traits is None:
         raise NotFound("runbook", ident)
     return json({"traits": traits})
@@ -89,9 +90,9 @@ def list_runbook_traits(_query: Query, ident: str) -> Response:
     returns=NO_CONTENT,
 )
 @runbooks.arguments(Traits)
-def set_runbook_traits(fields: Query, ident: str) -> Response:
+def set_runbook_traits(context: RequestContext, fields: Query, ident: str) -> Response:
     """Set all traits of a runbook"""
-    return _set(ident, lambda _traits: fields["traits"])
+    return _set(context, ident, lambda _traits: fields["traits"])
 
 
 @runbooks.declare(
@@ -102,11 +103,11 @@ def set_runbook_traits(fields: Query, ident: str) -> Response:
     returns=ADDED,
 )
 @runbooks.arguments(NoQuery, location="query")
-def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
+def add_runbook_trait(context: RequestContext, _query: Query, ident: str, trait: str) -> Response:
     """Add a trait to a runbook"""
-    checked(trait)
-    answer = empty(204, location=f"{host()}/v1/runbooks/{ident}/traits/{trait}")
-    return _set(ident, lambda traits: [*traits, trait], answer)
+    checked(context, trait)
+    answer = empty(204, location=f"{context.base_url}/v1/runbooks/{ident}/traits/{trait}")
+    return _set(context, ident, lambda traits: [*traits, trait], answer)
 
 
 @runbooks.declare(
@@ -117,9 +118,9 @@ def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
     returns=NO_CONTENT,
 )
 @runbooks.arguments(NoQuery, location="query")
-def remove_runbook_traits(_query: Query, ident: str) -> Response:
+def remove_runbook_traits(context: RequestContext, _query: Query, ident: str) -> Response:
     """Remove all traits of a runbook"""
-    return _set(ident, lambda _traits: [])
+    return _set(context, ident, lambda _traits: [])
 
 
 @runbooks.declare(
@@ -130,12 +131,16 @@ def remove_runbook_traits(_query: Query, ident: str) -> Response:
     returns=NO_CONTENT,
 )
 @runbooks.arguments(NoQuery, location="query")
-def remove_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
+def remove_runbook_trait(
+    context: RequestContext, _query: Query, ident: str, trait: str
+) -> Response:
     """Remove a trait of a runbook, if it has it"""
-    return _set(ident, lambda traits: [each for each in traits if each != trait])
+    return _set(context, ident, lambda traits: [each for each in traits if each != trait])
 
 
-def _set(ident: str, change: Any, answer: Response | None = None) -> Response:
+def _set(
+    context: RequestContext, ident: str, change: Any, answer: Response | None = None
+) -> Response:
     """
     Replace the traits by `change(traits)`; answer 204, if there is no other answer.
 
@@ -143,7 +148,7 @@ def _set(ident: str, change: Any, answer: Response | None = None) -> Response:
     """
 
     def work(session: Session) -> None:
-        runbook = RUNBOOK.find(session, ident)
+        runbook = RUNBOOK.find(context, session, ident)
         service.set_traits(runbook, change(runbook.traits))
 
-    return in_transaction(work, answer or empty(204))
+    return in_transaction(context, work, answer or empty(204))

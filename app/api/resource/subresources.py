@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Select
 
 from app.api.node.node_identifiers import id_of
+from app.api.request.context import RequestContext
 from app.api.resource.resources import Parent
 from app.models import Base, Node
 
@@ -20,12 +21,14 @@ def node_parent(model: type[Base], since: int) -> Parent:
         "/nodes/<ident>",
         "node",
         "node",
-        lambda ident: model.__table__.c.node_id == id_of(ident),
+        lambda context, ident: model.__table__.c.node_id == id_of(context, ident),
         since,
     )
 
 
-def filtered(selected: Select[Any], query: Mapping[str, Any], model: type[Base]) -> Select[Any]:
+def filtered(
+    context: RequestContext, selected: Select[Any], query: Mapping[str, Any], model: type[Base]
+) -> Select[Any]:
     """
     Apply a list's filters to rows of `model`, joined with their nodes.
 
@@ -36,7 +39,7 @@ def filtered(selected: Select[Any], query: Mapping[str, Any], model: type[Base])
     columns = model.__table__.c
     for name in ("node", "node_uuid"):
         if name in query:
-            selected = selected.where(columns.node_id == id_of(query[name]))
+            selected = selected.where(columns.node_id == id_of(context, query[name]))
     if "address" in query:
         selected = selected.where(columns.address == query["address"])
     if "shard" in query:

@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from app.api.request.routes import Routes
-from app.api.resource.resource_routes import ResourceRoutes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.templates import TemplateChange, TemplateCreate
 from app.api.values.value_types import ListQuery
@@ -26,7 +26,7 @@ TEMPLATE = Resource(
     shown=(
         "uuid", "created_at", "updated_at", "name", "extra", "description", "links", "steps",
     ),
-    masked={"steps": mask},
+    masked={"steps": lambda _access, steps: mask(steps)},
     named=SINCE,
 )  # fmt: skip
 
@@ -41,7 +41,7 @@ ROUTES = ResourceRoutes(
     gone=405,
 )
 ROUTES.lists(ListQuery, rule="get")
-ROUTES.creates(TemplateCreate, service.create)
+ROUTES.creates(TemplateCreate, without_context(service.create))
 ROUTES.shows()
-ROUTES.changes(TemplateChange(), row_changes.change)
-ROUTES.deletes(Session.delete)
+ROUTES.changes(TemplateChange(), without_context(row_changes.change))
+ROUTES.deletes(without_context(Session.delete))

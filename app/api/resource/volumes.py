@@ -9,9 +9,10 @@ from sqlalchemy import Select
 
 from app.api.node.node_identifiers import id_of
 from app.api.openapi.shapes import LINKS, exactly
-from app.api.policy import enforce
+from app.api.policy.access import Access
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.resource.resource_routes import ResourceRoutes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.resource.subresources import filtered, node_parent
 from app.api.schemas.volumes import (
@@ -21,7 +22,7 @@ from app.api.schemas.volumes import (
     TargetCreate,
     VolumeFilters,
 )
-from app.api.transport.responses import host, json, links
+from app.api.transport.responses import json, links
 from app.api.values.value_types import NoQuery
 from app.inventory import volumes as service
 from app.models import Node, VolumeConnector, VolumeTarget
@@ -55,49 +56,54 @@ TARGET: Resource[VolumeTarget] = Resource(
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: VolumeTarget.__table__.join(Node.__table__),
-    masked={"properties": enforce.target_properties},
+    masked={"properties": Access.target_properties},
 )  # fmt: skip
 #: Document with links to both collections.
 OVERVIEW = exactly(dict.fromkeys(("connectors", "targets", "links"), LINKS))
 
 
-def _overview(path: str) -> Response:
-    base = host()
+def _overview(context: RequestContext, path: str) -> Response:
+    base = context.base_url
     parts = {name: links(f"{path}{name}", base) for name in ("connectors", "targets")}
     return json({"links": links(path, base), **parts})
 
 
 @volumes.declare("GET", "/volume", since=SINCE, returns=OVERVIEW)
 @volumes.arguments(NoQuery, location="query")
-def show_volume(_query: Query) -> Response:
+def show_volume(context: RequestContext, _query: Query) -> Response:
     """List the collections of volumes"""
-    return _overview("volume/")
+    return _overview(context, "volume/")
 
 
 @volumes.declare(
     "GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get", returns=OVERVIEW
 )
 @volumes.arguments(NoQuery, location="query")
-def show_volume_of_node(_query: Query, ident: str) -> Response:
+def show_volume_of_node(context: RequestContext, _query: Query, ident: str) -> Response:
     """List the collections of a node's volumes"""
-    id_of(ident)
-    return _overview(f"nodes/{ident}/volume/")
+    id_of(context, ident)
+    return _overview(context, f"nodes/{ident}/volume/")
 
 
-def _declare(resource: Resource[Any], one: str, create: type[Schema], change: type[Schema]) -> None:
+def _declare(
+    resource: Resource[Any],
+    one: str,
+    create: type[Schema],
+    change: type[Schema],
+) -> None:
     """Declare the routes of connectors or targets, which differ in schemas only."""
     model = resource.model
 
-    def narrow(selected: Select[Any], query: Query) -> Select[Any]:
-        return filtered(selected, query, model)
+    def narrow(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
+        return filtered(context, selected, query, model)
 
     routes = ResourceRoutes(resource, volumes, one, f"{one}s", "baremetal:volume", since=SINCE)
     routes.lists(VolumeFilters, narrow)
     routes.lists(VolumeFilters, narrow, parent=node_parent(model, SINCE))
-    routes.creates(create, lambda session, fields: service.create(session, model, fields))
+    routes.creates(create, lambda _context, session, fields: service.create(session, model, fields))
     routes.shows()
-    routes.changes(change(), service.change)
-    routes.deletes(service.remove)
+    routes.changes(change(), without_context(service.change))
+    routes.deletes(without_context(service.remove))
 
 
 _declare(CONNECTOR, "connector", ConnectorCreate, ConnectorChange)

@@ -4,24 +4,14 @@ Error responses in Ironic's formats; never HTML.
 Most are `{"error_message": TEXT}`, where TEXT is a JSON document again: clients decode it twice.
 """
 
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from flask import Flask, Response, current_app, g, request
-from sqlalchemy.exc import SQLAlchemyError
-from werkzeug.exceptions import HTTPException
-from werkzeug.http import HTTP_STATUS_CODES
+from flask import Response
 
-from app.api.transport.responses import RUNTIME, json
-from app.db import diagnosis
-from app.errors import ServiceError, TooLarge, Unauthorized, Unavailable
-from app.observe import log
-from drivers.core.errors import InvalidDriverInfo
-
-logger = log.get(__name__)
-seldom = log.RateLimited(logger)
+from app.api.transport.responses import json
+from app.errors import ServiceError, Unauthorized
 
 #: This client (at least up to 6.3) raises TypeError on the Retry-After of a 409 or 503; without the
 #: header it retries after a pause.
@@ -60,15 +50,6 @@ class Misaddressed(ServiceError):
     status = 400
 
 
-def register(app: Flask) -> None:
-    """Register the error handlers of an application."""
-    app.register_error_handler(ServiceError, _service_error)
-    app.register_error_handler(InvalidDriverInfo, _invalid_node)
-    app.register_error_handler(HTTPException, _http_exception)
-    app.register_error_handler(SQLAlchemyError, _database_error)
-    app.register_error_handler(Exception, _bug)
-
-
 def service_error(error: ServiceError, environ: Mapping[str, Any]) -> Response:
     """Return the response to an error of the request `environ`, before Flask processes it."""
     response = answer(error.status, str(error))
@@ -78,52 +59,3 @@ def service_error(error: ServiceError, environ: Mapping[str, Any]) -> Response:
     if isinstance(error, Unauthorized) and error.challenge:
         response.headers["WWW-Authenticate"] = error.challenge
     return response
-
-
-def _service_error(error: ServiceError) -> Response:
-    if isinstance(error, TooLarge | TooDeep):
-        g.unrouted = True
-        return flat(error.status, str(error))
-    if isinstance(error, Misaddressed):
-        g.unrouted = True
-        return unrouted(error.status, HTTP_STATUS_CODES[error.status], str(error))
-    return service_error(error, request.environ)
-
-
-def _invalid_node(error: InvalidDriverInfo) -> Response:
-    """Answer errors of nodes' settings, such as a disabled interface named in instance_info."""
-    return answer(400, str(error))
-
-
-def _http_exception(error: HTTPException) -> Response:
-    status = error.code or 500
-    g.unrouted = True
-    if status == 413:
-        return flat(413, "Request body too large.")
-    message = error.name
-    if error.description != type(error).description:
-        message = error.description or message
-    elif status in (404, 405):
-        path = request.environ.get(ORIGINAL_PATH, request.path)
-        message = f"{request.method} {path} is not something that this version of the API has."
-    response = unrouted(status, error.name, message)
-    for name, value in error.get_headers():
-        if name == "Allow":
-            response.headers[name] = value
-    return response
-
-
-def _database_error(error: SQLAlchemyError) -> Response:
-    trouble = diagnosis.database_problem(error)
-    if trouble is None:
-        return _bug(error)
-    message = f"The database {trouble}, please retry."
-    seldom.warning("request.no_database", error=message, detail=diagnosis.reason(error))
-    return _service_error(Unavailable(message))
-
-
-def _bug(error: Exception) -> Response:
-    logger.error("request.crashed", exc_info=error)
-    settings = current_app.extensions[RUNTIME].settings.default
-    debug = "".join(traceback.format_exception(error)) if settings.debug_tracebacks_in_api else None
-    return answer(500, "Internal server error.", debug)

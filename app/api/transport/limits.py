@@ -20,8 +20,6 @@ from app.config.settings import Api
 from app.errors import TooMany
 from app.requests.rate_limit import RateLimit
 
-LIMITS = "limits"
-
 
 class Limits:
     """The limits of one application."""

@@ -1,21 +1,27 @@
 """
-WSGI middleware that reads the complete body before the request is processed, within a time limit.
+Bodies of requests: their limits of size, and a middleware that reads them within a time limit.
 
-On a timeout the connection is closed. A request whose body never arrives holds no request slot, and
-a thread no longer than the limit. The late bodies of a client do not delay those of other clients.
+The middleware reads a complete body before the request is processed. On a timeout the connection is
+closed. A request whose body never arrives holds no request slot, and a thread no longer than the
+limit. The late bodies of a client do not delay those of other clients.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from typing import Any
 
-from app.api.request.parsing import DEFAULT_LIMIT, limit_of
+from flask import Request
+
 from app.api.transport.responses import Wsgi
+from app.errors import TooLarge
 from app.observe import log
 from app.requests.request_slots import Busy, FairSlots, SharedPlaces
 
 logger = log.get(__name__)
 
+#: End of the path -> largest body in bytes.
+DEFAULT_LIMIT = 1024 << 10
+LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 #: Bodies read at a time, and how many of them may exceed DEFAULT_LIMIT, which bounds the memory.
 AT_ONCE, LARGE_AT_ONCE = 64, 4
 #: Seconds that a request waits for one of these reads to end, and how many may wait.
@@ -65,6 +71,24 @@ def middleware(timeout: float, client_of: Callable[[Mapping[str, Any]], str], in
         return inner(environ, start_response)
 
     return application
+
+
+def data_of(req: Request) -> bytes:
+    """
+    Return the body of a request as it was sent.
+
+    Raises TooLarge.
+    """
+    limit = limit_of(req.path)
+    if (req.content_length or 0) > limit:
+        raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
+    req.max_content_length = limit
+    return req.get_data()
+
+
+def limit_of(path: str) -> int:
+    """Return the size limit of a body, in bytes."""
+    return next((size for end, size in LIMITS.items() if path.endswith(end)), DEFAULT_LIMIT)
 
 
 def length_of(environ: Mapping[str, Any]) -> int:

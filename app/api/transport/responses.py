@@ -1,4 +1,4 @@
-"""Responses: JSON by orjson, links and times. Also the runtime of the current application."""
+"""Responses: JSON by orjson, links and times."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -6,23 +6,16 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
-from flask import Response, current_app
-from flask.globals import request_ctx
+from flask import Request, Response
 from werkzeug.sansio.utils import get_current_url
 
-from app.runtime import Runtime
+from app.config.settings import Api
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
-RUNTIME = "ingot"
 JSON = "application/json"
 #: Times are naive UTC; clients get "+00:00".
 OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_NON_STR_KEYS
-
-
-def runtime() -> Runtime:
-    found: Runtime = current_app.extensions[RUNTIME]
-    return found
 
 
 def json(document: Any, status: int = 200, location: str | None = None) -> Response:
@@ -56,12 +49,11 @@ def time(when: datetime | None) -> str | None:
     return when.isoformat(timespec="microseconds") + "+00:00"
 
 
-def host() -> str:
+def base_url(api: Api, request: Request) -> str:
     """Return the URL that links begin with, without a trailing slash."""
-    if public := runtime().settings.api.public_endpoint:
+    if public := api.public_endpoint:
         return public.rstrip("/")
-    current = request_ctx.request
-    return _host(current.scheme, current.host)
+    return _host(request.scheme, request.host)
 
 
 @lru_cache(maxsize=64)  # werkzeug checks each character
@@ -69,9 +61,12 @@ def _host(scheme: str, host: str) -> str:
     return get_current_url(scheme, host).rstrip("/")
 
 
-def links(path: str, base: str | None = None) -> list[dict[str, str]]:
-    """Return Ironic's two links to `path`: `self` under /v1, `bookmark` without the version."""
-    base = base or host()
+def links(path: str, base: str) -> list[dict[str, str]]:
+    """
+    Return Ironic's two links to `path`: `self` under /v1, `bookmark` without the version.
+
+    base: see `base_url`.
+    """
     return [
         {"href": f"{base}/v1/{path}", "rel": "self"},
         {"href": f"{base}/{path}", "rel": "bookmark"},

@@ -9,19 +9,19 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flask import Response, current_app, g, request
+from flask import Response, request
 from sqlalchemy.orm import Session
 
-from app.api.authentication import login_attempt, session_cookie, strategies
+from app.api.authentication import login_attempt, session_cookie
 from app.api.authentication.local_users import LocalUsers
 from app.api.declarations.public_paths import CALLBACK
 from app.api.openapi.returns import NO_CONTENT, Returns
 from app.api.openapi.shapes import BOOLEAN, TEXT, array, exactly, or_null
 from app.api.request import auditing, repeats
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.login import Credentials, OidcQuery, ScopeChoice
-from app.api.transport.limits import LIMITS, Limits
-from app.api.transport.responses import empty, host, json, runtime
+from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery
 from app.errors import Invalid, TooMany, Unauthorized
 from app.identity import oidc_users, tokens
@@ -51,13 +51,13 @@ SHOWN = Returns(
 
 @login.declare("GET", "/login", returns=SHOWN)
 @login.arguments(NoQuery, location="query")
-def show_login(_query: Mapping[str, Any]) -> Response:
+def show_login(context: RequestContext, _query: Mapping[str, Any]) -> Response:
     """Show how a browser signs in, and the user, scope and other scopes of its session"""
-    return _shown(_current())
+    return _shown(context, _current(context))
 
 
-def _shown(found: BrowserSession | None) -> Response:
-    settings = runtime().settings
+def _shown(context: RequestContext, found: BrowserSession | None) -> Response:
+    settings = context.runtime.settings
     is_local = settings.default.auth_strategy == "local"
     return json(
         {
@@ -70,58 +70,60 @@ def _shown(found: BrowserSession | None) -> Response:
     )
 
 
-def _current() -> BrowserSession | None:
+def _current(context: RequestContext) -> BrowserSession | None:
     """Return the session of the request; None: there is none, or it has ended."""
-    text = session_cookie.token_of(request)
-    if text is None or runtime().settings.default.auth_strategy != "local":
+    text = session_cookie.token_of(request, context.base_url)
+    if text is None or context.runtime.settings.default.auth_strategy != "local":
         return None
-    with runtime().read_connection() as connection:
-        return service.of(connection, text, g.request_id)
+    with context.runtime.read_connection() as connection:
+        return service.of(connection, text, context.request_id)
 
 
 @login.declare("POST", "/login", returns=SHOWN, no_key=repeats.OF_LOGINS)
 @login.arguments(Credentials)
-def sign_in(body: Mapping[str, Any]) -> Response:
+def sign_in(context: RequestContext, body: Mapping[str, Any]) -> Response:
     """
     Begin a session with user and password
 
     If the user has several scopes, and the request names none, the session has no rights until
     `POST /v1/login/scope` chooses one.
     """
-    account = _users().account(request, body["username"], body["password"])
-    found, text = _begin(lambda _session: account, body.get("scope"), 200)
-    response = _shown(found)
-    session_cookie.keep(response, text)
+    account = _users(context).account(request, context.audit, body["username"], body["password"])
+    found, text = _begin(context, lambda _session: account, body.get("scope"), 200)
+    response = _shown(context, found)
+    _keep(context, response, text)
     return response
 
 
 @login.declare("POST", "/login/scope", returns=SHOWN, no_key=repeats.OF_LOGINS)
 @login.arguments(ScopeChoice)
-def change_scope(body: Mapping[str, Any]) -> Response:
+def change_scope(context: RequestContext, body: Mapping[str, Any]) -> Response:
     """Move the session to another scope of its user"""
-    _users()
-    before, text = _current(), session_cookie.token_of(request)
+    _users(context)
+    before, text = _current(context), session_cookie.token_of(request, context.base_url)
     if before is None or text is None:
-        raise Unauthorized("There is no session.", session_cookie.challenge(request))
-    g.caller = before.caller
-    with runtime().transaction() as session:
-        found, renewed = service.change_scope(session, text, body["scope"], g.request_id)
-        g.caller = found.caller
-        auditing.record(session)
-    response = _shown(found)
-    session_cookie.keep(response, renewed)
+        raise Unauthorized(
+            "There is no session.", session_cookie.challenge(request, context.base_url)
+        )
+    context.caller = before.caller
+    with context.runtime.transaction() as session:
+        found, renewed = service.change_scope(session, text, body["scope"], context.request_id)
+        context.caller = found.caller
+        auditing.record(context, session)
+    response = _shown(context, found)
+    _keep(context, response, renewed)
     return response
 
 
 @login.declare("GET", "/login/oidc", returns=REDIRECT)
 @login.arguments(OidcQuery, location="query")
-def go_to_provider(query: Mapping[str, Any]) -> Response:
+def go_to_provider(context: RequestContext, query: Mapping[str, Any]) -> Response:
     """Send the browser to the OpenID provider"""
-    provider, attempt = _users().provider, login_attempt.new(query.get("scope"))
+    provider, attempt = _users(context).provider, login_attempt.new(query.get("scope"))
     response = empty(
-        302, provider.login_url(_callback(), attempt.state, attempt.nonce, attempt.verifier)
+        302, provider.login_url(_callback(context), attempt.state, attempt.nonce, attempt.verifier)
     )
-    attempt.keep(response)
+    attempt.keep(response, context.base_url)
     return response
 
 
@@ -131,36 +133,38 @@ def go_to_provider(query: Mapping[str, Any]) -> Response:
     returns=REDIRECT,
     parameters={"code": "Code of the provider", "state": "State of the request to the provider"},
 )
-def return_from_provider() -> Response:
+def return_from_provider(context: RequestContext) -> Response:
     """
     Begin a session with a code of the OpenID provider
 
     Providers add parameters of their own, which are ignored.
     """
-    provider, oidc = _users().provider, runtime().settings.oidc
-    limits: Limits = current_app.extensions[LIMITS]
+    provider, oidc = _users(context).provider, context.runtime.settings.oidc
+    limits = context.services.limits
     address = limits.clients.key_of(request.environ)
     if seconds := limits.refused_codes.take(address):
         raise TooMany(seconds, "Too many logins of this address were refused; retry later.")
-    attempt = _checked_attempt(oidc.issuer)
+    attempt = _checked_attempt(context, oidc.issuer)
     code = request.args.get("code", "")
-    claims = provider.claims_of_code(_callback(), code, attempt.nonce, attempt.verifier)
+    claims = provider.claims_of_code(_callback(context), code, attempt.nonce, attempt.verifier)
     person = oidc_users.person_of(oidc, claims)
-    _, text = _begin(lambda session: oidc_users.sign_in(session, oidc, person), attempt.scope, 302)
-    response = empty(302, f"{host()}{PAGE}")
-    session_cookie.keep(response, text)
-    login_attempt.forget(response)
+    _, text = _begin(
+        context, lambda session: oidc_users.sign_in(session, oidc, person), attempt.scope, 302
+    )
+    response = empty(302, f"{context.base_url}{PAGE}")
+    _keep(context, response, text)
+    login_attempt.forget(response, context.base_url)
     limits.refused_codes.give_back(address)
     return response
 
 
-def _checked_attempt(issuer: str) -> login_attempt.Attempt:
+def _checked_attempt(context: RequestContext, issuer: str) -> login_attempt.Attempt:
     """
     Return the browser's attempt to which the request belongs.
 
     Raises Unauthorized: there is none, or the provider refused the login.
     """
-    attempt, sent = login_attempt.of(request), request.args
+    attempt, sent = login_attempt.of(request, context.base_url), request.args
     if attempt is None or not hmac.compare_digest(
         attempt.state.encode(), sent.get("state", "").encode()
     ):
@@ -173,12 +177,21 @@ def _checked_attempt(issuer: str) -> login_attempt.Attempt:
     return attempt
 
 
-def _callback() -> str:
-    return f"{host()}{CALLBACK}"
+def _callback(context: RequestContext) -> str:
+    return f"{context.base_url}{CALLBACK}"
+
+
+def _keep(context: RequestContext, response: Response, text: str) -> None:
+    """Make the browser keep a session as long as its token is valid."""
+    lifetime = context.runtime.settings.identity.session_lifetime
+    session_cookie.keep(response, context.base_url, text, lifetime)
 
 
 def _begin(
-    account_of: Callable[[Session], Account], scope: str | None, status: int
+    context: RequestContext,
+    account_of: Callable[[Session], Account],
+    scope: str | None,
+    status: int,
 ) -> tuple[BrowserSession, str]:
     """
     Begin a session of a user whose credentials were checked; return it, and the text of its token.
@@ -187,45 +200,46 @@ def _begin(
 
     Raises Unauthorized, Forbidden: see `app.identity.sessions.create`.
     """
-    lifetime = runtime().settings.identity.session_lifetime
-    with runtime().transaction() as session:
+    lifetime = context.runtime.settings.identity.session_lifetime
+    with context.runtime.transaction() as session:
         account = account_of(session)
-        auditing.name_user(account.name)
-        if before := session_cookie.former(request):
+        context.audit.name_user(account.name)
+        if before := session_cookie.former(request, context.base_url):
             tokens.end_session(session, before)
-        found, text = service.create(session, account, scope, lifetime, g.request_id)
-        g.caller = found.caller
-        auditing.record(session, status)
+        found, text = service.create(session, account, scope, lifetime, context.request_id)
+        context.caller = found.caller
+        auditing.record(context, session, status)
     return found, text
 
 
 @login.declare("POST", "/logout", returns=NO_CONTENT, no_key=repeats.OF_LOGINS)
-def sign_out() -> Response:
+def sign_out(context: RequestContext) -> Response:
     """End the session"""
     response = empty()
-    session_cookie.forget(response)
-    found, text = _current(), session_cookie.token_of(request)
+    session_cookie.forget(response, context.base_url)
+    found, text = _current(context), session_cookie.token_of(request, context.base_url)
     if found is None or text is None:
-        auditing.skip()  # strangers would fill the audit
+        context.audit.skip()  # strangers would fill the audit
         return response
-    g.caller = found.caller
-    with runtime().transaction() as session:
+    context.caller = found.caller
+    with context.runtime.transaction() as session:
         tokens.end(session, text)
-        auditing.record(session)
+        auditing.record(context, session)
     return response
 
 
-def _users() -> LocalUsers:
+def _users(context: RequestContext) -> LocalUsers:
     """
     Return the users who may have sessions.
 
     Raises Invalid: there are none.
     """
-    strategy = runtime().settings.default.auth_strategy
+    strategy = context.runtime.settings.default.auth_strategy
     if strategy != "local":
         raise Invalid(
             f"[DEFAULT]auth_strategy is {strategy}: sessions need local; send the credentials with"
             " each request"
         )
-    users: LocalUsers = current_app.extensions[strategies.AUTHENTICATE]
+    users = context.services.authenticate
+    assert isinstance(users, LocalUsers)
     return users

@@ -1,5 +1,6 @@
 """Discovery documents of the API, and the health check."""
 
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -18,8 +19,9 @@ from app.api.openapi.shapes import (
     map_of,
     subset_of,
 )
+from app.api.request.context import RequestContext, current, services_of
 from app.api.request.routes import Route, Routes, summary_of
-from app.api.transport.responses import host, json, links, runtime
+from app.api.transport.responses import json, links
 from app.api.values.value_types import TRUE
 from app.reports import health
 
@@ -48,22 +50,24 @@ HEALTH = exactly({
 })  # fmt: skip
 
 
-def _version() -> dict[str, Any]:
+def _version(context: RequestContext) -> dict[str, Any]:
     return {
         "id": "v1",
-        "links": [{"href": f"{host()}/v1/", "rel": "self"}],
+        "links": [{"href": f"{context.base_url}/v1/", "rel": "self"}],
         "status": "CURRENT",
         "min_version": f"1.{versions.MIN}",
         "version": f"1.{versions.MAX}",
     }
 
 
-def discover() -> Response:
+def discover(context: RequestContext) -> Response:
     """List the API versions. Redirect browsers to the page of operators."""
     accepted = request.accept_mimetypes
     if accepted.best_match(("application/json", "text/html")) == "text/html":
-        return Response(status=302, headers={"Location": f"{host()}/ui", "Vary": "Accept"})
-    served = _version()
+        return Response(
+            status=302, headers={"Location": f"{context.base_url}/ui", "Vary": "Accept"}
+        )
+    served = _version(context)
     answer = json(
         {
             "name": "OpenStack Ironic API",
@@ -81,9 +85,9 @@ OLDEST = ("chassis", "nodes", "ports", "drivers")
 
 
 @root.declare("GET", "", returns=V1)
-def show_v1() -> Response:
+def show_v1(context: RequestContext) -> Response:
     """List the collections"""
-    base = host()
+    base = context.base_url
     docs = {"href": f"{base}/docs", "rel": "describedby", "type": "text/html"}
     found = {
         name: [
@@ -91,7 +95,7 @@ def show_v1() -> Response:
             {"href": f"{base}/{name}/", "rel": "bookmark"},
         ]
         for name, since in versions.COLLECTIONS.items()
-        if since <= versions.current()
+        if since <= context.version
     }
     return json(
         {
@@ -102,13 +106,13 @@ def show_v1() -> Response:
                 "type": "application/vnd.openstack.ironic.v1+json",
             },
             **{name: found.pop(name) for name in OLDEST},
-            "version": _version(),
+            "version": _version(context),
             **found,
         }
     )
 
 
-def healthcheck() -> Response:
+def healthcheck(context: RequestContext) -> Response:
     """
     Check whether the API can answer requests: the database is reachable.
 
@@ -116,7 +120,7 @@ def healthcheck() -> Response:
     balancers omit it: the API accepts and records requests while all conductors are down.
     """
     detailed = request.args.get("detailed", "").lower() in TRUE
-    with runtime().reading() as session:
+    with context.runtime.reading() as session:
         if not detailed:
             session.execute(text("SELECT 1"))
             return json({"detailed": False, "reasons": ["OK"]})
@@ -135,10 +139,14 @@ HEALTHCHECK = Route(
 )
 
 
+def _with_context(view: Callable[[RequestContext], Response]) -> Callable[[], Response]:
+    return lambda: view(current())
+
+
 def register(app: Flask) -> list[Route]:
     """Add the routes outside of /v1 that the settings enable."""
-    enabled = app.extensions["ingot"].settings.healthcheck.enabled
+    enabled = services_of(app).runtime.settings.healthcheck.enabled
     found = [(DISCOVER, discover), *([(HEALTHCHECK, healthcheck)] if enabled else [])]
     for route, view in found:
-        app.add_url_rule(route.path, view_func=view)
+        app.add_url_rule(route.path, route.handler, _with_context(view))
     return [route for route, _ in found]
