@@ -1,9 +1,9 @@
 """
 The context of a request, which each handler gets as its first argument.
 
-`app.server.application` makes it before anything else. Flask and flask-smorest call hooks, error handlers and the
-parser of arguments without it: `current` finds it for them, in the only member of `flask.g` that
-the service sets. Handlers, and what they call, get it as an argument instead.
+`app.server.application` makes it before anything else. Flask and flask-smorest call hooks, error
+handlers and the parser of arguments without it: `current` finds it for them, in the only member of
+`flask.g` that the service sets. Handlers, and what they call, get it as an argument instead.
 """
 
 import time
