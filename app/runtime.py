@@ -18,7 +18,7 @@ from app.config.settings import Settings, SettingsError
 from app.db import connections, transactions
 from app.lifecycle.operation_states import ACTOR, Actor
 from app.metrics.table import BMC_COMMANDS, BMC_REFUSALS
-from app.observe import tracing
+from app.process import tracing
 from app.process.before_fork import BuiltBeforeFork
 from app.rows import data_keys
 from drivers.builtin import HARDWARE_TYPES

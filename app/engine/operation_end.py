@@ -20,7 +20,8 @@ from app.lifecycle.provision_states import MACHINE, Event, State
 from app.metrics.kinds import one_of
 from app.metrics.table import OPERATION_FAILURES, OPERATIONS
 from app.models import Node, Operation, OperationState, OperationStep
-from app.observe import log, tracing
+from app.observe import log
+from app.process import tracing
 from drivers.core.errors import FailureCode
 
 logger = log.get(__name__)

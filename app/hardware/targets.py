@@ -18,7 +18,7 @@ from app.models import AgentRecord, Node, NodeTrait, Port
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
-from app.observe import tracing
+from app.process import tracing
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
 from drivers.core.errors import InvalidDriverInfo

@@ -73,7 +73,8 @@ from app.api.web import document, page_facts, page_files, root
 from app.api.web.login import login
 from app.config.settings import Api as ApiSettings
 from app.errors import Invalid, NotAcceptable
-from app.observe import log, tracing
+from app.observe import log
+from app.process import tracing
 from app.requests.request_slots import Busy, RequestSlots, take_turn
 from app.runtime import Runtime
 

@@ -38,8 +38,8 @@ from app.config.settings import Api, Settings
 from app.db.sealing import keyring_of
 from app.events.event_feed import EventFeed
 from app.metrics import recording
-from app.observe import log, tracing
-from app.process import kill_points
+from app.observe import log
+from app.process import kill_points, tracing
 from app.process.before_fork import BuiltBeforeFork
 from app.process.parent_death import die_with_parent
 from app.server import gateway, tls_files

@@ -8,7 +8,8 @@ time of the calls of one step in a service without a collector.
 import tempfile
 from contextlib import ExitStack
 
-from app.observe import request_ids, tracing
+from app.observe import request_ids
+from app.process import tracing
 from tests.bench.bench_lifecycle import PRODUCTION
 from tests.bench.bench_metrics import report_lives, report_requests, timed
 from tests.support.collector import collecting

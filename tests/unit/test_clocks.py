@@ -18,7 +18,7 @@ ALLOWED = {
     "app/broker/monitoring.py": "times of events, as Flower wants them",
     "app/cli/operation_progress.py": "shows how long an operation has run",
     "app/db/clock.py": "has the host's clock, for the doctor",
-    "app/observe/tracing.py": "times of spans, as collectors want them",
+    "app/process/tracing.py": "times of spans, as collectors want them",
     "app/ui/facts.js": "shows ages",
     "app/ui/node.js": "shows the progress of an operation",
     "drivers/agent/logs.py": "names of files",

@@ -26,8 +26,8 @@ from app.inspection.process import process
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
 from app.models import AgentRecord, Operation, OperationStep, Port
-from app.observe import log, tracing
-from app.process import kill_points, release
+from app.observe import log
+from app.process import kill_points, release, tracing
 from app.runtime import Runtime
 from drivers.core import reserved
 from drivers.core.driver import interfaces_of

@@ -28,8 +28,8 @@ from app.broker.redis_broker import client
 from app.config.settings import Settings, SettingsError
 from app.db.sealing import keyring_of
 from app.metrics import recording
-from app.observe import log, tracing
-from app.process import kill_points
+from app.observe import log
+from app.process import kill_points, tracing
 from app.process.parent_death import die_with_parent
 from app.runtime import Runtime, load_drivers, make, require_hardware_types
 from drivers.core.priorities import overrides_without_step

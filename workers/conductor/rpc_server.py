@@ -29,8 +29,8 @@ from app.hardware import targets
 from app.inventory import holds, nodes
 from app.lifecycle.hold_kinds import Effect
 from app.models import Node, Operation, OperationState
-from app.observe import log, request_ids, tracing
-from app.process import release
+from app.observe import log, request_ids
+from app.process import release, tracing
 from app.runtime import Runtime
 from drivers.builtin import read_agent_log
 from drivers.core.driver import interfaces_of

@@ -23,7 +23,8 @@ from app.api.transport import responses
 from app.api.transport.limits import Limits
 from app.audit.refused_requests import RefusedRequests
 from app.identity.caller import UNAUTHENTICATED, Caller
-from app.observe import request_ids, tracing
+from app.observe import request_ids
+from app.process import tracing
 from app.runtime import Runtime
 
 _SERVICES = "ingot"

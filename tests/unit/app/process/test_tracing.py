@@ -7,7 +7,8 @@ from datetime import datetime
 import pytest
 
 from app.config.settings import SettingsError, load
-from app.observe import request_ids, tracing
+from app.observe import request_ids
+from app.process import tracing
 from tests.support.collector import collecting
 from tests.support.fleet import PATIENCE, ROOT, until
 
