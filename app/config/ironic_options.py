@@ -74,6 +74,16 @@ image_server_user iso_cache_size iso_cache_ttl iso_master_path ramdisk_image_dow
 [fake]
 raid_delay storage_delay
 
+[glance]
+allowed_direct_url_schemes auth_section certfile collect_timing connect_retries
+connect_retry_delay default_domain_id default_domain_name domain_id domain_name keyfile
+max_version min_version passcode project_domain_id project_id retriable_status_codes
+service_name service_type split_loggers status_code_retries status_code_retry_delay
+swift_account swift_account_prefix swift_api_version swift_container swift_endpoint_url
+swift_store_multiple_containers_seed swift_temp_url_cache_enabled swift_temp_url_duration
+swift_temp_url_expected_download_start_delay swift_temp_url_key system_scope tenant_id
+tenant_name trust_id user_domain_id user_id
+
 [healthcheck]
 allowed_source_ranges backends detailed disable_by_file_path disable_by_file_paths
 enable_by_file_paths ignore_proxied_requests path
@@ -133,7 +143,7 @@ raid_config_status_interval swift_container swift_object_expiry_timeout tls_ciph
 tls_minimum_version use_swift
 
 [*]
-agent_containers ansible cifs console cors dhcp disk_utils dnsmasq drac errors glance ironic_lib
+agent_containers ansible cifs console cors dhcp disk_utils dnsmasq drac errors ironic_lib
 ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd molds neutron nfs nova
 oci oslo_concurrency oslo_messaging_kafka oslo_middleware oslo_reports oslo_versionedobjects
 profiler pxe_filter sensor_data service_catalog swift vnc

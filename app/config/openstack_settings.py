@@ -64,6 +64,26 @@ class Cinder:
 
 
 @dataclass(frozen=True, slots=True)
+class Glance:
+    auth_url: str | None = option(None, "Keystone's URL, for images of Glance", check=web_url)
+    auth_type: str = option("password", "Plugin of keystoneauth; none: no authentication, with endpoint_override")
+    username: str | None = option(None, "User name of the service")
+    password: str | None = option(None, "Password of the service", secret=True)
+    user_domain_name: str = option("Default", "Domain of the user")
+    project_name: str = option("service", "Project of the service; nodes may use its images")
+    project_domain_name: str = option("Default", "Domain of the project")
+    application_credential_id: str | None = option(None, "Application credential, for auth_type v3applicationcredential")
+    application_credential_secret: str | None = option(None, "Secret of the application credential", secret=True)
+    region_name: str | None = option(None, "Region of Glance")
+    valid_interfaces: tuple[str, ...] = option(("internal", "public"), "Interfaces of the endpoint in Keystone's catalog, the preferred one first")
+    endpoint_override: str | None = option(None, "URL of Glance's API; empty: from Keystone's catalog", check=web_url)
+    cafile: str | None = option(None, "CA file for Keystone and Glance")
+    insecure: bool = option(False, "Do not verify their certificates")
+    timeout: float = seconds(60, "Seconds for Glance to connect and for each pause in its answer; [conductor]fetch_timeout limits the whole", minimum=1)
+    num_retries: int = count(3, "Further attempts of a request that Glance did not receive, or answered by 503")
+
+
+@dataclass(frozen=True, slots=True)
 class OsloPolicy:
     policy_file: str = option("/etc/ingot/policy.yaml", "Rules that replace those of docs/policy.md, YAML; read again when it changes")
     policy_dirs: tuple[str, ...] = option(("/etc/ingot/policy.d",), "Directories of additional policy files")

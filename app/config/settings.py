@@ -35,6 +35,7 @@ from app.config.machine_settings import (
 from app.config.monitoring_settings import Audit, Healthcheck, Metrics, Tracing, Webhooks
 from app.config.openstack_settings import (
     Cinder,
+    Glance,
     KeystoneAuthtoken,
     Notifications,
     OsloMessagingNotifications,
@@ -243,6 +244,7 @@ class Settings:
     tracing: Tracing = group(Tracing)
     keystone_authtoken: KeystoneAuthtoken = group(KeystoneAuthtoken)
     cinder: Cinder = group(Cinder)
+    glance: Glance = group(Glance)
     oslo_policy: OsloPolicy = group(OsloPolicy)
     oslo_messaging_notifications: OsloMessagingNotifications = group(OsloMessagingNotifications)
     oslo_messaging_rabbit: OsloMessagingRabbit = group(OsloMessagingRabbit)

@@ -93,7 +93,7 @@ def _wipe_instance(session: Session, node: Node, operation: Operation, flow: Pro
     node.instance_uuid = node.instance_name = None
     dropped = {
         "instance", "root_uuid_or_disk_id", "is_whole_disk_image", "deploy_boot_mode", "image",
-        Boot.INSTANCE_NEXT,
+        "image_facts", Boot.INSTANCE_NEXT,
     }  # fmt: skip
     internal = node.driver_internal_info
     if internal.get("automatic_lessee"):

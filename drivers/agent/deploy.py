@@ -281,7 +281,15 @@ class Direct(AgentDeploy):
     def prepare(self, target: Target) -> Outcome:
         super().prepare(target)
         if not _boots_from_volume(target):
-            target.report(driver_internal_info={image.EXAMINED: image.examine(target)})
+            facts = image.facts(target)
+            whole = image.described(target, facts)
+            target.report(
+                driver_internal_info={
+                    image.FACTS: facts or None,
+                    image.EXAMINED: image.examine(whole),
+                    "is_whole_disk_image": image.is_whole_disk(whole),
+                }
+            )
         return Done()
 
     def withdraw_image(self, target: Target) -> Outcome:

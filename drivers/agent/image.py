@@ -7,17 +7,26 @@ The agent fetches the image itself, over HTTP, and verifies its checksum, so a c
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from drivers.core import capabilities
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
-from drivers.images import checksum_files, checksums, config_drive, image_server, published
+from drivers.images import (
+    checksum_files,
+    checksums,
+    config_drive,
+    image_server,
+    published,
+    references,
+)
 from drivers.net import urls
 
-#: Key of driver_internal_info with the result of `examine`.
-EXAMINED = "image"
+#: Keys of driver_internal_info with the results of `examine` and of `facts`.
+EXAMINED, FACTS = "image", "image_facts"
+_CHECKSUMS = ("image_checksum", "image_os_hash_algo", "image_os_hash_value")
 _MEBIBYTE = 1 << 20
 _PARTITION_SIZES = ("root_gb", "swap_mb", "ephemeral_gb")
 #: (stated format, detected format); an ISO image may be written to a disk as it is.
@@ -29,7 +38,7 @@ _PROXIES = {"image_http_proxy": "http", "image_https_proxy": "https"}
 
 def is_whole_disk(target: Target) -> bool:
     """Return False for a partition image: by `image_type`, or as it has a kernel and a ramdisk."""
-    info = target.instance_info
+    info = described(target, target.driver_internal_info.get(FACTS)).instance_info
     if info.get("image_type"):
         return bool(info["image_type"] != "partition")
     return not (info.get("kernel") and info.get("ramdisk"))
@@ -45,11 +54,7 @@ def validate(target: Target) -> None:
     source = info.get("image_source")
     if not source:
         raise InvalidDriverInfo("instance_info/image_source is required and missing")
-    if ":" not in str(source):
-        raise InvalidDriverInfo(
-            f"instance_info/image_source: {source!r} is not a URL; image services are not supported"
-        )
-    urls.readable(target.options, source, "instance_info/image_source")
+    references.readable(target.options, source, "instance_info/image_source")
     published.validate(target)
     checksums.from_instance_info(target)
     if info.get("image_type") not in (None, "whole-disk", "whole-disk-image", "partition"):
@@ -88,6 +93,51 @@ def write_step(target: Target) -> dict[str, Any]:
     return {"interface": "deploy", "step": "write_image", "args": args}
 
 
+def facts(target: Target) -> dict[str, str]:
+    """
+    Return what the image service knows about the image, as fields of `instance_info`.
+
+    They belong to the `image_source` among them; empty for the image of a URL.
+
+    Raises BadImage: there is no such image, it may not be used, or a field of it is wrong.
+    Raises Unreachable, Refused, Unexpected, InvalidDriverInfo: the service does not answer well.
+    """
+    source = str(target.instance_info["image_source"])
+    if references.scheme_of(source) != references.GLANCE:
+        return {}
+    from drivers.images import glance  # keystoneauth takes half a second
+
+    found = glance.describe(target, source) | {"image_source": source}
+    try:
+        whole = described(target, found)
+        validate(whole)
+        if checksums.from_instance_info(whole) is None:
+            raise BadImage(
+                f"image {source} has no checksum in Glance, or one by md5 alone, which"
+                " [agent]allow_md5_checksum refuses; state one in instance_info/image_os_hash_value"
+            )
+    except InvalidDriverInfo as error:
+        raise BadImage(f"image {source}, as Glance describes it: {error}") from error
+    return found
+
+
+def described(target: Target, known: Mapping[str, str] | None) -> Target:
+    """
+    Return a target whose `instance_info` is completed by the facts of the image service.
+
+    Stated fields take precedence; facts of another image are ignored.
+    """
+    info = target.instance_info
+    if not known or known.get("image_source") != info.get("image_source"):
+        return target
+    stated = {name: value for name, value in info.items() if value not in (None, "")}
+    has_checksum = any(name in stated for name in _CHECKSUMS)
+    added = {
+        name: value for name, value in known.items() if not (has_checksum and name in _CHECKSUMS)
+    }
+    return replace(target, instance_info=added | stated)
+
+
 def examine(target: Target) -> dict[str, Any]:
     """
     Return the agent's image fields that depend on the image server's answer.
@@ -116,10 +166,11 @@ def examine(target: Target) -> dict[str, Any]:
 
 def image_info(target: Target) -> dict[str, Any]:
     """Return the agent's parameters for fetching, verifying and writing the image."""
+    target = described(target, target.driver_internal_info.get(FACTS))
     info = target.instance_info
     source = str(info["image_source"])
     image = {
-        "id": urlsplit(source).path.rpartition("/")[2] or source,
+        "id": urlsplit(source).path.rpartition("/")[2] or urlsplit(source).netloc,
         "container_format": info.get("image_container_format"),
         "stream_raw_images": target.options["agent"]["stream_raw_images"],
         "node_uuid": target.uuid,
@@ -185,6 +236,8 @@ def _checksum(target: Target, source: str) -> checksums.Checksum:
     stated = checksums.from_instance_info(target)
     if isinstance(stated, checksums.Checksum):
         return stated
+    if stated is None and not urls.is_file(source):
+        raise BadImage(f"{source} has no checksum: the image service was not asked for it")
     if stated is None:
         with urls.opened(target.options, source) as (file, _place):
             return checksums.Checksum("sha256", hashlib.file_digest(file, "sha256").hexdigest())

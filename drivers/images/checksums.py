@@ -7,6 +7,7 @@ from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
+from drivers.images import references
 from drivers.net import urls
 
 #: Algorithm -> hexadecimal digits of its checksums.
@@ -36,7 +37,8 @@ def from_instance_info(target: Target) -> Checksum | ChecksumFile | None:
     """
     Return the image's checksum in instance_info, or the file that has it.
 
-    None for a file URL without a checksum: the conductor, which reads the image, computes it.
+    None for a file URL without a checksum: the conductor, which reads the image, computes it; and
+    for an image of Glance, which has its own.
 
     Raises InvalidDriverInfo: names the wrong field.
     """
@@ -50,7 +52,7 @@ def from_instance_info(target: Target) -> Checksum | ChecksumFile | None:
         return _stated(target, "image_os_hash_value", value, str(algorithm).lower())
     if info.get("image_checksum"):
         return _stated(target, "image_checksum", info["image_checksum"])
-    if urls.is_file(str(info.get("image_source"))):
+    if references.is_served(info.get("image_source")):
         return None
     raise InvalidDriverInfo(
         "instance_info/image_checksum, or image_os_hash_algo and image_os_hash_value, are"

@@ -7,12 +7,14 @@ cause: BadImage, Unreachable, and InvalidDriverInfo for a file or address that m
 
 import shutil
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from drivers.core.errors import BadImage, Unreachable
 from drivers.core.target import Target
+from drivers.images import references
 from drivers.net import fetch, urls
 
 #: Bytes that identify the format. The volume descriptor of an ISO 9660 image is at the end.
@@ -34,7 +36,7 @@ class Probe:
 
 def probe(target: Target, url: str) -> Probe:
     """Return the size and format of an image."""
-    with fetch.opened(target, url, {"Range": f"bytes=0-{HEAD - 1}"}) as source:
+    with _opened(target, url, {"Range": f"bytes=0-{HEAD - 1}"}) as source:
         return _probe(source.read(HEAD), source.size)
 
 
@@ -60,7 +62,7 @@ def copy(
     """
     conditions = {_VALIDATORS[name]: value for name, value in known.items() if name in _VALIDATORS}
     try:
-        with fetch.opened(target, url, conditions) as source:
+        with _opened(target, url, conditions) as source:
             if source.not_modified:
                 return None
             _write(target, source, place, digest)
@@ -68,6 +70,17 @@ def copy(
     except BaseException:
         place.unlink(missing_ok=True)
         raise
+
+
+def _opened(
+    target: Target, url: str, headers: Mapping[str, str]
+) -> AbstractContextManager[fetch.Source]:
+    """Open a URL or an image of Glance."""
+    if references.scheme_of(url) == references.GLANCE:
+        from drivers.images import glance  # keystoneauth takes half a second
+
+        return glance.opened(target, url, headers)
+    return fetch.opened(target, url, headers)
 
 
 def _write(target: Target, source: fetch.Source, place: Path, digest: Any) -> None:

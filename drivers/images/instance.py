@@ -10,7 +10,7 @@ from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options, Target
-from drivers.images import script_text
+from drivers.images import references, script_text
 from drivers.net import urls
 
 
@@ -32,7 +32,7 @@ def pair(
         url = info.get(field)
         if not url:
             raise InvalidDriverInfo(f"{where}{field} is required and missing")
-        urls.readable(options, url, f"{where}{field}")
+        references.readable(options, url, f"{where}{field}")
     return Pair(str(info[kernel]), str(info[ramdisk]))
 
 

@@ -1,5 +1,6 @@
 """
-Images that agents fetch from this conductor: `image_download_source` is `local`, or a file URL.
+Images that agents fetch from this conductor: `image_download_source` is `local`, or only
+conductors can read the image, as one of Glance or of a file URL.
 
 The images lie in the node's folder below `[deploy]http_root`, published as `[deploy]http_url`,
 during the deployment.
@@ -12,7 +13,7 @@ from urllib.parse import quote
 
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
-from drivers.images import cache, files, image_server
+from drivers.images import cache, files, image_server, references
 from drivers.images.checksums import Checksum
 from drivers.net import service_addresses, urls
 
@@ -23,7 +24,7 @@ def needed(target: Target) -> bool:
 
     Raises InvalidDriverInfo: the source is unknown.
     """
-    if urls.is_file(str(target.instance_info.get("image_source"))):
+    if references.is_served(target.instance_info.get("image_source")):
         return True
     place, source = next(
         (

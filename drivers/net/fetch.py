@@ -81,11 +81,34 @@ def opened(target: Target, url: str, headers: Mapping[str, str] | None = None) -
                 f"{urls.redacted(url)} cannot be fetched: the server answered {answer.status_code}"
                 f" {answer.reason}"
             )
-        size = _size(answer)
-        if size is not None and size > longest and "Range" not in (headers or {}):
-            raise _too_large(url, longest)
-        not_modified = answer.status_code == requests.codes.not_modified
-        yield Source(url, size, answer.headers, not_modified, answer.raw, longest)
+        yield source_of(target, url, answer, headers or {})
+
+
+def source_of(
+    target: Target, url: str, answer: requests.Response, headers: Mapping[str, str]
+) -> Source:
+    """
+    Return the content of an answer. headers: those of the request.
+
+    Raises BadImage: it is longer than `[conductor]fetch_max_size`.
+    """
+    longest = int(target.options["conductor"]["fetch_max_size"]) * _MEBIBYTE
+    size = _size(answer)
+    if size is not None and size > longest and "Range" not in headers:
+        raise _too_large(url, longest)
+    not_modified = answer.status_code == requests.codes.not_modified
+    return Source(url, size, answer.headers, not_modified, answer.raw, longest)
+
+
+@contextmanager
+def service_session(name: str, seconds: float) -> Iterator[requests.Session]:
+    """
+    Yield a session with a service of the settings, in any network; it ends after `seconds`.
+
+    Raises Unreachable: at its end, if it took longer.
+    """
+    with _exchange(networks.Reach(name, "", "", (), ()), name, seconds) as session:
+        yield session
 
 
 @contextmanager

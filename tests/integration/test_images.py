@@ -10,7 +10,7 @@ from app.errors import Invalid
 from app.models import VolumeTarget
 from drivers.generic.noop import NoopNetwork
 from tests.integration.harness import Acme, Harness
-from tests.support import cloud_init
+from tests.support import cloud_init, glance
 from tests.unit.drivers.machines import image_server, scripted_agent
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -36,6 +36,7 @@ def begin(inside, tmp_path):
             views.append(view)
             harness = Harness(view, agent)
             harness.offer("deploy", ("deploy", "check", 50))
+            harness.server = server
             harness.image = {
                 "image_source": f"{server.url}/disk.raw",
                 "image_os_hash_algo": "sha256",
@@ -189,3 +190,39 @@ def test_fast_track_cleans_and_deploys_a_node_with_one_boot_of_its_agent(begin):
     assert ["power on"] == [did for did in Acme.did if did in ("power on", "power off")]
     assert 1 == Acme.did.count("prepare_ramdisk")
     assert 1 == len(written(harness))
+
+
+@pytest.mark.parametrize("change", [None, "the image is replaced"])
+def test_an_image_of_glance_is_written_as_it_was_checked(begin, tmp_path, change):
+    with glance.serving() as images:
+        harness = begin(
+            INGOT_GLANCE_AUTH_TYPE="none", INGOT_GLANCE_ENDPOINT_OVERRIDE=images.url
+        )  # fmt: skip
+        uuid = images.add(IMAGE)
+        node = harness.with_agent("available", instance_info={"image_source": uuid})
+        assert "wait call-back" == harness.do(node, "active")
+        if change:
+            images.add(change.encode(), uuid=uuid)
+        asked = len(images.asked)
+        harness.call(node)
+        (image,) = written(harness)
+        assert hashlib.sha512(IMAGE).hexdigest() == image["os_hash_value"]
+        assert [IMAGE] == served(tmp_path)
+        assert asked == len(images.asked)
+        finish_deployment(harness, node)
+    assert [] == served(tmp_path)
+
+
+def test_a_file_of_checksums_counts_as_it_was_when_the_deployment_began(begin):
+    harness = begin()
+    harness.server.files["/SUMS"] = harness.image["image_os_hash_value"].encode()
+    url = harness.image["image_source"].replace("disk.raw", "SUMS")
+    info = {"image_source": harness.image["image_source"], "image_checksum": url}
+    node = harness.with_agent("available", instance_info=info)
+    assert "wait call-back" == harness.do(node, "active")
+    harness.server.files |= {
+        "/disk.raw": b"another", "/SUMS": hashlib.sha256(b"another").hexdigest().encode(),
+    }  # fmt: skip
+    harness.call(node)
+    (image,) = written(harness)
+    assert harness.image["image_os_hash_value"] == image["os_hash_value"]

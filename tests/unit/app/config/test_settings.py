@@ -332,6 +332,7 @@ def test_every_setting_is_read_by_the_code():
         r"database\..*": "app/config/settings.py: fields(self)",
         r"keystone_authtoken\..*": "app/api/authentication/keystone.py: fields(options)",
         r"cinder\..*": "drivers/generic/volume_service.py: options.items()",
+        r"glance\..*": "drivers/keystone.py: options.items()",
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
         r"api\.disallow_(clean|deploy|service)_steps": "app/lifecycle/flows.py: disallow_clean_steps",

@@ -56,7 +56,7 @@ def node(images, path="/disk.raw", changed=None, properties=None, **info):
     ("wrong", "field"),
     [
         ({"image_source": None}, "image_source is required"),
-        ({"image_source": "9f4c4fd8-glance-id"}, "image services are not supported"),
+        ({"image_source": "9f4c4fd8-glance-id"}, "neither a URL nor the UUID of an image"),
         ({"image_source": "oci://images/disk"}, "no http, https or file URL"),
         ({"image_source": "file:///disk"}, "files may only lie in no directory"),
         ({"image_download_source": "swift"}, "instance_info/image_download_source"),

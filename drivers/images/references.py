@@ -1,0 +1,75 @@
+"""
+References to images: a URL, or the UUID of an image in Glance.
+
+A bare UUID is what Nova writes, and equals `glance://UUID`. Conductors read images of Glance
+themselves, so machines get neither a token nor Glance's address.
+"""
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Options
+from drivers.net import urls
+
+GLANCE = "glance"
+_UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
+_PREFIX = f"{GLANCE}://"
+
+
+def scheme_of(reference: Any) -> str:
+    """Return the scheme of a reference, in lower case; empty if it has none."""
+    text = str(reference)
+    if _UUID.fullmatch(text):
+        return GLANCE
+    try:
+        return urlsplit(text).scheme
+    except ValueError:
+        return ""
+
+
+def is_served(reference: Any) -> bool:
+    """Return whether only conductors can read the image, so that they serve it to machines."""
+    return scheme_of(reference) in (GLANCE, "file")
+
+
+def readable(options: Options, reference: Any, where: str) -> str:
+    """
+    Check a reference to an image that a conductor reads; return it.
+
+    where: name of the field, for the error.
+
+    Raises InvalidDriverInfo: it is malformed, or a setting refuses it.
+    """
+    if scheme_of(reference) == GLANCE:
+        glance_id(reference, where)
+        _check_configured(options, where)
+        return str(reference)
+    if ":" not in str(reference):
+        raise InvalidDriverInfo(
+            f"{where}: {reference!r:.200} is neither a URL nor the UUID of an image in Glance"
+        )
+    return urls.readable(options, reference, where)
+
+
+def glance_id(reference: Any, where: str) -> str:
+    """
+    Return the UUID of an image in Glance, in lower case.
+
+    Raises InvalidDriverInfo: it is no UUID.
+    """
+    text = str(reference)
+    uuid = text[len(_PREFIX) :] if text.lower().startswith(_PREFIX) else text
+    if not _UUID.fullmatch(uuid):
+        raise InvalidDriverInfo(f"{where}: {text!r:.200} is not {_PREFIX} and the UUID of an image")
+    return uuid.lower()
+
+
+def _check_configured(options: Options, where: str) -> None:
+    glance = options[GLANCE]
+    if not (glance["auth_url"] or glance["endpoint_override"]):
+        raise InvalidDriverInfo(
+            f"{where}: this names an image in Glance, but no image service is configured: set"
+            " [glance]auth_url and its credentials"
+        )
