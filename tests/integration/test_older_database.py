@@ -58,7 +58,7 @@ class Redis:
 def life(inside, monkeypatch):
     """A conductor, its clock and its Redis; an operation of two steps was sent to it."""
     clock = Clock()
-    for module in ("workers.conductor.conductor", "workers.conductor.process"):
+    for module in ("workers.conductor.conductor", "workers.conductor.life"):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr("app.broker.outages.PATIENCE", -1.0)
     conductor = inside.conductor("c-1")
