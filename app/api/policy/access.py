@@ -1,5 +1,5 @@
 """
-What a caller may do and see: checks of its requests, scopes of its lists, fields hidden from it.
+Rights of a caller: checks of its requests, scopes of its lists, fields hidden from it.
 
 A route names one rule (`Routes.declare`); for some rules the body of the request determines which
 rules are checked. Nothing is checked for callers who are not `restricted`.
@@ -68,7 +68,7 @@ _NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a caller may do and see. policy: None if all callers may do everything."""
+    """Rights of a caller. policy: None if all callers may do everything."""
 
     runtime: Runtime
     policy: Policy | None

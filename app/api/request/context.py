@@ -32,7 +32,7 @@ _SERVICES = "ingot"
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the requests of one application share."""
+    """Objects that the requests of one application share."""
 
     runtime: Runtime
     #: None: every caller may do everything.
@@ -56,7 +56,7 @@ def services_of(app: Flask) -> Services:
 
 @dataclass(slots=True)
 class RequestContext:
-    """What the service knows of a request besides the request itself."""
+    """Facts about a request besides the request itself."""
 
     request: Request
     services: Services
@@ -70,7 +70,7 @@ class RequestContext:
     unrouted: bool = True
     version: Version = OLDEST
     caller: Caller = UNAUTHENTICATED
-    #: What the caller may list by the rule of the route.
+    #: Rows that the caller may list by the rule of the route.
     scope: ListScope = EVERYTHING
     #: Whether the refusal of an agent's request is recorded already.
     refusal_noted: bool = False
@@ -82,7 +82,7 @@ class RequestContext:
 
     @property
     def access(self) -> Access:
-        """What the caller may do and see."""
+        """Rights of the caller."""
         return Access(self.services.runtime, self.services.policy, self.caller)
 
     @property

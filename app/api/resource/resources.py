@@ -96,7 +96,7 @@ class Resource(Generic[Model]):
     computed: Mapping[str, Callable[[Row[Any], str], Any]] = field(default_factory=dict)
     #: Computed field -> the columns that it reads.
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: Column -> function that masks its secrets, by what the caller may see.
+    #: Column -> function that masks its secrets, by the caller's rights.
     masked: Mapping[str, Callable[[Access, Any], Any]] = field(default_factory=dict)
     #: Sub-collections that an item links to.
     links: tuple[str, ...] = ()
