@@ -39,6 +39,7 @@ from app.api.allocations import allocations
 from app.api.answers import JSON, RUNTIME, Wsgi, json
 from app.api.audit import audit
 from app.api.bmc_documents import bmc_documents
+from app.api.bmc_recordings import bmc_recordings
 from app.api.change_events import change_events
 from app.api.chassis import chassis
 from app.api.conductors import conductors
@@ -93,7 +94,8 @@ BLUEPRINTS = (
     traits, templates, runbooks, allocations, shards, events, steps, why,
     management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
-    fleet_operations, service, login, bmc_documents, agent_logs,
+    fleet_operations, service, login, bmc_documents, bmc_recordings,
+    agent_logs,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64

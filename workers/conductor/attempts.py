@@ -7,19 +7,21 @@ transaction is open while the driver talks to the machine.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from celery import Celery, Task
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from app import killpoints, log, release, tracing
 from app.broker import chain, monitoring, queue
 from app.broker.chain import RUN
 from app.db.diagnosis import reason
-from app.engine import child_nodes, inspection_findings
+from app.engine import bmc_recordings, child_nodes, inspection_findings
 from app.hardware import targets
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
@@ -29,6 +31,7 @@ from drivers.core import reserved
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
+from drivers.recording.traffic import Traffic
 from workers import retry
 from workers.conductor import claims, drain, recording, results
 from workers.conductor.abilities import StepThreads
@@ -202,7 +205,7 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
         if step.child and not until_available(lambda: _borrow_child(conductor, attempt)):
             return Wait(step.progress, poll_after=CHILD_BUSY)
         target = until_available(lambda: _target(conductor, attempt, lease.check))
-        with lease.calling():
+        with lease.calling(), _recorded(conductor, attempt, target) as target:
             outcome = results.checked(call_of(target, step)())
         if step.child and isinstance(outcome, Wait):
             outcome = _wait_of_child(target, step, outcome)
@@ -232,6 +235,23 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
         **failure,
     )
     return outcome
+
+
+@contextmanager
+def _recorded(conductor: Conductor, attempt: Attempt, target: Target) -> Iterator[Target]:
+    """Record the step's exchanges with the BMC, if that is switched on for its node."""
+    node = attempt.child or attempt.node
+    if not bmc_recordings.is_on(node):
+        yield target
+        return
+    traffic = Traffic()
+    try:
+        yield replace(target, record_exchange=traffic.add)
+    finally:
+        try:
+            bmc_recordings.keep(conductor.runtime, node, attempt.operation, attempt.step, traffic)
+        except SQLAlchemyError as error:  # a recording is no reason for a step to fail
+            seldom.warning("recording.lost", node=node.uuid, detail=reason(error))
 
 
 def _measured_as(runtime: Runtime, attempt: Attempt) -> str:
