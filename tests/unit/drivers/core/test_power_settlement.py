@@ -280,7 +280,7 @@ def test_any_sequence_of_readings_and_answers_ends_typed_and_never_repeats_blind
         except HardwareError as error:
             outcome = error
         if attempt in crashes:
-            node = replace(node, resumed=True, reports={})
+            node = replace(node, resumed=True, crashes=node.crashes + 1, reports={})
             deaths.add(len(power.events))
             continue
         node = applied(node, outcome)
