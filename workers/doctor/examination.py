@@ -49,6 +49,7 @@ CHECKS: Sequence[Check] = (
     Check("orphan reservations", rows.reservations, rows.release),
     Check("orphan queues", surroundings.queues, surroundings.delete_queue, broker=True),
     Check("orphan leases", surroundings.leases, surroundings.delete_lease, broker=True),
+    Check("silent servers", surroundings.silent_servers, rows=False),
     Check("late notifications", rows.late_notifications),
     Check("ended notifications", rows.ended_notifications, rows.forget_notifications),
     Check("authentication", surroundings.unauthenticated, rows=False),

@@ -18,7 +18,7 @@ from app.db.schema import MIGRATIONS
 from app.db.sealing import keyring_of
 from app.engine import restore
 from app.identity import roles
-from app.kit import conductors, data_keys
+from app.kit import conductors, data_keys, health, listeners
 from app.models import Conductor
 from app.models.base import Base
 from drivers.images import files
@@ -103,6 +103,16 @@ def restored(installation: Installation) -> Iterator[Finding]:
             f" {seen}; when a conductor starts, active operations fail, and all nodes whose rows"
             " may be outdated enter maintenance",
         )
+
+
+def silent_servers(installation: Installation) -> Iterator[Finding]:
+    """Find a server of files or metrics that takes connections and does not answer."""
+    for listener in listeners.listeners(installation.runtime.settings):
+        if listeners.hangs(listener):
+            yield Finding(
+                f"{listener.name} at {listener.host}:{listener.port}",
+                f"{health.HANGS}: {listener.without}. Restart its process",
+            )
 
 
 def queues(installation: Installation) -> Iterator[Finding]:
