@@ -23,7 +23,9 @@ from app.api import auditing, versions
 from app.api.answers import JSON, empty, runtime
 from app.api.auth import caller
 from app.api.parsing import data_of
-from app.errors import Invalid, ServiceError, Unavailable
+from app.db.sealing import data_key_of
+from app.errors import Conflict, Invalid, ServiceError, Unavailable
+from app.masking import Unreadable
 from app.models import Answered
 
 HEADER = "Idempotency-Key"
@@ -131,8 +133,18 @@ def end(row: Answered, answer: Response) -> None:
 
 
 def replayed(answered: Answered) -> Response:
-    """Return the answer to an executed request again."""
+    """
+    Return the answer to an executed request again.
+
+    Raises Conflict: no key opens the answer.
+    """
     auditing.skip()
+    if isinstance(answered.body, Unreadable):
+        raise Conflict(
+            f"{HEADER}: this request was executed with status {answered.status}, and its answer"
+            f" cannot be decrypted without data key {data_key_of(answered.body)}: read the"
+            " resource."
+        )
     if answered.body is None:
         answer = empty(answered.status, location=answered.location)
     else:

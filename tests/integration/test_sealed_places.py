@@ -12,7 +12,6 @@ from sqlalchemy.exc import StatementError
 from app.db import connections
 from app.db.clock import after, now
 from app.db.sealing import MARK, keyring_of
-from app.kit import data_keys
 from app.main import create_app
 from app.masking import Unreadable
 from app.models import (
@@ -27,23 +26,13 @@ from app.models import (
     Webhook,
 )
 from app.models.draft import add, add_all, drafts, save
-from tests.integration.test_sealing import INFO, KEY, run
+from tests.integration.conftest import KEY
+from tests.integration.test_sealing import INFO, run
 from tests.support.inside import Inside
 from workers.periodic import power_sync, sealing
 
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
 SECRET = {"redfish_address": "https://bmc", "redfish_password": "calvin"}
-
-
-@pytest.fixture
-def sealed(database):
-    """A service whose secrets are encrypted with KEY."""
-    made = Inside(database, INGOT_DATABASE_SECRETS_KEY=KEY)
-    data_keys.start(made.settings.database)
-    made.close()
-    made = made.another()
-    yield made
-    made.close()
 
 
 @pytest.fixture

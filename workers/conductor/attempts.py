@@ -25,7 +25,7 @@ from app.engine import bmc_recordings, child_nodes, inspection_findings
 from app.hardware import targets
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
-from app.models import AgentRecord, Operation, OperationStep, Port
+from app.models import AgentRecord, Operation, OperationKind, OperationStep, Port
 from app.runtime import Link, Message, Runtime
 from drivers.core import reserved
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
@@ -46,6 +46,8 @@ seldom = log.RateLimited(logger)
 
 #: Seconds between two tries to reserve a child node that another operation holds.
 CHILD_BUSY = 2.0
+#: Kinds of operations whose steps use the secrets of an instance.
+USES_INSTANCE = (OperationKind.ACTIVE, OperationKind.REBUILD)
 #: Result of a message that is outdated: its step was run, dispatched again, or claimed elsewhere.
 NOT_RUN = "not run"
 #: Seconds that a message may wait for the conductor to be registered.
@@ -265,12 +267,20 @@ def _measured_as(runtime: Runtime, attempt: Attempt) -> str:
 def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]) -> Target:
     """Build the driver's view of the node that a step runs on."""
     node, step = attempt.child or attempt.node, attempt.step
+    more = targets.volumes_and_traits(conductor.runtime, node, attempt.agent)
+    targets.require_readable(f"arguments of step {step.label}", step.args)
+    if attempt.operation.kind in USES_INSTANCE:
+        targets.require_readable("instance_info", node.instance_info)
+        for volume in more.get("volume_targets", ()):
+            targets.require_readable(
+                f"properties of volume target {volume.uuid}", volume.properties
+            )
     return targets.build(
         conductor.runtime,
         node,
         attempt.ports,
         attempt.agent,
-        **targets.volumes_and_traits(conductor.runtime, node, attempt.agent),
+        **more,
         **inspection_findings.material_of(conductor.runtime, attempt.node, step),
         step_id=f"{attempt.operation.uuid}:{step.position}",
         progress=step.progress,

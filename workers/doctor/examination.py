@@ -56,6 +56,7 @@ CHECKS: Sequence[Check] = (
     Check("links", surroundings.links, rows=False),
     Check("administrators", surroundings.administrators),
     Check("encryption", surroundings.keys),
+    Check("unreadable secrets", surroundings.unreadable),
     Check("file permissions", surroundings.readable_files, surroundings.restrict, rows=False),
     Check("stale files", surroundings.stale_files, surroundings.delete_files),
 )
