@@ -16,6 +16,7 @@ from workers.periodic import pruning
 @pytest.fixture
 def harness(inside, monkeypatch):
     def polish(self, target):
+        Acme.does(target, f"recorded: {target.record_exchange is not None}")
         if target.record_exchange is not None:
             answer = 204, {}, b""
             url = "https://bmc/redfish/v1/Systems/1"
@@ -54,7 +55,7 @@ def test_no_operation_is_recorded_unless_it_is_switched_on(harness):
     switch_on(harness, other)
     clean(harness, node)
     assert [] == recording(harness, node).exchanges
-    assert ["polish"] == Acme.did
+    assert ["recorded: False", "polish"] == Acme.did
 
 
 def test_an_operation_is_recorded_until_it_is_switched_off(harness):
