@@ -160,19 +160,21 @@ def _call(  # noqa: PLR0917 - as `call_at` and `call`
 
 
 def _document(
-    session: Session, node: str, what: str, arguments: Mapping[str, Any], seconds: float
+    session: Session, node: str, call_name: str, arguments: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
     """
-    Return the document of a call. node: UUID. seconds: until it expires.
+    Return the document of a call.
+
+    node: UUID. call_name: key of `METHODS`. seconds: until it expires.
 
     Its request id is that of this thread's request or task; None: it has none.
     """
     until = session.scalars(select(now())).one() + timedelta(seconds=seconds)
     return {
         "node": node,
-        "what": what,
+        "what": call_name,
         "arguments": dict(arguments),
-        "version": METHODS[what].needs,
+        "version": METHODS[call_name].needs,
         "request_id": log.fact("request_id"),
         "until": until.isoformat(),  # by the database's clock
     }

@@ -27,7 +27,7 @@ class Listener:
     host: str
     port: int
     uses_tls: bool
-    without: str  # what stops while it hangs
+    without: str  # consequence of its silence
 
 
 def listeners(settings: Settings) -> Iterator[Listener]:

@@ -267,11 +267,11 @@ def _measured_as(runtime: Runtime, attempt: Attempt) -> str:
 def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]) -> Target:
     """Build the driver's view of the node that a step runs on."""
     node, step = attempt.child or attempt.node, attempt.step
-    more = targets.volumes_and_traits(conductor.runtime, node, attempt.agent)
+    parts = targets.volumes_and_traits(conductor.runtime, node, attempt.agent)
     targets.require_readable(f"arguments of step {step.label}", step.args)
     if attempt.operation.kind in USES_INSTANCE:
         targets.require_readable("instance_info", node.instance_info)
-        for volume in more.get("volume_targets", ()):
+        for volume in parts.get("volume_targets", ()):
             targets.require_readable(
                 f"properties of volume target {volume.uuid}", volume.properties
             )
@@ -280,7 +280,7 @@ def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], N
         node,
         attempt.ports,
         attempt.agent,
-        **more,
+        **parts,
         **inspection_findings.material_of(conductor.runtime, attempt.node, step),
         step_id=f"{attempt.operation.uuid}:{step.position}",
         progress=step.progress,

@@ -1,4 +1,4 @@
-"""Servers that hang: what a client sees of them."""
+"""Servers that hang, as a client sees them."""
 
 import socket
 import ssl
