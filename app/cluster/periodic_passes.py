@@ -37,6 +37,7 @@ WITHOUT: Mapping[str, str] = {
     "ingot.prune_tokens": "ended tokens accumulate",
     "ingot.prune_change_events": "change events accumulate",
     "ingot.prune_rollouts": "ended rollouts accumulate",
+    "ingot.prune_bmc_exchanges": "recorded exchanges with BMCs accumulate",
     "ingot.deliver_webhooks": "webhooks get no events",
     "ingot.send_notifications": "no notifications are sent",
     "ingot.forget_conductors": "conductors that are gone for good stay listed",

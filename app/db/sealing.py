@@ -268,8 +268,14 @@ def shown(document: Any) -> str:
     return orjson.dumps(document, lambda _: None, orjson.OPT_PASSTHROUGH_SUBCLASS).decode()
 
 
-def unreadable_key(document: Any) -> str | None:
-    """Return the key of an unreadable secret in an opened document, if there is one."""
+def data_key_of(secret: Unreadable) -> str:
+    """Return the name of the data key that a secret needs."""
+    sealed = _SEALED.fullmatch(secret)
+    return sealed[2] if sealed else "unknown"
+
+
+def unreadable_secret(document: Any) -> tuple[str, Unreadable] | None:
+    """Return path and text of an unreadable secret in an opened document, if there is one."""
     if isinstance(document, dict):
         pairs: Iterable[tuple[Any, Any]] = document.items()
     elif isinstance(document, list):
@@ -278,9 +284,9 @@ def unreadable_key(document: Any) -> str | None:
         return None
     for key, value in pairs:
         if isinstance(value, Unreadable):
-            return str(key)
-        if (inner := unreadable_key(value)) is not None:
-            return f"{key}/{inner}"
+            return str(key), value
+        if (inner := unreadable_secret(value)) is not None:
+            return f"{key}/{inner[0]}", inner[1]
     return None
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from app.broker.messages import Calls
 from app.cluster import conductors
@@ -118,14 +119,7 @@ def ask(
     if calls is None:
         raise Unavailable("This process cannot call conductors.")
     with runtime.reading() as session:
-        until = session.scalars(select(now())).one() + timedelta(seconds=seconds)
-    document = {
-        "node": node,
-        "what": what,
-        "arguments": {},
-        "version": METHODS[what].needs,
-        "until": until.isoformat(),
-    }
+        document = _document(session, node, what, {}, seconds)
     key = f"{member.incarnation}:{uuid4()}"
     calls.post(member.name, key, document, seconds)
     return calls.receive(key, seconds) or {}
@@ -159,15 +153,7 @@ def _call(  # noqa: PLR0917 - as `call_at` and `call`
             member = conductors.owner_of(session, node, method.needs)
         else:
             member = _member(runtime, conductor)
-        until = session.scalars(select(now())).one() + timedelta(seconds=end - time.monotonic())
-    document = {
-        "node": node.uuid,
-        "what": what,
-        "arguments": dict(arguments),
-        "version": method.needs,
-        "request_id": log.fact("request_id"),
-        "until": until.isoformat(),  # by the database's clock
-    }
+        document = _document(session, node.uuid, what, arguments, end - time.monotonic())
     pending = _PendingCall(runtime, node, method, document, end, pinned=conductor is not None)
     answer = pending.result_from(member)
     if "status" in answer:
@@ -175,6 +161,27 @@ def _call(  # noqa: PLR0917 - as `call_at` and `call`
         transient = answer.get("transient", answer["status"] == NodeLocked.status)
         raise RemoteLocked(answer) if transient else RemoteError(answer)
     return answer["answer"]
+
+
+def _document(
+    session: Session, node: str, call_name: str, arguments: Mapping[str, Any], seconds: float
+) -> dict[str, Any]:
+    """
+    Return the document of a call.
+
+    node: UUID. call_name: key of `METHODS`. seconds: until it expires.
+
+    Its request id is that of this thread's request or task; None: it has none.
+    """
+    until = session.scalars(select(now())).one() + timedelta(seconds=seconds)
+    return {
+        "node": node,
+        "what": call_name,
+        "arguments": dict(arguments),
+        "version": METHODS[call_name].needs,
+        "request_id": log.fact("request_id"),
+        "until": until.isoformat(),  # by the database's clock
+    }
 
 
 def _member(runtime: Runtime, conductor: str) -> Member:

@@ -12,7 +12,7 @@ from sqlalchemy.orm.util import identity_key
 
 from app.db.clock import moment
 from app.db.prepared import Typed
-from app.db.sealing import unreadable_key
+from app.db.sealing import data_key_of, unreadable_secret
 from app.db.transactions import connection_of
 from app.models import AgentRecord, Node, NodeTrait, Port
 from app.models import VolumeConnector as ConnectorRow
@@ -49,6 +49,20 @@ def driver_of(runtime: Runtime, node: Node) -> Driver:
     )
 
 
+def require_readable(name: str, document: Any) -> None:
+    """
+    Check that keys open all secrets of a document. name: of the document, for the error.
+
+    Raises InvalidDriverInfo: names the secret, and the data key that it needs.
+    """
+    if (unreadable := unreadable_secret(document)) is not None:
+        path, secret = unreadable
+        raise InvalidDriverInfo(
+            f"{name}/{path}: it cannot be decrypted without data key {data_key_of(secret)}, or was"
+            " moved here from elsewhere in the database: set it again"
+        )
+
+
 def without_instance(runtime: Runtime, node: Node, target: Target) -> Target:
     """
     Return the target of a node whose instance is removed, with the interfaces of the node itself.
@@ -78,11 +92,7 @@ def build(
     Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here, or a secret of
         `driver_info` cannot be decrypted: BMCs lock users after wrong passwords.
     """
-    if (key := unreadable_key(node.driver_info)) is not None:
-        why = (
-            "it cannot be decrypted, or was moved here from elsewhere in the database: set it again"
-        )
-        raise InvalidDriverInfo(f"driver_info/{key}: {why}")
+    require_readable("driver_info", node.driver_info)
     options = runtime.cache.get("options")
     if options is None:
         options = runtime.cache["options"] = runtime.settings.options()

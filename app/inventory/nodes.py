@@ -27,6 +27,7 @@ from app.models import (
     AgentRecord,
     Allocation,
     BiosSetting,
+    BmcExchanges,
     FirmwareComponent,
     Hold,
     InspectionReport,
@@ -51,7 +52,7 @@ from drivers.core.errors import HardwareError
 OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
-    InspectionReport, Hold,
+    InspectionReport, Hold, BmcExchanges,
 )  # fmt: skip
 REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 

@@ -5,17 +5,20 @@ The queries read active rows, a limited number of the newest ones, or those of o
 index. `narrow` limits a query for operations to those that a caller may list.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, not_, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from app.cluster import conductors
 from app.db.clock import age
 from app.engine import admission
 from app.models import (
     ACTIVE,
     BESIDE,
+    Conductor,
     Node,
     Operation,
     OperationState,
@@ -83,6 +86,7 @@ def current(session: Session, narrow: Narrow, limit: int) -> list[Document]:
             *_NAMES,
             _LABEL.label("step"),
             _STEPS.conductor,
+            _STEPS.deaths.label("takeovers"),
             longest.c.since,
             _OPERATIONS.wake_at,
             _OPERATIONS.deadline_at,
@@ -94,6 +98,50 @@ def current(session: Session, narrow: Narrow, limit: int) -> list[Document]:
         .order_by(longest.c.since, _OPERATIONS.id)
     )
     return _documents(session, query)
+
+
+def conductors_at_fault(session: Session, narrow: Narrow) -> list[Document]:
+    """
+    Describe the conductors that are lost or impeded, and what is left to them of the operations.
+
+    An operation that another conductor has taken over is not theirs any more. One that waits, for
+    its machine or an operator, goes on at any conductor.
+    """
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
+    silence = age(Conductor.heartbeat_at)
+    is_lost = silence >= timeout
+    faulty = session.execute(
+        select(
+            Conductor.hostname, Conductor.conductor_group, Conductor.impediment, is_lost, silence
+        )
+        .where(Conductor.online, or_(is_lost, Conductor.impediment.is_not(None)))
+        .order_by(Conductor.hostname)
+    ).all()
+    if not faulty:
+        return []
+    reserved = _NODES.operation_id == _OPERATIONS.id
+    holder = select(_NODES.reservation).where(reserved).scalar_subquery()
+    in_hand = _OPERATIONS.state.in_((OperationState.RUNNING, OperationState.QUEUED))
+    begun = and_(in_hand, not_(Operation.is_queued))
+    reservations = narrow(select(holder.label("conductor"), begun.label("begun")).where(_IS_ACTIVE))
+    columns = reservations.subquery().c
+    counts = Counter[tuple[str, bool]]()
+    key = columns.conductor, columns.begun
+    query = select(*key, func.count()).group_by(*key)
+    for conductor, is_begun, count in session.execute(query):
+        counts[conductor, bool(is_begun)] = count
+    groups = Counter(member.group for member in conductors.alive(session, timeout))
+    return [
+        {
+            "hostname": name,
+            "state": "lost" if lost else "impeded",
+            "reason": f"no heartbeat for {float(silent):.0f} s" if lost else impediment,
+            "operations": counts[name, True],
+            "waiting": counts[name, False],
+            "successors": groups[group],
+        }
+        for name, group, impediment, lost, silent in faulty
+    ]
 
 
 def queues(session: Session, narrow: Narrow) -> list[Document]:

@@ -4,8 +4,9 @@ Health of the service for `GET /healthcheck`: not that its processes live, but t
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import false, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,6 +18,7 @@ from app.db.diagnosis import database_problem
 from app.db.transactions import connection_of
 from app.models import Conductor
 from app.reports import fleet_counts, stalled_operations
+from app.reports.listeners import Listener, hangs, listeners
 from app.runtime import Runtime, runtime_of
 
 OK = "OK"
@@ -24,10 +26,12 @@ OK = "OK"
 UNCLAIMED = 120.0
 #: Periodic tasks whose last passes are shown while all complete.
 SHOWN = ("ingot.reconcile", "ingot.power_sync")
-#: Seconds for which the result of a write to the database is kept.
-WRITE_KEPT = 5.0
+#: Seconds for which the result of a trial, such as a write to the database, is kept.
+TRIAL_KEPT = 5.0
 #: Seconds after which a write that has not completed is a problem.
-WRITE_WAIT = 1.0
+TRIAL_WAIT = 1.0
+#: Problem of a server that accepts connections and does not answer.
+HANGS = "it takes connections and does not answer"
 _trials = threading.Lock()
 
 
@@ -60,6 +64,7 @@ def examine(session: Session) -> list[Part]:
         _periodic_tasks(passes),
         _messages(session),
         _operations(session),
+        *map(partial(_server, runtime_of(session)), listeners(runtime_of(session).settings)),
     ]
 
 
@@ -129,6 +134,13 @@ def _operations(session: Session) -> Part:
     return Part("operations", problem, "`ingot doctor` lists those beyond their bounds")
 
 
+def _server(runtime: Runtime, listener: Listener) -> Part:
+    """Return the health of a server of files or metrics: it does not hang."""
+    trial = _recent_trial(runtime, listener.name, lambda: HANGS if hangs(listener) else None)
+    problem = HANGS if trial.problem() == HANGS else OK
+    return Part(listener.name, problem, OK if problem == OK else listener.without)
+
+
 def _database(runtime: Runtime, *, suspected: bool) -> Part:
     """
     Return the health of the database.
@@ -151,35 +163,40 @@ def write_problem(runtime: Runtime) -> str | None:
     For a service whose heartbeats are old: conductors that cannot write theirs appear dead. Takes a
     second at most, while a write may hang for much longer.
     """
+    return _recent_trial(runtime, "write", lambda: _tried_write(runtime)).problem()
+
+
+def _recent_trial(runtime: Runtime, name: str, work: Callable[[], str | None]) -> "_Trial":
+    """Return the last trial of this name in this process, or a new one after TRIAL_KEPT."""
     with _trials:
-        trial: _Trial | None = runtime.cache.get("write trial")
+        trial: _Trial | None = runtime.cache.get(f"{name} trial")
         if trial is None or trial.is_old:
-            trial = runtime.cache["write trial"] = _Trial(runtime)
-    return trial.problem()
+            trial = runtime.cache[f"{name} trial"] = _Trial(work)
+        return trial
 
 
 class _Trial:
-    """A write in a thread of its own; one per process at a time, because it may hang."""
+    """Work in a thread of its own; one per process and name at a time, because it may hang."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, work: Callable[[], str | None]) -> None:
         self._started = time.monotonic()
         self._ended = threading.Event()
         self._problem: str | None = None
-        threading.Thread(target=self._run, args=(runtime,), name="trial", daemon=True).start()
+        threading.Thread(target=self._run, args=(work,), name="trial", daemon=True).start()
 
-    def _run(self, runtime: Runtime) -> None:
+    def _run(self, work: Callable[[], str | None]) -> None:
         try:
-            self._problem = _tried_write(runtime)
+            self._problem = work()
         finally:
             self._ended.set()
 
     @property
     def is_old(self) -> bool:
-        return self._ended.is_set() and time.monotonic() - self._started > WRITE_KEPT
+        return self._ended.is_set() and time.monotonic() - self._started > TRIAL_KEPT
 
     def problem(self) -> str | None:
-        """Return the problem, after a second of the trial at most."""
-        if self._ended.wait(max(self._started + WRITE_WAIT - time.monotonic(), 0.0)):
+        """Return the problem that the work has found, after TRIAL_WAIT at most."""
+        if self._ended.wait(max(self._started + TRIAL_WAIT - time.monotonic(), 0.0)):
             return self._problem
         return f"has not completed a write for {time.monotonic() - self._started:.0f} s"
 

@@ -38,6 +38,7 @@ from app.api.fleet.service import service
 from app.api.fleet.shards import shards
 from app.api.node.agent_logs import agent_logs
 from app.api.node.bmc_documents import bmc_documents
+from app.api.node.bmc_recordings import bmc_recordings
 from app.api.node.hardware import hardware
 from app.api.node.history import history
 from app.api.node.machine_states import machine_states
@@ -85,7 +86,8 @@ BLUEPRINTS = (
     traits, templates, runbooks, allocations, shards, events, steps, why,
     management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
-    fleet_operations, service, login, bmc_documents, agent_logs,
+    fleet_operations, service, login, bmc_documents, bmc_recordings,
+    agent_logs,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64

@@ -3,6 +3,7 @@
 import { dialog, notice } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
 import { facts } from "./facts.js";
+import { faultyConductors } from "./faulty_conductors.js";
 import { gathered } from "./live.js";
 import { COLUMNS, NodeTable } from "./node_table.js";
 import { liveness } from "./parts.js";
@@ -150,7 +151,7 @@ async function show(root, context) {
       element("button.quiet", { type: "button", onclick: () => done(0) }, "Clear"));
   }
 
-  replace(root, element("div.row", {}, element("h1", {}, "Fleet"), state.element), strip, chips, bar, place);
+  replace(root, element("div.row", {}, element("h1", {}, "Fleet"), state.element), faultyConductors(api, signal), strip, chips, bar, place);
   showFilters();
   const again = gathered(() => Promise.all([count(), table.refresh()]), 1000, signal);
   await live.subscribe({}, {

@@ -4,6 +4,7 @@ import { element, empty, table } from "./dom.js";
 import { duration } from "./facts.js";
 import { gathered } from "./live.js";
 import { badge, fleetLink, liveness, nodeLink, part } from "./parts.js";
+import { faultyConductors } from "./faulty_conductors.js";
 import { age, ticking } from "./times.js";
 
 // Milliseconds between two reads while changes go on: of what is active, and of the summaries.
@@ -29,7 +30,7 @@ function nowDrawn({ counts, steps }) {
         ["Node", "Operation", "State", "Step", "For", "Conductor", "Deadline"],
         steps.map(each => [
           nodeLink(each), each.kind, badge(each.state), element("code", {}, each.step), age(each.since),
-          each.conductor || "-", each.deadline_at ? new Date(each.deadline_at).toLocaleString() : "-",
+          [each.conductor || "-", each.takeovers > 0 && element("span.muted", {}, ` took over (${each.takeovers})`)], each.deadline_at ? new Date(each.deadline_at).toLocaleString() : "-",
         ]))
       : empty("No machine is being worked on."),
   ];
@@ -99,7 +100,7 @@ export const page = {
     const queues = part("Waiting for a slot", read("queues"), queuesDrawn, signal);
     const slow = part("Slow steps", read("steps", { limit: 20 }), stepsDrawn, signal);
     root.append(
-      element("div.row", {}, element("h1", {}, "Operations"), state.element),
+      element("div.row", {}, element("h1", {}, "Operations"), state.element), faultyConductors(api, signal),
       now, distinctions(by, names => { by = names; keep("/operations", { by: by.join() }); failures.renew(); }),
       failures, queues, slow);
     const active = () => Promise.all([now.renew(), queues.renew()]);

@@ -7,7 +7,7 @@ then enters its setup, where that can be ordered, so that no system starts meanw
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drivers.core import capabilities
@@ -163,10 +163,11 @@ def change(target: Target, setting: Setting, value: Any) -> Outcome:
         # commit first: after a crash during the restart, the change is not ordered again
         state = target.driver.power.get_power_state(target)
         waits_for = f"{setting.name} {_word(value)}, which takes effect with a restart"
-        return Wait({"was": state, AWAITED: waits_for}, poll_after=0)
+        return Wait({"was": state, "crashes": target.crashes, AWAITED: waits_for}, poll_after=0)
     was_off = target.progress["was"] == POWER_OFF
+    # no power order was lost in a crash before that
     return run_parts(
-        target,
+        replace(target, resumed=target.crashed_since(target.progress)),
         {
             "restart": _restart_into_setup if was_off else _restart,
             "effect": lambda part: _await(part, setting, value),

@@ -77,6 +77,8 @@ class Interface:
     undeclared: ClassVar[Conditions] = conditions.AS_FOUND
     #: off unless `[DEFAULT]enabled_<kind>_interfaces` names it
     opt_in: ClassVar[bool] = False
+    #: its commands to the BMC call `Target.record_exchange`
+    records_exchanges: ClassVar[bool] = False
     #: the BMCs of this process; set by the registry
     bmcs: Bmcs
 

@@ -145,7 +145,7 @@ class Power(Interface):
             outcome = self._reach(target, order, POWER_OFF, progress, timeout)
             if not isinstance(outcome, Done):
                 return outcome
-            progress = {"phase": "on"}
+            progress = {"phase": "on", "crashes": target.crashes}
             # commit first: that the machine was off, or an attempt after a crash would switch off a
             # machine that it finds on; and that its agent is gone
             if not self.transactional or target.progress or _token_is_issued(target):
@@ -246,7 +246,8 @@ class Power(Interface):
         pending = target.driver_internal_info.get(PENDING)
         opposed = isinstance(pending, Mapping) and pending.get("state") != wanted
         # "ordered": progress of the previous release
-        unrecorded = (target.resumed and order != REBOOT) or progress.get("ordered", False)
+        crashed = target.crashed_since(progress)
+        unrecorded = (crashed and order != REBOOT) or progress.get("ordered", False)
         answer = Answer(progress.get("answer", Answer.LOST if unrecorded else Answer.NONE))
         if self.transactional:
             opposed, answer = False, Answer.NONE

@@ -237,6 +237,9 @@ class Target:
     #: called after each request to the agent with its command, the agent's URL, the result (as in
     #: `bmc.Observe`) and the seconds
     observe_agent: Callable[[str, str, str, float], None] = lambda *_: None
+    #: called with each exchange with the BMC (`drivers.core.recording.traffic`); None: the node's
+    #: operations are not recorded
+    record_exchange: Callable[[dict[str, Any]], None] | None = None
     reports: dict[str, Any] = field(default_factory=dict)  # filled by `report`
 
     def report(self, **facts: Any) -> None:
@@ -252,6 +255,16 @@ class Target:
                 self.reports[name] = value
             else:
                 raise TypeError(f"a driver cannot report {name!r}")
+
+    def crashed_since(self, progress: Mapping[str, Any]) -> bool:
+        """
+        Whether an attempt crashed after a `Wait` with this progress, in which `crashes` was noted.
+
+        An earlier crash has lost no order that the step sends after it. Without the note: whether
+        any attempt crashed.
+        """
+        noted = progress.get("crashes")
+        return self.resumed if noted is None else self.crashes > noted
 
     def forget_agent(self) -> None:
         """

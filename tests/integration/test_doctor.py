@@ -1,6 +1,7 @@
 """`ingot doctor`: each inconsistency is created, found, explained and repaired."""
 
 import json
+import socket
 import uuid
 from base64 import b64encode
 
@@ -127,6 +128,24 @@ def deleting_without_operation(ward):
     )  # fmt: skip
 
 
+def busy_after_its_operation(state, kind, ended, failed):
+    """Return the function that plants a node whose operation has ended, and left it in a state."""
+
+    def plant(ward):
+        node = ward.inside.node(state)
+        with ward.inside.runtime.transaction() as session:
+            session.add(
+                Operation(
+                    uuid=str(uuid.uuid4()), node_id=node, kind=kind, state=ended, created_at=now(),
+                    finished_at=now(), aborting=ended == "aborted",
+                )
+            )  # fmt: skip
+        yield
+        assert failed == ward.inside.read(node).provision_state
+
+    return plant
+
+
 def operation_of_a_node_at_rest(ward):
     node, name = ward.cleaning()
     ward.inside.change(Node, node, provision_state="active")
@@ -208,7 +227,13 @@ def place_of_notifications_that_are_off(ward):
 
 REPAIRED = {
     "orphan reservations": (reservation, reservation_of_the_past),
-    "stuck nodes": (cleaning_without_operation, deleting_without_operation),
+    "stuck nodes": (
+        cleaning_without_operation,
+        deleting_without_operation,
+        busy_after_its_operation("servicing", "service", "aborted", "service failed"),
+        busy_after_its_operation("service hold", "service", "failed", "service failed"),
+        busy_after_its_operation("rescue wait", "rescue", "succeeded", "rescue failed"),
+    ),
     "inconsistent operations": (operation_of_a_node_at_rest,),
     "stalled operations": (claimed_by_the_dead, sent_to_the_dead),
     "orphan queues": (queue_of_the_dead,),
@@ -307,6 +332,26 @@ def test_a_problem_that_only_an_operator_can_solve_is_explained(ward, check):
     plant(ward)
     assert [(check.strip(), False)] == ward.examine(fix=True)
     assert words in ward.found[0].explanation
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "name"),
+    [
+        ("INGOT_DEPLOY_HTTP_URL", "http://127.0.0.1:{}", "file server"),
+        ("INGOT_METRICS_PORT", "{}", "exporter"),
+    ],
+)
+@pytest.mark.parametrize("hangs", [True, False])
+def test_a_server_that_hangs_is_reported_and_one_that_is_away_is_not(
+    ward, setting, value, name, hangs
+):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if not hangs:
+            server.close()
+        found = ward.examine(**{setting: value.format(port)})
+    assert ([("silent servers", False)] if hangs else []) == found
+    assert not hangs or f"{name} at 127.0.0.1:{port}" == ward.found[0].subject
 
 
 @pytest.mark.parametrize(

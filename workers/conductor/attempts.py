@@ -7,31 +7,34 @@ transaction is open while the driver talks to the machine.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from celery import Celery, Task
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.broker import chain, monitoring, outages, queue
 from app.broker.chain import RUN
 from app.broker.messages import Link, Message
 from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.diagnosis import reason
-from app.engine import child_nodes, inspection_findings
+from app.engine import bmc_recordings, child_nodes, inspection_findings
 from app.hardware import targets
 from app.inspection.process import process
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
-from app.models import AgentRecord, Operation, OperationStep, Port
+from app.models import AgentRecord, Operation, OperationKind, OperationStep, Port
 from app.observe import log
 from app.process import kill_points, release, tracing
 from app.runtime import Runtime
 from drivers.core import reserved
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
+from drivers.core.recording.traffic import Traffic
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
 from workers.conductor import claims, drain, recording, results
@@ -46,6 +49,8 @@ seldom = log.RateLimited(logger)
 
 #: Seconds between two tries to reserve a child node that another operation holds.
 CHILD_BUSY = 2.0
+#: Kinds of operations whose steps use the secrets of an instance.
+USES_INSTANCE = (OperationKind.ACTIVE, OperationKind.REBUILD)
 #: Result of a message that is outdated: its step was run, dispatched again, or claimed elsewhere.
 NOT_RUN = "not run"
 #: Seconds that a message may wait for the conductor to be registered.
@@ -205,7 +210,7 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
         if step.child and not until_available(lambda: _borrow_child(conductor, attempt)):
             return Wait(step.progress, poll_after=CHILD_BUSY)
         target = until_available(lambda: _target(conductor, attempt, lease.check))
-        with lease.calling():
+        with lease.calling(), _recorded(conductor, attempt, target) as target:
             outcome = results.checked(call_of(target, step)())
             process(target)
         if step.child and isinstance(outcome, Wait):
@@ -238,6 +243,23 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
     return outcome
 
 
+@contextmanager
+def _recorded(conductor: Conductor, attempt: Attempt, target: Target) -> Iterator[Target]:
+    """Record the step's exchanges with the BMC, if that is switched on for its node."""
+    node = attempt.child or attempt.node
+    if not bmc_recordings.is_on(node):
+        yield target
+        return
+    traffic = Traffic()
+    try:
+        yield replace(target, record_exchange=traffic.add)
+    finally:
+        try:
+            bmc_recordings.keep(conductor.runtime, node, attempt.operation, attempt.step, traffic)
+        except SQLAlchemyError as error:  # a recording is no reason for a step to fail
+            seldom.warning("recording.lost", node=node.uuid, detail=reason(error))
+
+
 def _measured_as(runtime: Runtime, attempt: Attempt) -> str:
     """Return the step's label for the metrics: OTHER if no driver has it, as agents name theirs."""
     node, step = attempt.child or attempt.node, attempt.step
@@ -249,12 +271,20 @@ def _measured_as(runtime: Runtime, attempt: Attempt) -> str:
 def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]) -> Target:
     """Build the driver's view of the node that a step runs on."""
     node, step = attempt.child or attempt.node, attempt.step
+    parts = targets.volumes_and_traits(conductor.runtime, node, attempt.agent)
+    targets.require_readable(f"arguments of step {step.label}", step.args)
+    if attempt.operation.kind in USES_INSTANCE:
+        targets.require_readable("instance_info", node.instance_info)
+        for volume in parts.get("volume_targets", ()):
+            targets.require_readable(
+                f"properties of volume target {volume.uuid}", volume.properties
+            )
     return targets.build(
         conductor.runtime,
         node,
         attempt.ports,
         attempt.agent,
-        **targets.volumes_and_traits(conductor.runtime, node, attempt.agent),
+        **parts,
         **inspection_findings.material_of(conductor.runtime, attempt.node, step),
         step_id=f"{attempt.operation.uuid}:{step.position}",
         progress=step.progress,

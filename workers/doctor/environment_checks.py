@@ -10,16 +10,17 @@ from datetime import UTC, datetime, timedelta
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, select
+from sqlalchemy import Text, cast, inspect, select
 
 from app.broker.queue import Queues
 from app.cluster import conductors
 from app.db.clock import age, now, utcnow
 from app.db.schema import MIGRATIONS
-from app.db.sealing import keyring_of
+from app.db.sealing import MARK, data_key_of, keyring_of, unreadable_secret
 from app.identity import roles
 from app.models import Conductor
 from app.models.base import Base
+from app.reports import health, listeners
 from app.rows import data_keys
 from drivers.builtin import machine_files
 from workers.conductor.lease import RELEASE
@@ -104,6 +105,16 @@ def restored(installation: Installation) -> Iterator[Finding]:
             f" {seen}; when a conductor starts, active operations fail, and all nodes whose rows"
             " may be outdated enter maintenance",
         )
+
+
+def silent_servers(installation: Installation) -> Iterator[Finding]:
+    """Find a server of files or metrics that takes connections and does not answer."""
+    for listener in listeners.listeners(installation.runtime.settings):
+        if listeners.hangs(listener):
+            yield Finding(
+                f"{listener.name} at {listener.host}:{listener.port}",
+                f"{health.HANGS}: {listener.without}. Restart its process",
+            )
 
 
 def queues(installation: Installation) -> Iterator[Finding]:
@@ -232,6 +243,29 @@ def keys(installation: Installation) -> Iterator[Finding]:
         yield Finding(
             "data keys", "some need a master key that is not the first: run `ingot secrets rotate`"
         )
+
+
+def unreadable(installation: Installation) -> Iterator[Finding]:
+    """Find secrets that no data key opens, by column."""
+    engine = installation.runtime.engine
+    if not keyring_of(engine.dialect).masters:
+        return
+    with installation.runtime.read_connection() as connection:
+        for table in data_keys.tables():
+            (key,) = table.primary_key
+            for column in data_keys.secret_columns(table):
+                sealed = cast(column, Text).contains(MARK, autoescape=True)
+                rows = connection.execute(select(key, column).where(sealed)).all()
+                readings = ((row[0], unreadable_secret({column.name: row[1]})) for row in rows)
+                secrets = [(ident, *secret) for ident, secret in readings if secret is not None]
+                if secrets:
+                    ident, path, text = secrets[0]
+                    yield Finding(
+                        f"{table.name}.{column.name}",
+                        f"{len(secrets)} rows have secrets that cannot be decrypted; the first is"
+                        f" {path} of row {ident}, which needs data key {data_key_of(text)}: set"
+                        " them again, or restore the table of data keys",
+                    )
 
 
 def readable_files(installation: Installation) -> Iterator[Finding]:

@@ -49,6 +49,7 @@ CHECKS: Sequence[Check] = (
     Check("orphan reservations", database_checks.reservations, database_checks.release),
     Check("orphan queues", environment_checks.queues, environment_checks.delete_queue, broker=True),
     Check("orphan leases", environment_checks.leases, environment_checks.delete_lease, broker=True),
+    Check("silent servers", environment_checks.silent_servers, rows=False),
     Check("late notifications", database_checks.late_notifications),
     Check(
         "ended notifications",
@@ -59,6 +60,7 @@ CHECKS: Sequence[Check] = (
     Check("links", environment_checks.links, rows=False),
     Check("administrators", environment_checks.administrators),
     Check("encryption", environment_checks.keys),
+    Check("unreadable secrets", environment_checks.unreadable),
     Check(
         "file permissions",
         environment_checks.readable_files,

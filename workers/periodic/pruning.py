@@ -1,6 +1,6 @@
 """
 Pruning: deletion of rows that are past their lifetime: history, answered requests, change events,
-audit records, API tokens, rollouts, conductors.
+audit records, API tokens, rollouts, recorded exchanges with BMCs, conductors.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,13 @@ from sqlalchemy import ColumnElement, Select, delete, exists, func, literal_colu
 from app.cluster import conductors
 from app.config.settings import Settings
 from app.db.clock import after, age, fixed
+from app.engine import bmc_recordings
 from app.models import (
     Answered,
     ApiToken,
     AuditCheckpoint,
     AuditRecord,
+    BmcExchanges,
     ChangeEvent,
     NodeHistory,
     Outcome,
@@ -29,8 +31,8 @@ from app.runtime import Runtime
 logger = log.get(__name__)
 
 Pruned = (
-    NodeHistory | Answered | ApiToken | AuditRecord | ChangeEvent | WebhookFailure | Rollout
-    | RolloutNode
+    NodeHistory | Answered | ApiToken | AuditRecord | BmcExchanges | ChangeEvent | WebhookFailure
+    | Rollout | RolloutNode
 )  # fmt: skip
 
 #: Most answered requests, or audit records, that are deleted in one transaction.
@@ -41,6 +43,8 @@ EVENTS_BATCH = 5000
 NODES_BATCH = 200
 #: Most rollouts, and nodes of rollouts, that are deleted in one transaction.
 ROLLOUTS_BATCH, ROLLOUT_NODES_BATCH = 100, 5000
+#: Most steps whose exchanges with a BMC are deleted in one transaction.
+EXCHANGES_BATCH = 100
 #: Most API tokens that are deleted in one transaction.
 TOKENS_BATCH = 1000
 
@@ -175,6 +179,13 @@ def prune_rollouts(runtime: Runtime) -> int:
     has_nodes = exists().where(RolloutNode.rollout_id == Rollout.id)
     empty = select(Rollout.id).where(old, ~has_nodes).order_by(Rollout.id)
     return _delete(runtime, Rollout, empty, ROLLOUTS_BATCH)
+
+
+def prune_bmc_exchanges(runtime: Runtime) -> int:
+    """Delete recorded exchanges older than two days; return the number of steps that had them."""
+    since = fixed(after(-bmc_recordings.KEPT))
+    old = select(BmcExchanges.id).where(BmcExchanges.created_at < since)
+    return _delete(runtime, BmcExchanges, old.order_by(BmcExchanges.created_at), EXCHANGES_BATCH)
 
 
 def _delete(

@@ -156,6 +156,11 @@ PERIODIC = (
         lambda settings: 600 if settings.conductor.rollouts_lifetime else None,
     ),
     Periodic(
+        "ingot.prune_bmc_exchanges",
+        lambda control: pruning.prune_bmc_exchanges(control.runtime),
+        lambda _settings: 3600,
+    ),
+    Periodic(
         "ingot.deliver_webhooks",
         lambda control: control.webhooks.start_due(),
         lambda settings: settings.webhooks.delivery_interval,

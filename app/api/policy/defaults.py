@@ -121,7 +121,7 @@ NODE = (
     Rule("baremetal:event:list_all", SYSTEM_READ, "List all change events; those of resources only with the rule for listing them"),
     Rule(f"{_NODE}:inventory:get", SEE_WITHIN, "Show the inventory"),
     Rule(f"{_NODE}:agent_logs:get", SYSTEM_ADMIN, "Download kept logs of a node's agents, which may contain secrets"),
-    Rule(f"{_NODE}:record_bmc", SYSTEM_ADMIN, "Record the documents of a node's BMC", SYSTEM),
+    Rule(f"{_NODE}:record_bmc", SYSTEM_ADMIN, "Record documents of a node's BMC, or what operations exchange with it", SYSTEM),
     Rule(f"{_NODE}:vendor_passthru", SYSTEM_ADMIN, "Call vendor functions of a node"),
     Rule(f"{_NODE}:ipa_heartbeat", "", "Send heartbeats: agents, without a token"),
 )  # fmt: skip

@@ -21,8 +21,10 @@ from werkzeug.exceptions import HTTPException
 from app.api.request.context import RequestContext
 from app.api.transport.request_body import data_of
 from app.api.transport.responses import JSON, empty
-from app.errors import Invalid, ServiceError, Unavailable
+from app.db.sealing import data_key_of
+from app.errors import Conflict, Invalid, ServiceError, Unavailable
 from app.models import Answered
+from app.text.masking import Unreadable
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -128,8 +130,18 @@ def end(row: Answered, answer: Response) -> None:
 
 
 def replayed(context: RequestContext, answered: Answered) -> Response:
-    """Return the answer to an executed request again."""
+    """
+    Return the answer to an executed request again.
+
+    Raises Conflict: no key opens the answer.
+    """
     context.audit.skip()
+    if isinstance(answered.body, Unreadable):
+        raise Conflict(
+            f"{HEADER}: this request was executed with status {answered.status}, and its answer"
+            f" cannot be decrypted without data key {data_key_of(answered.body)}: read the"
+            " resource."
+        )
     if answered.body is None:
         answer = empty(answered.status, location=answered.location)
     else:

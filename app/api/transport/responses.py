@@ -10,6 +10,7 @@ from flask import Request, Response
 from werkzeug.sansio.utils import get_current_url
 
 from app.config.settings import Api
+from app.text.masking import Unreadable
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -22,12 +23,25 @@ def json(document: Any, status: int = 200, location: str | None = None) -> Respo
     """
     Return a JSON response.
 
-    document: may contain `orjson.Fragment`s. location: URL for the header Location.
+    document: may contain `orjson.Fragment`s; a secret that no key opens is null. location: URL for
+    the header Location.
     """
-    response = Response(orjson.dumps(document, option=OPTIONS), status, content_type=JSON)
+    body = orjson.dumps(document, _plain, OPTIONS | orjson.OPT_PASSTHROUGH_SUBCLASS)
+    response = Response(body, status, content_type=JSON)
     if location:
         response.headers["Location"] = location
     return response
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a subclass of JSON's types as one of these."""
+    if isinstance(value, Unreadable):
+        return None
+    kinds: tuple[Callable[[Any], Any], ...] = (str, dict, list, int)
+    for kind in kinds:
+        if isinstance(value, kind):  # type: ignore[arg-type]
+            return kind(value)
+    raise TypeError(type(value).__name__)
 
 
 class _Empty(Response):

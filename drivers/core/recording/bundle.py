@@ -1,10 +1,13 @@
 """
-Recordings of BMCs: the answers of one BMC to GET requests, as one JSON file.
+Recordings of BMCs: the answers of one BMC to GET requests, and the exchanges of an operation with
+it, as one JSON file.
 
     {"format": "ingot-bmc-recording", "version": 1, "system": "/redfish/v1/Systems/1" or null,
      "unread": [path, ...],
      "answers": [{"path": "/redfish/v1/", "status": 200, "headers": {"ETag": ...},
-                  "encoding": "utf-8", "body": "..."}, ...]}
+                  "encoding": "utf-8", "body": "..."}, ...],
+     "exchanges": [{"step": "power.set_power_state", "seconds": 0.25, "method": "POST",
+                    "request_body": "..." or null, and what an answer has; status 0: none}, ...]}
 
 A path is that of the request, with its query. `encoding` is utf-8, or latin-1 for a body that is
 not UTF-8: the body's bytes are `body` in this encoding. `unread` names the links that the limits
@@ -12,6 +15,7 @@ of the recording left out. A recording comes from strangers: it is checked befor
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,6 +27,7 @@ FORMAT, VERSION = "ingot-bmc-recording", 1
 MOST_BYTES, MOST_ANSWERS, LONGEST_BODY = 64 << 20, 10_000, 4 << 20
 LONGEST_PATH, LONGEST_HEADER = 2048, 4096
 ENCODINGS = ("utf-8", "latin-1")
+METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
 #: Headers of answers that matter to clients; the others may hold secrets.
 HEADERS = (
     "Allow", "Content-Type", "ETag", "Link", "Location", "OData-Version", "Retry-After",
@@ -60,12 +65,28 @@ class Answer:
 
 
 @dataclass(slots=True)
+class Exchange:
+    """A request of an operation, and its answer; `drivers.core.recording.traffic` has its rules."""
+
+    step: str  # interface and name
+    seconds: float  # since the step's call to the driver began
+    method: str
+    request_body: str | None  # body of the request; None: it has none, or is no JSON
+    answer: Answer  # status 0: there is none, and the body is the reason
+
+    def dump(self) -> dict[str, Any]:
+        request = {"step": self.step, "seconds": self.seconds, "method": self.method}
+        return {**request, "request_body": self.request_body, **asdict(self.answer)}
+
+
+@dataclass(slots=True)
 class Recording:
     """The answers of one BMC."""
 
     answers: Sequence[Answer]
     system: str | None = None  # path of the node's system; None: the only one
     unread: Sequence[str] = ()
+    exchanges: Sequence[Exchange] = ()  # of an operation, in their order
 
     def dump(self) -> str:
         """Return the text of the file."""
@@ -76,6 +97,8 @@ class Recording:
             "unread": list(self.unread),
             "answers": [asdict(answer) for answer in self.answers],
         }
+        if self.exchanges:
+            document["exchanges"] = [exchange.dump() for exchange in self.exchanges]
         return json.dumps(document, indent=1) + "\n"
 
 
@@ -112,7 +135,8 @@ def parse(document: Any) -> Recording:
     version = document.get("version")
     _demand(version == VERSION, f"version: {version!r} is not {VERSION}, which this release reads")
     answers, unread = document.get("answers"), document.get("unread", [])
-    for name, value in (("answers", answers), ("unread", unread)):
+    exchanges = document.get("exchanges", [])
+    for name, value in (("answers", answers), ("unread", unread), ("exchanges", exchanges)):
         valid = isinstance(value, list) and len(value) <= MOST_ANSWERS
         _demand(valid, f"{name}: a list of at most {MOST_ANSWERS} entries is expected")
     system = document.get("system")
@@ -121,7 +145,21 @@ def parse(document: Any) -> Recording:
         _demand(is_path(path), "unread: paths below /redfish are expected")
     checked = [_answer(f"answers[{i}]", answer) for i, answer in enumerate(answers)]
     _demand(len({a.path for a in checked}) == len(checked), "answers: two have the same path")
-    return Recording(checked, system, unread)
+    entries = [_exchange(f"exchanges[{i}]", entry) for i, entry in enumerate(exchanges)]
+    return Recording(checked, system, unread, entries or ())
+
+
+def of_exchanges(exchanges: Sequence[Exchange], system: str | None) -> Recording:
+    """
+    Return the recording of an operation.
+
+    Its answers are the first ones to each read, as the operation found the machine.
+    """
+    answers: dict[str, Answer] = {}
+    for exchange in exchanges:
+        if exchange.method == "GET" and exchange.answer.status >= 200:
+            answers.setdefault(exchange.answer.path, exchange.answer)
+    return Recording([*answers.values()], system, [], exchanges)
 
 
 def is_path(value: Any) -> bool:
@@ -138,12 +176,32 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _answer(where: str, entry: Any) -> Answer:
+def _exchange(where: str, entry: Any) -> Exchange:
+    _demand(isinstance(entry, dict), f"{where}: an object is expected")
+    step, seconds, method = entry.get("step"), entry.get("seconds"), entry.get("method")
+    _demand(isinstance(step, str) and _is_line(step), f"{where}.step: a text is expected")
+    numeric = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    _demand(numeric and 0 <= seconds < math.inf, f"{where}.seconds: a number is expected")
+    _demand(method in METHODS, f"{where}.method: one of {', '.join(METHODS)} is expected")
+    request_body = entry.get("request_body")
+    valid = request_body is None or (
+        isinstance(request_body, str) and len(request_body) <= LONGEST_BODY
+    )
+    _demand(
+        valid,
+        f"{where}.request_body: a text of at most {LONGEST_BODY >> 20} MiB, or null, is expected",
+    )
+    return Exchange(step, seconds, method, request_body, _answer(where, entry, unanswered=True))
+
+
+def _answer(where: str, entry: Any, *, unanswered: bool = False) -> Answer:
+    """Check an answer. unanswered: its status may be 0."""
     _demand(isinstance(entry, dict), f"{where}: an object is expected")
     path, status, headers = entry.get("path"), entry.get("status"), entry.get("headers", {})
     _demand(is_path(path), f"{where}.path: a path below /redfish is expected")
-    known = isinstance(status, int) and not isinstance(status, bool) and 200 <= status <= 599
-    _demand(known, f"{where}.status: a number from 200 to 599 is expected")
+    numeric = isinstance(status, int) and not isinstance(status, bool)
+    valid_status = numeric and (200 <= status <= 599 or (unanswered and status == 0))
+    _demand(valid_status, f"{where}.status: a number from 200 to 599 is expected")
     _demand(isinstance(headers, dict), f"{where}.headers: an object is expected")
     for name, value in headers.items():
         valid = name in HEADERS and isinstance(value, str) and _is_line(value)

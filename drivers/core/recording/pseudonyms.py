@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from drivers.core.recording.bundle import OWN_HOST, Answer, Recording
+from drivers.core.recording.bundle import OWN_HOST, Answer, Exchange, Recording
 from drivers.core.recording.identifying import in_document, in_text, is_ip
 
 #: Shorter values are replaced in their own property only: they occur in other texts by chance.
@@ -57,18 +57,23 @@ class Pseudonyms:
 
         known: further values -> their kinds; `bmc` is the URL of the BMC.
         """
-        documents = [answer.document() for answer in recording.answers]
+        answers = [*recording.answers, *(exchange.answer for exchange in recording.exchanges)]
+        documents = [answer.document() for answer in answers]
         for value, kind in known.items():
             if kind == "bmc":
                 self._add_bmc(value)
             else:
                 self._add(kind, value)
-        for answer, document in zip(recording.answers, documents, strict=True):
-            for kind, value, name in (*in_text(answer.path), *in_document(document)):
-                self._add(kind, value)
-                if name:
-                    self._properties.setdefault(value, set()).add(name)
-        names = {name for document in documents for name in _names(document)}
+        orders = [_parsed(exchange.request_body) for exchange in recording.exchanges]
+        identifying = [
+            *(finding for answer in answers for finding in in_text(answer.path)),
+            *(finding for document in (*documents, *orders) for finding in in_document(document)),
+        ]
+        for kind, value, name in identifying:
+            self._add(kind, value)
+            if name:
+                self._properties.setdefault(value, set()).add(name)
+        names = {name for document in (*documents, *orders) for name in _names(document)}
         self._narrow = {
             value for value in self._properties if len(value) < SHORTEST or value in names
         }
@@ -77,6 +82,7 @@ class Pseudonyms:
             [self._answer(answer, everywhere) for answer in recording.answers],
             recording.system and everywhere(recording.system),
             [everywhere(path) for path in recording.unread],
+            [self._exchange(exchange, everywhere) for exchange in recording.exchanges],
         )
 
     def review(self) -> Sequence[Replacement]:
@@ -207,6 +213,22 @@ class Pseudonyms:
             headers={name: everywhere(value) for name, value in answer.headers.items()},
             body=everywhere(self._in_properties(answer.body)),
         )
+
+    def _exchange(self, exchange: Exchange, everywhere: Callable[[str], str]) -> Exchange:
+        request_body = exchange.request_body and everywhere(
+            self._in_properties(exchange.request_body)
+        )
+        return replace(
+            exchange, request_body=request_body, answer=self._answer(exchange.answer, everywhere)
+        )
+
+
+def _parsed(text: str | None) -> object:
+    """Return a document of JSON; None: it is none."""
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
 
 
 def _writings(kind: str, value: str) -> list[str]:

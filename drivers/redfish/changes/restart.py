@@ -40,7 +40,8 @@ def through_restart(
         target.before_order()
         order()
         # commit first: after a crash during the restart, the change must not be sent again
-        return Wait({"ordered": True, "agent": target.agent.url is not None}, poll_after=0)
+        ordered = {"ordered": True, "agent": target.agent.url is not None}
+        return Wait({**ordered, "crashes": target.crashes}, poll_after=0)
     if not progress.get("restarted"):
         outcome = restart(target, with_agent=progress["agent"])
         return _after(outcome, {**progress, "restarted": True})
@@ -53,7 +54,12 @@ def through_restart(
 
 
 def restart(target: Target, *, with_agent: bool) -> Outcome:
-    """Restart the machine; with_agent: boot the agent."""
+    """
+    Restart the machine; with_agent: boot the agent.
+
+    A crash before the change was recorded has lost no power order.
+    """
+    target = replace(target, resumed=target.crashed_since(target.progress))
     driver = target.driver
     boot = {"boot": driver.boot.boot_agent_next} if with_agent else {}
     return run_parts(target, {**boot, "restart": lambda part: driver.power.change(part, REBOOT)})
@@ -79,7 +85,8 @@ def carry_out(
         if not isinstance(outcome, Done):
             return outcome
         has_agent = target.agent.url is not None
-        return Wait({"record": dict(outcome.result), "agent": has_agent}, poll_after=0)
+        ordered = {"record": dict(outcome.result), "agent": has_agent}
+        return Wait({**ordered, "crashes": target.crashes}, poll_after=0)
     record = progress["record"]
     restarts = needs_restart is not None and (needs_restart(record) or "staged" in progress)
     if restarts and not progress.get("restarted"):

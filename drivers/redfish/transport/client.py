@@ -5,7 +5,7 @@ The governor (`drivers.core.bmc`) keeps one connection per BMC between commands.
 while the BMC's turn is held.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -167,15 +167,17 @@ class Connection(Session):
         return reply(responses[-1])
 
 
-def connection(bmc: Bmc, wanted: Access) -> Connection:
+def connection(
+    bmc: Bmc, wanted: Access, record: Callable[[dict[str, Any]], None] | None = None
+) -> Connection:
     """
     Return the BMC's kept connection, for one command.
 
-    Make a new one at first, or if driver_info has changed.
+    Make a new one at first, or if driver_info has changed. record: see `Target.record_exchange`.
     """
     if not isinstance(bmc.connection, Connection) or bmc.connection.access != wanted:
         bmc.connection = Connection(wanted)
-    bmc.connection.command.begin()
+    bmc.connection.command.begin(record)
     return bmc.connection
 
 
@@ -189,6 +191,6 @@ def turn(target: Target, bmcs: Bmcs, urgency: Urgency = Urgency.ORDER) -> Iterat
     """
     wanted = access(target)
     with bmcs.turn(wanted.key, urgency) as bmc:
-        session = connection(bmc, wanted)
+        session = connection(bmc, wanted, target.record_exchange)
         with session.command.judged(), errors_of(wanted):
             yield session
