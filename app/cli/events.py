@@ -22,7 +22,7 @@ TABLE = ("created_at", "node", "type", "subject", "before", "after")
 
 def events(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     node: Annotated[str | None, typer.Option(help="Only of this node: a name or UUID")] = None,
     kind: Annotated[
@@ -38,17 +38,19 @@ def events(
 ) -> None:
     """List the newest changes of nodes, operations, steps and other resources."""
     filters = {"node": node, "type": kind}
-    found: list[Document] = []
+    page_events: list[Document] = []
     if after is None:
         page = api.get("events", limit=limit, **filters)
-        found, after = page["events"], page["last"]
+        page_events, after = page["events"], page["last"]
     elif not follow:
-        found = list(_until_newest(api, after, filters))
+        page_events = list(_until_newest(api, after, filters))
     if not follow:
-        out.items([_row(each) for each in found] if out.people else found, FIELDS, TABLE)
+        output.items(
+            [_row(event) for event in page_events] if output.people else page_events, FIELDS, TABLE
+        )
         return
-    for each in chain(found, _without_end(api.another(patient=True), after, filters)):
-        print_event(out, each)
+    for event in chain(page_events, _without_end(api.another(patient=True), after, filters)):
+        print_event(output, event)
 
 
 def _until_newest(api: Api, after: int, filters: dict[str, Any]) -> Iterator[Document]:
@@ -75,9 +77,9 @@ def _row(event: Document) -> Document:
     return {**event, "node": event["node_name"] or event["node_uuid"] or "", "subject": subject}
 
 
-def print_event(out: Output, event: Document) -> None:
+def print_event(output: Output, event: Document) -> None:
     """Print an event as a line."""
     row = _row(event)
     change = " -> ".join(filter(None, (event["before"], event["after"])))
-    words = [moment(event["created_at"]), row["node"], event["type"], row["subject"], change]
-    out.line(event, FIELDS, "  ".join(filter(None, words)))
+    cells = [moment(event["created_at"]), row["node"], event["type"], row["subject"], change]
+    output.line(event, FIELDS, "  ".join(filter(None, cells)))

@@ -21,7 +21,7 @@ REVIEW = ("kind", "original", "replacement", "places")
 
 def record(
     api: Api,
-    out: Output,
+    output: Output,
     node: Node,
     *,
     file: Annotated[
@@ -50,18 +50,18 @@ def record(
         return [Answer(**document) for document in answer.json()["answers"]]
 
     info, origin = facts["driver_info"], _origin(facts["driver_info"])
-    limits = Limits(documents, megabytes << 20, minutes * 60)
+    crawl_limits = Limits(documents, megabytes << 20, minutes * 60)
     recording = Recording([])
-    for recording in crawl(ask, origin, info.get("redfish_system_id"), limits):
+    for recording in crawl(ask, origin, info.get("redfish_system_id"), crawl_limits):
         typer.echo(f"{len(recording.answers)} documents", err=True)
     pseudonyms = Pseudonyms()
     recording = pseudonyms.applied(recording, _identity(facts, replace or ()))
     try:
-        with path.open("x") as output:
-            output.write(recording.dump())
+        with path.open("x") as file_object:
+            file_object.write(recording.dump())
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}") from error
-    out.items([row._asdict() for row in pseudonyms.review()], REVIEW)
+    output.items([row._asdict() for row in pseudonyms.review()], REVIEW)
     typer.echo(
         f"{path}: {len(recording.answers)} documents, {len(recording.unread)} left out."
         " Review the list above, and the file, before you pass it on.",
@@ -83,5 +83,5 @@ def _identity(facts: Document, texts: Sequence[str]) -> dict[str, str]:
 def _origin(info: Document) -> str:
     """Return scheme, host and port of the BMC in a node's driver_info."""
     address = str(info.get("redfish_address") or "")
-    place = urlsplit(address if "://" in address else f"https://{address}")
-    return f"{place.scheme}://{place.netloc}"
+    parts = urlsplit(address if "://" in address else f"https://{address}")
+    return f"{parts.scheme}://{parts.netloc}"
