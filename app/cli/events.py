@@ -53,22 +53,22 @@ def events(
         print_event(output, event)
 
 
-def _until_newest(api: Api, after: int, filters: dict[str, Any]) -> Iterator[Document]:
+def _until_newest(api: Api, position: int, filters: dict[str, Any]) -> Iterator[Document]:
     """Yield the events that follow a number."""
     while True:
-        page = api.get("events", after=after, **filters)
+        page = api.get("events", after=position, **filters)
         yield from page["events"]
-        if page["last"] == after:
+        if page["last"] == position:
             return
-        after = page["last"]
+        position = page["last"]
 
 
-def _without_end(api: Api, after: int, filters: dict[str, Any]) -> Iterator[Document]:
+def _without_end(api: Api, position: int, filters: dict[str, Any]) -> Iterator[Document]:
     """Yield the events that follow a number, as they occur."""
     while True:
-        page = api.get("events", after=after, wait=WAIT, **filters)
+        page = api.get("events", after=position, wait=WAIT, **filters)
         yield from page["events"]
-        after = page["last"]
+        position = page["last"]
 
 
 def _row(event: Document) -> Document:
