@@ -88,8 +88,8 @@ def main(settings: Settings, name: str) -> None:
     tracing.start(settings, "conductor")
     application = queue.celery(settings)
     runtime = make(settings, queue.sender(application))
-    for hardware_type, why in runtime.drivers.refused.items():
-        logger.error("hardware_type.refused", hardware_type=hardware_type, why=why)
+    for hardware_type, reason in runtime.drivers.refused.items():
+        logger.error("hardware_type.refused", hardware_type=hardware_type, why=reason)
     for override in overrides_without_step(runtime.drivers.types, settings.options()):
         logger.warning("step_override.without_step", **override._asdict())
     leases = Leases(
@@ -102,7 +102,7 @@ def main(settings: Settings, name: str) -> None:
     timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
     witness = Witness(client(settings.broker.url, timeout), settings.broker.prefix)
     conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
-    leases.is_alive = lambda: conductor.has_valid_mark(time.monotonic())
+    leases.is_alive = lambda: conductor.has_valid_watermark(time.monotonic())
     leases.start()
     conductor.wait_monitor.start()
     patience = abilities.patience(settings.conductor.heartbeat_timeout)
@@ -144,7 +144,7 @@ class _Life:
     """
     Registration, heartbeats and drain of the conductor.
 
-    impediments: return why this conductor can do no new work; None: it can.
+    impediments: functions that return why this conductor can do no new work, or None if it can.
     """
 
     def __init__(
@@ -201,14 +201,14 @@ class _Life:
             for hardware_type, kinds in runtime.drivers.types.items()
         }
         group = runtime.settings.conductor.conductor_group.lower()
-        checked, seen = time.monotonic(), self.conductor.witness.recall()
+        checked_at, watermark = time.monotonic(), self.conductor.witness.recall()
 
         def register(session: Session) -> int:
             conductors.register(session, name, incarnation, group, interfaces)
             self._expect_passes(session)
-            return restore.advance(session, seen)
+            return restore.advance(session, watermark)
 
-        self.conductor.set_mark(self._in_newest(register), checked)
+        self.conductor.set_watermark(self._in_newest(register), checked_at)
         self._timeline.look()
         self.registered.set()
         logger.info("conductor.registered", incarnation=incarnation, group=group)
@@ -225,14 +225,16 @@ class _Life:
         Compares the database's watermark with the highest one in Redis. While Redis does not
         answer, the conductor's mark is sufficient as long as it is valid.
         """
-        conductor, checked = self.conductor, time.monotonic()
-        seen, valid = conductor.mark, conductor.has_valid_mark(checked)
+        conductor, checked_at = self.conductor, time.monotonic()
+        watermark, valid = conductor.watermark, conductor.has_valid_watermark(checked_at)
         try:
-            seen, valid = max(seen, conductor.witness.recall()), True
+            watermark, valid = max(watermark, conductor.witness.recall()), True
             self._broker_answered = time.monotonic()
         except RedisError as error:
             seldom.warning("broker.unreachable", detail=str(error))
-        impediment = next(filter(None, (each() for each in self._impediments)), None)
+        impediment = next(
+            filter(None, (find_impediment() for find_impediment in self._impediments)), None
+        )
         returns = self._impeded and impediment is None
 
         def beat(session: Session) -> int | None:
@@ -240,18 +242,18 @@ class _Life:
                 return None
             if returns:
                 self._expect_passes(session)
-            return restore.advance(session, seen)
+            return restore.advance(session, watermark)
 
-        mark = self._in_newest(beat)
-        if mark is not None and valid:
-            conductor.set_mark(mark, checked)
+        new_watermark = self._in_newest(beat)
+        if new_watermark is not None and valid:
+            conductor.set_watermark(new_watermark, checked_at)
         self._note(impediment)
-        if mark is not None:
+        if new_watermark is not None:
             self._timeline.look()
-        return mark is not None
+        return new_watermark is not None
 
     def _note(self, impediment: str | None) -> None:
-        """Log the begin and the end of impediments."""
+        """Log the start and the end of impediments."""
         if impediment and not self._impeded:
             logger.warning("conductor.impeded", reason=impediment)
         elif self._impeded and not impediment:
@@ -260,14 +262,14 @@ class _Life:
 
     def _of_broker(self) -> str | None:
         """
-        Return the impediment of a conductor that does not reach Redis; None: it does.
+        Return the impediment of a conductor that does not reach Redis, or None if it does.
 
-        Without it, it gets no messages: operations that it has not begun are sent to others.
+        Without it, it gets no messages: operations that it has not started are sent to others.
         """
-        silent = time.monotonic() - self._broker_answered
-        if silent < self.conductor.runtime.settings.conductor.heartbeat_timeout / 2:
+        silence = time.monotonic() - self._broker_answered
+        if silence < self.conductor.runtime.settings.conductor.heartbeat_timeout / 2:
             return None
-        return f"the broker has not answered for {silent:.0f} s"
+        return f"the broker has not answered for {silence:.0f} s"
 
     def _in_newest(self, work: Callable[[Session], T]) -> T:
         """Run a transaction; if the database turns out to be restored, declare that first."""
@@ -276,8 +278,8 @@ class _Life:
             try:
                 with runtime.transaction(Actor.CONDUCTOR) as session:
                     return work(session)
-            except restore.DatabaseRewound as found:
-                self.conductor.witness.declare_restored(runtime, found)
+            except restore.DatabaseRewound as rewind:
+                self.conductor.witness.declare_restored(runtime, rewind)
 
     def _stop(self, event: str, **facts: Any) -> None:
         """Stop this process as by a signal: it drains, and its supervisor starts a new one."""
@@ -287,23 +289,23 @@ class _Life:
     def drain(self, **_: Any) -> None:
         """Unregister the conductor, and redispatch its operations while running steps complete."""
         conductor = self.conductor
-        if conductor.leaving.is_set():
+        if conductor.draining.is_set():
             return
         try:
             with conductor.runtime.transaction() as session:
                 conductors.mark_offline(session, conductor.name, conductor.incarnation)
         except SQLAlchemyError as error:  # the others see that the heartbeats stop
             seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
-        conductor.leaving.set()
+        conductor.draining.set()
         # in a thread, as the worker is about to wait for the running steps
         self._redispatching = threading.Thread(target=self._redispatch, name="drain", daemon=True)
         self._redispatching.start()
 
     def _redispatch(self) -> None:
         """Redispatch unclaimed operations, and resume those that wait for agents, until the end."""
-        last = False
-        while not last:
-            last = self._ended.is_set()
+        is_last_round = False
+        while not is_last_round:
+            is_last_round = self._ended.is_set()
             drain.redispatch_all(self.conductor)
             try:
                 self.conductor.wait_monitor.resume_all()
@@ -323,8 +325,8 @@ def _worker(application: Celery, hostname: str, queues: list[str], threads: int)
     # Celery warns of root, as pickled messages can run code; here only JSON is accepted
     warnings.filterwarnings("ignore", category=SecurityWarning)
     application.conf.task_queues = [
-        Queue(each, routing_key=each) if isinstance(each, str) else each
-        for each in (queue.queue_for(application, name) for name in queues)
+        Queue(queue_entry, routing_key=queue_entry) if isinstance(queue_entry, str) else queue_entry
+        for queue_entry in (queue.queue_for(application, name) for name in queues)
     ]
     return Worker(
         app=application,

@@ -40,25 +40,29 @@ def sweep(runtime: Runtime) -> dict[str, int]:
 def unused_folders(runtime: Runtime) -> list[Path]:
     """Return the folders of this host that no machine boots or fetches from."""
     # listed before the rows are read, so that folders which are created meanwhile are kept
-    held = files.published_folders(runtime.settings.options())
-    nodes = sorted({files.node_of(folder) for folder in held})
-    needed: dict[str, set[str]] = {}
+    folders = files.published_folders(runtime.settings.options())
+    nodes = sorted({files.node_of(folder) for folder in folders})
+    uses_by_node: dict[str, set[str]] = {}
     with runtime.reading() as session:
-        for at in range(0, len(nodes), PAGE):
+        for start in range(0, len(nodes), PAGE):
             query = (
                 select(Node.uuid, Node.provision_state, Node.reservation, AgentRecord.url)
                 .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
-                .where(Node.uuid.in_(nodes[at : at + PAGE]))
+                .where(Node.uuid.in_(nodes[start : start + PAGE]))
             )
             for uuid, state, reservation, agent in session.execute(query):
                 busy = reservation is not None
-                needed[uuid] = _uses(State(state), busy=busy, agent=agent is not None)
-    return [each for each in held if files.use_of(each) not in needed.get(files.node_of(each), ())]
+                uses_by_node[uuid] = _uses(State(state), busy=busy, agent=agent is not None)
+    return [
+        folder
+        for folder in folders
+        if files.use_of(folder) not in uses_by_node.get(files.node_of(folder), ())
+    ]
 
 
 def _uses(state: State, *, busy: bool, agent: bool) -> set[str]:
     """Return the uses of files that a node in this state has; agent: an agent runs on it."""
     if busy or MACHINE[state].kind is not Kind.STABLE:
         return {files.RAMDISK, files.INSTANCE, files.KICKSTART, files.IMAGE}
-    found = set() if state in WITHOUT_INSTANCE else {files.INSTANCE}
-    return found | ({files.RAMDISK} if agent else set())
+    uses = set() if state in WITHOUT_INSTANCE else {files.INSTANCE}
+    return uses | ({files.RAMDISK} if agent else set())
