@@ -75,5 +75,7 @@ class Driver:
         Raises InvalidDriverInfo: the step list of an interface is malformed.
         """
         return [
-            step for each in self.by_kind.values() for step in listed.offered(each, target, flow)
+            step
+            for interface in self.by_kind.values()
+            for step in listed.offered(interface, target, flow)
         ]

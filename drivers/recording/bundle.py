@@ -6,9 +6,9 @@ Recordings of BMCs: the answers of one BMC to GET requests, as one JSON file.
      "answers": [{"path": "/redfish/v1/", "status": 200, "headers": {"ETag": ...},
                   "encoding": "utf-8", "body": "..."}, ...]}
 
-A path is that of the request, with its query. `encoding` is utf-8, or latin-1 for a body that is
-not UTF-8: the body's bytes are `body` in this encoding. `unread` names the links that the limits
-of the recording left out. A recording comes from strangers: it is checked before its use.
+A path is the path of the request, with its query. `encoding` is utf-8, or latin-1 for a body that
+is not UTF-8: the body's bytes are `body` in this encoding. `unread` names the links that the limits
+of the recording left out. A recording is untrusted: it is checked before its use.
 """
 
 import json
@@ -52,7 +52,7 @@ class Answer:
         return self.body.encode(self.encoding)
 
     def document(self) -> Any:
-        """Return the body as JSON, read leniently; None if it is none."""
+        """Return the body as JSON, read leniently; None if it is not JSON."""
         try:
             return json.loads(self.body.removeprefix("\ufeff"), strict=False)
         except (ValueError, RecursionError):
@@ -111,17 +111,20 @@ def parse(document: Any) -> Recording:
     _demand(document.get("format") == FORMAT, f"format: {FORMAT!r} is expected")
     version = document.get("version")
     _demand(version == VERSION, f"version: {version!r} is not {VERSION}, which this release reads")
-    answers, unread = document.get("answers"), document.get("unread", [])
-    for name, value in (("answers", answers), ("unread", unread)):
+    answers, unread_paths = document.get("answers"), document.get("unread", [])
+    for name, value in (("answers", answers), ("unread", unread_paths)):
         valid = isinstance(value, list) and len(value) <= MOST_ANSWERS
         _demand(valid, f"{name}: a list of at most {MOST_ANSWERS} entries is expected")
     system = document.get("system")
     _demand(system is None or is_path(system), "system: a path below /redfish is expected")
-    for path in unread:
+    for path in unread_paths:
         _demand(is_path(path), "unread: paths below /redfish are expected")
-    checked = [_answer(f"answers[{i}]", answer) for i, answer in enumerate(answers)]
-    _demand(len({a.path for a in checked}) == len(checked), "answers: two have the same path")
-    return Recording(checked, system, unread)
+    checked_answers = [_answer(f"answers[{i}]", answer) for i, answer in enumerate(answers)]
+    _demand(
+        len({answer.path for answer in checked_answers}) == len(checked_answers),
+        "answers: two have the same path",
+    )
+    return Recording(checked_answers, system, unread_paths)
 
 
 def is_path(value: Any) -> bool:
@@ -138,24 +141,24 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _answer(where: str, entry: Any) -> Answer:
-    _demand(isinstance(entry, dict), f"{where}: an object is expected")
+def _answer(label: str, entry: Any) -> Answer:
+    _demand(isinstance(entry, dict), f"{label}: an object is expected")
     path, status, headers = entry.get("path"), entry.get("status"), entry.get("headers", {})
-    _demand(is_path(path), f"{where}.path: a path below /redfish is expected")
-    known = isinstance(status, int) and not isinstance(status, bool) and 200 <= status <= 599
-    _demand(known, f"{where}.status: a number from 200 to 599 is expected")
-    _demand(isinstance(headers, dict), f"{where}.headers: an object is expected")
+    _demand(is_path(path), f"{label}.path: a path below /redfish is expected")
+    is_status = isinstance(status, int) and not isinstance(status, bool) and 200 <= status <= 599
+    _demand(is_status, f"{label}.status: a number from 200 to 599 is expected")
+    _demand(isinstance(headers, dict), f"{label}.headers: an object is expected")
     for name, value in headers.items():
         valid = name in HEADERS and isinstance(value, str) and _is_line(value)
-        _demand(valid, f"{where}.headers: {name[:40]!r} is not one of {', '.join(HEADERS)} as text")
+        _demand(valid, f"{label}.headers: {name[:40]!r} is not one of {', '.join(HEADERS)} as text")
     encoding, body = entry.get("encoding", "utf-8"), entry.get("body", "")
-    _demand(encoding in ENCODINGS, f"{where}.encoding: utf-8 or latin-1 is expected")
-    _demand(isinstance(body, str), f"{where}.body: a text is expected")
+    _demand(encoding in ENCODINGS, f"{label}.encoding: utf-8 or latin-1 is expected")
+    _demand(isinstance(body, str), f"{label}.body: a text is expected")
     try:
         length = len(body.encode(encoding))
     except UnicodeEncodeError:
-        raise BadRecording(f"{where}.body: it is not {encoding}") from None
-    _demand(length <= LONGEST_BODY, f"{where}.body: more than {LONGEST_BODY >> 20} MiB")
+        raise BadRecording(f"{label}.body: it is not {encoding}") from None
+    _demand(length <= LONGEST_BODY, f"{label}.body: more than {LONGEST_BODY >> 20} MiB")
     return Answer(path, status, dict(headers), encoding, body)
 
 
@@ -182,7 +185,7 @@ def links(answer: Answer, origin: str) -> Iterator[str]:
 
 
 def _links_in(value: Any, registry: bool) -> Iterator[str]:
-    """Yield the links in a document; registry: also those of registries' files."""
+    """Yield the links in a document; registry: also the links of registries' files."""
     if isinstance(value, list):
         for item in value:
             yield from _links_in(item, registry)

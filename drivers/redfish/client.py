@@ -78,7 +78,7 @@ class Connection(Session):
         """
         Read the system's SecureBoot resource.
 
-        Raises NotSupported: there is none.
+        Raises NotSupported: the system has no such resource.
         """
         resource = part(self.system(fresh=False), "secure_boot")
         resource.refresh(force=True)
@@ -88,7 +88,7 @@ class Connection(Session):
         """
         Read the system's Bios resource.
 
-        Raises NotSupported: there is none.
+        Raises NotSupported: the system has no such resource.
         """
         resource = part(self.system(fresh=False), "bios")
         resource.refresh(force=True)
@@ -98,7 +98,7 @@ class Connection(Session):
         """
         Return the BMC's EventService resource.
 
-        Raises NotSupported: there is none.
+        Raises NotSupported: the BMC has no such resource.
         """
         from sushy import exceptions as theirs
 
@@ -110,13 +110,15 @@ class Connection(Session):
     def indicators(self) -> dict[tuple[str, str], Any]:
         """Return the resources that have an indicator LED, by (component, name)."""
         system = self.system(fresh=True)
-        named = [("system", "led", system)]
-        named += [("chassis", each.identity, each) for each in parts.chassis(self, system)]
-        named += [("disk", each.identity, each) for each in parts.drives(self, system)]
+        indicators = [("system", "led", system)]
+        indicators += [
+            ("chassis", chassis.identity, chassis) for chassis in parts.chassis(self, system)
+        ]
+        indicators += [("disk", drive.identity, drive) for drive in parts.drives(self, system)]
         return {
-            (component, name): each
-            for component, name, each in named
-            if text(name) and each.indicator_led is not None
+            (component, name): component_resource
+            for component, name, component_resource in indicators
+            if text(name) and component_resource.indicator_led is not None
         }
 
     def get(self, path: str) -> Reply:
@@ -138,8 +140,8 @@ class Connection(Session):
         Raises Unconfirmed: it was sent, and its answer was lost.
         Raises HardwareError: it was not sent.
         """
-        more = {"etag": etag} if method == "PATCH" else {}
-        return self._exchange(method.lower(), path, data=body, **more)
+        request_options = {"etag": etag} if method == "PATCH" else {}
+        return self._exchange(method.lower(), path, data=body, **request_options)
 
     def _exchange(self, method: str, path: str, **options: Any) -> Reply:
         from sushy import exceptions as theirs
@@ -167,14 +169,14 @@ class Connection(Session):
         return reply(responses[-1])
 
 
-def connection(bmc: Bmc, wanted: Access) -> Connection:
+def connection(bmc: Bmc, bmc_access: Access) -> Connection:
     """
     Return the BMC's kept connection, for one command.
 
     Make a new one at first, or if driver_info has changed.
     """
-    if not isinstance(bmc.connection, Connection) or bmc.connection.access != wanted:
-        bmc.connection = Connection(wanted)
+    if not isinstance(bmc.connection, Connection) or bmc.connection.access != bmc_access:
+        bmc.connection = Connection(bmc_access)
     bmc.connection.command.begin()
     return bmc.connection
 
@@ -187,8 +189,8 @@ def turn(target: Target, bmcs: Bmcs, urgency: Urgency = Urgency.ORDER) -> Iterat
     Raises HardwareError, and no other error. Raises Unreachable, other than Unconfirmed: no order
     was sent, or the last one was not.
     """
-    wanted = access(target)
-    with bmcs.turn(wanted.key, urgency) as bmc:
-        session = connection(bmc, wanted)
-        with session.command.judged(), errors_of(wanted):
+    bmc_access = access(target)
+    with bmcs.turn(bmc_access.key, urgency) as bmc:
+        session = connection(bmc, bmc_access)
+        with session.command.judged(), errors_of(bmc_access):
             yield session

@@ -10,7 +10,7 @@ from drivers.redfish.documents import Documents
 from drivers.redfish.interface import Redfish
 from drivers.redfish.inventory import Inventory, read
 
-#: Hooks that always run, before those of `[redfish]inspection_hooks`.
+#: Hooks that always run, before `[redfish]inspection_hooks`.
 HOOKS = ("memory", "cpus", "root-device", "boot-mode")
 
 
@@ -22,8 +22,8 @@ class RedfishInspect(Redfish, Inspect):
             documents = Documents(bmc)
             inventory = self.read(documents)
         hooks = (*HOOKS, *target.options["redfish"]["inspection_hooks"])
-        unread = {"unread_documents": documents.omitted} if documents.omitted else {}
-        process(target, hooks, inventory, unread, partial=True)
+        unread_facts = {"unread_documents": documents.omitted} if documents.omitted else {}
+        process(target, hooks, inventory, unread_facts, partial=True)
 
     def read(self, documents: Documents) -> Inventory:
         """
