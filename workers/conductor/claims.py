@@ -326,7 +326,7 @@ def expire_lost(conductor: Conductor, lost_claims: Sequence[tuple[int, int, str]
     """
     Expire claims of attempts that this process does not make; return how many were valid.
 
-    lost: (id, fence, token of the claim) of operations.
+    lost_claims: (id, fence, token of the claim) of operations.
     """
     if not lost_claims:
         return 0

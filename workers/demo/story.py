@@ -135,7 +135,7 @@ class Demo:
         """
         Request the verb for every machine, and wait until each has reached the goal or failed.
 
-        also: called with the nodes after each read.
+        observe: called with the nodes after each read.
         """
         start, result = time.monotonic(), self._result(phase.name)
         for uuid in self.machines:

@@ -77,7 +77,7 @@ def lead(engine: Engine, holder: str, seconds: float = LEASE, silence: float = 0
     """
     Take or renew the leadership; whether `holder` leads now.
 
-    silent: seconds since it last sent a message to the broker.
+    silence: seconds since it last sent a message to the broker.
     """
     with transactions.write_connection(engine) as connection:
         leader = {"leader": holder, "seconds": seconds, "sent": -silence}

@@ -284,7 +284,7 @@ def _unsent(
     The message was never sent, was sent to a conductor that is gone, or is old enough to count as
     lost; the age limit doubles with each message.
 
-    behind: conductors with messages in their queue; for them only RESEND_AT_MOST counts, as the
+    backlogged: conductors with messages in their queue; for them only RESEND_AT_MOST counts, as the
     message may still be in the queue, and another one would make the queue longer.
     """
     resend_after = runtime.settings.conductor.resend_after

@@ -329,7 +329,7 @@ def _recorded(
     """
     Return a function that runs `work`, and records that it has ended without an error.
 
-    every: seconds between two records of passes in quick succession.
+    resolution: seconds between two records of passes in quick succession.
     """
     recorded_at = -math.inf
 

@@ -75,7 +75,8 @@ class FileServer(web.Server):
     """
     Serves the files below a folder.
 
-    most: connections per address; 0: no limit. rate: least bytes per second of a response.
+    max_connections: connections per address; 0: no limit. rate: least bytes per second of a
+    response.
     """
 
     def __init__(self, root: Path, max_connections: int, rate: int) -> None:

@@ -201,7 +201,7 @@ def _files_url(settings: Settings, port: int) -> str:
 
 def _free(host: str, port: int, other_port: int = 0) -> int:
     """
-    Return `port` if it is free; for 0, any free port but `other`, the API's.
+    Return `port` if it is free; for 0, any free port but `other_port`, the API's.
 
     Raises StartError.
     """

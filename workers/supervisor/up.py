@@ -268,7 +268,7 @@ def _await_ready(
     """
     Wait until the API answers and every conductor has registered a new incarnation.
 
-    names: of the conductors. before: name -> incarnation before the start.
+    names: of the conductors. former_incarnations: name -> incarnation before the start.
     Raises StartError: READY_TIMEOUT has passed.
     """
     end = time.monotonic() + READY_TIMEOUT
