@@ -124,12 +124,12 @@ class Idrac(HardwareType):
     """
     Machines with an iDRAC of Dell, under Ironic's names.
 
-    The interfaces are those of `redfish`, which recognize a machine of Dell by its BMC's documents.
+    They have the interfaces of `redfish`, which recognize a machine of Dell by its BMC's documents.
     """
 
     name = "idrac"
     interfaces = {
-        kind: (*_IDRAC.get(kind, ()), *accepted) for kind, accepted in Redfish.interfaces.items()
+        kind: (*_IDRAC.get(kind, ()), *names) for kind, names in Redfish.interfaces.items()
     } | {"management": (IdracManagement, RedfishManagement)}
 
 
@@ -203,6 +203,12 @@ HARDWARE_TYPES: tuple[type[HardwareType], ...] = (
 
 #: kind -> names of all built-in interfaces, opt-in ones included
 INTERFACES: Mapping[str, tuple[str, ...]] = {
-    kind: tuple({cls.name: None for each in HARDWARE_TYPES for cls in each.interfaces[kind]})
+    kind: tuple(
+        {
+            cls.name: None
+            for hardware_class in HARDWARE_TYPES
+            for cls in hardware_class.interfaces[kind]
+        }
+    )
     for kind in KINDS
 }

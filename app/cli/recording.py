@@ -24,7 +24,7 @@ REVIEW = ("kind", "original", "replacement", "places")
 
 def record(
     api: Api,
-    out: Output,
+    output: Output,
     node: Node,
     *,
     operation: Annotated[
@@ -65,11 +65,11 @@ def record(
     pseudonyms = Pseudonyms()
     recording = pseudonyms.applied(recording, _identity(facts, replace or ()))
     try:
-        with path.open("x") as output:
-            output.write(recording.dump())
+        with path.open("x") as file_object:
+            file_object.write(recording.dump())
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}") from error
-    out.items([row._asdict() for row in pseudonyms.review()], REVIEW)
+    output.items([row._asdict() for row in pseudonyms.review()], REVIEW)
     exchanges = f"{len(recording.exchanges)} exchanges, " if operation else ""
     typer.echo(
         f"{path}: {exchanges}{len(recording.answers)} documents, {len(recording.unread)} left out."
@@ -164,5 +164,5 @@ def _identity(facts: Document, texts: Sequence[str]) -> dict[str, str]:
 def _origin(info: Document) -> str:
     """Return scheme, host and port of the BMC in a node's driver_info."""
     address = str(info.get("redfish_address") or "")
-    place = urlsplit(address if "://" in address else f"https://{address}")
-    return f"{place.scheme}://{place.netloc}"
+    parts = urlsplit(address if "://" in address else f"https://{address}")
+    return f"{parts.scheme}://{parts.netloc}"

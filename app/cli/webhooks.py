@@ -11,15 +11,15 @@ from app.cli.terminal.output import Output
 FAILURE = ("created_at", "after", "last", "error")
 
 
-def list_failures(api: Api, out: Output, which: Ident) -> None:
+def list_failures(api: Api, output: Output, ident: Ident) -> None:
     """List the events that the receiver did not accept for too long."""
-    out.items(api.get("webhooks", which, "failures")["failures"], FAILURE)
+    output.items(api.get("webhooks", ident, "failures")["failures"], FAILURE)
 
 
 def replay(
     api: Api,
-    out: Output,
-    which: Ident,
+    output: Output,
+    ident: Ident,
     *,
     after: Annotated[
         int | None,
@@ -28,5 +28,5 @@ def replay(
 ) -> None:
     """Post events again, in order."""
     body = {} if after is None else {"after": after}
-    found = api.request("POST", "webhooks", which, "replay", body=body).json()
-    out.result(found, f"{which}: the events after {found['position']} are posted again")
+    answer = api.request("POST", "webhooks", ident, "replay", body=body).json()
+    output.result(answer, f"{ident}: the events after {answer['position']} are posted again")

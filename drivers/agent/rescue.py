@@ -47,14 +47,14 @@ class AgentRescue(Rescue):
                 return Done()
         try:
             secret = {"rescue_password": password, "hashed": True}
-            ordered = client.run(target, ORDER, secret, wait=False)
+            command = client.run(target, ORDER, secret, wait=False)
         except AgentBusy as error:
             return Wait(target.progress, poll_after=in_band.RETRY, reason=str(error))
         except Unconfirmed as error:
             return Wait({"sent": True}, poll_after=10, reason=str(error))
         except Unreachable as error:
             return Wait(poll_after=10, reason=str(error))
-        client.result(target, ordered)
+        client.result(target, command)
         return Done()
 
     def unrescue(self, target: Target) -> Outcome:

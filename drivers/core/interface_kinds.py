@@ -32,7 +32,7 @@ class Boot(Interface):
     #: boot sources besides the disk: boot_iso, ramdisk (with a kernel), ramdisk_configdrive
     #: (either of them with a config drive), kickstart (an installer), iscsi_volume
     options: ClassVar[frozenset[str]] = frozenset()
-    #: boot modes in which it can boot a machine
+    #: boot modes that it supports
     modes: ClassVar[tuple[str, ...]] = (capabilities.UEFI, capabilities.BIOS)
     #: whether a machine is booted again if its agent stays silent (`[pxe]boot_retry_timeout`)
     boots_again: ClassVar[bool] = False
@@ -112,8 +112,8 @@ class Network(Interface):
 
         vif: `id`, and other keys that the client gave.
         """
-        named = vif.get("physical_network")
-        return frozenset([named] if isinstance(named, str) else ())
+        network_name = vif.get("physical_network")
+        return frozenset([network_name] if isinstance(network_name, str) else ())
 
     @conditions(leaves=[Condition.SERVICE_NETWORK])
     def add_cleaning_network(self, target: Target) -> Outcome | None:
@@ -340,7 +340,7 @@ class Vendor(Interface):
         return Done({"returned": outcome})
 
 
-#: Every kind, in the order in which Ironic lists them.
+#: Every kind, in the order of Ironic's lists.
 KINDS: Mapping[str, type[Interface]] = {
     base.kind: base
     for base in (

@@ -18,8 +18,8 @@ Options = Mapping[str, Mapping[str, Any]]
 
 #: Facts that replace the recorded value. `Target.report` also takes `driver_internal_info` and
 #: `properties` (both merged key by key; None removes a key), `agent_steps` ({flow: [step, ...]}),
-#: `hardware_manager_version`, and `agent_token`: the token on the medium that boots the agent;
-#: None: the medium has none, and the agent gets its token from the lookup.
+#: `hardware_manager_version`, and `agent_token`: the token on the medium that boots the agent,
+#: or None if the medium has no token, and the agent gets its token from the lookup.
 REPORTABLE = frozenset(
     {
         "addresses",  # MAC addresses of a machine whose node has no ports; its inspection adds them
@@ -79,7 +79,7 @@ class VolumeTarget:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The ramdisk agent that last sent a heartbeat for this node; empty fields if there is none."""
+    """The ramdisk agent that last sent a heartbeat for this node; empty fields without one."""
 
     url: str | None = None
     token: str | None = None
@@ -98,7 +98,7 @@ class Agent:
 class Material:
     """Input of an inspection."""
 
-    #: the agent's inspection data, with its `inventory`; None: not received yet
+    #: the agent's inspection data, with its `inventory`, once received
     report: Mapping[str, Any] | None = None
     node: Mapping[str, Any] = field(default_factory=dict)  # fields of the node
     ports: Sequence[Mapping[str, Any]] = ()  # [{uuid, address, bound, ...}]; bound: has a VIF

@@ -33,9 +33,14 @@ class VolumeService:
         """Return the attachments of a volume to a machine, with their connection data."""
         # all_tenants: a volume may belong to a project other than that of the service
         query = {"volume_id": volume, "instance_id": machine, "all_tenants": "1"}
-        found = self._ask("GET", "/attachments", volume, params=query).get("attachments", ())
-        mine = [each for each in found if each.get("instance") == machine]  # filters may be ignored
-        return [self._attachment("GET", f"/attachments/{each['id']}", volume) for each in mine]
+        attachments = self._ask("GET", "/attachments", volume, params=query).get("attachments", ())
+        own_attachments = [
+            attachment for attachment in attachments if attachment.get("instance") == machine
+        ]  # filters may be ignored
+        return [
+            self._attachment("GET", f"/attachments/{attachment['id']}", volume)
+            for attachment in own_attachments
+        ]
 
     def create(self, volume: str, machine: str, connector: Mapping[str, Any]) -> dict[str, Any]:
         """
@@ -54,10 +59,10 @@ class VolumeService:
         self._ask("DELETE", f"/attachments/{attachment['id']}", volume, missing=True)
 
     def _attachment(self, method: str, path: str, volume: str, **request: Any) -> dict[str, Any]:
-        found = self._ask(method, path, volume, **request).get("attachment")
-        if not isinstance(found, dict) or "id" not in found:
+        attachment = self._ask(method, path, volume, **request).get("attachment")
+        if not isinstance(attachment, dict) or "id" not in attachment:
             raise Unexpected(f"the volume service returned no attachment of volume {volume}")
-        return found
+        return attachment
 
     def _ask(
         self, method: str, path: str, volume: str, *, missing: bool = False, **request: Any
@@ -89,9 +94,11 @@ def open_service(options: Mapping[str, Any]) -> Iterator[VolumeService]:
     """
     try:
         loader: Any = loading.get_plugin_loader(options["auth_type"])
-        known = {each.dest for each in loader.get_options()}
-        given = {name: value for name, value in options.items() if name in known and value}
-        plugin = loader.load_from_options(**given)
+        option_names = {option.dest for option in loader.get_options()}
+        session_options = {
+            name: value for name, value in options.items() if name in option_names and value
+        }
+        plugin = loader.load_from_options(**session_options)
     except exceptions.ClientException as error:
         raise InvalidDriverInfo(f"[cinder]auth_type: {error}") from error
     session = Session(

@@ -74,7 +74,7 @@ _POWER_ERRORS: tuple[tuple[frozenset[int], type[HardwareError]], ...] = (
 )
 PAUSE = 0.5  # seconds between repetitions of a command
 
-Ask = Callable[..., bytes]
+Send = Callable[..., bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +105,13 @@ class Client:
         transport = ipmitool.raw if bmc.client == "ipmitool" else sessions().raw
         options = target.options["ipmi"]
         timeout, gap = float(options["command_timeout"]), float(options["min_command_interval"])
-        tried = suites.candidates(bmc, options["cipher_suite_versions"])
-        return cls(bmc, bmcs, transport, timeout, target.before_order, tried, gap or None)
+        cipher_suites = suites.candidates(bmc, options["cipher_suite_versions"])
+        return cls(bmc, bmcs, transport, timeout, target.before_order, cipher_suites, gap or None)
 
     def power_state(self) -> str:
         """Return `power on` or `power off`."""
-        with self._turn() as ask:
-            status = ask(GET_STATUS, least=1)
+        with self._turn() as send:
+            status = send(GET_STATUS, min_length=1)
         return POWER_ON if status[0] & 1 else POWER_OFF
 
     def order(self, state: str) -> None:
@@ -139,11 +139,11 @@ class Client:
 
         All are None if no boot device is set: then the firmware chooses it.
         """
-        with self._turn() as ask:
-            flags = ask(GET_BOOT_OPTION, BOOT_FLAGS, 0, 0, least=4)
+        with self._turn() as send:
+            flags = send(GET_BOOT_OPTION, BOOT_FLAGS, 0, 0, min_length=4)
         invalid = flags[1] & 0x80
-        selected = flags[3] >> 2 & 0x0F
-        name = next((name for name, number in DEVICES.items() if number == selected), None)
+        device_number = flags[3] >> 2 & 0x0F
+        name = next((name for name, number in DEVICES.items() if number == device_number), None)
         if invalid or not flags[2] & VALID or name is None:
             return {"boot_device": None, "persistent": None, "uefi": None}
         return {
@@ -163,18 +163,18 @@ class Client:
         if device not in DEVICES:
             raise NotSupported(f"boot device {device!r}: IPMI has {', '.join(DEVICES)}")
         flags = VALID | (PERSISTENT if persistent else 0) | (UEFI if uefi else 0)
-        with self._turn() as ask:
+        with self._turn() as send:
             self.before_order()
             if keep_on_timeout:
                 with suppress(Refused, NotSupported):  # optional in IPMI; without it 60 s apply
-                    ask(SET_BOOT_OPTION, VALID_BIT_CLEARING, KEEP_ON_TIMEOUT)
-            ask(SET_BOOT_OPTION, BOOT_FLAGS, flags, DEVICES[device] << 2, 0, 0, 0)
+                    send(SET_BOOT_OPTION, VALID_BIT_CLEARING, KEEP_ON_TIMEOUT)
+            send(SET_BOOT_OPTION, BOOT_FLAGS, flags, DEVICES[device] << 2, 0, 0, 0)
 
     def inject_nmi(self) -> None:
         """Send a diagnostic interrupt."""
-        with self._turn() as ask:
+        with self._turn() as send:
             self.before_order()
-            ask(CONTROL, DIAGNOSTIC_INTERRUPT)
+            send(CONTROL, DIAGNOSTIC_INTERRUPT)
 
     def reset_bmc(self, *, warm: bool) -> None:
         """Restart the BMC; it is unreachable for a while."""
@@ -210,7 +210,7 @@ class Client:
             return sensors.readings(ask, self.bmc.endpoint)
 
     @contextmanager
-    def _turn(self) -> Iterator[Ask]:
+    def _turn(self) -> Iterator[Send]:
         """Hold the BMC's turn; yields a function that sends chassis commands."""
         with self._access() as (bmc, deadline):
             yield partial(self._ask, bmc, deadline)
@@ -238,12 +238,12 @@ class Client:
         )
 
     def _ask(
-        self, bmc: Credentials, deadline: float, command: int, *data: int, least: int = 0
+        self, bmc: Credentials, deadline: float, command: int, *data: int, min_length: int = 0
     ) -> bytes:
         """
         Send a chassis command, and repeat it after temporary errors; return its answer.
 
-        least: least bytes of a valid answer.
+        min_length: least bytes of a valid answer.
         """
         code, answer = self.transport(bmc, CHASSIS, command, bytes(data), deadline)
         while code in TRY_AGAIN and time.monotonic() + PAUSE < deadline:
@@ -252,9 +252,9 @@ class Client:
         if code != 0:
             error = NotSupported if code in UNSUPPORTED else Refused
             raise error(self._refusal(command, code))
-        if len(answer) < least:
+        if len(answer) < min_length:
             raise Unexpected(
                 f"BMC {self.bmc.endpoint} answered IPMI chassis command 0x{command:02x} with"
-                f" {len(answer)} bytes instead of at least {least}"
+                f" {len(answer)} bytes instead of at least {min_length}"
             )
         return answer

@@ -29,8 +29,8 @@ class IpmiManagement(Management):
         return list(DEVICES)
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:
-        found = Client.of(target, self.bmcs).get_boot_device()
-        return {"boot_device": found["boot_device"], "persistent": found["persistent"]}
+        override = Client.of(target, self.bmcs).get_boot_device()
+        return {"boot_device": override["boot_device"], "persistent": override["persistent"]}
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
         forced = _is_forced(target)

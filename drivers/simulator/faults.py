@@ -62,8 +62,8 @@ class Faults:
     def seconds(self, step: str) -> float:
         """Return the duration of a step ("interface.step")."""
         if isinstance(self.step_seconds, Mapping):
-            found = find(self.step_seconds, step)
-            return float(self.step_seconds.get("*", 0.0) if found is None else found)
+            seconds = find(self.step_seconds, step)
+            return float(self.step_seconds.get("*", 0.0) if seconds is None else seconds)
         return self.step_seconds
 
 

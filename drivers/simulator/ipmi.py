@@ -137,12 +137,12 @@ def main() -> None:
     parser.add_argument("--username", default="admin")
     parser.add_argument("--password", default="password")
     parser.add_argument("--lax", action="store_true", help="answer every cipher suite in SHA-1")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     without_threads()
-    users = {given.username: given.password}
-    for number in range(given.count):
-        port = given.port and given.port + number
-        bmc = SimulatedBmc(users, port, given.host, strict=not given.lax)
+    users = {arguments.username: arguments.password}
+    for number in range(arguments.count):
+        port = arguments.port and arguments.port + number
+        bmc = SimulatedBmc(users, port, arguments.host, strict=not arguments.lax)
         print(bmc.port, flush=True)  # noqa: T201
     Bmc.listen()
 

@@ -228,7 +228,7 @@ def leave(inside):
     """Drain the conductor, as a stop signal does."""
     with inside.runtime.transaction() as session:
         conductors.mark_offline(session, inside.claimant.name, inside.claimant.incarnation)
-    inside.claimant.leaving.set()
+    inside.claimant.draining.set()
 
 
 def test_a_draining_conductor_completes_its_step_and_redispatches_the_next_at_once(

@@ -103,18 +103,18 @@ def run(
     withdraw: Callable[[Sequence[Link]], None] = lambda _links: None,
 ) -> Outcome | None:
     """
-    Run the step of a message, unless the message is outdated, and send the rest of its chain.
+    Run the step of a message, unless the message is outdated, and send the remaining chain.
 
     withdraw: called after the step, with the later links of the chain that it has not sent.
-    Returns the recorded outcome of the step; None: no outcome was recorded.
+    Returns the recorded outcome of the step, or None if no outcome was recorded.
     """
-    began, waiting = time.time_ns(), list(message.links[1:])
+    started_at, waiting = time.time_ns(), list(message.links[1:])
     with ExitStack() as scope:
         kill_points.reach("received")
         node, operation, position = message.node, message.operation, message.cursor
         if not conductor.witness.note(node):
             return None  # the reconciler sends again
-        if conductor.leaving.is_set():
+        if conductor.draining.is_set():
             drain.redispatch(conductor, operation)
             return None
         lease = conductor.leases.take(
@@ -143,35 +143,35 @@ def run(
             scope.callback(conductor.attempts.discard, attempt.operation.claim)
             kind, step = attempt.operation.kind, attempt.step
             kill_points.reach("claimed", kind)
-            _trace(scope, message, attempt, began)
+            _trace(scope, message, attempt, started_at)
             with tracing.inside(step.label, conductor=conductor.name, attempt=step.attempts):
                 outcome = _act(conductor, attempt, lease)
             kill_points.reach("acted", kind)
             if outcome is None:
                 return None
-            advanced = recording.advance(conductor, attempt, outcome)
+            is_advanced = recording.advance(conductor, attempt, outcome)
         finally:
             # before the record is written: it may let another process work on the node
             conductor.leases.give_back(lease)
-        following: int | None = position + 1
-        if not advanced:
+        next_position: int | None = position + 1
+        if not is_advanced:
             kill_points.reach("freed", kind)
-            following = recording.record(conductor, attempt, outcome)
+            next_position = recording.record(conductor, attempt, outcome)
         kill_points.reach("recorded", kind)
-        if following is not None:
-            if _follow(conductor, message, following):
+        if next_position is not None:
+            if _follow(conductor, message, next_position):
                 waiting.clear()
             kill_points.reach("followed", kind)
         return attempt.outcome
 
 
-def _trace(scope: ExitStack, message: Message, attempt: Attempt, began: int) -> None:
+def _trace(scope: ExitStack, message: Message, attempt: Attempt, started_at: int) -> None:
     """Add the facts of a claimed step to all lines of the log and to the trace, until the end."""
     request, step = attempt.operation.request_id, attempt.step.label
     facts = {"node": message.node, "operation": message.operation, "step": step}
     scope.enter_context(log.bound(**facts, request_id=request))
     scope.enter_context(
-        tracing.continued(request, RUN, began=began, **facts, position=attempt.step.position)
+        tracing.continued(request, RUN, began=started_at, **facts, position=attempt.step.position)
     )
 
 
@@ -181,13 +181,13 @@ def _follow(conductor: Conductor, message: Message, position: int) -> bool:
 
     Returns whether it was the rest of the chain.
     """
-    rest = message.rest
-    if conductor.leaving.is_set():
+    remainder = message.rest
+    if conductor.draining.is_set():
         drain.redispatch(conductor, message.operation)
-    elif rest is None or rest.cursor != position:
+    elif remainder is None or remainder.cursor != position:
         with outages.log_outages(RUN):
             send_again(conductor.runtime, message.operation)
-    elif conductor.runtime.send(rest):
+    elif conductor.runtime.send(remainder):
         return True
     else:
         seldom.warning("message.not_sent", operation=message.operation)
@@ -264,7 +264,9 @@ def _measured_as(runtime: Runtime, attempt: Attempt) -> str:
     """Return the step's label for the metrics: OTHER if no driver has it, as agents name theirs."""
     node, step = attempt.child or attempt.node, attempt.step
     interfaces = runtime.drivers.types.get(node.driver, {}).get(step.interface, {}).values()
-    is_known = step.name in reserved.METHODS or any(hasattr(each, step.name) for each in interfaces)
+    is_known = step.name in reserved.METHODS or any(
+        hasattr(interface, step.name) for interface in interfaces
+    )
     return step.label if interfaces and is_known else OTHER
 
 
@@ -335,7 +337,7 @@ def _has(target: Target, step: OperationStep) -> bool:
     """Return whether the node's interfaces still have a step of a flow."""
     assert step.flow is not None
     steps = target.driver.steps(Flow(step.flow), target)
-    return (step.interface, step.name) in {each.key for each in steps}
+    return (step.interface, step.name) in {plan_step.key for plan_step in steps}
 
 
 def call_of(target: Target, step: OperationStep) -> Callable[[], Any]:

@@ -72,8 +72,8 @@ def main(settings: Settings, name: str) -> None:
     tracing.start(settings, "conductor")
     application = queue.celery(settings)
     runtime = make(settings, queue.sender(application))
-    for hardware_type, why in runtime.drivers.refused.items():
-        logger.error("hardware_type.refused", hardware_type=hardware_type, why=why)
+    for hardware_type, reason in runtime.drivers.refused.items():
+        logger.error("hardware_type.refused", hardware_type=hardware_type, why=reason)
     for override in overrides_without_step(runtime.drivers.types, settings.options()):
         logger.warning("step_override.without_step", **override._asdict())
     leases = Leases(
@@ -86,7 +86,7 @@ def main(settings: Settings, name: str) -> None:
     timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
     witness = RestoreGuard(client(settings.broker.url, timeout), settings.broker.prefix)
     conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
-    leases.is_alive = lambda: conductor.has_valid_mark(time.monotonic())
+    leases.is_alive = lambda: conductor.has_valid_watermark(time.monotonic())
     leases.start()
     conductor.wait_monitor.start()
     patience = abilities.patience(settings.conductor.heartbeat_timeout)
@@ -129,8 +129,8 @@ def _worker(application: Celery, hostname: str, queues: list[str], threads: int)
     # Celery warns of root, as pickled messages can run code; here only JSON is accepted
     warnings.filterwarnings("ignore", category=SecurityWarning)
     application.conf.task_queues = [
-        Queue(each, routing_key=each) if isinstance(each, str) else each
-        for each in (queue.queue_for(application, name) for name in queues)
+        Queue(queue_entry, routing_key=queue_entry) if isinstance(queue_entry, str) else queue_entry
+        for queue_entry in (queue.queue_for(application, name) for name in queues)
     ]
     return Worker(
         app=application,

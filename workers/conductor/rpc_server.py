@@ -172,7 +172,7 @@ class CallHandler:
     def _send_dropped(self, node: Node) -> None:
         """Send the node's queued step again: a conductor may have dropped it for this lease."""
         with self.runtime.reading() as session:
-            due = session.scalar(
+            waiting_operation = session.scalar(
                 select(Operation.uuid).where(
                     Operation.node_id == node.id,
                     Operation.state == OperationState.QUEUED,
@@ -180,8 +180,8 @@ class CallHandler:
                     Operation.fence > node.fence,
                 )
             )
-        if due is not None:
-            send_again(self.runtime, due)
+        if waiting_operation is not None:
+            send_again(self.runtime, waiting_operation)
 
     def _record(self, node: Node, reports: Mapping[str, Any], *, locked: bool) -> None:
         """Record the driver's reports; if `locked`, only if the node has not changed."""
@@ -267,10 +267,10 @@ class CallReceiver:
 
         Raises Forged, RedisError.
         """
-        taken = self.calls.take(key) if self.fresh.is_for_us(key) else None
-        if taken is None:
+        call_entry = self.calls.take(key) if self.fresh.is_for_us(key) else None
+        if call_entry is None:
             return
-        call, seconds = taken
+        call, seconds = call_entry
         try:
             seconds = self.fresh.accept(key, call, seconds)
             answer = self.handler.answer(call, seconds)

@@ -44,11 +44,11 @@ def unused_folders(runtime: Runtime) -> list[Path]:
     nodes = sorted({machine_files.node_of(folder) for folder in held})
     needed: dict[str, set[str]] = {}
     with runtime.reading() as session:
-        for at in range(0, len(nodes), PAGE):
+        for start in range(0, len(nodes), PAGE):
             query = (
                 select(Node.uuid, Node.provision_state, Node.reservation, AgentRecord.url)
                 .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
-                .where(Node.uuid.in_(nodes[at : at + PAGE]))
+                .where(Node.uuid.in_(nodes[start : start + PAGE]))
             )
             for uuid, state, reservation, agent in session.execute(query):
                 busy = reservation is not None

@@ -48,10 +48,12 @@ class Notifications(Deliverer):
             if connection.scalar(select(NotificationCursor.id)) is not None:
                 return
         change_events.number(self._runtime)
-        newest = select(func.coalesce(func.max(ChangeEvent.sequence), 0)).scalar_subquery()
+        newest_sequence = select(func.coalesce(func.max(ChangeEvent.sequence), 0)).scalar_subquery()
         try:
             with self._runtime.write_connection() as connection:
-                connection.execute(insert(NotificationCursor).values(id=1, position=newest))
+                connection.execute(
+                    insert(NotificationCursor).values(id=1, position=newest_sequence)
+                )
         except IntegrityError:
             return  # another conductor was first
         logger.info("notifications.begun")
@@ -59,27 +61,29 @@ class Notifications(Deliverer):
     def selected(self, row: Row[Any]) -> Select[Any]:
         return notification_events.SELECTED
 
-    def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
+    def send(self, row: Row[Any], previous_sequence: int, page: change_events.Found) -> Sent:
         """Publish notifications one by one; those that are confirmed in time count as sent."""
-        if since > row.position:
-            logger.warning("notifications.lost", after=row.position, last=since)
+        if previous_sequence > row.position:
+            logger.warning("notifications.lost", after=row.position, last=previous_sequence)
         with self._runtime.reading() as session:
-            made = list(made_of(session, found.rows))
-        last = row.position
+            notifications = list(made_of(session, page.rows))
+        position = row.position
         try:
             self._bus.open()
             end = time.monotonic() + self._timeout
-            for each in made:
+            for notification in notifications:
                 seconds = end - time.monotonic()
-                if seconds <= 0 and last > row.position:
-                    return Sent(last)
-                if each.level in self._levels:
-                    self._bus.publish(self._document(each), each.level, max(seconds, 0.01))
-                last = each.sequence
+                if seconds <= 0 and position > row.position:
+                    return Sent(position)
+                if notification.level in self._levels:
+                    self._bus.publish(
+                        self._document(notification), notification.level, max(seconds, 0.01)
+                    )
+                position = notification.sequence
         except FAILURES as error:
             self._bus.close()
-            return Sent(last, f"RabbitMQ: {error or type(error).__name__}")
-        return Sent(found.last)
+            return Sent(position, f"RabbitMQ: {error or type(error).__name__}")
+        return Sent(page.last)
 
     def end_turn(self) -> None:
         self._bus.close()

@@ -9,9 +9,9 @@ it, as one JSON file.
      "exchanges": [{"step": "power.set_power_state", "seconds": 0.25, "method": "POST",
                     "request_body": "..." or null, and what an answer has; status 0: none}, ...]}
 
-A path is that of the request, with its query. `encoding` is utf-8, or latin-1 for a body that is
-not UTF-8: the body's bytes are `body` in this encoding. `unread` names the links that the limits
-of the recording left out. A recording comes from strangers: it is checked before its use.
+A path is the path of the request, with its query. `encoding` is utf-8, or latin-1 for a body that
+is not UTF-8: the body's bytes are `body` in this encoding. `unread` names the links that the limits
+of the recording left out. A recording is untrusted: it is checked before its use.
 """
 
 import json
@@ -57,7 +57,7 @@ class Answer:
         return self.body.encode(self.encoding)
 
     def document(self) -> Any:
-        """Return the body as JSON, read leniently; None if it is none."""
+        """Return the body as JSON, read leniently; None if it is not JSON."""
         try:
             return json.loads(self.body.removeprefix("\ufeff"), strict=False)
         except (ValueError, RecursionError):
@@ -176,44 +176,44 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _exchange(where: str, entry: Any) -> Exchange:
-    _demand(isinstance(entry, dict), f"{where}: an object is expected")
+def _exchange(label: str, entry: Any) -> Exchange:
+    _demand(isinstance(entry, dict), f"{label}: an object is expected")
     step, seconds, method = entry.get("step"), entry.get("seconds"), entry.get("method")
-    _demand(isinstance(step, str) and _is_line(step), f"{where}.step: a text is expected")
+    _demand(isinstance(step, str) and _is_line(step), f"{label}.step: a text is expected")
     numeric = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    _demand(numeric and 0 <= seconds < math.inf, f"{where}.seconds: a number is expected")
-    _demand(method in METHODS, f"{where}.method: one of {', '.join(METHODS)} is expected")
+    _demand(numeric and 0 <= seconds < math.inf, f"{label}.seconds: a number is expected")
+    _demand(method in METHODS, f"{label}.method: one of {', '.join(METHODS)} is expected")
     request_body = entry.get("request_body")
     valid = request_body is None or (
         isinstance(request_body, str) and len(request_body) <= LONGEST_BODY
     )
     _demand(
         valid,
-        f"{where}.request_body: a text of at most {LONGEST_BODY >> 20} MiB, or null, is expected",
+        f"{label}.request_body: a text of at most {LONGEST_BODY >> 20} MiB, or null, is expected",
     )
-    return Exchange(step, seconds, method, request_body, _answer(where, entry, unanswered=True))
+    return Exchange(step, seconds, method, request_body, _answer(label, entry, unanswered=True))
 
 
-def _answer(where: str, entry: Any, *, unanswered: bool = False) -> Answer:
+def _answer(label: str, entry: Any, *, unanswered: bool = False) -> Answer:
     """Check an answer. unanswered: its status may be 0."""
-    _demand(isinstance(entry, dict), f"{where}: an object is expected")
+    _demand(isinstance(entry, dict), f"{label}: an object is expected")
     path, status, headers = entry.get("path"), entry.get("status"), entry.get("headers", {})
-    _demand(is_path(path), f"{where}.path: a path below /redfish is expected")
+    _demand(is_path(path), f"{label}.path: a path below /redfish is expected")
     numeric = isinstance(status, int) and not isinstance(status, bool)
     valid_status = numeric and (200 <= status <= 599 or (unanswered and status == 0))
-    _demand(valid_status, f"{where}.status: a number from 200 to 599 is expected")
-    _demand(isinstance(headers, dict), f"{where}.headers: an object is expected")
+    _demand(valid_status, f"{label}.status: a number from 200 to 599 is expected")
+    _demand(isinstance(headers, dict), f"{label}.headers: an object is expected")
     for name, value in headers.items():
         valid = name in HEADERS and isinstance(value, str) and _is_line(value)
-        _demand(valid, f"{where}.headers: {name[:40]!r} is not one of {', '.join(HEADERS)} as text")
+        _demand(valid, f"{label}.headers: {name[:40]!r} is not one of {', '.join(HEADERS)} as text")
     encoding, body = entry.get("encoding", "utf-8"), entry.get("body", "")
-    _demand(encoding in ENCODINGS, f"{where}.encoding: utf-8 or latin-1 is expected")
-    _demand(isinstance(body, str), f"{where}.body: a text is expected")
+    _demand(encoding in ENCODINGS, f"{label}.encoding: utf-8 or latin-1 is expected")
+    _demand(isinstance(body, str), f"{label}.body: a text is expected")
     try:
         length = len(body.encode(encoding))
     except UnicodeEncodeError:
-        raise BadRecording(f"{where}.body: it is not {encoding}") from None
-    _demand(length <= LONGEST_BODY, f"{where}.body: more than {LONGEST_BODY >> 20} MiB")
+        raise BadRecording(f"{label}.body: it is not {encoding}") from None
+    _demand(length <= LONGEST_BODY, f"{label}.body: more than {LONGEST_BODY >> 20} MiB")
     return Answer(path, status, dict(headers), encoding, body)
 
 
@@ -240,7 +240,7 @@ def links(answer: Answer, origin: str) -> Iterator[str]:
 
 
 def _links_in(value: Any, registry: bool) -> Iterator[str]:
-    """Yield the links in a document; registry: also those of registries' files."""
+    """Yield the links in a document; registry: also the links of registries' files."""
     if isinstance(value, list):
         for item in value:
             yield from _links_in(item, registry)

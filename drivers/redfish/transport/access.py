@@ -153,7 +153,7 @@ def _shown(value: object) -> str:
 
 
 def _url(text: str) -> SplitResult | None:
-    """Return the parts of a URL, whose scheme may be missing; None: it is not that of a BMC."""
+    """Return the parts of a URL, whose scheme may be missing; None if it is no URL of a BMC."""
     host, slash, path = text.partition("/")
     if _is_ipv6(host):
         text = f"[{host}]{slash}{path}"
@@ -169,8 +169,8 @@ def _url(text: str) -> SplitResult | None:
     name = f"[{literal}]" if literal else hosted
     netloc = name if port is None else f"{name}:{port}"
     plain = url.scheme in {"http", "https"} and _PATH.fullmatch(url.path)
-    same = url.netloc.lower() in {netloc.lower(), f"{name}:".lower()}  # without a user
-    if not (plain and same) or port == 0 or ".." in url.path or not text.isprintable():
+    is_same_host = url.netloc.lower() in {netloc.lower(), f"{name}:".lower()}  # without a user
+    if not (plain and is_same_host) or port == 0 or ".." in url.path or not text.isprintable():
         return None
     return None if "?" in text or "#" in text else url._replace(netloc=netloc)
 

@@ -78,7 +78,7 @@ class Connection(Session):
         """
         Read the system's SecureBoot resource.
 
-        Raises NotSupported: there is none.
+        Raises NotSupported: the system has no such resource.
         """
         resource = part(self.system(fresh=False), "secure_boot")
         resource.refresh(force=True)
@@ -88,7 +88,7 @@ class Connection(Session):
         """
         Read the system's Bios resource.
 
-        Raises NotSupported: there is none.
+        Raises NotSupported: the system has no such resource.
         """
         resource = part(self.system(fresh=False), "bios")
         resource.refresh(force=True)
@@ -98,7 +98,7 @@ class Connection(Session):
         """
         Return the BMC's EventService resource.
 
-        Raises NotSupported: there is none.
+        Raises NotSupported: the BMC has no such resource.
         """
         from sushy import exceptions as theirs
 
@@ -110,13 +110,15 @@ class Connection(Session):
     def indicators(self) -> dict[tuple[str, str], Any]:
         """Return the resources that have an indicator LED, by (component, name)."""
         system = self.system(fresh=True)
-        named = [("system", "led", system)]
-        named += [("chassis", each.identity, each) for each in navigation.chassis(self, system)]
-        named += [("disk", each.identity, each) for each in navigation.drives(self, system)]
+        indicators = [("system", "led", system)]
+        indicators += [
+            ("chassis", chassis.identity, chassis) for chassis in navigation.chassis(self, system)
+        ]
+        indicators += [("disk", drive.identity, drive) for drive in navigation.drives(self, system)]
         return {
-            (component, name): each
-            for component, name, each in named
-            if text(name) and each.indicator_led is not None
+            (component, name): component_resource
+            for component, name, component_resource in indicators
+            if text(name) and component_resource.indicator_led is not None
         }
 
     def get(self, path: str) -> Reply:
@@ -138,8 +140,8 @@ class Connection(Session):
         Raises Unconfirmed: it was sent, and its answer was lost.
         Raises HardwareError: it was not sent.
         """
-        more = {"etag": etag} if method == "PATCH" else {}
-        return self._exchange(method.lower(), path, data=body, **more)
+        request_options = {"etag": etag} if method == "PATCH" else {}
+        return self._exchange(method.lower(), path, data=body, **request_options)
 
     def _exchange(self, method: str, path: str, **options: Any) -> Reply:
         from sushy import exceptions as theirs

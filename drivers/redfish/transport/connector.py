@@ -69,8 +69,8 @@ class BmcAdapter(Adapter):
 
         Raises Unexpected, Unreachable, Unconfirmed, Refused.
         """
-        first = Request(str(request.method), self._peer.url(request.url or ""))
-        talk = conversation(self._peer, first, self._command.budget.end)
+        first_request = Request(str(request.method), self._peer.url(request.url or ""))
+        talk = conversation(self._peer, first_request, self._command.budget.end)
         step = next(talk)
         order = step.order
         self._command.reading = order is None
@@ -258,7 +258,7 @@ def _failure(name: str, error: Unreachable, *, sent: bool, repeats: int) -> Fail
 
 def _repeats(error: requests.RequestException, exchange: Exchange) -> int:
     """Return how often a read may be repeated after an error; see `Failure`."""
-    refused = isinstance(error, requests.exceptions.SSLError) and not exchange.sent
-    if refused or not exchange.connected:
+    is_refused = isinstance(error, requests.exceptions.SSLError) and not exchange.sent
+    if is_refused or not exchange.connected:
         return 0
     return 1 if isinstance(error, requests.Timeout) else 2
