@@ -175,7 +175,9 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
         return document | {
             "accepted": True,
             "to": provisioning.leads_to(intent),
-            "refused": [{"status": None, "reason": concealer(node)(each)} for each in intent.wrong],
+            "refused": [
+                {"status": None, "reason": concealer(node)(error)} for error in intent.step_errors
+            ],
             "steps": _steps(intent.rows),
             **_foreseen(session, node, intent),
         }
@@ -196,7 +198,7 @@ def _foreseen(session: Session, node: Node, intent: provisioning.Intent) -> Fiel
     document = None
     if part is not None:
         document = {
-            "after": part.after,
+            "after": part.report_step,
             "reported_at": part.reported_at,
             "steps": _steps(part.steps),
             "problems": [concealer(node)(each) for each in part.problems],

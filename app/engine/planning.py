@@ -34,7 +34,7 @@ from drivers.core.interface import Frame
 from drivers.core.steps import Flow, Step
 from drivers.core.target import Target
 
-#: States in which the rescue ramdisk may be running.
+#: States of a node whose rescue ramdisk may be running.
 RESCUED = (State.RESCUE, State.RESCUE_WAIT, State.RESCUE_FAIL, State.UNRESCUE_FAIL)
 
 #: Frame steps that are left out where `[agent]manage_agent_boot` is false.
@@ -78,16 +78,16 @@ def requested(name: str, session: Session, node: Node, arguments: Arguments) -> 
 
 
 def to_deploy(session: Session, node: Node, arguments: Arguments) -> Request:
-    """Return the caller's steps, and those of templates that the caller does not override."""
-    own = _read(session, node, arguments.get("deploy_steps") or (), StepSource.CALLER)
-    named = {(each["interface"], each["step"]) for each in own}
-    more = _read(session, node, templates.steps_of(session, node), StepSource.TEMPLATE)
-    chosen = [
-        each
-        for each in more
-        if (each["interface"], each["step"]) not in named or each["step"] in reserved.METHODS
+    """Return the caller's steps, and the steps of templates that the caller does not override."""
+    caller_steps = _read(session, node, arguments.get("deploy_steps") or (), StepSource.CALLER)
+    caller_keys = {(step["interface"], step["step"]) for step in caller_steps}
+    template_steps = _read(session, node, templates.steps_of(session, node), StepSource.TEMPLATE)
+    other_steps = [
+        step
+        for step in template_steps
+        if (step["interface"], step["step"]) not in caller_keys or step["step"] in reserved.METHODS
     ]
-    return Request((*own, *chosen))
+    return Request((*caller_steps, *other_steps))
 
 
 def by_settings(session: Session, node: Node, arguments: Arguments) -> Request:
@@ -118,9 +118,9 @@ def by_settings(session: Session, node: Node, arguments: Arguments) -> Request:
 
 
 def _by_runbook(session: Session, node: Node, ident: str, *, must_fit: bool = True) -> Request:
-    found, disable_ramdisk = runbooks.steps_of(session, node, ident, must_fit=must_fit)
+    documents, disable_ramdisk = runbooks.steps_of(session, node, ident, must_fit=must_fit)
     return Request(
-        _read(session, node, found, StepSource.RUNBOOK),
+        _read(session, node, documents, StepSource.RUNBOOK),
         disable_ramdisk,
         State(node.provision_state),
     )
@@ -130,29 +130,29 @@ def _read(
     session: Session, node: Node, documents: Iterable[Mapping[str, Any]], source: StepSource
 ) -> list[dict[str, Any]]:
     """
-    Normalize requested steps: sort them by `order`, expand those for child nodes.
+    Normalize requested steps: sort them by `order`, repeat steps of child nodes for each child.
 
-    Raises Invalid: a UUID is not that of a child node.
+    Raises Invalid: a UUID belongs to no child node.
     """
-    ordered = sorted(documents, key=lambda each: each.get("order") or 0)
-    found = []
-    for each in ordered:
-        name = each["step"]
-        plain: dict[str, Any] = {
-            "interface": each.get("interface") or _interface_of(name),
+    ordered = sorted(documents, key=lambda document: document.get("order") or 0)
+    steps = []
+    for document in ordered:
+        name = document["step"]
+        step: dict[str, Any] = {
+            "interface": document.get("interface") or _interface_of(name),
             "step": name,
-            "args": dict(each.get("args") or {}),
+            "args": dict(document.get("args") or {}),
             "source": source,
         }
-        if "priority" in each:
-            plain["priority"] = each["priority"]
-        wanted = each.get("limit_child_node_execution")
-        if each.get("execute_on_child_nodes") or wanted:
-            children = _children(session, node, wanted, name)
-            found += [{**plain, "child": child} for child in children]
+        if "priority" in document:
+            step["priority"] = document["priority"]
+        child_uuids = document.get("limit_child_node_execution")
+        if document.get("execute_on_child_nodes") or child_uuids:
+            children = _children(session, node, child_uuids, name)
+            steps += [{**step, "child": child} for child in children]
         else:
-            found.append(plain)
-    return found
+            steps.append(step)
+    return steps
 
 
 def _interface_of(name: str) -> str:
@@ -160,18 +160,18 @@ def _interface_of(name: str) -> str:
 
 
 def _children(
-    session: Session, node: Node, wanted: Sequence[str] | None, step: str
+    session: Session, node: Node, child_uuids: Sequence[str] | None, step: str
 ) -> Sequence[str]:
-    own = list(
+    children = list(
         session.scalars(select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id))
     )
-    for each in wanted or ():
-        if each not in own:
+    for uuid in child_uuids or ():
+        if uuid not in children:
             raise Invalid(
-                f"limit_child_node_execution: {each}, named for step {step}, is not a child of node"
+                f"limit_child_node_execution: {uuid}, named for step {step}, is not a child of node"
                 f" {node.uuid}"
             )
-    return wanted or own
+    return child_uuids or children
 
 
 def verify(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
@@ -200,25 +200,25 @@ def clean(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN
 
 def cleans(runtime: Runtime, node: Node) -> bool:
     """Return whether automated cleaning is enabled for a node."""
-    wanted = node.automated_clean
-    return runtime.settings.conductor.automated_clean if wanted is None else wanted
+    setting = node.automated_clean
+    return runtime.settings.conductor.automated_clean if setting is None else setting
 
 
 def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-    known = offered(target, Flow.DEPLOY)
+    steps = offered(target, Flow.DEPLOY)
     # in-band steps are known from an earlier boot, and may have changed until the next one
-    own = {key: step for key, step in known.items() if not step.in_band}
+    driver_steps = {key: step for key, step in steps.items() if not step.in_band}
     # a mega step does the whole deployment
     if not target.driver.deploy.has_decomposed_deploy_steps():
-        own = {
+        driver_steps = {
             key: step
-            for key, step in own.items()
+            for key, step in driver_steps.items()
             if step.interface != "deploy" or step.priorities[Flow.DEPLOY] >= MEGA_STEP
         }
-    around = frame(target, flows.DEPLOY.name)
-    rows = _merged(runtime, own, request.steps)
-    _restart_into_agent(rows, around.collect or _NO_STEP)
-    rows = _framed(runtime, around, rows)
+    flow_frame = frame(target, flows.DEPLOY.name)
+    rows = _merged(runtime, driver_steps, request.steps)
+    _restart_into_agent(rows, flow_frame.collect or _NO_STEP)
+    rows = _framed(runtime, flow_frame, rows)
     if node.console_enabled:
         rows.append(step_rows.of_frame(runtime, "console", "restore_console"))
     return rows
@@ -232,17 +232,17 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     tear-down (spec implement-cleaning-states). An interface that `instance_info` names has no part
     in the cleaning: it would be the tenant's choice what is erased.
     """
-    down = [*frame(target, flows.DELETE.name).before]
+    teardown = [*frame(target, flows.DELETE.name).before]
     if request.state in RESCUED:
-        down = [*dict.fromkeys((*frame(target, flows.RESCUE.name).on_failure, *down))]
-    rows = [step_rows.of_frame(runtime, *row) for row in down or [("power", "read")]]
+        teardown = [*dict.fromkeys((*frame(target, flows.RESCUE.name).on_failure, *teardown))]
+    rows = [step_rows.of_frame(runtime, *row) for row in teardown or [("power", "read")]]
     rows[-1].event = Event.CLEAN
     errors = request.errors
     if not errors:
         try:
-            own = targets.without_instance(runtime, node, target)
-            cleaning = clean(runtime, node, own, request)
-            errors = plan_conditions.problems(own, flows.CLEAN, cleaning)
+            cleaning_target = targets.without_instance(runtime, node, target)
+            cleaning = clean(runtime, node, cleaning_target, request)
+            errors = plan_conditions.problems(cleaning_target, flows.CLEAN, cleaning)
             if not errors:
                 return rows + cleaning
         except (Invalid, InvalidDriverInfo) as error:
@@ -256,10 +256,10 @@ def in_requested_order(
     flow: Flow, runtime: Runtime, node: Node, target: Target, request: Request = PLAIN
 ) -> Rows:
     """Plan the requested steps in their order; boot the agent only if one of them needs it."""
-    known = offered(target, flow)
-    ramdisk = not request.disable_ramdisk and needs_ramdisk(request.steps, known)
+    steps = offered(target, flow)
+    ramdisk = not request.disable_ramdisk and needs_ramdisk(request.steps, steps)
     rows = [
-        step_rows.of_request(runtime, flow, each, known, ramdisk=ramdisk) for each in request.steps
+        step_rows.of_request(runtime, flow, step, steps, ramdisk=ramdisk) for step in request.steps
     ]
     return _framed(runtime, frame(target, flow), rows) if ramdisk else rows
 
@@ -272,7 +272,7 @@ def frame_only(
 
 
 def power(state: str, timeout: float | None) -> Rows:
-    """Plan a change of the power state. timeout: seconds; None: the setting's."""
+    """Plan a change of the power state. timeout: seconds; the setting's by default."""
     args = {"state": state, "timeout": timeout}
     return [OperationStep(**step_rows.FRAME, interface="power", name="change", args=args)]
 
@@ -286,12 +286,12 @@ def frame(target: Target, flow: str) -> Frame:
     """Return the frame of a flow."""
     deploy = target.driver.deploy
     inspects = flow == flows.INSPECT.name
-    found = target.driver.inspect.frame(target) if inspects else deploy.frame(target, flow)
+    flow_frame = target.driver.inspect.frame(target) if inspects else deploy.frame(target, flow)
     if flow == Flow.DEPLOY and not deploy.has_decomposed_deploy_steps():
-        found = replace(found, collect=None)
+        flow_frame = replace(flow_frame, collect=None)
     if not target.options["agent"]["manage_agent_boot"]:
-        found = found.without(BOOT_OF_AGENT)
-    return found
+        flow_frame = flow_frame.without(BOOT_OF_AGENT)
+    return flow_frame
 
 
 def cleanup(target: Target, flow: str, *, power_off: bool = False) -> Rows:
@@ -302,34 +302,37 @@ def cleanup(target: Target, flow: str, *, power_off: bool = False) -> Rows:
 
 def abort_cleanup(target: Target, flow: str) -> Rows:
     """Plan the cleanup steps after an abort of a flow."""
-    around = frame(target, flow)
-    return step_rows.of_cleanup(around.on_failure if around.on_abort is None else around.on_abort)
+    flow_frame = frame(target, flow)
+    return step_rows.of_cleanup(
+        flow_frame.on_failure if flow_frame.on_abort is None else flow_frame.on_abort
+    )
 
 
 def continued(  # noqa: PLR0917 - inputs of a plan
     runtime: Runtime,
     target: Target,
     flow: ProvisionFlow,
-    before: Sequence[OperationStep],
-    rest: Sequence[OperationStep],
+    finished: Sequence[OperationStep],
+    pending: Sequence[OperationStep],
     requests: Sequence[RequestedStep],
 ) -> tuple[Rows, Sequence[str]]:
     """
     Plan the rest of an operation after the agent has reported its steps, and check all of it.
 
-    before: rows up to the one that reads the report. rest: the planned rows after it. requests: the
-    requested steps. Returns the new rows after it, and the errors; with any, there are no rows.
+    finished: rows up to the one that reads the report. pending: the planned rows after it.
+    requests: the requested steps. Returns the new rows after it, and the errors; with any, there
+    are no rows.
     """
     step_flow = flow.step_flow
     assert step_flow is not None  # only frames of step flows collect the agent's steps
     try:
-        known = offered(target, step_flow)
+        steps = offered(target, step_flow)
     except Invalid as error:
         return [], [str(error)]
-    if errors := problems(requests, step_flow, known, agent=False):
+    if errors := problems(requests, step_flow, steps, agent=False):
         return [], errors
-    rows = with_agent_steps(runtime, target, step_flow, rest, requests, before)
-    errors = plan_conditions.problems(target, flow, [*before, *rows])
+    rows = with_agent_steps(runtime, target, step_flow, pending, requests, finished)
+    errors = plan_conditions.problems(target, flow, [*finished, *rows])
     return ([], errors) if errors else (rows, ())
 
 
@@ -347,33 +350,35 @@ def with_agent_steps(  # noqa: PLR0917 - inputs of a plan
     pending: rows that have not run. finished: rows that have run. Steps of the agent with a
     priority above 0 join the flow; frame steps keep their places.
     """
-    known = offered(target, flow)
+    steps = offered(target, flow)
     if flow is Flow.DEPLOY:
         # reserved steps may be requested several times, at different priorities
-        done = {(row.label, row.priority) for row in finished if row.flow == flow}
+        finished_keys = {(row.label, row.priority) for row in finished if row.flow == flow}
         rows = [
             row
-            for row in _merged(runtime, known, requests)
-            if (row.label, row.priority) not in done
+            for row in _merged(runtime, steps, requests)
+            if (row.label, row.priority) not in finished_keys
         ]
         _restart_into_agent(rows, None)
     elif requests:
-        rows = [step_rows.of_request(runtime, flow, each, known, ramdisk=True) for each in requests]
+        rows = [step_rows.of_request(runtime, flow, step, steps, ramdisk=True) for step in requests]
     else:
-        rows = _enabled(runtime, flow, known)
+        rows = _enabled(runtime, flow, steps)
     return rows + [step_rows.copy(row) for row in pending if row.flow != flow]
 
 
-def _merged(runtime: Runtime, known: Mapping[Key, Step], requests: Sequence[RequestedStep]) -> Rows:
+def _merged(runtime: Runtime, steps: Mapping[Key, Step], requests: Sequence[RequestedStep]) -> Rows:
     """Merge the requested steps of a deployment with all others that are enabled."""
-    named = {(each["interface"], each["step"]) for each in requests if not each.get("child")}
-    others = {key: step for key, step in known.items() if key not in named}
+    requested_keys = {
+        (request["interface"], request["step"]) for request in requests if not request.get("child")
+    }
+    other_steps = {key: step for key, step in steps.items() if key not in requested_keys}
     rows = [
-        step_rows.of_request(runtime, Flow.DEPLOY, each, known, ramdisk=True)
-        for each in requests
-        if each["priority"] > 0
+        step_rows.of_request(runtime, Flow.DEPLOY, request, steps, ramdisk=True)
+        for request in requests
+        if request["priority"] > 0
     ]
-    return step_rows.in_order(rows + _enabled(runtime, Flow.DEPLOY, others), Flow.DEPLOY)
+    return step_rows.in_order(rows + _enabled(runtime, Flow.DEPLOY, other_steps), Flow.DEPLOY)
 
 
 def _restart_into_agent(rows: Rows, booted_by: Key | None) -> None:
@@ -384,30 +389,32 @@ def _restart_into_agent(rows: Rows, booted_by: Key | None) -> None:
     an in-band step. booted_by: the step that boots the agent first; None if it has run.
     """
     instance_boot = step_rows.rank(Flow.DEPLOY, INSTANCE_BOOT, "deploy")
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if row.name in reserved.METHODS:
-            before = step_rows.rank(Flow.DEPLOY, row.priority, row.interface) <= instance_boot
-            needed = before or any(each.in_band for each in rows[at:])
-            row.requires_ramdisk = needed and booted_by is None
+            precedes_boot = (
+                step_rows.rank(Flow.DEPLOY, row.priority, row.interface) <= instance_boot
+            )
+            must_boot = precedes_boot or any(later_row.in_band for later_row in rows[index:])
+            row.requires_ramdisk = must_boot and booted_by is None
         elif (row.interface, row.name) == booted_by:
             booted_by = None
 
 
-def _framed(runtime: Runtime, around: Frame, rows: Rows) -> Rows:
-    before = [step_rows.of_frame(runtime, *row) for row in around.before]
-    after = [step_rows.of_frame(runtime, *row) for row in around.after]
-    rows = before + rows + after
+def _framed(runtime: Runtime, flow_frame: Frame, rows: Rows) -> Rows:
+    rows_before = [step_rows.of_frame(runtime, *row) for row in flow_frame.before]
+    rows_after = [step_rows.of_frame(runtime, *row) for row in flow_frame.after]
+    rows = rows_before + rows + rows_after
     for row in rows:
-        row.collects = (row.interface, row.name) == around.collect
+        row.collects = (row.interface, row.name) == flow_frame.collect
     return rows
 
 
 def _flow_rows(runtime: Runtime, target: Target, flow: Flow) -> Rows:
-    own = {step.key: step for step in of_driver(target, flow)}
-    return _enabled(runtime, flow, own)
+    driver_steps = {step.key: step for step in of_driver(target, flow)}
+    return _enabled(runtime, flow, driver_steps)
 
 
-def _enabled(runtime: Runtime, flow: Flow, known: Mapping[Key, Step]) -> Rows:
+def _enabled(runtime: Runtime, flow: Flow, steps: Mapping[Key, Step]) -> Rows:
     """Rows of the steps that run without a request, sorted."""
     setting = flows.of_steps(flow).forbidden_steps
     forbidden = getattr(runtime.settings.api, setting) if setting else ()
@@ -415,7 +422,7 @@ def _enabled(runtime: Runtime, flow: Flow, known: Mapping[Key, Step]) -> Rows:
         step_rows.of_step(
             runtime, flow, step, StepSource.AGENT if step.in_band else StepSource.DRIVER
         )
-        for step in known.values()
+        for step in steps.values()
     ]
     return step_rows.in_order(
         [row for row in rows if row.priority > 0 and row.label not in forbidden], flow

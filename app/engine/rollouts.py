@@ -68,12 +68,12 @@ SETTLED = 500
 CHUNK = 1000
 #: Selects a row while a rollout has not ended.
 UNENDED_ONE = Prepared(
-    select(Rollout.id).where(or_(*(Rollout.state == each for each in UNENDED))).limit(1)
+    select(Rollout.id).where(or_(*(Rollout.state == state for state in UNENDED))).limit(1)
 )
 #: Caller of requests without authentication.
 #: Seconds until a node that is locked, or has no conductor, is tried again.
 PAUSE = 5.0
-#: Seconds of a run in which the rollouts of a project start nodes, before it is another one's turn.
+#: Seconds of a run for the rollouts of one project, before the rollouts of another one start nodes.
 TURN = 2.0
 
 
@@ -96,14 +96,14 @@ def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Call
     rollout.canary_waves, rollout.error_budget = plan.canary_waves, plan.error_budget
     transition(session, rollout, RolloutEvent.CREATE)
     crud.add(session, rollout)
-    for at in range(0, len(plan.members), CHUNK):
+    for start in range(0, len(plan.members), CHUNK):
         rows = [
             {
-                "rollout_id": rollout.id, "node_uuid": each.uuid, "node_name": each.name,
-                "owner": each.owner, "lessee": each.lessee, "group": each.group,
-                "wave": each.wave,
+                "rollout_id": rollout.id, "node_uuid": member.uuid, "node_name": member.name,
+                "owner": member.owner, "lessee": member.lessee, "group": member.group,
+                "wave": member.wave,
             }
-            for each in plan.members[at : at + CHUNK]
+            for member in plan.members[start : start + CHUNK]
         ]  # fmt: skip
         session.execute(insert(RolloutNode), rows)
     logger.info("rollout.created", rollout=rollout.uuid, target=rollout.target, nodes=rollout.nodes)
@@ -111,11 +111,13 @@ def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Call
 
 
 def _authority(session: Session, caller: Caller) -> dict[str, Any] | None:
-    """Return the authority that each start is checked by; None: users are not in the database."""
+    """
+    Return the authority that each start is checked by, or None if users are not in the database.
+    """
     if runtime_of(session).settings.default.auth_strategy != "local":
         return None
-    found = standing.authority_of(session, caller)
-    return None if found is None else dict(found)
+    authority = standing.authority_of(session, caller)
+    return None if authority is None else dict(authority)
 
 
 def request(
@@ -144,10 +146,10 @@ def request(
 def _take_over(session: Session, rollout: Rollout, caller: Caller) -> None:
     """Make a caller the one of a rollout. Raises Forbidden."""
     if not standing.covers(caller, rollout.authority):
-        needed = ", ".join((rollout.authority or {})["roles"])
+        role_names = ", ".join((rollout.authority or {})["roles"])
         raise Forbidden(
-            f"Rollout {rollout.uuid} goes on in your name, and relies on the roles {needed} of its"
-            " caller, which you do not have all."
+            f"Rollout {rollout.uuid} goes on in your name, and relies on the roles {role_names} of"
+            " its caller, which you do not have all."
         )
     rollout.authority = _authority(session, caller)
     rollout.user_id, rollout.user_name = caller.user_id, caller.user_name
@@ -231,17 +233,17 @@ def advance(runtime: Runtime, rollout_id: int, end: float = math.inf) -> None:
 
 def _decide(runtime: Runtime, rollout_id: int) -> Sequence[int] | None:
     """
-    Record ended operations, and then what follows.
+    Record ended operations, then decide what follows.
 
-    Returns the ids of the members to start; None: more operations have ended.
+    Returns the ids of the members to start, or None if more operations have ended.
     """
     with runtime.transaction(Actor.PERIODIC) as session:
         rollout = _lock(session, rollout_id)
         if rollout is None:
             return ()
-        found = _next(session, rollout) if _settle(session, rollout) < SETTLED else None
+        member_ids = _next(session, rollout) if _settle(session, rollout) < SETTLED else None
         killpoints.reach("acted", "rollout")
-    return found
+    return member_ids
 
 
 def _lock(session: Session, rollout_id: int) -> Rollout | None:
@@ -255,7 +257,7 @@ def _lock(session: Session, rollout_id: int) -> Rollout | None:
 
 def _settle(session: Session, rollout: Rollout) -> int:
     """Record the results of operations that have ended; return their number."""
-    ended = session.execute(
+    rows = session.execute(
         select(RolloutNode, Operation)
         .outerjoin(Operation, Operation.uuid == RolloutNode.operation_uuid)
         .where(
@@ -267,10 +269,10 @@ def _settle(session: Session, rollout: Rollout) -> int:
         .order_by(RolloutNode.id)
         .limit(SETTLED)
     ).all()
-    for member, operation in ended:
+    for member, operation in rows:
         rollout.running -= 1
         _end(rollout, member, _outcome_of(operation))
-    return len(ended)
+    return len(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,18 +323,18 @@ def _next(session: Session, rollout: Rollout) -> Sequence[int]:
         return ()
     if not rollout.running and not session.scalars(_pending(rollout).limit(1)).all():
         rollout.wave += 1
-    due = or_(RolloutNode.due_at.is_(None), RolloutNode.due_at <= fixed(now()))
-    return session.scalars(_pending(rollout).where(due).limit(STARTED)).all()
+    is_due = or_(RolloutNode.due_at.is_(None), RolloutNode.due_at <= fixed(now()))
+    return session.scalars(_pending(rollout).where(is_due).limit(STARTED)).all()
 
 
 def _has_lost_rights(session: Session, rollout: Rollout) -> bool:
     """Pause a rollout whose caller has lost rights; return whether that is so."""
-    why = standing.lost(session, rollout.authority)
-    if why is None:
+    reason = standing.lost(session, rollout.authority)
+    if reason is None:
         return False
     _change(session, rollout, RolloutEvent.STOP, PauseCause.CALLER)
     logger.warning(
-        "rollout.caller_lost_rights", rollout=rollout.uuid, user=rollout.user_id, why=why
+        "rollout.caller_lost_rights", rollout=rollout.uuid, user=rollout.user_id, why=reason
     )
     return True
 
@@ -401,8 +403,10 @@ def _attempt(runtime: Runtime, rollout_id: int, member_id: int) -> bool:
         if node is None:
             _end(rollout, member, Failure(StartRefusal.DELETED, "The node was deleted."))
         elif (node.owner, node.lessee) != (member.owner, member.lessee):
-            why = "The owner or the lessee of the node has changed since the rollout was created."
-            _end(rollout, member, Failure(StartRefusal.REASSIGNED, why))
+            reason = (
+                "The owner or the lessee of the node has changed since the rollout was created."
+            )
+            _end(rollout, member, Failure(StartRefusal.REASSIGNED, reason))
         else:
             _record_start(rollout, member, _request(session, rollout, node))
         killpoints.reach("acted", "rollout")
