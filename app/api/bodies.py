@@ -33,8 +33,8 @@ def middleware(timeout: float, client_of: Callable[[Mapping[str, Any]], str], in
     timeout: seconds for a body, beside those for its length. client_of: returns the address of a
     request's client.
     """
-    small = FairSlots(AT_ONCE - LARGE_AT_ONCE, shared=True), SharedPlaces(QUEUED)
-    large = FairSlots(LARGE_AT_ONCE, shared=True), SharedPlaces(LARGE_QUEUED)
+    small = FairSlots(AT_ONCE - LARGE_AT_ONCE, leaves_free=True), SharedPlaces(QUEUED)
+    large = FairSlots(LARGE_AT_ONCE, leaves_free=True), SharedPlaces(LARGE_QUEUED)
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         length = length_of(environ)

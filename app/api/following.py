@@ -87,7 +87,7 @@ class LongPoll:
         """
         if self._follower is None:
             return condition()
-        sleep = partial(self._follower.wait, concerns=concerns)
+        sleep = partial(self._follower.wait, is_relevant=concerns)
         return long_poll.wait_until(condition, self._seconds, sleep=sleep)
 
 

@@ -59,7 +59,7 @@ class Received(NamedTuple):
 
 def middleware(runtime: Runtime, inner: Wsgi) -> Wsgi:
     """Wrap an application: record valid heartbeats, and pass all other requests to `inner`."""
-    record = Batcher(partial(_record, runtime), rate=RATE, burst=BURST, most=MOST)
+    record = Batcher(partial(_record, runtime), rate=RATE, burst=BURST, max_size=MOST)
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if not environ["PATH_INFO"].startswith(PATH) or not _is_usual(environ):

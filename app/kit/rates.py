@@ -49,13 +49,13 @@ class RateLimit:
             tokens, now = self._tokens(key)
             self._store(key, min(tokens + weight, self._size), now)
 
-    def _seconds_until(self, wanted: float, tokens: float) -> float:
-        return (wanted - tokens) * 60 / self._size
+    def _seconds_until(self, amount: float, tokens: float) -> float:
+        return (amount - tokens) * 60 / self._size
 
     def _tokens(self, key: str) -> tuple[float, float]:
         now = self._clock()
-        tokens, then = self._buckets.get(key, (self._size, now))
-        return min(tokens + (now - then) * self._size / 60, self._size), now
+        tokens, updated_at = self._buckets.get(key, (self._size, now))
+        return min(tokens + (now - updated_at) * self._size / 60, self._size), now
 
     def _store(self, key: str, tokens: float, now: float) -> None:
         self._buckets[key] = tokens, now
