@@ -57,10 +57,10 @@ class AgentRefused(Invalid):
 class IllegalMove(Invalid):
     """The node's provision state does not allow this."""
 
-    def __init__(self, verb: str, node: str, state: str, why: str = "") -> None:
+    def __init__(self, verb: str, node: str, state: str, reason: str = "") -> None:
         super().__init__(
             f'The requested action "{verb}" can not be performed on node "{node}" while it is in'
-            f' state "{state}"{": " if why else ""}{why}.'
+            f' state "{state}"{": " if reason else ""}{reason}.'
         )
 
 
@@ -162,12 +162,12 @@ class AlreadyExists(Conflict):
     """A resource with this value of a unique field exists already."""
 
     def __init__(self, kind: str, field: str, value: object) -> None:
-        known = _MESSAGES.get(
+        template = _MESSAGES.get(
             (kind, field), "{article} {kind} with {field} {value} already exists."
         )
         article = "An" if kind[0] in "aeio" else "A"  # a user
         field = "UUID" if field == "uuid" else field
-        super().__init__(known.format(article=article, kind=kind, field=field, value=value))
+        super().__init__(template.format(article=article, kind=kind, field=field, value=value))
 
 
 class PreconditionFailed(ServiceError):

@@ -157,13 +157,13 @@ def create_app(runtime: Runtime) -> Flask:
 def _middleware(runtime: Runtime, app: Flask, checks: PasswordChecks) -> Wsgi:
     """Return the application within its middleware; the last one sees a request first."""
     settings = runtime.settings.api
-    limits = app.extensions[LIMITS] = Limits(settings)
-    app.extensions[FOLLOWING] = Following(runtime, limits)
-    client_of = limits.clients.key_of
+    request_limits = app.extensions[LIMITS] = Limits(settings)
+    app.extensions[FOLLOWING] = Following(runtime, request_limits)
+    client_of = request_limits.clients.key_of
     wsgi = _limited(settings, client_of, app.wsgi_app)
     wsgi = heartbeats.middleware(runtime, wsgi)
     wsgi = bodies.middleware(settings.body_timeout, client_of, wsgi)
-    wsgi = checks.middleware(limits.middleware(wsgi))
+    wsgi = checks.middleware(request_limits.middleware(wsgi))
     wsgi = _under_v1(wsgi)
     return measuring.middleware(sites.with_headers(wsgi))
 
@@ -192,8 +192,8 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        declared = (blueprint.declared for blueprint in BLUEPRINTS)
-        return document.document(self.spec, chain(self.outside, *declared))
+        documents = (blueprint.declared for blueprint in BLUEPRINTS)
+        return document.document(self.spec, chain(self.outside, *documents))
 
     @cached_property
     def _encoded(self) -> bytes:
@@ -206,7 +206,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
         pass
 
 
-def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed: Sites) -> None:
+def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed_sites: Sites) -> None:
     """Register the hooks before and after every request."""
 
     @app.before_request
@@ -226,7 +226,7 @@ def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed: Sites)
             return errors.unrouted(406, HTTP_STATUS_CODES[406], str(error))
         g.unrouted = False
         _check_address(request)
-        allowed.check(request)
+        allowed_sites.check(request)
         g.caller = authenticate(request, g.request_id)
         take_turn(g.caller.tenant)
         return None
@@ -338,8 +338,8 @@ def _under_v1(inner: Wsgi) -> Wsgi:
         if path not in UNVERSIONED and path != "/v1" and not path.startswith("/v1/"):
             path = f"/v1{path}"
         if match := NODE_LAST.fullmatch(path):
-            what, ident, rest = match.groups(default="")
-            path = f"/v1/nodes/{ident}/{what}{rest}"
+            resource, ident, subpath = match.groups(default="")
+            path = f"/v1/nodes/{ident}/{resource}{subpath}"
         environ["PATH_INFO"] = path
         return inner(environ, start_response)
 

@@ -46,9 +46,11 @@ class Message:
     operation: str  # UUID
     fence: int
     links: tuple[Link, ...]  # not empty; the first is to be run
-    root: str | None = None  # UUID of the chain's first task; None: this message's first link
-    parent: str | None = None  # UUID of the task before the first link; None: there is none
-    name: str | None = None  # of the node, for monitors; None: it has none
+    root: str | None = (
+        None  # UUID of the chain's first task; by default of this message's first link
+    )
+    parent: str | None = None  # UUID of the task before the first link, if any
+    name: str | None = None  # of the node, for monitors, if it has one
 
     @property
     def cursor(self) -> int:
@@ -57,11 +59,13 @@ class Message:
 
     @property
     def rest(self) -> "Message | None":
-        """Message with the chain after its first link; None if there is none."""
-        first, *links = self.links
+        """Message with the chain after its first link, if there is one."""
+        first_link, *links = self.links
         if not links:
             return None
-        return replace(self, links=tuple(links), root=self.root or first.task, parent=first.task)
+        return replace(
+            self, links=tuple(links), root=self.root or first_link.task, parent=first_link.task
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +100,9 @@ class Runtime:
     # returns whether the broker took the message; raises nothing
     send: Callable[[Message | TaskMessage], bool]
     cache: dict[str, Any] = field(default_factory=dict)
-    calls: Calls | None = None  # None: this process calls no conductors
-    refusals: Refusals | None = None  # of lookups; None: this process records none
-    # length of a conductor's step queue, by its name; raises Unavailable. None: no broker
+    calls: Calls | None = None  # None in a process that calls no conductors
+    refusals: Refusals | None = None  # of lookups, if this process records them
+    # length of a conductor's step queue, by its name; raises Unavailable; None without a broker
     backlog: Callable[[str], int] | None = None
 
     @contextmanager
@@ -172,8 +176,10 @@ def require_hardware_types(drivers: Registry) -> None:
     Raises SettingsError: no hardware type is loaded; it names the reason of each.
     """
     if not drivers.types:
-        why = "; ".join(f"{name}: {reason}" for name, reason in sorted(drivers.refused.items()))
-        raise SettingsError(f"no hardware type is loaded, so that no node could be served: {why}")
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in sorted(drivers.refused.items()))
+        raise SettingsError(
+            f"no hardware type is loaded, so that no node could be served: {reasons}"
+        )
 
 
 def _load_drivers(settings: Settings, bmcs: Bmcs | None) -> Registry:

@@ -19,6 +19,6 @@ class Subscriber:
     due_at: Mapped[datetime] = mapped_column(default=now(), index=True)
     holder: Mapped[str | None] = mapped_column(String(32))  # token of the attempt in progress
     failed_attempts: Mapped[int] = mapped_column(default=0)  # since the last success
-    failing_since: Mapped[datetime | None]  # None: the last attempt was a success
+    failing_since: Mapped[datetime | None]  # null if the last attempt was a success
     last_error: Mapped[str | None] = mapped_column(String(255))  # of the last attempt
     last_delivery_at: Mapped[datetime | None]  # of the last success

@@ -20,13 +20,13 @@ class Webhook(Subscriber, Timestamped, Base):
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)
     url: Mapped[str] = mapped_column(SealedText)
-    # project whose nodes' events are posted; None: those of all nodes
+    # project whose nodes' events are posted; null for all nodes
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
     # of the caller who has created it
     user_id: Mapped[str | None] = mapped_column(String(255))
     user_name: Mapped[str | None] = mapped_column(String(255))
     types: Mapped[list[str]] = mapped_column(JSON, default=list)  # of `TYPES` of events; empty: all
-    node_uuid: Mapped[str | None] = mapped_column(String(36))  # None: of all nodes
+    node_uuid: Mapped[str | None] = mapped_column(String(36))  # null for all nodes
     enabled: Mapped[bool] = mapped_column(default=True)
     secret: Mapped[str] = mapped_column(SealedText)  # key of the signatures
     # key before the last change of the secret, which also signs until a time
