@@ -24,8 +24,8 @@ from granian.server.common import WORKERS_METHODS
 from granian.server.mp import WorkerProcess
 
 from app import log
-from app.api import errors
-from app.api.answers import Wsgi
+from app.api.transport import errors
+from app.api.transport.responses import Wsgi
 from app.errors import Invalid
 
 seldom = log.RateLimited(log.get(__name__))

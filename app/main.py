@@ -12,77 +12,67 @@ from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
 import flask_smorest
-from flask import Flask, Request, Response, g, request
+from flask import Flask, Request, Response, request
 from flask.globals import request_ctx
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 from werkzeug.http import HTTP_STATUS_CODES
 
-from app import log, request_ids, tracing
-from app.api import (
-    auditing,
-    auth,
-    bodies,
-    errors,
-    heartbeats,
-    measuring,
-    page_facts,
-    page_files,
-    root,
-    routes,
-    sites,
-    versions,
-)
-from app.api.agent_logs import agent_logs
-from app.api.agents import agents, note_unrouted
-from app.api.allocations import allocations
-from app.api.answers import JSON, RUNTIME, Wsgi, json
-from app.api.audit import audit
-from app.api.bmc_documents import bmc_documents
-from app.api.change_events import change_events
-from app.api.chassis import chassis
-from app.api.conductors import conductors
-from app.api.drivers import drivers
-from app.api.events import events
-from app.api.fleet_operations import fleet_operations
-from app.api.following import FOLLOWING, Following
-from app.api.hardware import hardware
-from app.api.history import history
-from app.api.holds import holds
-from app.api.inspection_rules import inspection_rules
-from app.api.limits import LIMITS, Limits
-from app.api.login import login
-from app.api.machine_states import machine_states
-from app.api.management import management
-from app.api.node_states import node_states
-from app.api.nodes import nodes
-from app.api.openapi import document
-from app.api.operations import operations
-from app.api.parsing import Json
-from app.api.passwords import PasswordChecks, password_checks
-from app.api.policy.enforce import POLICY
-from app.api.policy.file import make as make_policy
-from app.api.portgroups import portgroups
-from app.api.ports import ports
-from app.api.provision_states import provision_states
-from app.api.public_paths import is_of_agents
-from app.api.rollouts import rollouts
-from app.api.routes import Route
-from app.api.runbooks import runbooks
-from app.api.service import service
-from app.api.shards import shards
-from app.api.sites import Sites
-from app.api.steps import steps
-from app.api.templates import templates
-from app.api.traits import traits
-from app.api.vendor import vendor
-from app.api.vifs import vifs
-from app.api.volumes import volumes
-from app.api.webhooks import webhooks
-from app.api.why import why
+from app import log, tracing
+from app.api.agent import heartbeat_fast_path
+from app.api.agent.agents import agents, note_unrouted
+from app.api.authentication import strategies
+from app.api.authentication.passwords import PasswordChecks, password_checks
+from app.api.declarations import versions
+from app.api.declarations.public_paths import is_of_agents
+from app.api.feed.followers import Followers
+from app.api.fleet.audit import audit
+from app.api.fleet.change_events import change_events
+from app.api.fleet.conductors import conductors
+from app.api.fleet.drivers import drivers
+from app.api.fleet.events import events
+from app.api.fleet.fleet_operations import fleet_operations
+from app.api.fleet.provision_states import provision_states
+from app.api.fleet.rollouts import rollouts
+from app.api.fleet.service import service
+from app.api.fleet.shards import shards
+from app.api.node.agent_logs import agent_logs
+from app.api.node.bmc_documents import bmc_documents
+from app.api.node.hardware import hardware
+from app.api.node.history import history
+from app.api.node.machine_states import machine_states
+from app.api.node.management import management
+from app.api.node.node_states import node_states
+from app.api.node.nodes import nodes
+from app.api.node.operations import operations
+from app.api.node.steps import steps
+from app.api.node.traits import traits
+from app.api.node.vendor import vendor
+from app.api.node.vifs import vifs
+from app.api.node.why import why
+from app.api.policy import file as policy
+from app.api.request import auditing, error_handlers, routes
+from app.api.request.context import RequestContext, Services, begin, current
+from app.api.request.parsing import Json
+from app.api.request.routes import Route
+from app.api.resource.allocations import allocations
+from app.api.resource.chassis import chassis
+from app.api.resource.holds import holds
+from app.api.resource.inspection_rules import inspection_rules
+from app.api.resource.portgroups import portgroups
+from app.api.resource.ports import ports
+from app.api.resource.runbooks import runbooks
+from app.api.resource.templates import templates
+from app.api.resource.volumes import volumes
+from app.api.resource.webhooks import webhooks
+from app.api.transport import errors, host_check, measuring, request_body
+from app.api.transport.host_check import Sites
+from app.api.transport.limits import Limits
+from app.api.transport.responses import JSON, Wsgi, json
+from app.api.web import document, page_facts, page_files, root
+from app.api.web.login import login
 from app.config.settings import Api as ApiSettings
 from app.errors import Invalid, NotAcceptable
-from app.kit.caller import Caller
 from app.kit.concurrency import Busy, RequestSlots, take_turn
 from app.runtime import Runtime
 
@@ -129,8 +119,17 @@ def create_app(runtime: Runtime) -> Flask:
     app.json = Json(app)
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
-    app.extensions[RUNTIME] = runtime
-    app.extensions[POLICY] = make_policy(runtime.settings)
+    checks = password_checks(runtime.settings.api)
+    limits = Limits(runtime.settings.api)
+    services = Services(
+        runtime,
+        policy.make(runtime.settings),
+        strategies.make(runtime, checks),
+        limits,
+        Followers(runtime, limits),
+        auditing.refused_requests(runtime),
+    )
+    services.install(app)
     app.config.update(
         API_TITLE="Ingot",
         API_VERSION=f"1.{versions.MAX}",
@@ -145,27 +144,22 @@ def create_app(runtime: Runtime) -> Flask:
     api.outside = root.register(app)
     for path, view in PAGES.items():
         app.add_url_rule(path, view_func=view)
-    errors.register(app)
-    auditing.register(app, runtime)
-    checks = password_checks(runtime.settings.api)
-    authenticate = app.extensions[auth.AUTHENTICATE] = auth.make(runtime, checks)
-    _register_hooks(app, authenticate, Sites(runtime.settings))
-    app.wsgi_app = _middleware(runtime, app, checks)  # type: ignore[method-assign, assignment]
+    error_handlers.register(app)
+    _register_hooks(app, Sites(runtime.settings))
+    app.wsgi_app = _middleware(services, app.wsgi_app, checks)  # type: ignore[method-assign, assignment]
     return app
 
 
-def _middleware(runtime: Runtime, app: Flask, checks: PasswordChecks) -> Wsgi:
+def _middleware(services: Services, wsgi: Wsgi, checks: PasswordChecks) -> Wsgi:
     """Return the application within its middleware; the last one sees a request first."""
-    settings = runtime.settings.api
-    request_limits = app.extensions[LIMITS] = Limits(settings)
-    app.extensions[FOLLOWING] = Following(runtime, request_limits)
+    settings, request_limits = services.runtime.settings.api, services.limits
     client_of = request_limits.clients.key_of
-    wsgi = _limited(settings, client_of, app.wsgi_app)
-    wsgi = heartbeats.middleware(runtime, wsgi)
-    wsgi = bodies.middleware(settings.body_timeout, client_of, wsgi)
+    wsgi = _limited(settings, client_of, wsgi)
+    wsgi = heartbeat_fast_path.middleware(services.runtime, wsgi)
+    wsgi = request_body.middleware(settings.body_timeout, client_of, wsgi)
     wsgi = checks.middleware(request_limits.middleware(wsgi))
     wsgi = _under_v1(wsgi)
-    return measuring.middleware(sites.with_headers(wsgi))
+    return measuring.middleware(host_check.with_headers(wsgi))
 
 
 class Application(Flask):
@@ -177,7 +171,9 @@ class Application(Flask):
     """
 
     def raise_routing_exception(self, request: Request) -> NoReturn:
-        if isinstance(request.routing_exception, MethodNotAllowed) and routes.hidden():
+        if isinstance(request.routing_exception, MethodNotAllowed) and routes.hidden(
+            current().version
+        ):
             raise NoSuchRoute
         super().raise_routing_exception(request)
 
@@ -206,46 +202,46 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
         pass
 
 
-def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed_sites: Sites) -> None:
+def _register_hooks(app: Flask, allowed_sites: Sites) -> None:
     """Register the hooks before and after every request."""
 
     @app.before_request
     def identify() -> Response | None:
         request = request_ctx.request
-        g.started = time.perf_counter()
-        g.span = tracing.begin_request(request.headers.get("Traceparent"))
-        g.request_id = tracing.id_of(g.span) if g.span else request_ids.new()
-        log.bind(request_id=g.request_id)
-        g.unrouted = True
+        context = begin(request)
+        log.bind(request_id=context.request_id)
         measuring.note_route(request)
         try:
-            g.version = versions.negotiate(request.headers)
+            context.version = versions.negotiate(request.headers)
         except NotAcceptable as error:
             if request.path == "/":
                 return errors.answer(406, str(error))
             return errors.unrouted(406, HTTP_STATUS_CODES[406], str(error))
-        g.unrouted = False
+        context.unrouted = False
         _check_address(request)
         allowed_sites.check(request)
-        g.caller = authenticate(request, g.request_id)
-        take_turn(g.caller.tenant)
+        context.authenticate()
+        take_turn(context.caller.tenant)
         return None
 
     @app.after_request
     def sign(response: Response) -> Response:
-        note_unrouted(response)
-        response = auditing.finish(response)
+        context = current()
+        note_unrouted(context, response)
+        response = auditing.finish(context, response)
         headers = response.headers
         if request.method == "OPTIONS":
             del headers["Content-Type"]  # the answer has no content
-        version = None if g.unrouted else g.version
+        version = None if context.unrouted else context.version
         cached = "Cache-Control" in headers
-        headers.extend(versions.signature(g.request_id, version, cached=cached))
+        headers.extend(versions.signature(context.request_id, version, cached=cached))
         audited = request.method not in READS and not request.path.startswith(HEARTBEATS)
         if audited or log.debugging():
-            _log_response(response, logger.info if audited else logger.debug)
-        if g.span:
-            tracing.end_request(g.span, *measuring.method_and_route(request), response.status_code)
+            _log_response(context, response, logger.info if audited else logger.debug)
+        if context.span:
+            tracing.end_request(
+                context.span, *measuring.method_and_route(request), response.status_code
+            )
         return response
 
     @app.teardown_request
@@ -253,19 +249,18 @@ def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed_sites: 
         log.unbind("request_id")
 
 
-def _log_response(response: Response, write: Callable[..., Any]) -> None:
+def _log_response(context: RequestContext, response: Response, write: Callable[..., Any]) -> None:
     """Log the caller, the request and the status of its answer."""
-    caller: Caller = g.get("caller") or Caller()
     forwarded = request.headers.get("X-Forwarded-For")
     write(
         "request.answered",
-        user=caller.user_id,
+        user=context.caller.user_id,
         address=request.remote_addr,
         **({"forwarded_for": forwarded[:LONGEST_HEADER]} if forwarded else {}),
         method=request.method,
         path=request.path,
         status=response.status_code,
-        ms=round((time.perf_counter() - g.started) * 1000, 1),
+        ms=round((time.perf_counter() - context.started) * 1000, 1),
     )
 
 

@@ -25,10 +25,11 @@ from granian.log import LogLevels
 from granian.server.mp import MPServer
 
 from app import certificate, gateway, killpoints, log, runtime, tracing
-from app.api import bodies, passwords
-from app.api.answers import RUNTIME, Wsgi
-from app.api.following import FOLLOWING
-from app.api.heartbeats import MOST
+from app.api.agent.heartbeat_fast_path import MOST
+from app.api.authentication import passwords
+from app.api.request.context import services_of
+from app.api.transport import request_body
+from app.api.transport.responses import Wsgi
 from app.broker import backlog, queue
 from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
@@ -98,7 +99,7 @@ def main(settings: Settings) -> None:
     pair = certificate.files(settings.api)
     killpoints.arm(settings.default.kill_points, "api")
     app = application(settings)
-    app.extensions[RUNTIME].engine.dispose()  # no process shares a connection
+    services_of(app).runtime.engine.dispose()  # no process shares a connection
     multiprocessing.set_start_method("fork", force=True)
     api = settings.api
     master = os.getpid()
@@ -108,7 +109,7 @@ def main(settings: Settings) -> None:
         die_with_parent(master)
         recording.start()
         tracing.start(settings, "api")
-        _close_at_stop(app.extensions[FOLLOWING].tail)
+        _close_at_stop(services_of(app).followers.tail)
         gc.freeze()  # the collector skips the objects that exist by now
         gc.set_threshold(GC_THRESHOLD)
         sys.setswitchinterval(SWITCH)
@@ -188,7 +189,7 @@ def _threads(api: Api) -> int:
     """
     waiting = 2 * api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
     agents = AGENTS_AT_ONCE + 2 * AGENTS_QUEUED + 2 * MOST
-    reading = bodies.AT_ONCE + bodies.QUEUED + bodies.LARGE_QUEUED
+    reading = request_body.AT_ONCE + request_body.QUEUED + request_body.LARGE_QUEUED
     callers = 2 * (api.blocking_threads + QUEUED)  # reads, and writes
     return callers + waiting + agents + reading
 

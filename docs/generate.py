@@ -14,9 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app import log
-from app.api import repeats, versions
+from app.api.declarations import versions
 from app.api.policy.defaults import SECTIONS
-from app.api.sites import WRITING
+from app.api.request import repeats
+from app.api.transport.host_check import WRITING
 from app.config import options
 from app.config.settings import Settings
 from app.config.settings import load as load_settings

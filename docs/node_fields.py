@@ -1,13 +1,21 @@
-"""Generated text from `app.api.node_fields`: a table of api.md, and the options of `ingot`."""
+"""Generated text from `node_fields` of the API: a table of api.md, and the options of `ingot`."""
 
 import json
 from collections.abc import Iterable, Iterator
 
-from app.api.node_fields import CHANGED, CREATED, FIELDS, FILTERS, FILTERS_SINCE, UPDATE, Field
-from app.api.node_query import SORTABLE
-from app.api.schemas.common import Document, Flag
+from app.api.declarations.node_fields import (
+    CHANGED,
+    CREATED,
+    FIELDS,
+    FILTERS,
+    FILTERS_SINCE,
+    UPDATE,
+    Field,
+)
+from app.api.declarations.versions import MIN
+from app.api.node.node_query import SORTABLE
 from app.api.schemas.nodes import NodeCreate
-from app.api.versions import MIN
+from app.api.values.value_types import Document, Flag
 
 HEAD = ("field", "since", "set by", "rule", "filter", "sort key")
 

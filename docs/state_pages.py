@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from app.api import versions
+from app.api.declarations import versions
 from app.flows import FLOWS, ProvisionFlow
 from app.models import StepState
 from app.operation_states import OPERATIONS, STEPS, Origins

@@ -27,7 +27,7 @@ class LookupRefused(NotFound):
 
     def __init__(self, ident: str, reason: str, node: str | None = None) -> None:
         super().__init__("node", ident)
-        self.why = reason  # for operators
+        self.reason = reason  # for operators
         self.node = node  # UUID of the node that refused the lookup; None if no node was found
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import Base
 
-#: Key of the digests that are entity tags (`app.api.etags`).
+#: Key of the digests that are entity tags (`app.api.node.etags`).
 ETAG = "etag"
 
 

@@ -37,8 +37,8 @@ from granian.constants import Interfaces
 from granian.server.mp import MPServer
 from sqlalchemy import create_engine, inspect, text
 
-from app.api import node_query
-from app.api.heartbeats import MOST
+from app.api.agent.heartbeat_fast_path import MOST
+from app.api.node import node_query
 from app.models import Node
 from tests.bench import cpu
 from tests.compare.ironic import Ironic

@@ -4,7 +4,7 @@ import os
 import resource
 
 from app import serve
-from app.api import silent_clients
+from app.api.feed import slow_clients
 from app.config import settings
 
 
@@ -24,7 +24,7 @@ def that_cannot_record():
 
 
 def with_little_patience():
-    silent_clients.SILENCE = 2.0
+    slow_clients.SILENCE = 2.0
     main()
 
 

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import delete, update
 
 from app import runtime as app_runtime
-from app.api import heartbeats
+from app.api.agent import heartbeat_fast_path
 from app.config.settings import Settings
 from app.db import schema
 from app.db.clock import after
@@ -99,7 +99,7 @@ def applications(tmp_path_factory, request):
             schema.upgrade(url)
             runtime = app_runtime.make(settings, send=lambda _message: True)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(heartbeats, "RATE", 1000.0)
+                patch.setattr(heartbeat_fast_path, "RATE", 1000.0)
                 made[kind] = runtime, create_app(runtime)
         return made[kind]
 

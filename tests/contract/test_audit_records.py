@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, select
 from sqlalchemy.exc import OperationalError
 
-from app.api import auditing
+from app.api.request.context import services_of
 from app.db.clock import after
 from app.kit import audit as kit_audit
 from app.kit import refused_requests
@@ -79,7 +79,7 @@ REFUSED = {
 
 def records(api, **columns):
     """Return all records in the order of insertion, those that wait to be written included."""
-    api.client.application.extensions[auditing.REFUSED].flush()
+    services_of(api.client.application).refused_requests.flush()
     with api.runtime.reading() as session:
         found = select(AuditRecord).filter_by(**columns).order_by(AuditRecord.id)
         return list(session.scalars(found))

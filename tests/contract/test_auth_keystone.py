@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.api import auth
+from app.api.authentication import strategies
 from app.config.openstack_settings import KeystoneAuthtoken
 from app.config.settings import Settings, SettingsError
 from app.main import create_app
@@ -144,6 +144,6 @@ def test_a_wrong_password_of_the_service_makes_it_unavailable(api, keystone, opt
 )
 def test_invalid_settings_stop_the_start(options, message):
     with pytest.raises(SettingsError) as error:
-        auth.make(SimpleNamespace(settings=with_keystone(Settings(), **options)), checks=None)
+        strategies.make(SimpleNamespace(settings=with_keystone(Settings(), **options)), checks=None)
     assert message in str(error.value)
     assert "\n" not in str(error.value)

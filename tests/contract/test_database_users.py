@@ -8,7 +8,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import ProgrammingError
 
 from app import runtime as app_runtime
-from app.api import auditing
+from app.api.request.context import services_of
 from app.db import connections
 from app.identity import provided
 from app.main import BLUEPRINTS, create_app
@@ -56,7 +56,7 @@ def test_each_route_that_writes_works(restore, api, limited):
         api.set(uuid("n1"), power_state="power off")
         body = BODIES.get(f"{method} {path}", RIGHT.get(path.replace("<", "{").replace(">", "}")))
         answer = application(method, filled(path), body)
-        application.client.application.extensions[auditing.REFUSED].flush()
+        services_of(application.client.application).refused_requests.flush()
         refused = status_of(method, path)
         if answer.status_code != refused and answer.status_code >= 400:
             wrong.append((method, path, answer.status_code, answer.text[:300]))

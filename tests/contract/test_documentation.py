@@ -6,10 +6,10 @@ import re
 import jsonschema_rs  # importing jsonschema takes 2 s
 import pytest
 
-from app.api import versions
-from app.api.ports import PORT
-from app.api.schemas.common import Text
+from app.api.declarations import versions
+from app.api.resource.ports import PORT
 from app.api.schemas.nodes import NodeCreate
+from app.api.values.value_types import Text
 from app.models import Node
 
 METHODS = {"get", "post", "put", "patch", "delete"}

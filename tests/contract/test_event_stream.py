@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import delete, update
 from sqlalchemy.exc import OperationalError
 
-from app.api import event_stream
-from app.api.following import FOLLOWING
+from app.api.fleet import event_stream
+from app.api.request.context import services_of
 from app.kit import change_tail
 from app.kit.caller import Role
 from app.kit.change_tail import Tail
@@ -154,13 +154,13 @@ def test_bad_requests_are_refused(api, query, header, message):
     assert 400 == answer.status_code
     assert message in fault(answer)["faultstring"]
     assert 404 == api("GET", f"{STREAM}?node=nonesuch").status_code
-    assert not api.client.application.extensions[FOLLOWING].streams._taken, "places are released"
+    assert not services_of(api.client.application).followers.streams._taken, "places are released"
 
 
 @pytest.mark.parametrize(("crowd", "pause"), [(1, 7.0), (0, 17.0)])
 def test_all_streams_send_at_the_same_times(api, crowd, pause, monkeypatch):
     """At 1,010 by this clock, not a whole pace after each one's last part; a crowd at 1,020."""
-    pauses, tail = [], api.client.application.extensions[FOLLOWING].tail
+    pauses, tail = [], services_of(api.client.application).followers.tail
     monkeypatch.setattr(event_stream, "PACE", 10.0)
     monkeypatch.setattr(event_stream, "CROWD", crowd)
     monkeypatch.setattr(event_stream, "SPREAD", 0.0)
@@ -248,7 +248,7 @@ def test_events_with_the_numbers_of_a_restored_database_are_not_taken_for_those_
             assert [lost] == [each["node_uuid"] for each in events(reader.take(1))]
         with api.runtime.transaction() as session:
             session.execute(delete(ChangeEvent).where(ChangeEvent.sequence > 1))
-        tail = api.client.application.extensions[FOLLOWING].tail
+        tail = services_of(api.client.application).followers.tail
         noticed = (lambda: tail._last == 1) if followed else (lambda: tail._thread is None)
         until(noticed, "the tail has noticed, or ended")
         with streaming(api) as reader:
@@ -285,7 +285,7 @@ def test_streams_are_limited_per_caller_and_in_all(api):
             second.heartbeat()
     with streaming(limited, **{"X-Forwarded-For": "192.0.2.1"}):
         pass
-    assert not limited.client.application.extensions[FOLLOWING].streams._taken
+    assert not services_of(limited.client.application).followers.streams._taken
 
 
 def test_streams_are_measured(api, tmp_path, monkeypatch):
@@ -354,7 +354,7 @@ def test_the_end_of_the_process_ends_streams_and_long_polls(api):
     ending = Api(create_app(runtime).test_client(), runtime, [])
     with streaming(ending) as reader:
         reader.heartbeat()
-        ending.client.application.extensions[FOLLOWING].tail.close()
+        services_of(ending.client.application).followers.tail.close()
         assert None is reader.message()
     assert 503 == ending("GET", STREAM).status_code
     assert [] == ending("GET", "/v1/events?after=0&wait=600").json["events"]

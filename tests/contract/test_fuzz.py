@@ -23,7 +23,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 from sqlalchemy import insert, select, update
 
-from app.api import event_stream
+from app.api.fleet import event_stream
 from app.db.clock import utcnow
 from app.inventory import hardware_inventory, nodes
 from app.models import (

@@ -5,7 +5,7 @@ import re
 import pytest
 from sqlalchemy import select, update
 
-from app.api import auditing
+from app.api.request.context import services_of
 from app.db.clock import after
 from app.errors import Invalid
 from app.identity import passwords, tokens
@@ -43,7 +43,7 @@ def sign_in(api, user="ann", password=PASSWORD, **more):
 
 def records(api):
     """(action, outcome, user, status) of all records."""
-    api.client.application.extensions[auditing.REFUSED].flush()
+    services_of(api.client.application).refused_requests.flush()
     with api.runtime.reading() as session:
         found = session.scalars(select(AuditRecord).order_by(AuditRecord.id))
         return [(each.action, each.outcome, each.user_name, each.status) for each in found]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api import measuring
+from app.api.transport import measuring
 from app.main import create_app
 from tests.support.recorded import recording_into
 

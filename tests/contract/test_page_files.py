@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from app.api import node_fields
+from app.api.declarations import node_fields
 from app.main import PAGES
 from app.states import MACHINE, VERBS
 

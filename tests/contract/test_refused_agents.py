@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from app import log
 from app.agents import heartbeats
 from app.agents.heartbeats import AgentHeartbeat
-from app.api import heartbeats as fast_path
+from app.api.agent import heartbeat_fast_path as fast_path
 from app.db.clock import utcnow
 from app.engine import agent_refusals
 from app.metrics.table import AGENT_REFUSALS, HEARTBEAT_DEFECTS
@@ -183,6 +183,32 @@ def test_repeated_heartbeats_are_accepted_by_the_rule_of_the_first(
     changed = replace(api.runtime.settings, agent=agent)
     runtime = SimpleNamespace(settings=changed, write_connection=api.runtime.write_connection)
     assert heartbeats.record_batch(runtime, sent[1:]) == [None]
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        ({}, {}),
+        *((fields, {}) for _, fields, _ in CASES),
+        ({}, {"denied_networks": ("192.0.2.0/24",)}),
+        ({}, {"allowed_networks": ("10.0.0.0/8",)}),
+    ],
+)
+def test_the_fast_path_and_the_route_give_the_same_answer(
+    api, node, token, monkeypatch, fields, settings
+):
+    assert 202 == beat(api, node, agent_token=token).status_code  # the fast path knows the agent
+    agent = replace(api.runtime.settings.agent, **settings)
+    monkeypatch.setattr(api.runtime, "settings", replace(api.runtime.settings, agent=agent))
+    version, sent = fields.get("version", "1.72"), {**GOOD, "agent_token": token, **fields}
+    sent = {name: value for name, value in sent.items() if name != "version" and value is not None}
+    path = f"/v1/heartbeat/{node['uuid']}"
+
+    fast = api.at(version)("POST", path, sent)
+    routed = api.at(version)("POST", path, sent, Authorization="Basic bTpt")
+
+    assert (202 if not fields and not settings else 400) == routed.status_code
+    assert (fast.status_code, fast.data) == (routed.status_code, routed.data)
 
 
 def test_an_accepted_heartbeat_and_a_locked_node_are_no_refusals(api, node, token, waits):

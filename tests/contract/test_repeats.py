@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from app import runtime as app_runtime
-from app.api import repeats
-from app.api.sites import WRITING
+from app.api.request import repeats
+from app.api.transport.host_check import WRITING
 from app.db.clock import after
 from app.db.sealing import MARK, NO_KEYS, Keyring, Master, use
 from app.inventory import nodes

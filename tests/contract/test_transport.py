@@ -6,7 +6,7 @@ import orjson
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.api import root
+from app.api.web import root
 from app.main import PAGES
 
 from .conftest import fault

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event, select
 from typer.testing import CliRunner
 
-from app.api import auditing
+from app.api.request import auditing
 from app.main import create_app
 from app.models import AuditRecord, Node, Operation
 from workers import cli

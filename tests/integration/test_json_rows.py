@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import select
 
-from app.api import json_rows
+from app.api.node import json_rows
 from app.db import connections, transactions
 from app.models import Node
 

@@ -16,7 +16,7 @@ import redis
 from sqlalchemy import bindparam, literal, select, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from app.api.json_rows import Moment
+from app.api.node.json_rows import Moment
 from app.broker import queue, redis_broker
 from app.config import settings
 from app.db import connections, diagnosis, postgresql, transactions

@@ -9,7 +9,7 @@ import signal
 import pytest
 from sqlalchemy import event, select
 
-from app.api import auditing
+from app.api.request import auditing
 from app.identity import tokens
 from app.models import ApiToken, AuditRecord, Project
 from tests.support.local_users import PASSWORD, Directory, with_local_users

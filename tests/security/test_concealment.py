@@ -7,7 +7,7 @@ between an unknown name and that of a concealed resource.
 
 import pytest
 
-from app.api.concealment import MACHINE_FAILED
+from app.api.request.redaction import MACHINE_FAILED
 from drivers.core.errors import LoginRefused, Refused, Unexpected, Unreachable
 from drivers.fake.hardware import FakeManagement
 from tests.contract.conftest import fault

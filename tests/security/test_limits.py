@@ -16,10 +16,11 @@ import requests
 from flask import request
 from sqlalchemy import event
 
-from app.api.addresses import Clients
-from app.api.auth import HttpBasic
-from app.api.following import FOLLOWING
-from app.api.passwords import CHECKED, PasswordChecks
+from app.api.authentication.passwords import CHECKED, PasswordChecks
+from app.api.authentication.strategies import HttpBasic
+from app.api.request.context import services_of
+from app.api.transport.client_addresses import Clients
+from app.config.settings import Settings
 from app.kit.rates import MOST_KEYS, RateLimit
 from app.main import AGENTS_AT_ONCE, create_app
 from tests.contract.test_server import NEWEST, await_answer, copied, started
@@ -280,7 +281,7 @@ def test_a_long_poll_without_a_place_costs_no_query(api, query, holders, status)
         connections.clear()
         with ExitStack() as held:
             for each in holders:
-                held.enter_context(app.extensions[FOLLOWING].polls.hold(each))
+                held.enter_context(services_of(app).followers.polls.hold(each))
             refused = limited("GET", f"/v1/{query}")
         assert [] == connections
     finally:
@@ -301,9 +302,8 @@ def basic(tmp_path_factory):
 
 
 def test_unknown_users_take_as_long_as_wrong_passwords(basic):
-    check = HttpBasic(
-        basic["INGOT_HTTP_BASIC_AUTH_USER_FILE"], PasswordChecks(Clients([]), RateLimit(0))
-    )
+    checks = PasswordChecks(Clients([]), RateLimit(0))
+    check = HttpBasic(Settings().api, basic["INGOT_HTTP_BASIC_AUTH_USER_FILE"], checks)
     took = {"ali": [], "nonesuch": []}
     for number in range(12):
         for user, times in took.items():

@@ -3,7 +3,7 @@
 import pytest
 from flask import request
 
-from app.api.parsing import body
+from app.api.request.parsing import decoded
 from tests.contract.conftest import fault
 
 BACKSLASH = "\\"
@@ -36,5 +36,5 @@ def test_nul_is_removed_from_reports_of_machines(api):
     report = {"inventory": {"system_vendor": {"serial_number": "12\0\0\0"}}}
     context = api.client.application.test_request_context
     with context("/v1/continue_inspection", method="POST", json=report):
-        read = body(request)
+        read = decoded(request)
     assert {"inventory": {"system_vendor": {"serial_number": "12"}}} == read

@@ -14,7 +14,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 from sqlalchemy import select
 
-from app.api import auditing, auth
+from app.api.request.context import services_of
 from app.identity import provided, provider
 from app.main import create_app
 from app.models import AuditRecord, User
@@ -99,7 +99,7 @@ def bearer(browser, text, path=CONDUCTORS, **headers):
 
 
 def records(browser):
-    browser.client.application.extensions[auditing.REFUSED].flush()
+    services_of(browser.client.application).refused_requests.flush()
     with browser.runtime.reading() as session:
         of_browser = AuditRecord.user_agent == browser.client.environ_base["HTTP_USER_AGENT"]
         found = session.scalars(select(AuditRecord).where(of_browser).order_by(AuditRecord.id))
@@ -304,7 +304,7 @@ def test_a_hostile_answer_ends_in_a_503_and_soon(service, users, issuer, part, f
         path = begin(browser)
     issuer.twist[part] = HOSTILE_ANSWERS[fault_]
     if fault_ == "slow":
-        known = browser.client.application.extensions[auth.AUTHENTICATE].provider
+        known = services_of(browser.client.application).authenticate.provider
         known._oidc = replace(known._oidc, timeout=0.3)
     answer = browser("GET", path)
     if part == "tokens" and fault_ == "many keys":

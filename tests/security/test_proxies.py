@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from app.api.addresses import Clients
+from app.api.transport.client_addresses import Clients
 from app.gateway import Body, environ_of
 from tests.contract.test_server import NEWEST, await_answer, copied, started
 from tests.support import proxies

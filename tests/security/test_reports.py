@@ -13,9 +13,9 @@ from werkzeug.test import create_environ
 
 from app import log
 from app.agents import inspection_report
-from app.api import bodies
-from app.api.limits import Limits
-from app.api.parsing import MOST_VALUES
+from app.api.request.parsing import MOST_VALUES
+from app.api.transport import request_body
+from app.api.transport.limits import Limits
 from app.config.settings import Settings
 from drivers.core.errors import InspectionFailed
 from drivers.inspection import rules
@@ -101,14 +101,14 @@ def test_late_bodies_of_an_address_delay_no_other_address():
             answered.set()
         return ()
 
-    application = bodies.middleware(30, lambda environ: environ["REMOTE_ADDR"], answer)
+    application = request_body.middleware(30, lambda environ: environ["REMOTE_ADDR"], answer)
 
     def send(address, stream):
         sent = {"REMOTE_ADDR": address, "wsgi.input": stream, "CONTENT_LENGTH": "2"}
         application(create_environ(PATH, method="POST") | sent, lambda *_: None)
 
-    with ThreadPoolExecutor(bodies.AT_ONCE + 20) as pool:
-        late = [pool.submit(send, "192.0.2.1", Late()) for _ in range(bodies.AT_ONCE + 10)]
+    with ThreadPoolExecutor(request_body.AT_ONCE + 20) as pool:
+        late = [pool.submit(send, "192.0.2.1", Late()) for _ in range(request_body.AT_ONCE + 10)]
         try:
             until(lambda: any(each.done() for each in late), "refusals")
             pool.submit(send, "192.0.2.2", io.BytesIO(b"{}"))

@@ -11,9 +11,9 @@ BROAD = {"Exception", "BaseException"}
 TRACES = {"critical", "error", "exception", "info", "print_exc", "warning", "add", "observe"}
 #: Handlers that leave no trace -> why they need none.
 REASONS = {
-    "app/api/heartbeats.py:take": "_note_defect logs and counts it",
-    "app/api/heartbeats.py:_record": "_note_defect logs and counts it",
-    "app/api/heartbeats.py:_decode": "_note_defect logs and counts it",
+    "app/api/agent/heartbeat_fast_path.py:take": "_note_defect logs and counts it",
+    "app/api/agent/heartbeat_fast_path.py:_record": "_note_defect logs and counts it",
+    "app/api/agent/heartbeat_fast_path.py:_decode": "_note_defect logs and counts it",
     "app/identity/provider.py:_read_keys": "keys of kinds that it does not know are left out, as RFC 7517 demands",
     "workers/conductor/process.py:_run": "_stop logs it",
     "workers/conductor/results.py:_shown": "a typed outcome: the text says that there is none",

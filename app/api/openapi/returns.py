@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from marshmallow import Schema
 
-from app.api.answers import JSON
 from app.api.openapi.shapes import ANYTHING, Shape, array, exactly, one_of, page
+from app.api.transport.responses import JSON
 from app.kit.json_patch import OPERATIONS
 
 

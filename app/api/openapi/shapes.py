@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, Column, ColumnElement, DateTime, Float, Integer
 
-from app.api import versions
+from app.api.declarations import versions
 from app.db.secret_columns import JSON_TYPES
 from app.models import Base
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import request
 
-from app.api import node_fields
+from app.api.declarations import node_fields
 from app.api.policy import defaults
 
 #: Field of a node -> the rule for changing it, where that is not `baremetal:node:update`.

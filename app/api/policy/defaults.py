@@ -10,8 +10,8 @@ request's target, and a check that needs a missing attribute fails.
 
 from collections.abc import Mapping
 
-from app.api import node_fields
-from app.api.policy.checks import (
+from app.api.declarations import node_fields
+from app.api.declarations.policy_checks import (
     ALLOCATION_READ,
     ALLOCATION_WORK,
     HOLD_WORK,

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, FromClause, false, select
 
-from app.api.answers import runtime
 from app.kit.identifiers import is_uuid
 from app.models import (
     Allocation,
@@ -25,6 +24,7 @@ from app.models import (
     VolumeTarget,
     Webhook,
 )
+from app.runtime import Runtime
 
 SEE_NODE = "baremetal:node:get"
 
@@ -56,16 +56,16 @@ class Owned:
         """Whether the projects of a node own it."""
         return all(self.facts.get(name) is column for name, column in OF_NODE.items())
 
-    def full_name(self, ident: str) -> str:
+    def full_name(self, runtime: Runtime, ident: str) -> str:
         """Restore the suffix `.json`, cut off the path, if only the name with it exists."""
         if is_uuid(ident) or "name" not in self.model.__table__.c:
             return ident
         name, whole = self.model.__table__.c.name, f"{ident}.json"
-        with runtime().reading() as session:
+        with runtime.reading() as session:
             found = set(session.scalars(select(name).where(name.in_((ident, whole)))))
         return whole if found == {whole} else ident
 
-    def find(self, ident: str) -> tuple[Facts, bool] | None:
+    def find(self, runtime: Runtime, ident: str) -> tuple[Facts, bool] | None:
         """
         Return the facts about the resource, and whether it is public; None if it does not exist.
 
@@ -79,7 +79,7 @@ class Owned:
         else:
             return None
         wanted = (*self.facts.values(), false() if self.public is None else self.public)
-        with runtime().reading() as session:
+        with runtime.reading() as session:
             found = select(*wanted).select_from(self.source).where(condition)
             row = session.execute(found).one_or_none()
         if row is None:

@@ -1,0 +1,1 @@
+"""Schemas of bodies and query strings, by resource."""

@@ -5,7 +5,7 @@ from typing import Any
 from marshmallow import Schema, ValidationError
 
 from app.agents.heartbeats import STATUSES
-from app.api.schemas.common import CommaSeparated, Flat, Ident, Text, Uuid
+from app.api.values.value_types import CommaSeparated, Flat, Ident, Text, Uuid
 from drivers.tls import is_certificates
 
 

@@ -2,7 +2,7 @@
 
 from marshmallow import fields
 
-from app.api.schemas.common import Moment, PageQuery, Text, within
+from app.api.values.value_types import Moment, PageQuery, Text, within
 from app.models import Outcome
 
 #: Largest number that the databases have as an id.

@@ -2,7 +2,7 @@
 
 from marshmallow import Schema
 
-from app.api.schemas.common import Document, Text, Uuid
+from app.api.values.value_types import Document, Text, Uuid
 
 
 class ChassisChange(Schema):

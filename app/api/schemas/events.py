@@ -2,7 +2,7 @@
 
 from marshmallow import Schema, fields
 
-from app.api.schemas.common import NOT_EMPTY, Mac, Text, Uuid
+from app.api.values.value_types import NOT_EMPTY, Mac, Text, Uuid
 
 KINDS = ("network.bind_port", "network.unbind_port", "network.delete_port")
 

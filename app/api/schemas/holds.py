@@ -2,7 +2,7 @@
 
 from marshmallow import Schema, fields, validate
 
-from app.api.schemas.common import Ident, ListQuery, Moment, Text, Uuid
+from app.api.values.value_types import Ident, ListQuery, Moment, Text, Uuid
 from app.hold_kinds import HoldKind
 
 #: Most seconds until the expiry: ten years.

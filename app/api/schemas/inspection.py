@@ -4,7 +4,7 @@ from typing import Any
 
 from marshmallow import INCLUDE, Schema, ValidationError, fields
 
-from app.api.schemas.common import NOT_EMPTY, Flag, ListQuery, Text, Uuid, within
+from app.api.values.value_types import NOT_EMPTY, Flag, ListQuery, Text, Uuid, within
 from drivers.inspection.rules import PHASES, problems
 
 #: Most network interfaces in a report.

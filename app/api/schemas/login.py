@@ -2,7 +2,7 @@
 
 from marshmallow import Schema
 
-from app.api.schemas.common import Text
+from app.api.values.value_types import Text
 from app.identity.accounts import LONGEST_NAME
 
 #: Most characters of a password, which is more than local users may have.

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from marshmallow import Schema, ValidationError, fields, validates
 
-from app.api.schemas.common import CommaSeparated, Document, FieldsQuery, Flag, Text
+from app.api.values.value_types import CommaSeparated, Document, FieldsQuery, Flag, Text
 from app.engine.management import BOOT_MODES, DEVICE_TYPES
 
 BOOT_DEVICES = (

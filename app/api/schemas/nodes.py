@@ -4,8 +4,8 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
-from app.api import node_fields
-from app.api.schemas.common import Flag, Ident, ListQuery, Text, Uuid, within
+from app.api.declarations import node_fields
+from app.api.values.value_types import Flag, Ident, ListQuery, Text, Uuid, within
 from app.engine.power import TARGETS
 from app.hold_kinds import HoldKind
 from app.states import VERBS

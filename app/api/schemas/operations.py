@@ -2,7 +2,7 @@
 
 from marshmallow import Schema, ValidationError, fields, validates
 
-from app.api.schemas.common import CommaSeparated, Flag, PageQuery, Text, within
+from app.api.values.value_types import CommaSeparated, Flag, PageQuery, Text, within
 from app.engine.fleet_operations import GROUPED
 from app.models import OperationKind, OperationState
 

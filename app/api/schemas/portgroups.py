@@ -2,7 +2,7 @@
 
 from marshmallow import Schema
 
-from app.api.schemas.common import (
+from app.api.values.value_types import (
     CommaSeparated,
     Document,
     Flag,

@@ -5,7 +5,7 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError
 
-from app.api.schemas.common import (
+from app.api.values.value_types import (
     CommaSeparated,
     Document,
     Flag,

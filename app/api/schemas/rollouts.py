@@ -6,8 +6,8 @@ from typing import Any
 from marshmallow import Schema, ValidationError, fields, validates_schema
 
 from app.api.schemas.audit import LARGEST_ID
-from app.api.schemas.common import Flag, Ident, PageQuery, Text, Uuid, within
 from app.api.schemas.nodes import DeployStep, NodeFilters, OrderedStep, steps_of
+from app.api.values.value_types import Flag, Ident, PageQuery, Text, Uuid, within
 from app.engine.rollout_plan import GROUPING, GROUPING_DOCUMENTS, TARGETS
 from app.models import RolloutNodeState, RolloutState
 from app.rollout_states import REQUESTS

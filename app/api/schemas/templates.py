@@ -4,8 +4,8 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validate
 
-from app.api.schemas.common import NOT_EMPTY, Document, Flag, Name, Text, Trait, Uuid, within
 from app.api.schemas.nodes import MOST_STEPS, Step
+from app.api.values.value_types import NOT_EMPTY, Document, Flag, Name, Text, Trait, Uuid, within
 
 LARGEST = 2**31 - 1
 

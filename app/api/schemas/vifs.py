@@ -2,7 +2,7 @@
 
 from marshmallow import INCLUDE, Schema
 
-from app.api.schemas.common import Ident, Text
+from app.api.values.value_types import Ident, Text
 
 
 class Vif(Schema):

@@ -2,7 +2,7 @@
 
 from marshmallow import Schema, fields
 
-from app.api.schemas.common import Document, Ident, ListQuery, Text, Uuid, within
+from app.api.values.value_types import Document, Ident, ListQuery, Text, Uuid, within
 
 LARGEST = 2**31 - 1
 _new_uuid = {"uuid": Uuid(allow_none=True), "node_uuid": Uuid(required=True)}

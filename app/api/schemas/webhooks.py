@@ -2,7 +2,7 @@
 
 from marshmallow import Schema, ValidationError, fields, validate
 
-from app.api.schemas.common import Flag, ListQuery, Name, Text, Uuid
+from app.api.values.value_types import Flag, ListQuery, Name, Text, Uuid
 from app.models import TYPES
 
 #: Fewest and most characters of a secret.

@@ -1,6 +1,6 @@
 """Every field of every resource, created and changed with a value of every type."""
 
-from app.api.node_fields import CHANGED, CREATED
+from app.api.declarations.node_fields import CHANGED, CREATED
 from drivers.core.kinds import KINDS
 from tests.compare.asks import STEP, change, get, node, post
 

@@ -1,6 +1,6 @@
 """Changes of a node by JSON patches: fields, values, states and versions that allow them."""
 
-from app.api.node_fields import SINCE
+from app.api.declarations.node_fields import SINCE
 from tests.compare.asks import UUID, Raw, around, available, change, get, node, patch, put, verb
 
 _NODE = "/v1/nodes/{node}"

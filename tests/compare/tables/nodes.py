@@ -1,6 +1,6 @@
 """Single nodes: enrolled with good and bad fields, shown, in maintenance, validated, removed."""
 
-from app.api.node_fields import SINCE
+from app.api.declarations.node_fields import SINCE
 from tests.compare.asks import (
     UUID,
     Raw,

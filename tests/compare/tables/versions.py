@@ -1,6 +1,6 @@
 """Fields of each resource by version: shown, in lists, and as choices of `fields` and `sort_key`."""
 
-from app.api.node_fields import FIELDS
+from app.api.declarations.node_fields import FIELDS
 from tests.compare.asks import STEP, around, at_each, available, get, node, post, put, verb
 
 _BIOS = {**STEP, "args": {"settings": [{"name": "virt", "value": "on"}]}}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import insert, select
 
-from app.api import keystone
+from app.api.authentication import keystone
 from app.config.openstack_settings import KeystoneAuthtoken
 from app.main import create_app
 from app.models import ApiToken, Project, RoleAssignment, User

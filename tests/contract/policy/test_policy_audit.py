@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import delete, select
 from sqlalchemy.exc import OperationalError
 
-from app.api import auditing
+from app.api.request import auditing
+from app.api.request.context import services_of
 from app.engine import rpc
 from app.models import AuditRecord
 
@@ -26,7 +27,7 @@ def records(guarded, made):
 
     def flush():
         for _, app in made:
-            app.extensions[auditing.REFUSED].flush()
+            services_of(app).refused_requests.flush()
 
     def read():
         flush()

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from app.api import event_stream
+from app.api.fleet import event_stream
 from app.db.clock import now
 from app.inventory.nodes import find
 from app.kit import change_tail

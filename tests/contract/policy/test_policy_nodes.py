@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.concealment import MACHINE_FAILED
+from app.api.request.redaction import MACHINE_FAILED
 from app.engine import rpc
 from app.errors import GatewayTimeout
 from tests.contract.conftest import fault

@@ -330,7 +330,7 @@ def test_every_setting_is_read_by_the_code():
     """A file that reads a setting contains its name, and its group or an alias of the group."""
     read_together = {  # names that their reader composes or does not need -> the reader
         r"database\..*": "app/config/settings.py: fields(self)",
-        r"keystone_authtoken\..*": "app/api/keystone.py: fields(options)",
+        r"keystone_authtoken\..*": "app/api/authentication/keystone.py: fields(options)",
         r"cinder\..*": "drivers/volume_service.py: options.items()",
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
@@ -368,7 +368,7 @@ def _sources():
         ROOT / "app/config/machine_settings.py",
         ROOT / "app/config/openstack_settings.py",
         ROOT / "app/config/ironic_options.py",
-        ROOT / "app/api/versions.py",
+        ROOT / "app/api/declarations/versions.py",
     }
     return {
         path for root in ("app", "workers", "drivers") for path in (ROOT / root).rglob("*.py")

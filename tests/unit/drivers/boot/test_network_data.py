@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.api.schemas import network_data as schema
+from app.api.values import network_data as schema
 from drivers.boot import initramfs
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.bmc import Bmcs

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.api.policy import by_body, enforce, file
+from app.api.declarations.public_paths import is_public
+from app.api.policy import access, by_body, file
 from app.api.policy.defaults import RULES
 from app.api.policy.targets import OWNED, owned_at
-from app.api.public_paths import is_public
 from app.config.settings import Settings, SettingsError
 from app.kit.caller import Caller, of_token
 from app.main import create_app
@@ -76,9 +76,9 @@ def test_lists_of_resources_of_projects_are_filtered(routes):
 def test_every_rule_that_the_code_names_is_in_the_table():
     named = {
         *by_body.NODE_FIELDS.values(), *by_body.RUNBOOK_FIELDS.values(), *by_body.RULES,
-        *enforce.ON_OWN_NODES.values(), *(each.rule for each in enforce.ANY_OWNER.values()),
-        *(f"{enforce.SEE_NODE}:{field}" for field in (*enforce.REDACTED, "filter_threshold")),
-        *(owned.sees for owned in OWNED.values()), enforce.USE_RUNBOOK,
+        *access.ON_OWN_NODES.values(), *(each.rule for each in access.ANY_OWNER.values()),
+        *(f"{access.SEE_NODE}:{field}" for field in (*access.REDACTED, "filter_threshold")),
+        *(owned.sees for owned in OWNED.values()), access.USE_RUNBOOK,
     }  # fmt: skip
 
     assert set() == named - RULES.keys()

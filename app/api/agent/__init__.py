@@ -1,0 +1,1 @@
+"""Routes of the ramdisk agents, and their path in front of Flask."""

@@ -1,0 +1,1 @@
+"""Identification of callers, and the cookies of browsers' sessions."""

@@ -1,0 +1,156 @@
+"""
+Checks of passwords, whose hashes are slow by design.
+
+Accepted passwords are remembered as keyed digests, with the address that sent them. Few passwords
+are checked at once, outside of request slots and with a low priority, and few wrong ones of an
+address: its further ones are refused before Flask, unless they were accepted from it before.
+"""
+
+import hashlib
+import hmac
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from flask import Request
+from werkzeug.datastructures import Authorization
+
+from app.api.authentication.audit_trail import AuditTrail
+from app.api.declarations.public_paths import is_public
+from app.api.transport import errors
+from app.api.transport.client_addresses import Clients
+from app.api.transport.responses import Wsgi
+from app.config.settings import Api
+from app.errors import TooMany
+from app.kit.concurrency import Busy, FairSlots, SharedPlaces, yielding_slot
+from app.kit.rates import RateLimit
+
+#: Passwords that a process checks at once, and those that are checked or wait for it.
+AT_ONCE, CHECKED = 2, 16
+#: Accepted passwords that are remembered; then all are forgotten.
+REMEMBERED = 10_000
+#: Niceness that threads that check passwords have in addition: requests get the processor first.
+NICER = 10
+
+
+class Accepted(NamedTuple):
+    """A password that was right."""
+
+    stored: bytes | None  # hash that it was checked with
+    digest: bytes  # keyed, of the password
+
+
+def basic(request: Request) -> tuple[str, str] | None:
+    """Return user and password of HTTP Basic; None: the request has none."""
+    return _user_and_password(request.authorization)
+
+
+def _user_and_password(given: Authorization | None) -> tuple[str, str] | None:
+    if given is None or given.type != "basic" or given.username is None:
+        return None
+    return given.username, given.password or ""
+
+
+def password_checks(api: Api) -> "PasswordChecks":
+    """Return the checks with the limits of the settings."""
+    return PasswordChecks(Clients(api.trusted_proxies), RateLimit(api.wrong_passwords_per_minute))
+
+
+class PasswordChecks:
+    """Checks of one process. wrong: limit of wrong passwords by address."""
+
+    def __init__(self, clients: Clients, wrong: RateLimit) -> None:
+        self._key = os.urandom(32)
+        self._accepted: dict[tuple[str, str], Accepted] = {}  # by user and address
+        self._clients, self._wrong = clients, wrong
+        self._at_once, self._places = FairSlots(AT_ONCE), SharedPlaces(CHECKED)
+        self._threads = ThreadPoolExecutor(AT_ONCE, "password", initializer=_be_nice)
+
+    def verify(
+        self,
+        request: Request,
+        trail: AuditTrail,
+        user: str,
+        password: str,
+        *,
+        stored: bytes | None,
+        is_right: Callable[[], bool],
+    ) -> bool:
+        """
+        Verify a password. stored: hash of the user's password; None: the user has none.
+
+        is_right: the slow check, in the same time for known and unknown users, by another thread.
+        It is left out for a password that was accepted with the same hash.
+
+        Raises TooMany: this address sent too many wrong passwords.
+        Raises Busy: too many passwords are being checked.
+        """
+        address = self._clients.key_of(request.environ)
+
+        def was_accepted() -> bool:
+            known = self._accepted_from(address, user, password)
+            return known is not None and known.stored == stored
+
+        if was_accepted():
+            return True
+        if seconds := self._wrong.take(address):
+            raise _too_many(seconds)
+        try:
+            with yielding_slot(self._places.hold(address)), self._at_once.hold(address):
+                # another request may have verified the same password meanwhile
+                right = was_accepted() or self._threads.submit(is_right).result()
+        except Busy:
+            self._wrong.give_back(address)
+            raise
+        if right:
+            self._wrong.give_back(address)
+            if len(self._accepted) >= REMEMBERED:
+                self._accepted.clear()
+            self._accepted[user, address] = Accepted(stored, self._digest(password))
+            trail.logged_in = True
+        elif stored is not None:
+            trail.claimed_user = user  # other names may be mistyped passwords
+        return right
+
+    def middleware(self, inner: Wsgi) -> Wsgi:
+        """Wrap an application: refuse unknown passwords of an address with too many wrong ones."""
+
+        def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            header = environ.get("HTTP_AUTHORIZATION")
+            if header and not is_public(environ["PATH_INFO"]):
+                address = self._clients.key_of(environ)
+                if (seconds := self._wrong.pause(address)) and self._is_unknown(header, address):
+                    refusal = errors.service_error(_too_many(seconds), environ)
+                    return refusal(environ, start_response)
+            return inner(environ, start_response)
+
+        return application
+
+    def _is_unknown(self, header: str, address: str) -> bool:
+        """Whether a header has a password that was not accepted from this address before."""
+        given = _user_and_password(Authorization.from_header(header))
+        if given is None:
+            return False
+        return self._accepted_from(address, *given) is None
+
+    def _accepted_from(self, address: str, user: str, password: str) -> Accepted | None:
+        """Return a password if it was accepted from this address; its hash may have changed."""
+        known = self._accepted.get((user, address))
+        return known if known and known.digest == self._digest(password) else None
+
+    def _digest(self, password: str) -> bytes:
+        return hmac.digest(self._key, password.encode(), hashlib.sha256)
+
+
+def _too_many(seconds: float) -> TooMany:
+    return TooMany(seconds, "Too many wrong passwords were sent; retry later.")
+
+
+def _be_nice() -> None:
+    """Lower the priority of this thread alone, as Linux has one for each."""
+    own = threading.get_native_id()
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + NICER)

@@ -1,0 +1,1 @@
+"""Change events that open requests follow."""

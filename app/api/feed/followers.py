@@ -1,0 +1,58 @@
+"""Requests that stay open and follow the change events: long polls (`?wait=`) and streams."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from app.api.feed import event_frames
+from app.api.feed.slow_clients import limit_silence
+from app.api.transport.limits import Limits
+from app.errors import TooMany, Unavailable
+from app.kit.caller import Caller
+from app.kit.change_tail import Tail
+from app.kit.concurrency import Busy, Places
+from app.runtime import Runtime
+
+
+class Followers:
+    """Tail and places of the requests of one application that follow events."""
+
+    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+        api = runtime.settings.api
+        self.tail = Tail(runtime, event_frames.WITH_PROJECTS, event_frames.frame)
+        self.parts = event_frames.Parts()
+        self.polls = Places(api.polling_threads, api.polling_threads_per_caller)
+        self.streams = Places(api.event_streams, api.event_streams_per_caller)
+        self._limits = limits
+        self._silence_is_limited = False
+
+    def limit_silence(self, environ: Mapping[str, Any]) -> None:
+        """See `slow_clients`; once per process. environ: of a request."""
+        if not self._silence_is_limited:
+            self._silence_is_limited = True
+            limit_silence(int(environ["SERVER_PORT"]))
+
+    @contextmanager
+    def place(
+        self, caller: Caller, environ: Mapping[str, Any], places: Places, kind: str, retry: float
+    ) -> Iterator[None]:
+        """
+        Hold one of the `places` for a request. kind: its name in errors; retry: Retry-After.
+
+        Raises Unavailable: all are taken.
+        Raises TooMany: the caller or its project has its share; without a user, the requests of its
+        address have.
+        """
+        address = self._limits.clients.key_of(environ)
+        with ExitStack() as held:
+            try:
+                held.enter_context(places.hold(caller.user_id or address, caller.project_id))
+            except Busy:
+                self._limits.refused_followers.take(address)
+                if places.is_full:
+                    raise Unavailable(f"Too many {kind} are open, please retry later.") from None
+                raise TooMany(
+                    retry,
+                    f"Too many {kind} of this caller or its project are open: close one of them.",
+                ) from None
+            yield

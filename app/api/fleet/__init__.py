@@ -1,0 +1,1 @@
+"""Routes of the whole service: rollouts, events, conductors, drivers, the audit."""

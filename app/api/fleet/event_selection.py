@@ -1,0 +1,98 @@
+"""Selection of change events by the filters of a request and the rights of its caller."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, Select, or_
+
+from app.api.feed.event_frames import EVENTS
+from app.api.policy.access import Access, Extent
+from app.api.request.context import RequestContext
+from app.kit.change_events import ALL
+from app.models import ChangeEvent
+from app.models.change_event import CHANGES
+
+#: Kind of resources -> rule for listing them. Events of a kind are listed as its resources are.
+LISTED_BY: Mapping[str, str] = {
+    "port": "baremetal:port:list",
+    "portgroup": "baremetal:portgroup:list",
+    "volume_connector": "baremetal:volume:list",
+    "volume_target": "baremetal:volume:list",
+    "allocation": "baremetal:allocation:list",
+    "chassis": "baremetal:chassis:get",
+    "deploy_template": "baremetal:deploy_template:get",
+    "runbook": "baremetal:runbook:list",
+    "inspection_rule": "baremetal:inspection_rule:list_all",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Filters of a request, and the request for the rights of its caller."""
+
+    context: RequestContext
+    type: str | None = None
+    node: str | None = None  # UUID
+
+    def query(self) -> Select[Any]:
+        """Select the events that the caller may see."""
+        selected = self.context.scope.narrowed(ALL, ChangeEvent)
+        concealed, own = _limits(self.context.access)
+        if concealed:
+            selected = selected.where(EVENTS.type.not_in(concealed))
+        if own:
+            project = self.context.caller.project_id
+            theirs = or_(EVENTS.owner == project, EVENTS.lessee == project)
+            selected = selected.where(or_(EVENTS.type.not_in(own), theirs))
+        if self.type is not None:
+            selected = selected.where(EVENTS.type == self.type)
+        if self.node is not None:
+            selected = selected.where(EVENTS.node_uuid == self.node)
+        return selected
+
+    def condition(self) -> "Condition":
+        """Return the condition of `query` for rows that are read without it."""
+        context = self.context
+        concealed, own = _limits(context.access)
+        return Condition(
+            self.type, self.node, context.scope.project, context.caller.project_id, concealed, own
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """
+    Condition for the events of a request. Equal conditions select the same events.
+
+    narrow_to: project whose events alone are selected; None: those of all.
+    concealed, own: types that are not selected, and of which only those of `project` are.
+    """
+
+    type: str | None
+    node: str | None
+    narrow_to: str | None
+    project: str | None
+    concealed: frozenset[str]
+    own: frozenset[str]
+
+    def __call__(self, row: Row[Any]) -> bool:
+        theirs = (row.owner, row.lessee)
+        return (
+            (self.type is None or row.type == self.type)
+            and (self.node is None or row.node_uuid == self.node)
+            and (self.narrow_to is None or self.narrow_to in theirs)
+            and row.type not in self.concealed
+            and (row.type not in self.own or self.project in theirs)
+        )
+
+
+def _limits(access: Access) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the types of events that the caller may not see, and sees of its project only."""
+    extents = {kind: access.extent(rule) for kind, rule in LISTED_BY.items()}
+
+    def types(limit: Extent) -> frozenset[str]:
+        kinds = [kind for kind, found in extents.items() if found is limit]
+        return frozenset(f"{kind}.{change}" for kind in kinds for change in CHANGES)
+
+    return types(Extent.NONE), types(Extent.OWN)

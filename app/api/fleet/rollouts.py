@@ -1,0 +1,322 @@
+"""Routes of /v1/rollouts: a verb for many nodes in waves. An addition to Ironic's API."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.api.declarations import versions
+from app.api.node import node_states
+from app.api.node.nodes import filtered
+from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, listed
+from app.api.openapi.shapes import (
+    DOCUMENT,
+    INTEGER,
+    LINKS,
+    TEXT,
+    UUID,
+    Component,
+    array,
+    column_shapes,
+    exactly,
+    map_of,
+    one_of,
+    or_null,
+)
+from app.api.policy import by_body
+from app.api.request import repeats
+from app.api.request.context import RequestContext
+from app.api.request.paging import collection, page_of, rows_of
+from app.api.request.routes import Routes
+from app.api.request.transactions import in_transaction
+from app.api.schemas.rollouts import (
+    RolloutCreate,
+    RolloutFilters,
+    RolloutNodeFilters,
+    RolloutRequest,
+)
+from app.api.transport.responses import empty, json
+from app.api.values.value_types import NoQuery
+from app.engine import power, rollout_plan, rollout_progress
+from app.engine import rollouts as service
+from app.engine.rollout_plan import Plan, Strategy
+from app.errors import AlreadyExists, Invalid, NotFound
+from app.kit.paging import fetch
+from app.masking import mask
+from app.models import (
+    Node,
+    PauseCause,
+    Rollout,
+    RolloutNode,
+    RolloutNodeState,
+    RolloutState,
+)
+from app.rollout_states import RolloutEvent
+
+rollouts = Routes("rollouts", "Rollouts: a verb for many nodes in waves")
+
+Fields = dict[str, Any]
+Query = Mapping[str, Any]
+
+SHOWN = (
+    "uuid", "description", "owner", "user_id", "user_name", "request_id", "target", "filters",
+    "strategy", "state", "pause_cause", "wave", "waves", "canary_waves", "error_budget",
+    "accepted_failures", "nodes", "running", "succeeded", "failed", "created_at", "updated_at",
+    "finished_at",
+)  # fmt: skip
+NODE_SHOWN = (
+    "node_uuid", "node_name", "group", "wave", "state", "operation_uuid", "code", "error",
+    "due_at", "started_at", "finished_at",
+)  # fmt: skip
+SORTABLE = frozenset({"uuid", "target", "state", "created_at", "finished_at"})
+
+ROLLOUT = Component("Rollout", exactly({
+    **column_shapes(Rollout, SHOWN),
+    "state": one_of(RolloutState), "pause_cause": or_null(one_of(PauseCause)),
+    "arguments": DOCUMENT, "pending": INTEGER, "links": LINKS,
+}))  # fmt: skip
+WHOLE_ROLLOUT = Component("RolloutWithSummary", exactly({
+    **ROLLOUT.schema["properties"],
+    "summary": TEXT, "failures": map_of(INTEGER),
+}))  # fmt: skip
+ROLLOUT_NODE = Component("RolloutNode", exactly({
+    "sequence": INTEGER, **column_shapes(RolloutNode, NODE_SHOWN),
+    "state": one_of(RolloutNodeState),
+}))  # fmt: skip
+PLAN = Component("RolloutPlan", exactly({
+    "target": TEXT, "waves": INTEGER, "canary_waves": INTEGER, "error_budget": INTEGER,
+    "included": INTEGER, "excluded": INTEGER,
+    "nodes": array(exactly({
+        "node_uuid": UUID, "node_name": or_null(TEXT), "group": TEXT, "wave": INTEGER,
+    })),
+    "excluded_nodes": array(exactly({
+        "node_uuid": UUID, "node_name": or_null(TEXT), "reason": TEXT,
+    })),
+}))  # fmt: skip
+
+
+@rollouts.declare(
+    "GET",
+    "/rollouts",
+    rule="baremetal:rollout:list",
+    returns=listed("rollouts", ROLLOUT, (), SORTABLE),
+)
+@rollouts.arguments(RolloutFilters, location="query")
+def list_rollouts(context: RequestContext, query: Query) -> Response:
+    """List the rollouts, the newest first"""
+    page = page_of(context, {"sort_dir": "desc", **query}, "rollout", sortable=SORTABLE)
+    selected = select(Rollout)
+    if "state" in query:
+        selected = selected.where(Rollout.state == query["state"])
+    with context.runtime.reading() as session:
+        rows = rows_of(session, context.scope, selected, Rollout, page)
+        found = [row[0] for row in rows]
+    last = found[-1].uuid if len(found) == page.limit else None
+    return json(
+        collection(context, "rollouts", [_view(context, each) for each in found], page, last=last)
+    )
+
+
+@rollouts.declare(
+    "POST",
+    "/rollouts",
+    rule="baremetal:rollout:create",
+    returns=Returns({201: WHOLE_ROLLOUT, 200: PLAN}, LOCATION),
+)
+@rollouts.arguments(RolloutCreate)
+def create_rollout(context: RequestContext, fields: Fields) -> Response:
+    """Create a rollout, which begins at once; with `dry_run`, return its nodes and waves only"""
+    target, filters = fields.pop("target"), fields.pop("nodes")
+    strategy = Strategy(**fields.pop("strategy", {}))
+    dry_run, named = fields.pop("dry_run", False), _named(fields)
+    _check(context, target, filters, fields)
+    context.audit.specify(target)
+    if dry_run:
+        repeats.refuse(context.request, repeats.DRY_RUN)
+    if "uuid" in named:
+        _check_new(context, named["uuid"])
+    plan = _plan(context, target, filters, strategy, fields)
+    if dry_run:
+        context.audit.skip()
+        return json(_plan_view(context, target, plan))
+    document = {
+        **named, "target": target, "arguments": fields, "filters": filters,
+        "strategy": strategy.document(),
+    }  # fmt: skip
+
+    def work(session: Session) -> Response:
+        rollout = service.create(session, plan, document, context.caller)
+        context.audit.concern(rollout.uuid)
+        return json(
+            _whole(context, session, rollout), 201, f"{context.base_url}/v1/rollouts/{rollout.uuid}"
+        )
+
+    return in_transaction(context, work)
+
+
+def _named(fields: Fields) -> Fields:
+    """Remove the fields of the rollout itself from those of its verb, and return them."""
+    return {name: fields.pop(name) for name in ("uuid", "description") if name in fields}
+
+
+def _check_new(context: RequestContext, uuid: str) -> None:
+    """Refuse a repeated request before its nodes are chosen again. Raises AlreadyExists."""
+    with context.runtime.reading() as session:
+        if session.scalar(select(Rollout.id).where(Rollout.uuid == uuid)) is not None:
+            raise AlreadyExists("rollout", "uuid", uuid)
+
+
+def _check(context: RequestContext, target: str, filters: Fields, arguments: Fields) -> None:
+    """
+    Check the target, its arguments and the filters, as the requests for a node do.
+
+    Raises Invalid, NotAcceptable.
+    """
+    context.version.check_query("nodes", filters)
+    if target in power.TARGETS:
+        if unknown := [name for name in arguments if name != "timeout"]:
+            raise Invalid(f"{unknown[0]}: not taken by {target}")
+        node_states.check_power(context, target, arguments.get("timeout"))
+        return
+    if "timeout" in arguments:
+        raise Invalid(f"timeout: only taken by {', '.join(power.TARGETS)}")
+    context.version.require(versions.VERBS.get(target, versions.MIN), f"target {target}")
+    node_states.check_arguments(context, target, arguments)
+
+
+def _plan(
+    context: RequestContext, target: str, filters: Fields, strategy: Strategy, arguments: Fields
+) -> Plan:
+    """
+    Choose the nodes that the caller may see, and plan their waves.
+
+    Raises Forbidden, NotFound.
+    """
+    is_power = target in power.TARGETS
+    rule = "baremetal:node:set_power_state" if is_power else by_body.PROVISIONING
+    denial = context.access.denial(rule, arguments)
+    scope = context.access.list_scope("baremetal:node:list")
+    query = filtered(scope, select(*rollout_plan.columns(strategy)), filters)
+    with context.runtime.reading() as session:
+        found = scope.narrowed(query, Node)
+        return rollout_plan.plan(
+            session, found, target, strategy, denial, arguments, context.caller
+        )
+
+
+@rollouts.declare("GET", "/rollouts/<uuid>", rule="baremetal:rollout:get", returns=WHOLE_ROLLOUT)
+@rollouts.arguments(NoQuery, location="query")
+def show_rollout(context: RequestContext, _query: Query, uuid: str) -> Response:
+    """Show a rollout, and what it waits for"""
+    with context.runtime.reading() as session:
+        return json(_whole(context, session, _found(session, uuid)))
+
+
+@rollouts.declare("DELETE", "/rollouts/<uuid>", rule="baremetal:rollout:delete", returns=NO_CONTENT)
+@rollouts.arguments(NoQuery, location="query")
+def delete_rollout(context: RequestContext, _query: Query, uuid: str) -> Response:
+    """Delete a rollout that has ended, and the record of its nodes"""
+    return in_transaction(
+        context, lambda session: service.remove(session, uuid.lower()), empty(204)
+    )
+
+
+@rollouts.declare(
+    "GET",
+    "/rollouts/<uuid>/nodes",
+    rule="baremetal:rollout:get",
+    returns=listed("nodes", ROLLOUT_NODE, (), ()),
+)
+@rollouts.arguments(RolloutNodeFilters, location="query")
+def list_rollout_nodes(context: RequestContext, query: Query, uuid: str) -> Response:
+    """List the nodes of a rollout that the caller may see, in the order of their waves"""
+    page = page_of(context, query, "rollout node", sortable=(), by_uuid=False)
+    selected = select(RolloutNode)
+    for name in ("state", "wave", "code"):
+        if name in query:
+            selected = selected.where(getattr(RolloutNode, name) == query[name])
+    scope = context.access.list_scope("baremetal:node:list")
+    with context.runtime.reading() as session:
+        of_rollout = RolloutNode.rollout_id == _found(session, uuid).id
+        selected = selected.where(of_rollout)
+        if scope.is_narrow:
+            theirs = scope.narrowed(select(Node.uuid), Node)
+            selected = selected.where(RolloutNode.node_uuid.in_(theirs))
+        rows = fetch(session, selected, RolloutNode, page, among=of_rollout, identity="id")
+        found = [row[0] for row in rows]
+    last = str(found[-1].id) if len(found) == page.limit else None
+    return json(
+        collection(context, "nodes", [_node_view(context, each) for each in found], page, last=last)
+    )
+
+
+@rollouts.declare(
+    "PUT", "/rollouts/<uuid>/states", rule="baremetal:rollout:update", returns=WHOLE_ROLLOUT
+)
+@rollouts.arguments(RolloutRequest)
+def change_rollout_state(context: RequestContext, fields: Query, uuid: str) -> Response:
+    """Pause, resume or abort a rollout; operations in progress are not interrupted"""
+    event = RolloutEvent(fields["target"])
+    context.audit.specify(event)
+
+    def work(session: Session) -> Response:
+        rollout = service.request(session, uuid.lower(), event, context.caller)
+        session.flush()
+        session.refresh(rollout)
+        return json(_whole(context, session, rollout))
+
+    return in_transaction(context, work)
+
+
+def _found(session: Session, uuid: str) -> Rollout:
+    """Raises NotFound."""
+    rollout = session.scalar(select(Rollout).where(Rollout.uuid == uuid.lower()))
+    if rollout is None:
+        raise NotFound("rollout", uuid)
+    return rollout
+
+
+def _view(context: RequestContext, rollout: Rollout) -> Fields:
+    view = {name: getattr(rollout, name) for name in SHOWN}
+    view["arguments"], view["pending"] = mask(rollout.arguments), rollout.pending
+    return view | {"links": context.links(f"rollouts/{rollout.uuid}")}
+
+
+def _whole(context: RequestContext, session: Session, rollout: Rollout) -> Fields:
+    return {
+        **_view(context, rollout),
+        "summary": rollout_progress.summary(session, rollout),
+        "failures": rollout_progress.failures(session, rollout),
+    }
+
+
+def _node_view(context: RequestContext, member: RolloutNode) -> Fields:
+    """View of a node; the error is hidden from callers who must not see the node's."""
+    view = {"sequence": member.id, **{name: getattr(member, name) for name in NODE_SHOWN}}
+    if "last_error" in context.access.hidden_fields(member.owner, member.lessee):
+        view["error"] = None
+    return view
+
+
+def _plan_view(context: RequestContext, target: str, plan: Plan) -> Fields:
+    """View of a plan, with the first nodes of both kinds."""
+    most = context.runtime.settings.api.max_limit
+    shown: Sequence[Any] = plan.members[:most]
+    return {
+        "target": target,
+        "waves": plan.waves,
+        "canary_waves": plan.canary_waves,
+        "error_budget": plan.error_budget,
+        "included": len(plan.members),
+        "excluded": len(plan.excluded),
+        "nodes": [
+            {"node_uuid": each.uuid, "node_name": each.name, "group": each.group, "wave": each.wave}
+            for each in shown
+        ],
+        "excluded_nodes": [
+            {"node_uuid": each.uuid, "node_name": each.name, "reason": each.reason}
+            for each in plan.excluded[:most]
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Routes of nodes and of what belongs to one node."""

@@ -1,0 +1,144 @@
+"""Routes of recorded hardware facts: BIOS settings, firmware, inventory. No BMC is contacted."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response
+from sqlalchemy import select
+
+from app.api.node.node_identifiers import node_of
+from app.api.openapi.shapes import (
+    DOCUMENT,
+    LINKS,
+    Component,
+    array,
+    column_shapes,
+    exactly,
+    map_of,
+    subset_of,
+    versioned,
+)
+from app.api.request.context import RequestContext
+from app.api.request.paging import checked_fields
+from app.api.request.routes import Routes
+from app.api.schemas.management import SettingsQuery
+from app.api.transport.responses import json, links
+from app.api.values.value_types import FieldsQuery, NoQuery
+from app.errors import Invalid, NotAcceptable, NotFound
+from app.inventory import hardware_inventory as inventory_service
+from app.models import BiosSetting, FirmwareComponent, Node
+
+hardware = Routes("hardware", "BIOS settings, firmware and inventory of machines")
+
+View = dict[str, Any]
+Query = Mapping[str, Any]
+
+BIOS = "/nodes/<ident>/bios"
+TIMES = ("created_at", "updated_at")
+SETTING = ("name", "value")
+REGISTRY = (
+    "attribute_type", "allowable_values", "lower_bound", "max_length", "min_length", "read_only",
+    "reset_required", "unique", "upper_bound",
+)  # fmt: skip
+REGISTRY_SINCE = 74
+COMPONENT = (
+    "component", "initial_version", "current_version", "last_version_flashed", *TIMES,
+    "vendor", "model", "serial_number",
+)  # fmt: skip
+
+BIOS_SETTING = Component("BiosSetting", subset_of(
+    {**column_shapes(BiosSetting, (*SETTING, *TIMES, *REGISTRY)), "links": LINKS}
+))  # fmt: skip
+FIRMWARE = Component(
+    "Firmware", versioned("firmware", subset_of(column_shapes(FirmwareComponent, COMPONENT)))
+)
+
+
+@hardware.declare(
+    "GET",
+    BIOS,
+    since=40,
+    rule="baremetal:node:bios:get",
+    returns=exactly({"bios": array(BIOS_SETTING)}),
+)
+@hardware.arguments(SettingsQuery, location="query")
+def list_bios_settings(context: RequestContext, query: Query, ident: str) -> Response:
+    """List the BIOS settings of a machine"""
+    fields, detail = query.get("fields_"), query.get("detail")
+    if "fields_" in query or "detail" in query:
+        context.version.require(REGISTRY_SINCE, "parameter fields or detail")
+    if fields is not None and detail:
+        raise Invalid("Can not specify ?detail=True and fields in the same request.")
+    wanted: Sequence[str] = (*TIMES, *SETTING, *(REGISTRY if detail else ()))
+    if fields is not None:
+        wanted = (*TIMES, *checked_fields(context, fields, "bios", (*SETTING, *REGISTRY, *TIMES)))
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
+        rows = session.scalars(
+            select(BiosSetting).where(BiosSetting.node_id == node.id).order_by(BiosSetting.name)
+        ).all()
+    return json({"bios": [_setting(context, node, row, wanted) for row in rows]})
+
+
+@hardware.declare(
+    "GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get", returns=map_of(BIOS_SETTING)
+)
+@hardware.arguments(NoQuery, location="query")
+def show_bios_setting(context: RequestContext, _query: Any, ident: str, name: str) -> Response:
+    """Show a BIOS setting of a machine"""
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
+        row = session.get(BiosSetting, (node.id, name))
+    if row is None:
+        raise NotFound(
+            "BIOS setting", name, f"Node {node.uuid} doesn't have a BIOS setting '{{ident}}'"
+        )
+    registry = REGISTRY if context.version >= REGISTRY_SINCE else ()
+    return json({name: _setting(context, node, row, (*TIMES, *SETTING, *registry))})
+
+
+def _setting(context: RequestContext, node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
+    view = {name: getattr(row, name) for name in wanted if name != "links"}
+    return view | {"links": links(f"nodes/{node.uuid}/bios/{row.name}", context.base_url)}
+
+
+@hardware.declare(
+    "GET",
+    "/nodes/<ident>/firmware",
+    since=86,
+    rule="baremetal:node:firmware:get",
+    returns=exactly({"firmware": array(FIRMWARE)}),
+)
+@hardware.arguments(FieldsQuery, location="query")
+def list_firmware(context: RequestContext, query: Query, ident: str) -> Response:
+    """List the firmware of a machine"""
+    wanted: Sequence[str] = context.version.visible("firmware", COMPONENT)
+    if "fields_" in query:
+        try:
+            wanted = checked_fields(context, query["fields_"], "firmware", COMPONENT)
+        except NotAcceptable as error:  # Ironic answers 400 here
+            raise Invalid(str(error)) from error
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
+        rows = session.scalars(
+            select(FirmwareComponent)
+            .where(FirmwareComponent.node_id == node.id)
+            .order_by(FirmwareComponent.component)
+        ).all()
+    shown = [{name: getattr(row, name) for name in wanted} for row in rows]
+    return json({"firmware": shown})
+
+
+@hardware.declare(
+    "GET",
+    "/nodes/<ident>/inventory",
+    since=81,
+    rule="baremetal:node:inventory:get",
+    returns=exactly({"inventory": DOCUMENT, "plugin_data": DOCUMENT}),
+)
+@hardware.arguments(NoQuery, location="query")
+def show_inventory(context: RequestContext, _query: Any, ident: str) -> Response:
+    """Show the inventory of a machine from its last inspection"""
+    with context.runtime.reading() as session:
+        found = inventory_service.find(session, node_of(context, session, ident))
+        return json({"inventory": found.inventory, "plugin_data": found.plugin_data})

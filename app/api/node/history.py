@@ -1,0 +1,102 @@
+"""Routes of the history of nodes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.api.node.node_identifiers import identified
+from app.api.openapi.returns import listed
+from app.api.openapi.shapes import LINKS, Component, column_shapes, subset_of, versioned
+from app.api.request.context import RequestContext
+from app.api.request.paging import collection, page_of
+from app.api.request.routes import Routes
+from app.api.schemas.nodes import HistoryQuery
+from app.api.transport.responses import json
+from app.api.values.value_types import NoQuery
+from app.errors import NotFound
+from app.kit.paging import fetch
+from app.models import Node, NodeHistory
+
+history = Routes("history", "Recorded events of nodes")
+
+View = dict[str, Any]
+
+SHORT = ("uuid", "created_at", "severity", "event")
+FULL = (
+    "uuid", "created_at", "severity", "event_type", "event", "conductor", "user", "project",
+    "state", "target_provision_state", "duration_seconds",
+)  # fmt: skip
+SORTABLE = frozenset(FULL)
+#: In the short form an event longer than `LONGEST` characters is cut to `CUT`.
+CUT, LONGEST = 251, 255
+
+ENTRY = Component("HistoryEntry", versioned("history", subset_of(
+    {**column_shapes(NodeHistory, FULL), "links": LINKS}, always=["links"]
+)))  # fmt: skip
+
+
+def _view(
+    context: RequestContext, entry: NodeHistory, node_uuid: str, wanted: Sequence[str]
+) -> View:
+    view = {name: getattr(entry, name) for name in wanted}
+    href = f"{context.base_url}/v1/nodes/{node_uuid}/history/{entry.uuid}"
+    return view | {"links": [{"href": href, "rel": "self"}]}
+
+
+def _node(context: RequestContext, session: Session, ident: str) -> Any:
+    row = session.execute(
+        select(Node.id, Node.uuid).where(identified(context, ident))
+    ).one_or_none()
+    if row is None:
+        raise NotFound("node", ident)
+    return row
+
+
+@history.declare(
+    "GET",
+    "/nodes/<ident>/history",
+    since=78,
+    rule="baremetal:node:history:get",
+    returns=listed("history", ENTRY, (), SORTABLE),
+)
+@history.arguments(HistoryQuery, location="query")
+def list_history(context: RequestContext, query: Mapping[str, Any], ident: str) -> Response:
+    """List the history of a node"""
+    detail = query.get("detail", False)
+    wanted = context.version.visible("history", FULL if detail else SHORT)
+    page = page_of(context, query, "history", sortable=SORTABLE)
+    with context.runtime.reading() as session:
+        node = _node(context, session, ident)
+        of_node = NodeHistory.node_id == node.id
+        selected = select(NodeHistory).where(of_node)
+        rows = fetch(session, selected, NodeHistory, page, among=of_node)
+        entries = [row[0] for row in rows]
+    items = [_view(context, each, node.uuid, wanted) for each in entries]
+    for item in items:
+        if not detail and len(item["event"]) > LONGEST:
+            item["event"] = item["event"][:CUT] + "..."
+    last = entries[-1].uuid if len(entries) == page.limit else None
+    return json(collection(context, "history", items, page, last=last))
+
+
+@history.declare(
+    "GET",
+    "/nodes/<ident>/history/<uuid>",
+    since=78,
+    rule="baremetal:node:history:get",
+    returns=ENTRY,
+)
+@history.arguments(NoQuery, location="query")
+def show_history(context: RequestContext, _query: Any, ident: str, uuid: str) -> Response:
+    """Show an entry of a node's history"""
+    with context.runtime.reading() as session:
+        node = _node(context, session, ident)
+        entry = session.scalar(
+            select(NodeHistory).where(NodeHistory.node_id == node.id, NodeHistory.uuid == uuid)
+        )
+    if entry is None:
+        raise NotFound("node history record", uuid)
+    return json(_view(context, entry, node.uuid, context.version.visible("history", FULL)))

@@ -1,0 +1,271 @@
+"""
+Documents of nodes, with the fields that the caller may see.
+
+A page costs one query for the nodes (`node_query.py`), and two more for the operations in progress,
+only if a field needs them. Computed fields are spliced into the JSON text of the database, and
+documents without secrets are never decoded. The work is done per column, not per row, so that most
+loops over a page run in C.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache, partial
+from typing import Any
+
+import orjson
+from flask import Response, request
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session
+
+from app import ring
+from app.api.node import etags, json_rows
+from app.api.node.node_query import (
+    AGENT_FACTS,
+    LINKED,
+    STEPS,
+    Columns,
+    Found,
+    Key,
+    Reading,
+    reading,
+    visible_fields,
+)
+from app.api.node.node_steps import internal_info
+from app.api.policy.masking import DOCUMENTS, SHOWN_BY, TEXTS, mask_text, redacted
+from app.api.policy.targets import SEE_NODE
+from app.api.request.context import RequestContext
+from app.api.transport.responses import OPTIONS, json, links
+from app.db.sealing import Keyring, Place, has_sealed, keyring_of
+from app.db.secret_columns import place_of
+from app.engine import operations
+from app.engine.step_views import Progress, current_step
+from app.errors import NotFound
+from app.kit import conductors
+from app.models import Node
+from app.states import Kind, of_kind
+
+#: Provision states in which an operation with steps can be in progress.
+_AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
+#: Placeholder of a UUID in a link; no URL contains this character.
+_GAP = "\x7f"
+
+
+def views(
+    context: RequestContext,
+    connection: Connection,
+    rows: Sequence[Found],
+    read: Reading,
+    *,
+    conductor: str | None = None,
+) -> list[orjson.Fragment]:
+    """
+    Build the documents of the rows of a `Reading`, as JSON text.
+
+    conductor: only nodes that it is responsible for.
+    """
+    columns = read.columns(rows)
+    encoded: dict[str, Sequence[str]] = {}  # field -> JSON text of each value
+    if conductor is not None or "conductor" in read.computed:
+        owners = _owners(columns, conductors.members(context.runtime, connection))
+        if conductor is not None:
+            rows = [row for row, owner in zip(rows, owners, strict=True) if owner == conductor]
+            columns, owners = read.columns(rows), [conductor] * len(rows)
+        texts = {name: _text(name) for name in set(owners)}
+        encoded["conductor"] = [texts[name] for name in owners]
+    if not rows:
+        return []
+    keyring = keyring_of(connection.dialect)
+    encoded |= _computed(context, connection, columns, read, keyring)
+    for name in {*read.gaps} - encoded.keys():
+        encoded[name] = _texts(name, columns[name], read, keyring, columns["uuid"])
+    base = context.base_url if "links" in read.wanted else ""
+    shared = columns["recurring"] if read.recurring else ["[]"] * len(rows)
+    same = {name: texts[0] for name, texts in encoded.items() if texts.count(texts[0]) == len(rows)}
+    lines = {text: _filled(_line(read, base, text), read.gaps, same) for text in set(shared)}
+    first, *fixed = zip(*map(lines.__getitem__, shared), strict=True)
+    woven: list[Iterable[str]] = [first]
+    for name, text in zip((name for name in read.gaps if name not in same), fixed, strict=True):
+        woven += (encoded[name], text)
+    return list(map(orjson.Fragment, map("".join, zip(*woven, strict=True))))
+
+
+def _texts(
+    name: str, values: Sequence[Any], read: Reading, keyring: Keyring, uuids: Sequence[str]
+) -> Sequence[str]:
+    """Encode the values of a column as JSON. uuids: of the nodes."""
+    if name in read.documents:
+        # one search in all is a tenth of the cost of one in each
+        if not has_sealed("".join(values)):
+            return values
+        places = _places(name, uuids)
+        return [keyring.open_text(*each) for each in zip(values, places, strict=True)]
+    if name == "uuid":  # without quotes: links contain it, too
+        return values
+    if name in read.moments:
+        return ["null" if each is None else f'"{json_rows.iso(each)}"' for each in values]
+    texts = {each: _text(each) for each in set(values)}  # most are equal, or null
+    return [texts[each] for each in values]
+
+
+def _places(name: str, uuids: Sequence[str]) -> Iterable[Place]:
+    """Places of the values of a column in nodes."""
+    return (place_of(Node.__table__.c[name], {"uuid": uuid}) for uuid in uuids)
+
+
+def _filled(line: Sequence[str], gaps: Sequence[str], same: Mapping[str, str]) -> Sequence[str]:
+    """Fill the gaps of a line whose value is equal in all nodes of the page."""
+    pieces = [line[0]]
+    for name, text in zip(gaps, line[1:], strict=True):
+        if name in same:
+            pieces[-1] += same[name] + text
+        else:
+            pieces.append(text)
+    return pieces
+
+
+@lru_cache(maxsize=1024)
+def _line(read: Reading, base: str, shared: str) -> Sequence[str]:
+    """
+    JSON template of a node, split at its variable parts.
+
+    base: the URL that links begin with. shared: the values of recurring fields, as JSON text.
+    """
+    values = json_rows.split(read.recurring, shared)
+    pieces = ["{"]
+    for name in read.wanted:
+        pieces[-1] += f'"{name}":'
+        if name in values:
+            pieces[-1] += values[name]
+        elif name == "links" or name in LINKED:
+            path = f"nodes/{_GAP}" if name == "links" else f"nodes/{_GAP}/{name}"
+            before, *after = _text(links(path, base)).split(_GAP)
+            pieces[-1] += before
+            pieces += after
+        elif name == "uuid":
+            pieces[-1] += '"'
+            pieces.append('"')
+        else:
+            pieces.append("")
+        pieces[-1] += ","
+    pieces[-1] = pieces[-1].removesuffix(",") + "}"
+    return pieces
+
+
+def _owners(columns: Columns, members: Sequence[ring.Member]) -> list[str | None]:
+    """Names of the conductors that are responsible for the nodes."""
+    serving = cache(partial(ring.serving, members=members))
+    nodes = zip(columns["uuid"], columns["driver"], columns["conductor_group"], strict=True)
+    found = [ring.winner(uuid, serving(driver, group)) for uuid, driver, group in nodes]
+    return [owner.name if owner else None for owner in found]
+
+
+def _computed(
+    context: RequestContext,
+    connection: Connection,
+    columns: Columns,
+    read: Reading,
+    keyring: Keyring,
+) -> dict[str, list[str]]:
+    """Computed field, without `conductor` -> JSON text of its value in each node."""
+    encoded = {}
+    for name in read.computed & {*DOCUMENTS}:
+        if shown := context.access.shows_secrets(SHOWN_BY[name]):
+            context.audit.show_secret(name)
+        masked = cache(partial(mask_text, document=name, shown=shown, keyring=keyring))
+        encoded[name] = [
+            masked(text, place=place if text and has_sealed(text) else "")
+            for text, place in zip(columns[name], _places(name, columns["uuid"]), strict=True)
+        ]
+    for name in read.computed & {*TEXTS}:
+        encoded[name] = [_text(value) for value in columns[name]]
+    for name in read.computed & {*STEPS}:
+        encoded[name] = ["{}"] * len(columns["id"])
+    if "provision_state" in read.computed:
+        aged = partial(_aged, version=context.version)
+        encoded["provision_state"] = [_text(aged(each)) for each in columns["provision_state"]]
+    if read.computed & {*STEPS, "driver_internal_info"}:
+        _add_work(connection, columns, encoded)
+    access = context.access
+    if context.caller.restricted:
+        for number, whose in enumerate(zip(columns["owner"], columns["lessee"], strict=True)):
+            for name in access.hidden_fields(*whose) & read.computed:
+                encoded[name][number] = _text(redacted(f"{SEE_NODE}:{name}"))
+    return encoded
+
+
+def _add_work(connection: Connection, columns: Columns, encoded: Mapping[str, list[str]]) -> None:
+    """Add the steps in progress and the facts of the agents to the texts of their nodes."""
+    states = zip(columns["id"], columns["provision_state"], strict=True)
+    progress: Mapping[int, Progress] = {}
+    if working := [key for key, state in states if state in _AT_WORK]:
+        with Session(connection) as session:
+            progress = operations.current(session, working)
+    flows = [(name, flow) for name, flow in STEPS.items() if name in encoded]
+    internal, urls = encoded.get("driver_internal_info"), columns.get("agent_url", ())
+    for number, key in enumerate(columns["id"]):
+        current = progress.get(key)
+        if current:
+            for name, flow in flows:
+                encoded[name][number] = _text(current_step(current, flow))
+        if internal and (current or urls[number] is not None):
+            facts = {name: columns[name][number] for name in AGENT_FACTS}
+            internal[number] = internal_info(internal[number], facts, current)
+
+
+def _text(value: Any) -> str:
+    return orjson.dumps(value, option=OPTIONS).decode()
+
+
+def one(
+    context: RequestContext, key: Key, wanted: Iterable[str], *, linked: bool = True
+) -> orjson.Fragment | None:
+    """Read the document of a node; None if there is no such node."""
+    with context.runtime.read_connection() as connection:
+        found = _found(context, connection, key, reading(context, wanted, linked=linked))
+    return found[0] if found else None
+
+
+def tagged(context: RequestContext, key: Key, wanted: Iterable[str]) -> Response:
+    """Return the response with a node and its entity tag. Raises NotFound."""
+    with context.runtime.read_connection() as connection:
+        found = _found(context, connection, key, reading(context, wanted))
+    if found is None:
+        raise NotFound("node", request.path.rpartition("/")[2])
+    return _signed(*found)
+
+
+def respond(context: RequestContext, session: Session, node: Node, status: int = 200) -> Response:
+    """Return the response with a node as its transaction leaves it; with its URL if it is new."""
+    session.flush()
+    found = _found(
+        context,
+        session.connection(),
+        ("uuid", node.uuid),
+        reading(context, visible_fields(context.version)),
+    )
+    assert found  # its row is locked
+    response = _signed(*found)
+    if status == 201:
+        response.status_code = status
+        response.headers["Location"] = f"{context.base_url}/v1/nodes/{node.uuid}"
+    return response
+
+
+def _signed(view: orjson.Fragment, row: Found) -> Response:
+    response = json(view)
+    response.headers["ETag"] = etags.tag_of(row[-len(etags.PARTS) :])
+    return response
+
+
+def _found(
+    context: RequestContext, connection: Connection, key: Key, read: Reading
+) -> tuple[orjson.Fragment, Found] | None:
+    column, value = key
+    row = read.by[column].first(connection, {"value": value})
+    return row and (views(context, connection, [row], read)[0], row)
+
+
+def _aged(state: str, version: int) -> str | None:
+    """Name of a provision state in a version that lacks some of the states."""
+    if state == "inspect wait":
+        return "inspecting"
+    return None if state == "available" and version < 2 else state

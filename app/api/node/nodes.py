@@ -1,0 +1,332 @@
+"""Routes of /v1/nodes: nodes, their maintenance and validation."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from flask import Response
+from sqlalchemy import Select, or_, select
+from sqlalchemy.orm import Session
+
+from app.api.declarations import node_fields, versions
+from app.api.node import node_query, node_view
+from app.api.node.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
+from app.api.node.node_shapes import NODE, NODES, TAG
+from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
+from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
+from app.api.policy.list_scope import ListScope
+from app.api.request.context import RequestContext
+from app.api.request.paging import checked_fields, collection, page_of, rows_of, shape
+from app.api.request.parsing import body
+from app.api.request.patching import patched
+from app.api.request.redaction import check_kept_secrets, concealer
+from app.api.request.routes import Routes
+from app.api.request.transactions import in_transaction
+from app.api.schemas.nodes import (
+    MaintenanceReason,
+    NodeChange,
+    NodeCreate,
+    NodeFilters,
+    NodePatchQuery,
+    ValidateQuery,
+)
+from app.api.transport.responses import empty, json
+from app.api.values.value_types import FieldsQuery, NoQuery
+from app.engine import fleet_operations, provisioning
+from app.errors import Invalid, NotFound
+from app.hardware import targets
+from app.inventory import chassis
+from app.inventory import nodes as service
+from app.kit import identifiers
+from app.kit import json_patch as patch
+from app.models import Hold, Node, Operation
+from app.models.hold import in_effect
+from app.states import State
+from drivers.core.errors import HardwareError
+from drivers.core.target import Target
+
+nodes = Routes("nodes", "Nodes: the managed machines")
+
+Query = Mapping[str, Any]
+
+CHANGE = NodeChange()
+CHANGEABLE = frozenset(CHANGE.fields)
+#: Kinds of interfaces that come first in the document of a validation.
+CORE = {"boot", "deploy", "management", "network", "power"}
+
+VALIDATION = Component(
+    "Validation", map_of(exactly({"result": BOOLEAN, "reason": TEXT}, optional=["reason"]))
+)
+
+
+@nodes.declare("GET", "/nodes", query="nodes", rule="baremetal:node:list", returns=NODES)
+@nodes.arguments(NodeFilters, location="query")
+def list_nodes(context: RequestContext, query: Query) -> Response:
+    """List nodes"""
+    return listing(context, query)
+
+
+@nodes.declare("GET", "/nodes/detail", query="nodes", rule="baremetal:node:list", returns=NODES)
+@nodes.arguments(NodeFilters, location="query")
+def list_node_details(context: RequestContext, query: Query) -> Response:
+    """List nodes with all their fields"""
+    return listing(context, query, detail=True)
+
+
+def listing(context: RequestContext, query: Query, *, detail: bool = False) -> Response:
+    """
+    Return a page of the nodes that match a query.
+
+    Raises Invalid, NotAcceptable, Forbidden, NotFound for an unknown marker.
+    """
+    full = node_query.CHOOSABLE
+    wanted: Collection[str] = shape(
+        context, query, "node", short=node_query.SHORT, full=full, detail=detail
+    )
+    if detail or query.get("detail"):
+        wanted = node_query.visible_fields(context.version)
+    page = page_of(context, query, "node", sortable=node_query.SORTABLE)
+    read = node_query.reading(context, wanted)
+    context.access.check_sort_key(context.scope, page.sort_key)
+    with context.runtime.read_connection() as connection:
+        if "chassis_uuid" in query:
+            chassis.check(connection, query["chassis_uuid"])
+        selected = filtered(context.scope, read.query, query)
+        rows = rows_of(connection, context.scope, selected, Node, page)
+        items = node_view.views(context, connection, rows, read, conductor=query.get("conductor"))
+    more = len(rows) == page.limit and "instance_uuid" not in query
+    return json(collection(context, "nodes", items, page, last=rows[-1].uuid if more else None))
+
+
+def filtered(scope: ListScope, selected: Select[Any], query: Query) -> Select[Any]:
+    """Limit a query for nodes to those that match the filters of a list."""
+    columns = Node.__table__.c  # not the model's attributes: lists are read without the ORM
+    for name, each in node_fields.FILTERS.items():
+        if name in query:
+            selected = selected.where(each.matches(columns[name], query[name]))
+    if "associated" in query:
+        free = columns.instance_uuid.is_(None)
+        selected = selected.where(~free if query["associated"] else free)
+    if "project" in query:
+        project = query["project"]
+        selected = selected.where(or_(columns.owner == project, columns.lessee == project))
+    if "description_contains" in query:
+        part = query["description_contains"]
+        selected = selected.where(columns.description.contains(part, autoescape=True))
+    if "hold" in query:
+        held = select(Hold.node_id).where(Hold.kind == query["hold"], in_effect())
+        selected = selected.where(columns.id.in_(held))
+    if "sharded" in query:
+        unsharded = columns.shard.is_(None)
+        selected = selected.where(~unsharded if query["sharded"] else unsharded)
+    if "failure_code" in query or "failure_step" in query:
+        failed = fleet_operations.nodes_failed_with(
+            lambda operations: scope.narrowed(operations, Operation),
+            query.get("failure_code"),
+            query.get("failure_step"),
+        )
+        selected = selected.where(columns.id.in_(failed))
+    if "parent_node" not in query and not query.get("include_children"):
+        selected = selected.where(columns.parent_node.is_(None))
+    return selected
+
+
+@nodes.declare(
+    "POST", "/nodes", rule="baremetal:node:create", returns=Returns({201: NODE}, LOCATION | TAG)
+)
+@nodes.arguments(NodeCreate)
+def create_node(context: RequestContext, fields: dict[str, Any]) -> Response:
+    """Enroll a node"""
+    context.version.check_body("node", fields)
+    if not is_name(context, fields.get("name") or "unnamed"):
+        raise Invalid("name: must be that of a host, before API version 1.10")
+    fields = context.access.with_owner("node", fields)
+    state = State.ENROLL if context.version >= 11 else State.AVAILABLE
+
+    def work(session: Session) -> Response:
+        node = service.create(session, fields, state)
+        context.audit.concern(node.uuid, node.name)
+        return node_view.respond(context, session, node, 201)
+
+    return in_transaction(context, work)
+
+
+@nodes.declare(
+    "GET",
+    "/nodes/<ident>",
+    query="nodes",
+    rule="baremetal:node:get",
+    returns=Returns({200: NODE}, TAG, fields=(*node_query.CHOOSABLE, "links")),
+)
+@nodes.arguments(FieldsQuery, location="query")
+def show_node(context: RequestContext, query: Query, ident: str) -> Response:
+    """Show a node"""
+    chosen = query.get("fields_")
+    wanted = (
+        checked_fields(context, chosen, "node", node_query.CHOOSABLE)
+        if chosen is not None
+        else node_query.visible_fields(context.version)
+    )
+    return node_view.tagged(context, key_of(context, ident), wanted)
+
+
+@nodes.declare(
+    "PATCH",
+    "/nodes/<ident>",
+    query="nodes",
+    rule="baremetal:node:update",
+    returns=Returns({200: NODE}, TAG),
+    takes=json_patch(CHANGE),
+)
+@nodes.arguments(NodePatchQuery, location="query")
+def change_node(context: RequestContext, query: Query, ident: str) -> Response:
+    """Change a node by a JSON patch"""
+    version = context.version
+    changes = patch.parse(body(context), CHANGEABLE, escapes=version >= 98)
+    for each in changes:
+        if len(each.path) == 1 and each.op != "remove":
+            context.version.require(versions.since("node", each.field), f"field {each.field}")
+    reset = query.get("reset_interfaces", False)
+    if "reset_interfaces" in query and not any(
+        each.path == ("driver",) and each.op != "remove" for each in changes
+    ):
+        raise Invalid(
+            "The reset_interfaces parameter can only be used when changing the node's driver."
+        )
+    requester = context.caller
+
+    def work(session: Session) -> Response:
+        node = locked(context, session, ident)
+        if changes:
+            values = patched(CHANGE, node, changes)
+            if "chassis_uuid" in values and values["chassis_uuid"] is None:
+                context.version.require(25, "removal of chassis_uuid")
+            if "owner" in values:
+                context.access.check_new_owner(node)
+            check_kept_secrets(context, node, changes, values)
+            service.change(
+                session,
+                node,
+                changes,
+                values,
+                requester,
+                inspecting_counts=version >= 39,
+                reset_interfaces=reset,
+            )
+        return node_view.respond(context, session, node)
+
+    return in_transaction(context, work)
+
+
+@nodes.declare("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
+@nodes.arguments(NoQuery, location="query")
+def delete_node(context: RequestContext, _query: Query, ident: str) -> Response:
+    """Delete a node"""
+    return in_transaction(
+        context,
+        lambda session: service.remove(session, locked(context, session, ident)),
+        empty(204),
+    )
+
+
+@nodes.declare(
+    "PUT", "/nodes/<ident>/maintenance", rule="baremetal:node:set_maintenance", returns=ACCEPTED
+)
+@nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
+def set_maintenance(context: RequestContext, fields: Query, ident: str) -> Response:
+    """Put a node into maintenance"""
+    reason, requester = fields.get("reason"), context.caller
+
+    def work(session: Session) -> None:
+        service.set_maintenance(session, locked(context, session, ident), reason, requester)
+
+    return in_transaction(context, work, empty(202))
+
+
+@nodes.declare(
+    "DELETE",
+    "/nodes/<ident>/maintenance",
+    rule="baremetal:node:clear_maintenance",
+    returns=ACCEPTED,
+)
+@nodes.arguments(NoQuery, location="query")
+def clear_maintenance(context: RequestContext, _query: Query, ident: str) -> Response:
+    """Take a node out of maintenance"""
+    requester = context.caller
+
+    def work(session: Session) -> None:
+        service.clear_maintenance(session, locked(context, session, ident), requester)
+
+    return in_transaction(context, work, empty(202))
+
+
+@nodes.declare(
+    "GET",
+    "/nodes/<ident>/children",
+    since=83,
+    rule="baremetal:node:list",
+    returns=exactly({"children": array(UUID), "links": LINK}),
+)
+@nodes.arguments(NoQuery, location="query")
+def list_children(context: RequestContext, _query: Query, ident: str) -> Response:
+    """List the child nodes of a node"""
+    with context.runtime.reading() as session:
+        node = session.execute(select(Node.uuid).where(identified(context, ident))).one_or_none()
+        if node is None:
+            raise NotFound("node", ident)
+        found = select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id)
+        children = session.scalars(context.scope.narrowed(found, Node)).all()
+    link = {"href": f"{context.base_url}/v1/nodes?parent_node={node.uuid}", "rel": "children"}
+    return json({"children": children, "links": link})
+
+
+@nodes.declare("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate", returns=VALIDATION)
+@nodes.arguments(NoQuery, location="query")
+def validate_node(context: RequestContext, _query: Query, ident: str) -> Response:
+    """Check a node's settings, without touching the machine"""
+    return _validate(context, ident)
+
+
+@nodes.declare("GET", "/nodes/validate", rule="baremetal:node:validate", returns=VALIDATION)
+@nodes.arguments(ValidateQuery, location="query")
+def validate_named_node(context: RequestContext, query: Query) -> Response:
+    """Check a node's settings; the node is named in the query"""
+    ident = query.get("node") or query.get("node_uuid")
+    if ident is None:
+        raise Invalid("node or node_uuid: one of them is required")
+    if not identifiers.is_uuid(ident):
+        context.version.require(NAMES_SINCE, "parameter node with a name")
+    return _validate(context, ident)
+
+
+def _validate(context: RequestContext, ident: str) -> Response:
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
+        try:
+            target = targets.of_node(session, node)
+            refused = {"deploy": _refused_deployment(session, node, target)}
+        except HardwareError as error:
+            raise Invalid(str(error)) from error
+        conceal = concealer(context, node)
+    results: dict[str, Any] = {}
+    for kind in target.driver.by_kind:
+        if kind == "vendor":
+            continue
+        try:
+            target.driver.validate(kind, target)
+            reason = refused.get(kind)
+        except HardwareError as error:
+            reason = str(error)
+        results[kind] = {"result": reason is None}
+        if reason is not None:
+            results[kind]["reason"] = conceal(reason)
+    order = sorted(results, key=lambda kind: (kind not in CORE, kind))
+    return json({kind: results[kind] for kind in order})
+
+
+def _refused_deployment(session: Session, node: Node, target: Target) -> str | None:
+    """Reason that prevents a deployment beside those of the interfaces; None if there is none."""
+    try:
+        provisioning.check_deployment(session, node, target)
+    except Invalid as error:
+        return str(error)
+    return None

@@ -1,0 +1,76 @@
+"""Routes of VIFs, the virtual network interfaces of nodes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from marshmallow import INCLUDE
+
+from app.api.node.node_identifiers import locked, node_of
+from app.api.openapi.returns import NO_CONTENT
+from app.api.openapi.shapes import TEXT, array, exactly
+from app.api.request.context import RequestContext
+from app.api.request.routes import Routes
+from app.api.request.transactions import in_transaction
+from app.api.schemas.vifs import Vif
+from app.api.transport.responses import empty, json
+from app.api.values.value_types import NoQuery, is_ident
+from app.errors import Invalid
+from app.inventory import vifs as service
+
+vifs = Routes("vifs", "Virtual network interfaces of nodes")
+
+Query = Mapping[str, Any]
+
+SINCE = 28
+#: The version from which a VIF may name its port or port group.
+PLACED_SINCE = 67
+
+
+@vifs.declare(
+    "GET",
+    "/nodes/<ident>/vifs",
+    since=SINCE,
+    rule="baremetal:node:vif:list",
+    returns=exactly({"vifs": array(exactly({"id": TEXT}))}),
+)
+@vifs.arguments(NoQuery, location="query")
+def list_vifs(context: RequestContext, _query: Query, ident: str) -> Response:
+    """List the VIFs that are attached to a node"""
+    with context.runtime.reading() as session:
+        found = service.attached(session, node_of(context, session, ident))
+    return json({"vifs": [{"id": vif} for vif in found]})
+
+
+@vifs.declare(
+    "POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach", returns=NO_CONTENT
+)
+@vifs.arguments(Vif, unknown=INCLUDE)
+def attach_vif(context: RequestContext, vif: dict[str, Any], ident: str) -> Response:
+    """Attach a VIF to a node"""
+    if context.version >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
+        raise Invalid("Cannot specify both port_uuid and portgroup_uuid")
+    return in_transaction(
+        context,
+        lambda session: service.attach(session, locked(context, session, ident), vif),
+        empty(204),
+    )
+
+
+@vifs.declare(
+    "DELETE",
+    "/nodes/<ident>/vifs/<vif>",
+    since=SINCE,
+    rule="baremetal:node:vif:detach",
+    returns=NO_CONTENT,
+)
+@vifs.arguments(NoQuery, location="query")
+def detach_vif(context: RequestContext, _query: Query, ident: str, vif: str) -> Response:
+    """Detach a VIF from a node"""
+    if not is_ident(vif):
+        raise Invalid(f"Expected UUID or name for vif_id: {vif}")
+    return in_transaction(
+        context,
+        lambda session: service.detach(session, locked(context, session, ident), vif),
+        empty(204),
+    )

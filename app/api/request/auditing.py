@@ -1,0 +1,259 @@
+"""
+Audit of requests: each write, denied request, login, and answer with secrets is one record.
+
+The record of a change is inserted in the transaction of the change, that of a call to a conductor
+before the call. Answers with secrets and successful writes without a transaction are recorded
+before the answer is sent. Other requests without success go to `RefusedRequests`. Requests of
+agents are recorded only if they are refused: there are too many.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Request, Response
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from app import log
+from app.api.authentication.audit_trail import AuditTrail
+from app.api.declarations.public_paths import is_of_agents
+from app.api.request.context import RequestContext
+from app.api.transport import errors
+from app.api.transport.host_check import WRITING
+from app.db.transactions import call_after_commit, connection_of
+from app.errors import Unavailable
+from app.kit import audit
+from app.kit.audit import Row
+from app.kit.refused_requests import RefusedRequests
+from app.models import Outcome
+from app.runtime import Runtime
+
+logger = log.get(__name__)
+
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete", "GET": "read"}
+DENIED = (401, 403, 429)
+LOGIN = "authenticate/login"
+#: Derived name of an action -> its name.
+NAMED = {
+    "create/login": LOGIN,
+    "read/login/oidc/callback": f"{LOGIN}/oidc",
+    "create/login/scope": "authenticate/scope",
+    "create/logout": "authenticate/logout",
+}
+#: Words in paths that are no plurals.
+SINGULAR = ("bios", "chassis")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Name and target of the requests of a route, derived from its method and path."""
+
+    name: str  # as update/node/state/provision
+    kind: str  # of the resource that the path names, as node
+    named: str  # parameter of the path with its identifier; empty: a collection
+    status: int  # of success
+
+
+#: Endpoint -> its action.
+_ACTIONS: dict[str, Action] = {}
+
+
+def declare(endpoint: str, method: str, path: str, status: int) -> None:
+    """Declare the action of a route."""
+    words = re.sub("<[^>]*>", "", path).strip("/").split("/")
+    before = path.partition("<")[0].strip("/").split("/")
+    named = re.search(r"<(?:[^>:]*:)?(\w+)>", path)
+    derived = f"{VERBS[method]}/{_singular(words)}"
+    _ACTIONS[endpoint] = Action(
+        NAMED.get(derived, derived),
+        _singular(before),
+        named[1] if named else "",
+        status,
+    )
+
+
+def _singular(words: Sequence[str]) -> str:
+    return "/".join(word if word in SINGULAR else word.removesuffix("s") for word in words if word)
+
+
+def refused_requests(runtime: Runtime) -> RefusedRequests | None:
+    """Return the recorder of requests without success; None: `[audit]enabled` is off."""
+    if not runtime.settings.audit.enabled:
+        return None
+
+    def write(records: Sequence[Row]) -> None:
+        with runtime.write_connection() as connection:
+            audit.add_all(connection, records)
+
+    return RefusedRequests(write)
+
+
+def record(context: RequestContext, session: Session, status: int | None = None) -> None:
+    """Record the success of the request, in the transaction of its change, if it is not skipped."""
+    trail = context.audit
+    if context.services.refused_requests is None or trail.recorded:
+        return
+    audit.add(
+        connection_of(session), _row(context, Outcome.SUCCESS, status or _action(context).status)
+    )
+
+    def recorded() -> None:
+        trail.recorded = True
+
+    call_after_commit(session, recorded)
+
+
+def announce(context: RequestContext) -> None:
+    """
+    Record the request before a conductor is called; `finish` adds the outcome.
+
+    Raises SQLAlchemyError: the request cannot be recorded, and must not be executed.
+    """
+    trail = context.audit
+    if context.services.refused_requests is None or trail.pending is not None:
+        return
+    with context.runtime.write_connection() as connection:
+        trail.pending = audit.announce(connection, _row(context, Outcome.PENDING, None))
+
+
+def finish(context: RequestContext, response: Response) -> Response:
+    """Record what is not recorded yet; return the response, or an error if that fails."""
+    refused = context.services.refused_requests
+    if refused is None or (response.status_code < 400 and _is_plain_read(context)):
+        return response
+    try:
+        if context.audit.logged_in:
+            context.audit.logged_in = False
+            _insert(context, _row(context, Outcome.SUCCESS, None) | _OF_LOGIN)
+        _finish(context, refused, response.status_code)
+    except SQLAlchemyError as error:
+        logger.warning("audit.failed", error=str(error))
+        why = "The audit record cannot be written, please retry."
+        return errors.service_error(Unavailable(why), context.request.environ)
+    return response
+
+
+def _is_plain_read(context: RequestContext) -> bool:
+    """Whether the request is a read that leaves no record, as most are."""
+    trail = context.audit
+    return context.request.method == "GET" and not (
+        trail.secrets or trail.logged_in or trail.pending is not None
+    )
+
+
+#: Columns of a login that differ from those of the request that it came with.
+_OF_LOGIN: Row = {"action": LOGIN, "target_type": None, "target": None, "fields": None}
+
+
+def _finish(context: RequestContext, refused: RefusedRequests, status: int) -> None:
+    trail, request = context.audit, context.request
+    action = _ACTIONS.get(request.endpoint or "")
+    if trail.recorded:
+        return
+    if trail.pending is not None:
+        with context.runtime.write_connection() as connection:
+            audit.settle(connection, trail.pending, _outcome(status), status)
+    elif status in DENIED or (status >= 400 and action and _writes(context)):
+        client = context.caller.user_id or context.services.limits.clients.key_of(request.environ)
+        row = _row(context, _outcome(status), status)
+        refused.add(_of_agent(row, trail) if is_of_agents(request.path) else row, client)
+    elif status < 400 and action and _is_recorded(context):
+        _insert(context, _row(context, Outcome.SUCCESS, status))
+
+
+def _of_agent(row: Row, trail: AuditTrail) -> Row:
+    """Return the record of a refused request of an agent: of its node, if that is known."""
+    return {**row, "auth": audit.AGENT, "reason": trail.reason, "target": trail.target}
+
+
+def _is_recorded(context: RequestContext) -> bool:
+    writes = _writes(context) and not is_of_agents(context.request.path)
+    return bool(context.audit.secrets) or writes
+
+
+def _writes(context: RequestContext) -> bool:
+    return context.request.method in WRITING
+
+
+def _insert(context: RequestContext, record: Row) -> None:
+    with context.runtime.write_connection() as connection:
+        audit.add(connection, record)
+
+
+def _outcome(status: int) -> Outcome:
+    if status in DENIED:
+        return Outcome.DENIED
+    return Outcome.SUCCESS if status < 400 else Outcome.FAILURE
+
+
+_UNKNOWN = Action("", "", "", 0)
+
+
+def _row(context: RequestContext, outcome: Outcome, status: int | None) -> Row:
+    request, trail, who = context.request, context.audit, context.caller
+    action, arguments = _action(context), request.view_args or {}
+    succeeded = outcome in (Outcome.SUCCESS, Outcome.PENDING)
+    return audit.row(
+        action=(action.name or f"{request.method.lower()}/unknown") + trail.detail,
+        outcome=outcome.value,
+        status=status,
+        target_type=action.kind or None,
+        target=trail.target or arguments.get(action.named),
+        target_name=trail.target_name,
+        user_id=who.user_id,
+        user_name=who.user_name or trail.claimed_user,
+        project_id=who.project_id,
+        project_name=who.project_name,
+        roles=",".join(who.roles) or None,
+        system_scope=who.system_scope,
+        auth=context.runtime.settings.default.auth_strategy,
+        address=context.services.limits.clients.address_of(request.environ),
+        user_agent=request.environ.get("HTTP_USER_AGENT"),
+        request_id=context.request_id,
+        fields=audit.listed(_names(request, action, trail)) if succeeded else None,
+    )
+
+
+def _names(request: Request, action: Action, trail: AuditTrail) -> list[str]:
+    """Names that the request gives: shown secrets; then parts of the path, and changed fields."""
+    names = [f"shown:{each}" for each in sorted(trail.secrets)]
+    arguments = request.view_args or {}
+    names += [str(value) for name, value in arguments.items() if name != action.named]
+    if request.query_string:
+        # a vendor function is named by the path, or by the query
+        names += [request.args[name] if name == "method" else name for name in request.args]
+    return [*names, *body_names(trail.document)]
+
+
+#: Documents whose keys decide what the service connects to and trusts.
+_DEEP = ("driver_info", "instance_info")
+
+
+def body_names(document: Any) -> list[str]:
+    """
+    Return the names of the fields in a body; of a JSON patch its paths, two levels of them.
+
+    Keys of `driver_info` and `instance_info` are named also if the document is given as a whole.
+    """
+    if isinstance(document, dict):
+        given = document.items()
+        return [name for field, value in given for name in (field, *_keys_of(field, value))]
+    if not isinstance(document, list):
+        return []
+    names: list[str] = []
+    for each in document:
+        path = each.get("path") if isinstance(each, dict) else None
+        if isinstance(path, str):
+            name = "/".join(path.split("/")[1:3])
+            names += (name, *_keys_of(name, each.get("value")))
+    return list(dict.fromkeys(names))
+
+
+def _keys_of(field: Any, value: Any) -> list[str]:
+    return [f"{field}/{key}" for key in value] if field in _DEEP and isinstance(value, dict) else []
+
+
+def _action(context: RequestContext) -> Action:
+    return _ACTIONS.get(context.request.endpoint or "", _UNKNOWN)

@@ -1,0 +1,60 @@
+"""Requests that wait for a change: `?wait=`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from flask import request
+from sqlalchemy import Row
+
+from app.api.request.context import RequestContext
+from app.errors import Invalid
+from app.kit import long_poll
+from app.kit.change_tail import Follower
+
+#: Seconds after which a caller with too many long polls should retry.
+RETRY_OF_MANY = 2.0
+T = TypeVar("T")
+
+
+class LongPoll:
+    """A request that waits. follower: of the change events; None: it waits for no time."""
+
+    def __init__(self, seconds: float, follower: Follower | None) -> None:
+        self._seconds, self._follower = seconds, follower
+
+    def wait_until(self, condition: Callable[[], T], concerns: Callable[[Row[Any]], bool]) -> T:
+        """
+        Return the value of a condition when it is true, or when the time is over.
+
+        concerns: whether an event may change the condition.
+        """
+        if self._follower is None:
+            return condition()
+        sleep = partial(self._follower.wait, is_relevant=concerns)
+        return long_poll.wait_until(condition, self._seconds, sleep=sleep)
+
+
+@contextmanager
+def long_polling(context: RequestContext, seconds: float) -> Iterator[LongPoll]:
+    """
+    Hold a place for a request with `?wait=`; 0: it needs none.
+
+    Enter it before any query for the request: those without a place must cost none.
+
+    Raises Invalid: longer than `[api]max_wait`.
+    Raises Unavailable, TooMany: see `Followers.place`.
+    """
+    longest = context.runtime.settings.api.max_wait
+    if seconds > longest:
+        raise Invalid(f"wait: at most {longest:g} seconds")
+    if not seconds:
+        yield LongPoll(0, None)
+        return
+    shared = context.services.followers
+    place = shared.place(
+        context.caller, request.environ, shared.polls, "requests with `wait`", RETRY_OF_MANY
+    )
+    with place, shared.tail.followed() as follower:
+        yield LongPoll(seconds, follower)

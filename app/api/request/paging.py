@@ -1,0 +1,123 @@
+"""
+Paging of lists: query parameters, selected fields, and the link to the next page.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from sqlalchemy import Connection, Row, Select
+from sqlalchemy.orm import Session
+
+from app.api.declarations import versions
+from app.api.policy.list_scope import ListScope
+from app.api.request.context import RequestContext
+from app.errors import Invalid
+from app.kit.identifiers import is_uuid
+from app.kit.paging import Page, fetch
+from app.models import Base
+
+Query = Mapping[str, Any]
+Item = dict[str, Any]
+
+DETAIL_SINCE = 43
+#: Resources that take `detail` in older versions, too.
+OLD_DETAIL = {"driver", "volume connector", "volume target"}
+
+
+def page_of(
+    context: RequestContext,
+    query: Query,
+    resource: str,
+    *,
+    sortable: Collection[str],
+    by_uuid: bool = True,
+) -> Page:
+    """Return the page that the query requests. Raises Invalid, NotAcceptable."""
+    descending = query.get("sort_dir") == "desc"
+    largest = context.runtime.settings.api.max_limit
+    marker, sort_key = query.get("marker"), query.get("sort_key") or "id"
+    if marker == "" or (marker is not None and by_uuid and not is_uuid(marker)):
+        wanted = "UUID" if by_uuid else "the name of the last item"
+        raise Invalid(f"Expected {wanted} for marker: {marker}")
+    context.version.require(versions.since(resource, sort_key), f"sort_key {sort_key}")
+    if sort_key != "id" and sort_key not in sortable:
+        raise Invalid(f"The sort_key value {sort_key!r} is an invalid field for sorting")
+    return Page(min(query.get("limit", largest), largest), marker, sort_key, descending)
+
+
+def rows_of(
+    session: Session | Connection,
+    scope: ListScope,
+    selected: Select[*tuple[Any, ...]],
+    model: type[Base],
+    page: Page,
+) -> list[Row[*tuple[Any, ...]]]:
+    """
+    Return the rows of a page that are in the scope of the list.
+
+    Raises NotFound: the marker identifies none of them.
+    """
+    selected = scope.narrowed(selected, model)
+    return fetch(session, selected, model, page, among=scope.listable(model))
+
+
+def shape(
+    context: RequestContext,
+    query: Query,
+    resource: str,
+    *,
+    short: Sequence[str],
+    full: Sequence[str],
+    detail: bool = False,
+) -> list[str]:
+    """
+    Return the fields to show of each item: the requested ones, or the full or the short form.
+
+    detail: the route is the one for details, as /v1/nodes/detail.
+
+    Raises Invalid, NotAcceptable.
+    """
+    fields, wants_detail = query.get("fields_"), query.get("detail")
+    if "detail" in query and context.version < DETAIL_SINCE and resource not in OLD_DETAIL:
+        raise Invalid(
+            f"Invalid query parameter ?detail=True received. It needs API version 1.{DETAIL_SINCE}."
+        )
+    if "detail" in query and detail:
+        raise Invalid("Unexpected arguments: detail: this is the list of details")
+    if fields is None:
+        return context.version.visible(resource, full if detail or wants_detail else short)
+    if detail or wants_detail:
+        raise Invalid("Can not specify ?detail=True and fields in the same request.")
+    return checked_fields(context, fields, resource, full)
+
+
+def checked_fields(
+    context: RequestContext, fields: Sequence[str], resource: str, full: Sequence[str]
+) -> list[str]:
+    """Check the fields that the query names. Raises Invalid, NotAcceptable."""
+    unknown = [field for field in fields if field not in full and field != "links"]
+    if unknown:
+        raise Invalid(
+            f"Field(s) {', '.join(unknown)} are not valid for a {resource}. Schema error:"
+            f" {unknown[0]!r} is not one of {[*full]}"
+        )
+    context.version.check_fields(resource, fields)
+    return list(fields)
+
+
+def collection(
+    context: RequestContext, name: str, items: Sequence[Any], page: Page, *, last: str | None
+) -> Item:
+    """
+    Build the document of a list.
+
+    last: UUID or name of its last item, after which the next page begins; None: no next page.
+    """
+    document: Item = {name: items}
+    if last is not None:
+        rest = [(key, value) for key, value in context.request.args.items(multi=True)]
+        kept = [(key, value) for key, value in rest if key not in ("limit", "marker")]
+        query = urlencode([*kept, ("limit", page.limit), ("marker", last)])
+        document["next"] = f"{context.base_url}{context.request.path}?{query}"
+    return document

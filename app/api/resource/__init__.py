@@ -1,0 +1,1 @@
+"""Declared resources and their routes: ports, volumes, allocations, runbooks and the like."""

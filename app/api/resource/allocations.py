@@ -1,0 +1,165 @@
+"""Routes of allocations: requests for a node."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy.orm import Session
+
+from app.api.node import etags
+from app.api.node.node_identifiers import id_of, identified
+from app.api.openapi.returns import NO_CONTENT
+from app.api.openapi.shapes import one_of
+from app.api.request.context import RequestContext
+from app.api.request.routes import Routes
+from app.api.request.transactions import in_transaction
+from app.api.resource.resource_routes import ResourceRoutes, without_context
+from app.api.resource.resources import Resource
+from app.api.schemas.allocations import AllocationChange, AllocationCreate, AllocationFilters
+from app.api.transport.responses import empty
+from app.api.values.value_types import FieldsQuery, NoQuery
+from app.errors import Invalid, NotFound
+from app.inventory import allocations as service
+from app.kit import crud
+from app.models import Allocation, AllocationState, Node
+
+allocations = Routes("allocations", "Requests for nodes")
+
+Query = Mapping[str, Any]
+
+SINCE = 52
+CHANGE_SINCE = 57
+BACKFILL_SINCE = 58
+_SHOWN = (
+    "uuid", "created_at", "updated_at", "candidate_nodes", "extra", "last_error", "name", "owner",
+    "resource_class", "state", "traits", "links", "node_uuid",
+)  # fmt: skip
+ALLOCATION = Resource(
+    name="allocation",
+    path="allocations",
+    schema="Allocation",
+    model=Allocation,
+    short=tuple(name for name in _SHOWN if name != "links"),
+    shown=_SHOWN,
+    joined={"node_uuid": Node.__table__.c.uuid},
+    source=lambda: Allocation.__table__.outerjoin(Node.__table__),
+    named=SINCE,
+    shapes={"state": one_of(AllocationState)},
+)
+#: Filters that compare the column of their name.
+EQUAL = ("resource_class", "state", "owner")
+
+
+def _filtered(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
+    columns = Allocation.__table__.c
+    for name in EQUAL:
+        if name in query:
+            selected = selected.where(columns[name] == query[name])
+    if "node" in query:
+        selected = selected.where(columns.node_id == _node_id(context, query["node"]))
+    return selected
+
+
+def _node_id(context: RequestContext, ident: str) -> int:
+    with context.runtime.reading() as session:
+        found = session.scalar(
+            select(Node.id).where(identified(context, ident), context.scope.listable(Node))
+        )
+    if found is None:
+        raise Invalid(f"Node {ident} could not be found (node)")
+    return found
+
+
+def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
+    context.version.check_body("allocation", fields)
+    if fields.get("node") is not None and context.version < BACKFILL_SINCE:
+        raise Invalid(f"node: needs API version 1.{BACKFILL_SINCE}")
+    return context.access.with_owner("allocation", fields)
+
+
+def _create(_context: RequestContext, session: Session, fields: Query) -> Allocation:
+    others = {name: value for name, value in fields.items() if name != "node"}
+    if fields.get("node") is not None:
+        return service.backfill(session, fields["node"], others)
+    return service.create(session, others)
+
+
+ROUTES = ResourceRoutes(
+    ALLOCATION,
+    allocations,
+    "allocation",
+    "allocations",
+    "baremetal:allocation",
+    since=SINCE,
+    gone=405,
+)
+ROUTES.lists(AllocationFilters, _filtered, query="allocations")
+ROUTES.creates(AllocationCreate, _create, prepare=_checked, summary="Create an allocation")
+ROUTES.shows()
+ROUTES.changes(AllocationChange(), without_context(crud.change), since=CHANGE_SINCE)
+
+
+@allocations.declare(
+    "DELETE",
+    "/allocations/<ident>",
+    since=SINCE,
+    gone=405,
+    rule="baremetal:allocation:delete",
+    returns=NO_CONTENT,
+)
+@allocations.arguments(NoQuery, location="query")
+def delete_allocation(context: RequestContext, _query: Query, ident: str) -> Response:
+    """Delete an allocation, and release its node"""
+    return _remove(context, ALLOCATION.identified(context.version, ident), ident)
+
+
+@allocations.declare(
+    "GET",
+    "/nodes/<ident>/allocation",
+    since=SINCE,
+    rule="baremetal:allocation:get",
+    returns=ALLOCATION.component,
+)
+@allocations.arguments(FieldsQuery, location="query")
+def show_allocation_of_node(context: RequestContext, query: Query, ident: str) -> Response:
+    """Show the allocation of a node"""
+    node_id = _node_id(context, ident)
+    with context.runtime.reading() as session:
+        uuid = session.scalar(select(Allocation.uuid).where(Allocation.node_id == node_id))
+    if uuid is None:
+        raise NotFound("allocation for node", ident, "{kind} {ident} was not found")
+    return ALLOCATION.show(context, query, uuid)
+
+
+@allocations.declare(
+    "DELETE",
+    "/nodes/<ident>/allocation",
+    since=SINCE,
+    rule="baremetal:allocation:delete",
+    returns=NO_CONTENT,
+)
+@allocations.arguments(NoQuery, location="query")
+def delete_allocation_of_node(context: RequestContext, _query: Query, ident: str) -> Response:
+    """Delete the allocation of a node, and release the node"""
+    return _remove(
+        context, Allocation.__table__.c.node_id == id_of(context, ident), f"of node {ident}"
+    )
+
+
+def _remove(context: RequestContext, condition: ColumnElement[bool], label: str) -> Response:
+    """
+    Delete an allocation; answer 204. label: its name in messages.
+
+    Raises NotFound, PreconditionFailed.
+    """
+
+    def work(session: Session) -> None:
+        found = service.lock(session, condition)
+        if found is None:
+            raise NotFound("allocation", label)
+        if found[1]:
+            etags.check(session, found[1])
+        service.remove(session, *found)
+
+    return in_transaction(context, work, empty(204))

@@ -1,0 +1,80 @@
+"""Routes of /v1/portgroups."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Select
+from sqlalchemy.orm import Session
+
+from app.api.request.context import RequestContext
+from app.api.request.routes import Routes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
+from app.api.resource.resources import Resource
+from app.api.resource.subresources import filtered, node_parent
+from app.api.schemas.portgroups import PortgroupChange, PortgroupCreate, PortgroupFilters
+from app.errors import Invalid
+from app.inventory import portgroups as service
+from app.models import Node, Portgroup
+
+portgroups = Routes("portgroups", "Port groups: bonded ports of a node")
+
+Query = Mapping[str, Any]
+
+SINCE = 23
+BELOW_NODES_SINCE = 24
+PORTGROUP = Resource(
+    name="portgroup",
+    path="portgroups",
+    schema="PortGroup",
+    model=Portgroup,
+    short=("uuid", "name", "address"),
+    shown=(
+        "uuid", "created_at", "updated_at", "address", "extra", "internal_info", "mode", "name",
+        "properties", "standalone_ports_supported", "node_uuid", "physical_network", "category",
+        "dynamic_portgroup", "links", "ports",
+    ),
+    joined={"node_uuid": Node.__table__.c.uuid},
+    source=lambda: Portgroup.__table__.join(Node.__table__),
+    links=("ports",),
+    named=SINCE,
+)  # fmt: skip
+FILTERS = ("node", "address", "shard", "conductor_groups")
+
+
+def _check_filters(query: Query) -> None:
+    given = [name for name in FILTERS if name in query]
+    if len(given) > 1:
+        raise Invalid(f"{', '.join(given)}: only one of them can be given")
+
+
+def _narrow(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
+    return filtered(context, selected, query, Portgroup)
+
+
+def _change(
+    context: RequestContext, session: Session, group: Portgroup, values: dict[str, Any]
+) -> None:
+    service.change(session, group, values, inspecting_counts=context.version >= 39)
+
+
+ROUTES = ResourceRoutes(
+    PORTGROUP,
+    portgroups,
+    "portgroup",
+    "portgroups",
+    "baremetal:portgroup",
+    since=SINCE,
+    label="port group",
+)
+ROUTES.lists(PortgroupFilters, _narrow, check=_check_filters, details=True, query="portgroups")
+ROUTES.lists(
+    PortgroupFilters,
+    _narrow,
+    parent=node_parent(Portgroup, BELOW_NODES_SINCE),
+    details=True,
+    query="portgroups",
+)
+ROUTES.creates(PortgroupCreate, without_context(service.create))
+ROUTES.shows()
+ROUTES.changes(PortgroupChange(), _change)
+ROUTES.deletes(without_context(service.remove))

@@ -1,0 +1,50 @@
+"""
+Parent and filters that the lists of ports, port groups and volumes have in common.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Select
+
+from app.api.node.node_identifiers import id_of
+from app.api.request.context import RequestContext
+from app.api.resource.resources import Parent
+from app.models import Base, Node
+
+_NODES = Node.__table__.c
+
+
+def node_parent(model: type[Base], since: int) -> Parent:
+    """Node as the parent of rows of `model`. since: minor version of their list below a node."""
+    return Parent(
+        "/nodes/<ident>",
+        "node",
+        "node",
+        lambda context, ident: model.__table__.c.node_id == id_of(context, ident),
+        since,
+    )
+
+
+def filtered(
+    context: RequestContext, selected: Select[Any], query: Mapping[str, Any], model: type[Base]
+) -> Select[Any]:
+    """
+    Apply a list's filters to rows of `model`, joined with their nodes.
+
+    query: may have `node` (or `node_uuid`), `address`, `shard`, `conductor_groups`.
+
+    Raises NotFound: the node of the filter is unknown.
+    """
+    columns = model.__table__.c
+    for name in ("node", "node_uuid"):
+        if name in query:
+            selected = selected.where(columns.node_id == id_of(context, query[name]))
+    if "address" in query:
+        selected = selected.where(columns.address == query["address"])
+    if "shard" in query:
+        selected = selected.where(_NODES.shard.in_(query["shard"].split(",")))
+    if "conductor_groups" in query:
+        groups = [group.lower() for group in query["conductor_groups"]] or [""]
+        selected = selected.where(_NODES.conductor_group.in_(groups))
+    return selected

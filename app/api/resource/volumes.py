@@ -1,0 +1,110 @@
+"""Routes of /v1/volume: volume connectors and targets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from marshmallow import Schema
+from sqlalchemy import Select
+
+from app.api.node.node_identifiers import id_of
+from app.api.openapi.shapes import LINKS, exactly
+from app.api.policy.access import Access
+from app.api.request.context import RequestContext
+from app.api.request.routes import Routes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
+from app.api.resource.resources import Resource
+from app.api.resource.subresources import filtered, node_parent
+from app.api.schemas.volumes import (
+    ConnectorChange,
+    ConnectorCreate,
+    TargetChange,
+    TargetCreate,
+    VolumeFilters,
+)
+from app.api.transport.responses import json, links
+from app.api.values.value_types import NoQuery
+from app.inventory import volumes as service
+from app.models import Node, VolumeConnector, VolumeTarget
+
+volumes = Routes("volume", "Remote volumes of nodes, and the connectors for them")
+
+Query = Mapping[str, Any]
+
+SINCE = 32
+CONNECTOR: Resource[VolumeConnector] = Resource(
+    name="volume connector",
+    path="volume/connectors",
+    schema="VolumeConnector",
+    model=VolumeConnector,
+    short=("uuid", "node_uuid", "type", "connector_id"),
+    shown=(
+        "uuid", "created_at", "updated_at", "connector_id", "extra", "type", "links", "node_uuid",
+    ),
+    joined={"node_uuid": Node.__table__.c.uuid},
+    source=lambda: VolumeConnector.__table__.join(Node.__table__),
+)  # fmt: skip
+TARGET: Resource[VolumeTarget] = Resource(
+    name="volume target",
+    path="volume/targets",
+    schema="VolumeTarget",
+    model=VolumeTarget,
+    short=("uuid", "node_uuid", "volume_type", "boot_index", "volume_id"),
+    shown=(
+        "uuid", "created_at", "updated_at", "boot_index", "extra", "properties", "volume_id",
+        "volume_type", "links", "node_uuid",
+    ),
+    joined={"node_uuid": Node.__table__.c.uuid},
+    source=lambda: VolumeTarget.__table__.join(Node.__table__),
+    masked={"properties": Access.target_properties},
+)  # fmt: skip
+#: Document with links to both collections.
+OVERVIEW = exactly(dict.fromkeys(("connectors", "targets", "links"), LINKS))
+
+
+def _overview(context: RequestContext, path: str) -> Response:
+    base = context.base_url
+    parts = {name: links(f"{path}{name}", base) for name in ("connectors", "targets")}
+    return json({"links": links(path, base), **parts})
+
+
+@volumes.declare("GET", "/volume", since=SINCE, returns=OVERVIEW)
+@volumes.arguments(NoQuery, location="query")
+def show_volume(context: RequestContext, _query: Query) -> Response:
+    """List the collections of volumes"""
+    return _overview(context, "volume/")
+
+
+@volumes.declare(
+    "GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get", returns=OVERVIEW
+)
+@volumes.arguments(NoQuery, location="query")
+def show_volume_of_node(context: RequestContext, _query: Query, ident: str) -> Response:
+    """List the collections of a node's volumes"""
+    id_of(context, ident)
+    return _overview(context, f"nodes/{ident}/volume/")
+
+
+def _declare(
+    resource: Resource[Any],
+    one: str,
+    create: type[Schema],
+    change: type[Schema],
+) -> None:
+    """Declare the routes of connectors or targets, which differ in schemas only."""
+    model = resource.model
+
+    def narrow(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
+        return filtered(context, selected, query, model)
+
+    routes = ResourceRoutes(resource, volumes, one, f"{one}s", "baremetal:volume", since=SINCE)
+    routes.lists(VolumeFilters, narrow)
+    routes.lists(VolumeFilters, narrow, parent=node_parent(model, SINCE))
+    routes.creates(create, lambda _context, session, fields: service.create(session, model, fields))
+    routes.shows()
+    routes.changes(change(), without_context(service.change))
+    routes.deletes(without_context(service.remove))
+
+
+_declare(CONNECTOR, "connector", ConnectorCreate, ConnectorChange)
+_declare(TARGET, "target", TargetCreate, TargetChange)

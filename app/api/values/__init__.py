@@ -1,0 +1,1 @@
+"""Types of the values that requests and query strings give."""

@@ -1,0 +1,1 @@
+"""Root documents, pages, the documentation, and the sign-in of browsers."""

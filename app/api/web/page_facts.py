@@ -1,0 +1,51 @@
+"""Facts of this release that the page at /ui shows: states, verbs, filters and fields of nodes."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import marshmallow
+import orjson
+
+from app.api.declarations import node_fields
+from app.api.node import node_states
+from app.api.schemas.nodes import NodeFilters
+from app.api.transport.responses import OPTIONS
+from app.api.values.value_types import Flag, ListQuery
+from app.states import MACHINE, VERBS
+
+
+def encoded() -> bytes:
+    """Return the document at /ui/facts.json."""
+    facts = {
+        "states": {state: {"kind": row.kind, "moves": row.moves} for state, row in MACHINE.items()},
+        "verbs": {verb: _verb(verb) for verb in VERBS},
+        "filters": dict(_filters()),
+        "fields": node_fields.FULL,
+    }
+    return orjson.dumps(facts, option=OPTIONS)
+
+
+def _verb(verb: str) -> Mapping[str, Any]:
+    """Describe a verb: the event that it requests, its arguments, and the one that it requires."""
+    return {
+        "event": VERBS[verb],
+        "takes": [name for name, verbs in node_states.TAKEN_BY.items() if verb in verbs],
+        "requires": node_states.REQUIRED.get(verb),
+    }
+
+
+def _filters() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the filters of lists of nodes, and the values that each accepts; null: any text."""
+    of_lists = ListQuery().fields
+    for name, field in NodeFilters().fields.items():
+        if name not in of_lists:
+            yield name, {"values": _values(field)}
+
+
+def _values(field: marshmallow.fields.Field[Any]) -> list[str] | None:
+    if isinstance(field, Flag):
+        return ["true", "false"]
+    for check in field.validators:
+        if isinstance(check, marshmallow.validate.OneOf):
+            return [str(each) for each in check.choices]
+    return None
