@@ -34,7 +34,7 @@ class ServiceError(Exception):
     """The request cannot be served."""
 
     status = 500  # of HTTP
-    retry_after: int | None = None  # seconds, sent as Retry-After; None: not sent
+    retry_after: int | None = None  # seconds, sent as Retry-After, if set
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or self.__doc__)
@@ -88,7 +88,7 @@ class Unauthorized(ServiceError):
 
     def __init__(self, message: str, challenge: str | None = None) -> None:
         super().__init__(message)
-        self.challenge = challenge  # value of WWW-Authenticate; None: not sent
+        self.challenge = challenge  # value of WWW-Authenticate, if it is sent
 
 
 class Forbidden(ServiceError):

@@ -120,13 +120,13 @@ def create_app(runtime: Runtime) -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     checks = password_checks(runtime.settings.api)
-    limits = Limits(runtime.settings.api)
+    request_limits = Limits(runtime.settings.api)
     services = Services(
         runtime,
         policy.make(runtime.settings),
         strategies.make(runtime, checks),
-        limits,
-        Followers(runtime, limits),
+        request_limits,
+        Followers(runtime, request_limits),
         auditing.refused_requests(runtime),
     )
     services.install(app)

@@ -37,7 +37,7 @@ PREFIX = "ingot."
 
 _NO_SPAN: AbstractContextManager[None] = nullcontext()
 _provider: Any = None  # of OpenTelemetry's SDK
-_tracer: Any = None  # None: nothing is traced
+_tracer: Any = None  # None while nothing is traced
 _ratio = 0.0  # share of the requests that are traced
 
 

@@ -42,8 +42,8 @@ class About:
 
     help: str
     choices: tuple[str, ...] = ()  # accepted values; empty: any
-    minimum: float | None = None  # inclusive; None: no limit
-    maximum: float | None = None  # inclusive; None: no limit
+    minimum: float | None = None  # inclusive, if there is one
+    maximum: float | None = None  # inclusive, if there is one
     check: Callable[[Any], object] | None = None  # raises ValueError for a wrong value
     secret: bool = False  # masked in output; may be read from a file
     deprecated: tuple[str, ...] = ()  # older names, each "group.name"

@@ -27,7 +27,7 @@ class _Text:
     """A statement in one dialect's SQL."""
 
     sql: str
-    order: Sequence[str] | None  # of positional parameters; None: the dialect has named ones
+    order: Sequence[str] | None  # of positional parameters; None if the dialect has named ones
     constants: Mapping[str, Any]  # values of parameters that the caller does not pass
     converters: Converters = ()  # of parameters
     # None until the first result; psycopg's `cursor.description` is too expensive for each one

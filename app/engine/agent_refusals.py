@@ -72,7 +72,7 @@ class Refusal:
     cause: str  # key of REMEDIES
     words: str  # the error, for operators
     address: str  # of the sender, as the request has it
-    node: str | None  # UUID or name of the node; None: unknown
+    node: str | None  # UUID or name of the node, if known
 
 
 def note(runtime: Runtime, refusal: Refusal) -> None:

@@ -53,9 +53,9 @@ class Strategy:
     """Limits of a rollout. Numbers of nodes are texts: a count, or a share as "5%"."""
 
     max_unavailable: str = "1"  # most nodes in progress at a time
-    group_by: str | None = None  # one of `GROUPING`, or DOCUMENT.KEY; None: one group
-    max_groups: int | None = None  # most groups with a node in progress; None: no limit
-    max_per_group: int | None = None  # most nodes in progress in each group; None: no limit
+    group_by: str | None = None  # one of `GROUPING`, or DOCUMENT.KEY; by default one group
+    max_groups: int | None = None  # groups with a node in progress at once; by default any number
+    max_per_group: int | None = None  # nodes in progress in each group; by default any number
     canary: int = 0  # first nodes: if one fails, the rollout pauses
     error_budget: str = "1"  # failed nodes at which the rollout pauses
 

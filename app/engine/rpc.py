@@ -34,7 +34,7 @@ LIVENESS_INTERVAL = 0.5
 class Method:
     """A method of an interface, or of the conductor itself, that can be called."""
 
-    interface: str | None  # None: the conductor's own
+    interface: str | None  # None for the conductor's own
     method: str
     locked: bool = True  # refused while the node is reserved, as in Ironic
     order: bool = False  # it changes the machine: takes the node's lease

@@ -72,13 +72,14 @@ def last_error(step: OperationStep, outcome: Wait | None = None) -> list[str]:
 
 
 def budget_of(session: Session, node: Node, step: OperationStep, outcome: Wait) -> float:
-    """Return the time budget of a step in seconds; 0: unlimited."""
+    """Return the time budget of a step in seconds, or 0 without a limit."""
     return outcome.timeout or step.timeout or callback_timeout(session, node)
 
 
 def callback_timeout(session: Session, node: Node) -> float:
     """
-    Return the time in seconds that the node's agent may be silent in its state; 0: unlimited.
+    Return the time in seconds that the node's agent may be silent in its state, or 0 without a
+    limit.
 
     It counts from the start of the wait. Ironic counts inspections from their start, but here that
     includes the time in the admission queue.

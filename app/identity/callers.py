@@ -26,7 +26,7 @@ class Account:
     uuid: str
     name: str
     password_hash: str | None
-    provided: Provided | None = None  # groups of the OpenID provider's token; None: no such token
+    provided: Provided | None = None  # groups of the OpenID provider's token, if there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Token:
     """A valid token of an enabled user."""
 
     id: int
-    project_id: int | None  # None: the scope is the system
+    project_id: int | None  # None if the scope is the system
     role: str | None
     use_is_due: bool  # the use is to be recorded
     account: Account

@@ -33,7 +33,7 @@ class Person:
     """Facts of a verified token."""
 
     uuid: str  # of the local user
-    name: Any  # claim of `[oidc]username_claim`; None: it is missing
+    name: Any  # claim of `[oidc]username_claim`, if there is one
     groups: Provided
 
 

@@ -59,7 +59,7 @@ class Grant:
     """A role of a user, of the user's own or by a group."""
 
     role: str
-    project_id: int | None  # None: in the system
+    project_id: int | None  # None in the system
     project: str | None  # identifier: `owner` of nodes
     project_name: str | None
 
@@ -68,7 +68,7 @@ class Grant:
 class Provided:
     """Groups that a token of the OpenID provider decides about: names of local groups."""
 
-    managed: frozenset[str]  # those of `[oidc]group_map`
+    managed: frozenset[str]  # all groups of `[oidc]group_map`
     names: frozenset[str]  # those that the token names, among `managed`
 
 

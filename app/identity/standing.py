@@ -24,7 +24,7 @@ class Authority:
     """A user of the database, and the roles in one scope that work relies on."""
 
     user: str  # UUID
-    project: str | None  # identifier; None: the system
+    project: str | None  # identifier, or None for the system
     roles: tuple[str, ...]  # with implied ones
 
 

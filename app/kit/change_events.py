@@ -86,7 +86,7 @@ def has_news(runtime: Runtime, last_number: int) -> bool:
 
 
 def newest(runtime: Runtime) -> int:
-    """Number the committed events, and return the newest number; 0: there is no event."""
+    """Number the committed events, and return the newest number, or 0 without any event."""
     number(runtime)
     with runtime.read_connection() as connection:
         return ends(connection)[1]
@@ -126,7 +126,7 @@ class Found(NamedTuple):
     """Events, and where to continue; true if there are any."""
 
     rows: Sequence[Row[Any]]
-    first: int  # oldest number that is kept; 0: there is no event
+    first: int  # oldest number that is kept, or 0 without any event
     last: int  # all events up to this number were examined
 
     def __bool__(self) -> bool:

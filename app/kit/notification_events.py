@@ -36,9 +36,9 @@ class Waiting(NamedTuple):
     """Events that are not sent yet."""
 
     events: int  # at most `COUNTED`
-    seconds: float  # age of the oldest; 0: there is none
+    seconds: float  # age of the oldest, or 0 without any event
     failed_attempts: int  # since the last success
-    last_error: str | None  # of the last attempt; None: it was a success
+    last_error: str | None  # of the last attempt, if it failed
 
     def __str__(self) -> str:
         if not self.events:

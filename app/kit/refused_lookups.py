@@ -29,7 +29,7 @@ class Refusal:
     macs: tuple[str, ...]  # lower case, with colons
     address: str  # the agent's IP address; empty: unknown
     reason: str  # as the end of a sentence
-    node: str | None  # UUID of the node that refused it; None: no node was found
+    node: str | None  # UUID of the node that refused it, if a node was found
     at: datetime  # UTC
 
     def summary(self) -> str:

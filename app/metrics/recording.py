@@ -31,7 +31,7 @@ LOCK = "lock"
 #: disk is full, would kill the process.
 SIZES = {"counter": 256 << 10, "gauge_sum": 128 << 10, "histogram": 4 << 20}
 
-_slot: int | None = None  # open lock file of this process; None: nothing is recorded
+_slot: int | None = None  # open lock file of this process; None while nothing is recorded
 
 
 def prepare(root: Path) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from app.db.secret_columns import Document
 from app.models.base import Base, Timestamped
 
-#: Condition for available nodes without an instance, those in the index `ix_nodes_free`. Databases
+#: Condition for available nodes without an instance, as in the index `ix_nodes_free`. Databases
 #: use the index for queries with exactly this text; with a simpler one SQLite picks another index.
 FREE = text("coalesce(instance_uuid, provision_state) = 'available'")
 
@@ -26,7 +26,7 @@ class Fault(StrEnum):
 
 
 #: Columns of filters that many nodes may match. The index of provision states has them, so that
-#: nodes are counted without a look at their rows. `owner` and `lessee` are not among them: beside
+#: nodes are counted without a look at their rows. `owner` and `lessee` are not among them: with
 #: `shard`, their texts may exceed the longest entry of an index that PostgreSQL accepts.
 COUNTED_BY = (
     "driver", "resource_class", "conductor_group", "shard", "maintenance", "retired",
@@ -34,13 +34,13 @@ COUNTED_BY = (
 )  # fmt: skip
 
 
-def _partial(name: str, *columns: str, where: str, sqlite: str | None = None) -> Index:
+def _partial(name: str, *columns: str, condition: str, sqlite: str | None = None) -> Index:
     """
     Return an index of the rows that meet a condition, in the order of `columns` and id.
 
     sqlite: the condition as SQLAlchemy renders it for SQLite, where a truth value is a number.
     """
-    on_sqlite, on_postgresql = text(sqlite or where), text(where)
+    on_sqlite, on_postgresql = text(sqlite or condition), text(condition)
     return Index(name, *columns, "id", sqlite_where=on_sqlite, postgresql_where=on_postgresql)
 
 
@@ -59,17 +59,17 @@ class Node(Timestamped, Base):
         Index("ix_nodes_driver", "driver", "id"),
         Index("ix_nodes_resource_class", "resource_class", "id"),
         Index("ix_nodes_conductor_group", "conductor_group", "id"),
-        _partial("ix_nodes_unnamed", "name", where="name IS NULL"),
-        _partial("ix_nodes_associated", where="instance_uuid IS NOT NULL"),
-        _partial("ix_nodes_maintenance", where="maintenance", sqlite="maintenance = 1"),
-        _partial("ix_nodes_retired", where="retired", sqlite="retired = 1"),
+        _partial("ix_nodes_unnamed", "name", condition="name IS NULL"),
+        _partial("ix_nodes_associated", condition="instance_uuid IS NOT NULL"),
+        _partial("ix_nodes_maintenance", condition="maintenance", sqlite="maintenance = 1"),
+        _partial("ix_nodes_retired", condition="retired", sqlite="retired = 1"),
         Index("ix_nodes_owner", "owner"),
         Index("ix_nodes_lessee", "lessee"),
         Index("ix_nodes_shard", "shard"),
-        _partial("ix_nodes_parent_node", "parent_node", where="parent_node IS NOT NULL"),
+        _partial("ix_nodes_parent_node", "parent_node", condition="parent_node IS NOT NULL"),
         Index("ix_nodes_chassis_uuid", "chassis_uuid"),
-        _partial("ix_nodes_fault", "fault", where="fault IS NOT NULL"),
-        _partial("ix_nodes_free", "resource_class", where=FREE.text),
+        _partial("ix_nodes_fault", "fault", condition="fault IS NOT NULL"),
+        _partial("ix_nodes_free", "resource_class", condition=FREE.text),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)

@@ -100,7 +100,7 @@ BESIDE = (
     OperationKind.VENDOR,
     OperationKind.DISCOVERY,
 )
-#: Conditions of admitted operations, which hold a slot, and of those in an admission queue.
+#: Conditions of admitted operations, which hold a slot, and of operations in an admission queue.
 HOLDS = text("queue IS NOT NULL AND admitted_at IS NOT NULL AND finished_at IS NULL")
 QUEUES = text("queue IS NOT NULL AND admitted_at IS NULL AND finished_at IS NULL")
 

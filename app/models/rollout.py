@@ -94,7 +94,7 @@ class Rollout(Timestamped, Base):
     # failed nodes that do not count for the error budget: those at the last resumption, and held
     # ones since
     accepted_failures: Mapped[int] = mapped_column(default=0)
-    # numbers of nodes: all, and those in each state but `pending`
+    # numbers of nodes: of all, and of each state but `pending`
     nodes: Mapped[int]
     running: Mapped[int] = mapped_column(default=0)
     succeeded: Mapped[int] = mapped_column(default=0)
