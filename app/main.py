@@ -171,9 +171,8 @@ class Application(Flask):
     """
 
     def raise_routing_exception(self, request: Request) -> NoReturn:
-        if isinstance(request.routing_exception, MethodNotAllowed) and routes.hidden(
-            current().version
-        ):
+        is_refused = isinstance(request.routing_exception, MethodNotAllowed)
+        if is_refused and routes.hidden(current().version):
             raise NoSuchRoute
         super().raise_routing_exception(request)
 
