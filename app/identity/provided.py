@@ -1,5 +1,5 @@
 """
-Local users of people whom the OpenID provider vouches for.
+Local accounts for OIDC identities.
 
 A person is known by issuer and subject, from which the UUID of the local user is derived. So a
 person who chooses a local user's name at the provider does not become that user.

@@ -60,6 +60,15 @@ def views(
     """
     Build the documents of the rows of a `Reading`, as JSON text.
 
+    A document is a template with gaps for the fields that vary from node to node. Nodes with
+    equal recurring fields share a template. Two nodes with the gaps `uuid` and `name`:
+
+        {"driver":"ipmi","uuid":"  | a | ","name": | "one" | }
+        {"driver":"ipmi","uuid":"  | b | ","name": | null  | }
+
+    The columns are, by turns, parts of the templates and encoded values; the texts of a row,
+    joined, are a document. A gap whose value is equal in all nodes is filled in the template.
+
     conductor: only nodes that it is responsible for.
     """
     columns = read.columns(rows)
@@ -82,17 +91,16 @@ def views(
     constant_texts = {
         name: texts[0] for name, texts in encoded.items() if texts.count(texts[0]) == len(rows)
     }
-    lines = {
+    templates = {
         text: _filled(_line(read, base, text), read.gaps, constant_texts)
         for text in set(recurring_texts)
     }
-    line_starts, *fixed = zip(*map(lines.__getitem__, recurring_texts), strict=True)
-    text_columns: list[Iterable[str]] = [line_starts]
-    for name, text in zip(
-        (name for name in read.gaps if name not in constant_texts), fixed, strict=True
-    ):
-        text_columns += (encoded[name], text)
-    return list(map(orjson.Fragment, map("".join, zip(*text_columns, strict=True))))
+    first_parts, *further_parts = zip(*map(templates.__getitem__, recurring_texts), strict=True)
+    column_texts: list[Iterable[str]] = [first_parts]
+    gaps = [name for name in read.gaps if name not in constant_texts]
+    for name, template_parts in zip(gaps, further_parts, strict=True):
+        column_texts += (encoded[name], template_parts)
+    return list(map(orjson.Fragment, map("".join, zip(*column_texts, strict=True))))
 
 
 def _texts(
