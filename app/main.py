@@ -152,12 +152,11 @@ def create_app(runtime: Runtime) -> Flask:
 
 def _middleware(services: Services, wsgi: Wsgi, checks: PasswordChecks) -> Wsgi:
     """Return the application within its middleware; the last one sees a request first."""
-    settings, request_limits = services.runtime.settings.api, services.limits
-    client_of = request_limits.clients.key_of
+    settings, client_of = services.runtime.settings.api, services.limits.clients.key_of
     wsgi = _limited(settings, client_of, wsgi)
     wsgi = heartbeat_fast_path.middleware(services.runtime, wsgi)
     wsgi = request_body.middleware(settings.body_timeout, client_of, wsgi)
-    wsgi = checks.middleware(request_limits.middleware(wsgi))
+    wsgi = checks.middleware(services.limits.middleware(wsgi))
     wsgi = _under_v1(wsgi)
     return measuring.middleware(host_check.with_headers(wsgi))
 
@@ -187,8 +186,8 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        documents = (blueprint.declared for blueprint in BLUEPRINTS)
-        return document.document(self.spec, chain(self.outside, *documents))
+        declared = (blueprint.declared for blueprint in BLUEPRINTS)
+        return document.document(self.spec, chain(self.outside, *declared))
 
     @cached_property
     def _encoded(self) -> bytes:
@@ -332,8 +331,8 @@ def _under_v1(inner: Wsgi) -> Wsgi:
         if path not in UNVERSIONED and path != "/v1" and not path.startswith("/v1/"):
             path = f"/v1{path}"
         if match := NODE_LAST.fullmatch(path):
-            resource, ident, subpath = match.groups(default="")
-            path = f"/v1/nodes/{ident}/{resource}{subpath}"
+            what, ident, rest = match.groups(default="")
+            path = f"/v1/nodes/{ident}/{what}{rest}"
         environ["PATH_INFO"] = path
         return inner(environ, start_response)
 

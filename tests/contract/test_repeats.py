@@ -363,9 +363,9 @@ def test_a_request_that_a_repetition_overtakes_gets_its_answer(restore, api, mon
     first = api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"})
     look, looks = repeats._answer, []
 
-    def late(key):
+    def late(context, key):
         looks.append(key)
-        return look(key) if len(looks) > 1 else None
+        return look(context, key) if len(looks) > 1 else None
 
     monkeypatch.setattr(repeats, "_answer", late)
     again = api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"})

@@ -33,7 +33,7 @@ def before_the_commit(runtime):
 
 
 def before_the_answer(_runtime):
-    auditing.finish = lambda _response: die()
+    auditing.finish = lambda _context, _response: die()
 
 
 @pytest.mark.parametrize(("when", "sessions"), [(before_the_commit, 0), (before_the_answer, 1)])

@@ -11,6 +11,13 @@ CALLED_BY_FLASK = {
     "app/api/request/routes.py", "app/api/web/root.py",
 }  # fmt: skip
 
+#: Modules that read pages without a scope: of one node or rollout that the caller sees, or of what
+#: belongs to no project.
+WITHOUT_SCOPE = {
+    "app/api/fleet/audit.py", "app/api/fleet/conductors.py", "app/api/fleet/rollouts.py",
+    "app/api/node/history.py",
+}  # fmt: skip
+
 
 def importers(module, names):
     """Modules of the product that import one of the names."""
@@ -40,3 +47,7 @@ def test_nothing_hides_in_the_globals_of_flask_but_the_context():
 
 def test_only_what_flask_calls_asks_for_the_current_context():
     assert CALLED_BY_FLASK == importers("app.api.request.context", {"current"})
+
+
+def test_other_lists_are_read_with_a_scope():
+    assert {"app/api/request/paging.py", *WITHOUT_SCOPE} == importers("app.kit.paging", {"fetch"})
