@@ -186,8 +186,8 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        declared = (blueprint.declared for blueprint in BLUEPRINTS)
-        return document.document(self.spec, chain(self.outside, *declared))
+        documents = (blueprint.declared for blueprint in BLUEPRINTS)
+        return document.document(self.spec, chain(self.outside, *documents))
 
     @cached_property
     def _encoded(self) -> bytes:
@@ -331,8 +331,8 @@ def _under_v1(inner: Wsgi) -> Wsgi:
         if path not in UNVERSIONED and path != "/v1" and not path.startswith("/v1/"):
             path = f"/v1{path}"
         if match := NODE_LAST.fullmatch(path):
-            what, ident, rest = match.groups(default="")
-            path = f"/v1/nodes/{ident}/{what}{rest}"
+            resource, ident, subpath = match.groups(default="")
+            path = f"/v1/nodes/{ident}/{resource}{subpath}"
         environ["PATH_INFO"] = path
         return inner(environ, start_response)
 
