@@ -33,7 +33,7 @@ logger = log.RateLimited(log.get(__name__))
 
 #: Task that answers one call, in a conductor's control process.
 CALL_TASK = "ingot.ask"
-#: Most bytes of a stored call, several times those of the largest request body of a call.
+#: Limit of a stored call in bytes, several times the largest request body of a call.
 LARGEST = 8 << 20
 #: Fields of a call that every release writes, with their types.
 _FIELDS = {"node": str, "what": str, "arguments": dict}
@@ -65,9 +65,9 @@ class RedisCalls:
     def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
         name = self._answer(key)
         with self._reaching():
-            found = self._client.blpop([name], timeout=seconds)
+            item = self._client.blpop([name], timeout=seconds)
         try:
-            return self._opened(cast("bytes", found[1]), name) if found else None
+            return self._opened(cast("bytes", item[1]), name) if item else None
         except Forged as error:  # the caller waits for another one
             logger.warning("answer.forged", detail=str(error))
             return None
@@ -87,16 +87,16 @@ class RedisCalls:
             pipeline.getrange(name, 0, LARGEST)
             pipeline.pttl(name)
             pipeline.delete(name)
-            found, left, _ = pipeline.execute()
-        if not found:
+            data, milliseconds, _ = pipeline.execute()
+        if not data:
             return None
-        if len(found) > LARGEST:
+        if len(data) > LARGEST:
             raise Forged(f"it has more than {LARGEST} bytes")
-        call = self._opened(found, name)
+        call = self._opened(data, name)
         for field, kind in _FIELDS.items():
             if not isinstance(call.get(field), kind):
                 raise Forged(f"it has no {field}")
-        return call, left / 1000
+        return call, milliseconds / 1000
 
     def answer(self, key: str, answer: Mapping[str, Any], seconds: float) -> None:
         """Store an answer for `seconds`, the rest of the caller's timeout, but at least one."""
@@ -120,12 +120,12 @@ class RedisCalls:
             content = self._keyring.unseal(data.decode(), name) if self._seals() else data
             if content is None:
                 raise Forged("it is not sealed with a key of this service for this call")
-            found = orjson.loads(content)
+            document = orjson.loads(content)
         except (ValueError, WrongKey) as error:
             raise Forged(f"it cannot be read: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise Forged("it is no document")
-        return found
+        return document
 
     def _seals(self) -> bool:
         """Whether documents are sealed; at once when another process has made the first key."""

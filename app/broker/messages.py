@@ -34,11 +34,13 @@ class Message:
 
     @property
     def rest(self) -> "Message | None":
-        """Message with the chain after its first link; None if there is none."""
-        first, *links = self.links
+        """Message with the chain after its first link, if there is one."""
+        first_link, *links = self.links
         if not links:
             return None
-        return replace(self, links=tuple(links), root=self.root or first.task, parent=first.task)
+        return replace(
+            self, links=tuple(links), root=self.root or first_link.task, parent=first_link.task
+        )
 
 
 @dataclass(frozen=True, slots=True)

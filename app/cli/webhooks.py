@@ -21,12 +21,12 @@ def replay(
     output: Output,
     ident: Ident,
     *,
-    after: Annotated[
+    sequence: Annotated[
         int | None,
         typer.Option(min=0, help="The events after this number; else from the oldest failure on"),
     ] = None,
 ) -> None:
     """Post events again, in order."""
-    body = {} if after is None else {"after": after}
+    body = {} if sequence is None else {"after": sequence}
     answer = api.request("POST", "webhooks", ident, "replay", body=body).json()
     output.result(answer, f"{ident}: the events after {answer['position']} are posted again")

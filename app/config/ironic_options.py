@@ -143,8 +143,8 @@ profiler pxe_filter sensor_data service_catalog swift vnc
 def _parse(text: str) -> dict[str, frozenset[str]]:
     """Option names by group; groups of the list [*] get the single name "*"."""
     sections = (part.partition("]") for part in text.split("[")[1:])
-    named = {group: frozenset(names.split()) for group, _, names in sections}
-    return dict.fromkeys(named.pop("*"), frozenset("*")) | named
+    names_by_group = {group: frozenset(names.split()) for group, _, names in sections}
+    return dict.fromkeys(names_by_group.pop("*"), frozenset("*")) | names_by_group
 
 
 IRONIC_ONLY: Mapping[str, frozenset[str]] = _parse(_NAMES)

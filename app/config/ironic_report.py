@@ -97,14 +97,16 @@ def examine(path: Path) -> list[Finding]:
 
 def _findings(path: Path) -> Iterator[Finding]:
     table = {f"{option.group}.{option.name}": option for option in options.options(Settings)}
-    present = {old: name for name, option in table.items() for old in option.about.deprecated}
+    current_names = {
+        old_name: name for name, option in table.items() for old_name in option.about.deprecated
+    }
     defaults = {place: option.default for place, option in table.items()}
     try:
         entries = list(files.entries(path, {}, defaults))
     except files.NotReadable as error:
         raise SettingsError(str(error)) from None
     for entry in entries:
-        place = present.get(entry.place, entry.place)
+        place = current_names.get(entry.place, entry.place)
         if place in table:
             yield _of_setting(table[place], place, entry.value)
         else:

@@ -36,7 +36,7 @@ def apply(
     """
     Write a driver's reports (`drivers.core.target`); the caller has locked the node's row.
 
-    incarnation: of the conductor that ran the step; None: the reports are not those of a step.
+    incarnation: of the conductor that ran the step, if the reports come from one.
 
     Raises InspectionFailed: the findings of an inspection cannot be stored.
     """
@@ -53,7 +53,7 @@ def apply(
             continue
         if name in MERGED:
             merged = {**getattr(node, name), **value}
-            value = {key: each for key, each in merged.items() if each is not None}
+            value = {key: item for key, item in merged.items() if item is not None}
         if getattr(node, name) != value:
             setattr(node, name, value)
             changed = True
@@ -84,32 +84,32 @@ def _apply_to_agent(session: Session, node: Node, reports: Mapping[str, Any]) ->
 def _write_bios(session: Session, node: Node, settings: Facts) -> None:
     """Write the complete set of BIOS settings; rows of other settings are deleted."""
     query = select(BiosSetting).where(BiosSetting.node_id == node.id)
-    known = {row.name: row for row in session.scalars(query)}
+    rows_by_name = {row.name: row for row in session.scalars(query)}
     for fact in settings:
-        row = known.pop(fact["name"], None)
+        row = rows_by_name.pop(fact["name"], None)
         value = fact.get("value")
         columns = {**fact, "value": value if value is None else str(value)}
         if row is None:
             session.add(BiosSetting(node_id=node.id, **columns))
         else:
             _update(row, columns)
-    for row in known.values():
+    for row in rows_by_name.values():
         session.delete(row)
 
 
 def _write_firmware(session: Session, node: Node, components: Facts) -> None:
     """Write the complete set of firmware components; rows of other components are deleted."""
     query = select(FirmwareComponent).where(FirmwareComponent.node_id == node.id)
-    known = {row.component: row for row in session.scalars(query)}
+    rows_by_component = {row.component: row for row in session.scalars(query)}
     for fact in components:
-        row = known.pop(fact["component"], None)
+        row = rows_by_component.pop(fact["component"], None)
         columns = {name: value for name, value in fact.items() if value is not None}
         if row is None:
             initial = fact.get("current_version") or ""
             session.add(FirmwareComponent(node_id=node.id, initial_version=initial, **columns))
         else:
             _update(row, columns)
-    for row in known.values():
+    for row in rows_by_component.values():
         session.delete(row)
 
 

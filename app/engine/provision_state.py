@@ -30,35 +30,35 @@ RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 
 def move(session: Session, node: Node, event: Event, target: State | None = None) -> None:
     """
-    Apply an event to the provision state of a node: the only way in which it changes.
+    Apply an event to the provision state of a node. Nothing else changes it.
 
-    target: target provision state of the flow that begins; None: the table's. Within a flow the
-    target is kept. The caller has locked the row.
+    target: target provision state of the flow that starts; the table's by default. Within a flow
+    the target is kept. The caller has locked the row.
 
     Raises IllegalMove: the event is not allowed in the node's state.
     """
-    old = MACHINE[State(node.provision_state)]
-    if event not in old.moves:
+    old_row = MACHINE[State(node.provision_state)]
+    if event not in old_row.moves:
         raise IllegalMove(event, node.uuid, node.provision_state)
-    state = old.moves[event]
-    new = MACHINE[state]
+    state = old_row.moves[event]
+    new_row = MACHINE[state]
     node.provision_state, node.provision_event = state, event
-    if new.kind is Kind.STABLE:
+    if new_row.kind is Kind.STABLE:
         node.target_provision_state = None
-    elif target is not None or old.target != new.target or old.kind is Kind.STABLE:
-        node.target_provision_state = target or new.target
+    elif target is not None or old_row.target != new_row.target or old_row.kind is Kind.STABLE:
+        node.target_provision_state = target or new_row.target
     node.provision_updated_at = node.updated_at = moment(session)
     if event is Event.INSPECT:
         node.inspection_started_at, node.inspection_finished_at = now(), None
-    elif event in (Event.DONE, Event.FAIL, Event.ABORT) and old.target is State.MANAGEABLE:
-        _end_inspection(session, node, done=event is Event.DONE)
+    elif event in (Event.DONE, Event.FAIL, Event.ABORT) and old_row.target is State.MANAGEABLE:
+        _end_inspection(session, node, succeeded=event is Event.DONE)
 
 
-def _end_inspection(session: Session, node: Node, *, done: bool) -> None:
+def _end_inspection(session: Session, node: Node, *, succeeded: bool) -> None:
     """Set the times of an inspection that ends; nothing for other flows."""
     if node.inspection_started_at is not None:
         node.inspection_started_at = None
-        node.inspection_finished_at = moment(session) if done else None
+        node.inspection_finished_at = moment(session) if succeeded else None
 
 
 def apply_effects(
@@ -91,16 +91,16 @@ def _wipe_instance(session: Session, node: Node, operation: Operation, flow: Pro
     session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     node.instance_info = {}
     node.instance_uuid = node.instance_name = None
-    dropped = {
+    dropped_keys = {
         "instance", "root_uuid_or_disk_id", "is_whole_disk_image", "deploy_boot_mode", "image",
         Boot.INSTANCE_NEXT,
     }  # fmt: skip
     internal = node.driver_internal_info
     if internal.get("automatic_lessee"):
         node.lessee = None
-        dropped |= {"automatic_lessee"}
+        dropped_keys |= {"automatic_lessee"}
     node.driver_internal_info = {
-        key: value for key, value in internal.items() if key not in dropped
+        key: value for key, value in internal.items() if key not in dropped_keys
     }
 
 

@@ -37,12 +37,12 @@ LIVENESS_INTERVAL = 0.5
 class Method:
     """A method of an interface, or of the conductor itself, that can be called."""
 
-    interface: str | None  # None: the conductor's own
+    interface: str | None  # None for the conductor's own
     method: str
     locked: bool = True  # refused while the node is reserved, as in Ironic
     order: bool = False  # it changes the machine: takes the node's lease
     repeatable: bool = True  # sent again if the conductor died while executing it
-    kept: float = 0  # seconds for which its answer is given again; 0: it is not
+    answer_lifetime: float = 0  # seconds for which its answer is given again, if any
     needs: int = (
         release.NEEDED
     )  # version that the conductor must understand (`app.process.release`)
@@ -56,7 +56,7 @@ METHODS: Mapping[str, Method] = {
     "indicators": Method("management", "indicators", locked=False),
     "get_indicator": Method("management", "get_indicator"),
     "set_indicator": Method("management", "set_indicator", order=True),
-    "sensors": Method("management", "sensors", locked=False, kept=10),
+    "sensors": Method("management", "sensors", locked=False, answer_lifetime=10),
     "read_documents": Method("management", "read_documents", locked=False),
     "virtual_media": Method("management", "virtual_media", locked=False),
     "get_console": Method("console", "get_console", locked=False),
@@ -83,9 +83,9 @@ class RemoteLocked(RemoteError, NodeLocked):
     """A call that is repeated: the node was locked, its agent busy, or its lease lost."""
 
 
-def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
+def call(runtime: Runtime, ident: str, method_name: str, /, **arguments: Any) -> Any:
     """
-    Call `what`, a key of `rpc.METHODS`, for the node `ident` and return the result (JSON).
+    Call `method_name`, a key of `rpc.METHODS`, for the node `ident` and return the result (JSON).
 
     Waits up to `[api]call_timeout` seconds, including the wait for a locked node.
 
@@ -99,13 +99,13 @@ def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
 
     def attempt() -> Any:
         with yielding_slot():
-            return _call(runtime, ident, what, arguments, end)
+            return _call(runtime, ident, method_name, arguments, end)
 
     return retry_while_locked(runtime.settings.conductor, attempt)
 
 
 def ask(
-    runtime: Runtime, member: Member, node: str, what: str, seconds: float
+    runtime: Runtime, member: Member, node: str, method_name: str, seconds: float
 ) -> Mapping[str, Any]:
     """
     Call one conductor about a node, by its UUID, also if another conductor owns the node.
@@ -119,32 +119,35 @@ def ask(
     if calls is None:
         raise Unavailable("This process cannot call conductors.")
     with runtime.reading() as session:
-        document = _document(session, node, what, {}, seconds)
+        document = _document(session, node, method_name, {}, seconds)
     key = f"{member.incarnation}:{uuid4()}"
     calls.post(member.name, key, document, seconds)
     return calls.receive(key, seconds) or {}
 
 
-def call_at(runtime: Runtime, conductor: str, ident: str, what: str, /, **arguments: Any) -> Any:
+def call_at(
+    runtime: Runtime, conductor: str, ident: str, method_name: str, /, **arguments: Any
+) -> Any:
     """
-    Call `what` at a conductor, given by its name, that need not own the node; else as `call`.
+    Call `method_name` at a conductor, given by its name, that need not own the node; else as
+    `call`.
 
     Raises NoSuchConductor.
     """
     end = time.monotonic() + runtime.settings.api.call_timeout
     with yielding_slot():
-        return _call(runtime, ident, what, arguments, end, conductor)
+        return _call(runtime, ident, method_name, arguments, end, conductor)
 
 
 def _call(  # noqa: PLR0917 - as `call_at` and `call`
     runtime: Runtime,
     ident: str,
-    what: str,
+    method_name: str,
     arguments: Mapping[str, Any],
     end: float,
     conductor: str | None = None,
 ) -> Any:
-    method = METHODS[what]
+    method = METHODS[method_name]
     with runtime.reading() as session:
         node = nodes.find(session, ident)
         if method.locked and node.reservation is not None:
@@ -153,7 +156,7 @@ def _call(  # noqa: PLR0917 - as `call_at` and `call`
             member = conductors.owner_of(session, node, method.needs)
         else:
             member = _member(runtime, conductor)
-        document = _document(session, node.uuid, what, arguments, end - time.monotonic())
+        document = _document(session, node.uuid, method_name, arguments, end - time.monotonic())
     pending = _PendingCall(runtime, node, method, document, end, pinned=conductor is not None)
     answer = pending.result_from(member)
     if "status" in answer:
@@ -202,7 +205,7 @@ class _PendingCall:
     document: Mapping[str, Any]
     end: float  # by this process's monotonic clock
     pinned: bool = False  # to the first conductor: no successor can answer it
-    refused: set[str] = field(default_factory=set)  # incarnations of too old a release
+    refusing: set[str] = field(default_factory=set)  # incarnations of too old a release
 
     def result_from(self, member: Member) -> Mapping[str, Any]:
         """Send the call to a conductor, and to its successors, until one has answered."""
@@ -210,18 +213,19 @@ class _PendingCall:
         if calls is None:
             raise Unavailable("This process cannot call conductors.")
         callee, key = member, self._post(calls, member)
-        while (left := self.end - time.monotonic()) > 0:
-            answer = calls.receive(key, min(left, LIVENESS_INTERVAL))
+        while (remaining := self.end - time.monotonic()) > 0:
+            answer = calls.receive(key, min(remaining, LIVENESS_INTERVAL))
             if answer is not None and "understands" not in answer:
                 return answer
             if answer is not None:  # the release of this conductor is too old
-                self.refused.add(callee.incarnation)
+                self.refusing.add(callee.incarnation)
             if self.pinned and answer is not None:
                 raise Unavailable(f"Conductor {callee.name} is of an earlier release.")
             members = [
-                each
-                for each in conductors.members(self.runtime)
-                if each.version >= self.method.needs and each.incarnation not in self.refused
+                candidate
+                for candidate in conductors.members(self.runtime)
+                if candidate.version >= self.method.needs
+                and candidate.incarnation not in self.refusing
             ]
             successor = (
                 None
@@ -231,7 +235,7 @@ class _PendingCall:
             if successor is None or successor.incarnation == callee.incarnation:
                 continue
             if answer is None and not calls.withdraw(key):  # the conductor has started it
-                if any(each.incarnation == callee.incarnation for each in members):
+                if any(candidate.incarnation == callee.incarnation for candidate in members):
                     continue
                 if not self.method.repeatable:
                     raise GatewayTimeout(

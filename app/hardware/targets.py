@@ -69,8 +69,8 @@ def without_instance(runtime: Runtime, node: Node, target: Target) -> Target:
 
     Raises InvalidDriverInfo: one of them is not loaded here.
     """
-    own = {kind: getattr(node, f"{kind}_interface") for kind in KINDS}
-    return replace(target, driver=runtime.drivers.driver(node.driver, own), instance_info={})
+    interfaces = {kind: getattr(node, f"{kind}_interface") for kind in KINDS}
+    return replace(target, driver=runtime.drivers.driver(node.driver, interfaces), instance_info={})
 
 
 def build(
@@ -137,9 +137,9 @@ def of_node(session: Session, node: Node) -> Target:
 
 def _agent_of(session: Session, node: Node) -> AgentRecord | None:
     """The agent's row if the session has loaded it, with its pending changes; else a snapshot."""
-    known: AgentRecord | None = session.identity_map.get(identity_key(AgentRecord, node.id))
-    if known is not None:
-        return known
+    loaded_row: AgentRecord | None = session.identity_map.get(identity_key(AgentRecord, node.id))
+    if loaded_row is not None:
+        return loaded_row
     row = _AGENT.first(connection_of(session), {"node": node.id})
     return None if row is None else _agent_row(row)
 
@@ -160,14 +160,14 @@ def volumes_and_traits(runtime: Runtime, node: Node, agent: AgentRecord | None) 
 
 
 def _more(session: Session, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
-    found = _volumes(session, node) if _uses_volumes(runtime_of(session), node) else {}
+    fields = _volumes(session, node) if _uses_volumes(runtime_of(session), node) else {}
     if agent is not None and _runs(agent):
         if agent.last_heartbeat_at:
             silence = moment(session) - agent.last_heartbeat_at
-            found["silent_for"] = silence.total_seconds()
-        mine = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
-        found["traits"] = list(session.scalars(mine.order_by(NodeTrait.trait)))
-    return found
+            fields["silent_for"] = silence.total_seconds()
+        query = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
+        fields["traits"] = list(session.scalars(query.order_by(NodeTrait.trait)))
+    return fields
 
 
 def _runs(agent: AgentRecord | None) -> bool:

@@ -25,7 +25,7 @@ Place = Port | Portgroup
 
 #: Keys of a request that select the port or port group of the VIF.
 PLACES = ("port_uuid", "portgroup_uuid")
-#: Keys of `internal_info` with the VIF of the tenant, and with those of the service's networks.
+#: Keys of `internal_info` with the tenant's VIF, and with the VIFs of the service's networks.
 TENANT = "tenant_vif_port_id"
 SERVICE_NETWORKS = tuple(
     f"{network}_vif_port_id"
@@ -34,9 +34,9 @@ SERVICE_NETWORKS = tuple(
 
 
 def bound(place: Place) -> str | None:
-    """Return the VIF of a port or port group, the tenant's or the service's; None: no VIF."""
-    found = (place.internal_info.get(key) for key in (TENANT, *SERVICE_NETWORKS))
-    return next((str(vif) for vif in found if vif), None)
+    """Return the VIF of a port or port group, the tenant's or the service's, if it has one."""
+    vif_ids = (place.internal_info.get(key) for key in (TENANT, *SERVICE_NETWORKS))
+    return next((str(vif) for vif in vif_ids if vif), None)
 
 
 def attached(session: Session, node: Node) -> list[str]:
@@ -70,13 +70,17 @@ def attach(session: Session, node: Node, vif: Mapping[str, Any]) -> None:
                 f" {_named(place)}."
             )
     members: Mapping[int, list[Port]] = _members(places)
-    free = [place for place in _free(places, members) if _may_hold(place, vif)]
-    if not free:
+    free_places = [place for place in _free(places, members) if _may_hold(place, vif)]
+    if not free_places:
         raise _no_port(vif, f"node {node.uuid} needs a free port or port group that may have it")
-    wanted = network.physical_networks(vif)
-    fitting = [place for place in free if _fits(_physical_network(place, members), wanted)]
+    physical_networks = network.physical_networks(vif)
+    fitting = [
+        place
+        for place in free_places
+        if _fits(_physical_network(place, members), physical_networks)
+    ]
     if not fitting:
-        networks = ", ".join(sorted(wanted))
+        networks = ", ".join(sorted(physical_networks))
         raise _no_port(vif, f"no free one of node {node.uuid} is on physical network {networks}")
     best = max(fitting, key=lambda place: _preference(place, members))
     best.internal_info = {**best.internal_info, TENANT: vif["id"]}
@@ -104,8 +108,8 @@ def detach(session: Session, node: Node, vif: str) -> None:
     )
 
 
-def _no_port(vif: Mapping[str, Any], why: str) -> Invalid:
-    return Invalid(f"Unable to attach VIF {vif['id']}, not enough free physical ports: {why}.")
+def _no_port(vif: Mapping[str, Any], reason: str) -> Invalid:
+    return Invalid(f"Unable to attach VIF {vif['id']}, not enough free physical ports: {reason}.")
 
 
 def _network(session: Session, node: Node) -> Network:
@@ -116,11 +120,11 @@ def _network(session: Session, node: Node) -> Network:
 
 
 def _places(session: Session, node: Node) -> list[Place]:
-    found: list[Place] = []
+    places: list[Place] = []
     for model in (Port, Portgroup):
         query = select(model).where(model.node_id == node.id).order_by(model.id)
-        found += session.scalars(query)
-    return found
+        places += session.scalars(query)
+    return places
 
 
 def _members(places: Collection[Place]) -> Mapping[int, list[Port]]:
@@ -139,27 +143,27 @@ def _free(places: Collection[Place], members: Mapping[int, list[Port]]) -> list[
     If a port of a group has a VIF, the group's other ports are free one by one, provided that the
     group supports standalone ports.
     """
-    free: list[Place] = []
+    free_places: list[Place] = []
     for place in places:
         if TENANT in place.internal_info:
             continue
         if isinstance(place, Port):
             if place.portgroup_id is None:
-                free.append(place)
+                free_places.append(place)
             continue
         ports = members.get(place.id, [])
-        unused = [port for port in ports if TENANT not in port.internal_info]
-        if len(unused) < len(ports):
-            free += unused if place.standalone_ports_supported else []
+        free_ports = [port for port in ports if TENANT not in port.internal_info]
+        if len(free_ports) < len(ports):
+            free_places += free_ports if place.standalone_ports_supported else []
         elif ports:
-            free.append(place)
-    return free
+            free_places.append(place)
+    return free_places
 
 
 def _may_hold(place: Place, vif: Mapping[str, Any]) -> bool:
     """Whether the request selects this port or port group, or none."""
-    named = {key: vif[key] for key in PLACES if key in vif}
-    return not named or named.get(f"{kind_of(type(place))}_uuid") == place.uuid
+    selectors = {key: vif[key] for key in PLACES if key in vif}
+    return not selectors or selectors.get(f"{kind_of(type(place))}_uuid") == place.uuid
 
 
 def _physical_network(place: Place, members: Mapping[int, list[Port]]) -> str | None:
@@ -168,8 +172,10 @@ def _physical_network(place: Place, members: Mapping[int, list[Port]]) -> str | 
     return place.physical_network
 
 
-def _fits(physical_network: str | None, wanted: Collection[str]) -> bool:
-    return not wanted or physical_network is None or physical_network in wanted
+def _fits(physical_network: str | None, physical_networks: Collection[str]) -> bool:
+    return (
+        not physical_networks or physical_network is None or physical_network in physical_networks
+    )
 
 
 def _preference(place: Place, members: Mapping[int, list[Port]]) -> tuple[bool, bool, bool]:

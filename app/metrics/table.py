@@ -247,4 +247,4 @@ REACHED = Gauge(
     {"part": "`database`, `broker`"},
 )
 
-METRICS: Sequence[Metric] = tuple(each for each in globals().values() if isinstance(each, Metric))
+METRICS: Sequence[Metric] = tuple(item for item in globals().values() if isinstance(item, Metric))

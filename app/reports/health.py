@@ -54,12 +54,12 @@ def examine(session: Session) -> list[Part]:
     authentication.
     """
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
-    alive = len(conductors.alive(session, timeout))
+    live_conductors = len(conductors.alive(session, timeout))
     leads = conductors.beat_leads(session)
     passes = periodic_passes.passes(connection_of(session), timeout)
     return [
-        _database(runtime_of(session), suspected=not (alive and leads)),
-        _conductors(session, timeout, alive),
+        _database(runtime_of(session), suspected=not (live_conductors and leads)),
+        _conductors(session, timeout, live_conductors),
         _beat(session, passes, leads=leads),
         _periodic_tasks(passes),
         _messages(session),
@@ -68,8 +68,8 @@ def examine(session: Session) -> list[Part]:
     ]
 
 
-def _conductors(session: Session, timeout: float, alive: int) -> Part:
-    known = session.scalar(select(func.count()).select_from(Conductor)) or 0
+def _conductors(session: Session, timeout: float, live_conductors: int) -> Part:
+    total = session.scalar(select(func.count()).select_from(Conductor)) or 0
     lost, impeded = (
         len(conductors.lost(session, timeout)),
         len(conductors.impeded(session, timeout)),
@@ -77,43 +77,47 @@ def _conductors(session: Session, timeout: float, alive: int) -> Part:
     problems = [f"{lost} lost"] * bool(lost) + [f"{impeded} impeded"] * bool(impeded)
     return Part(
         "conductors",
-        ", ".join(problems) or OK if alive else "no conductor is alive",
-        f"{alive} of {known} alive, {lost} without a heartbeat"
+        ", ".join(problems) or OK if live_conductors else "no conductor is alive",
+        f"{live_conductors} of {total} alive, {lost} without a heartbeat"
         + (f", {impeded} with an impediment" if impeded else ""),
     )
 
 
 def _beat(session: Session, passes: Sequence[Pass], *, leads: bool) -> Part:
     """Return the health of the beat: it leads, and has sent what was due."""
-    details, silent = "it schedules periodic tasks", conductors.beat_silence(session)
-    bounds = [each.bound for each in passes]  # one task at least is due within the shortest
-    if silent is None or not leads:
+    details, silence = "it schedules periodic tasks", conductors.beat_silence(session)
+    bounds = [
+        task_pass.bound for task_pass in passes
+    ]  # one task at least is due within the shortest
+    if silence is None or not leads:
         return Part("beat", OK if leads else "no beat leads", details)
-    late = bool(bounds) and silent > min(bounds)
+    is_late = bool(bounds) and silence > min(bounds)
     return Part(
         "beat",
-        "it sends nothing" if late else OK,
-        f"{details}; the last message was sent {silent:.0f} s ago",
+        "it sends nothing" if is_late else OK,
+        f"{details}; the last message was sent {silence:.0f} s ago",
     )
 
 
 def _periodic_tasks(passes: Sequence[Pass]) -> Part:
     """Return the health of the periodic tasks: each has completed a pass within its bound."""
     oldest = periodic_passes.oldest(passes)
-    late = [each for each in oldest.values() if each.is_late]
-    if not late:
-        shown = [f"{task} {oldest[task].seconds:.0f} s ago" for task in SHOWN if task in oldest]
+    late_passes = [task_pass for task_pass in oldest.values() if task_pass.is_late]
+    if not late_passes:
+        completions = [
+            f"{task} {oldest[task].seconds:.0f} s ago" for task in SHOWN if task in oldest
+        ]
         return Part(
-            "periodic tasks", OK, f"last completed: {', '.join(shown) or 'none is expected'}"
+            "periodic tasks", OK, f"last completed: {', '.join(completions) or 'none is expected'}"
         )
     details = (
-        f"{each.task} has not completed for {each.seconds:.0f} s, and should within"
-        f" {each.bound:.0f}: {each.without}"
-        for each in late
+        f"{task_pass.task} has not completed for {task_pass.seconds:.0f} s, and should within"
+        f" {task_pass.bound:.0f}: {task_pass.without}"
+        for task_pass in late_passes
     )
-    reason = f"{late[0].task} does not complete"
-    if len(late) > 1:
-        reason = f"{len(late)} tasks do not complete"
+    reason = f"{late_passes[0].task} does not complete"
+    if len(late_passes) > 1:
+        reason = f"{len(late_passes)} tasks do not complete"
     return Part("periodic tasks", reason, "; ".join(details))
 
 
@@ -158,7 +162,7 @@ def _database(runtime: Runtime, *, suspected: bool) -> Part:
 
 def write_problem(runtime: Runtime) -> str | None:
     """
-    Try to write; return the problem as the end of a sentence "The database", None: none.
+    Try to write; return the problem, if any, as the end of a sentence "The database".
 
     For a service whose heartbeats are old: conductors that cannot write theirs appear dead. Takes a
     second at most, while a write may hang for much longer.

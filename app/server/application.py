@@ -122,13 +122,13 @@ def create_app(runtime: Runtime) -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     checks = password_checks(runtime.settings.api)
-    limits = Limits(runtime.settings.api)
+    request_limits = Limits(runtime.settings.api)
     services = Services(
         runtime,
         policy.make(runtime.settings),
         strategies.make(runtime, checks),
-        limits,
-        Followers(runtime, limits),
+        request_limits,
+        Followers(runtime, request_limits),
         auditing.refused_requests(runtime),
     )
     services.install(app)
@@ -188,8 +188,8 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        declared = (blueprint.declared for blueprint in BLUEPRINTS)
-        return document.document(self.spec, chain(self.outside, *declared))
+        documents = (blueprint.declared for blueprint in BLUEPRINTS)
+        return document.document(self.spec, chain(self.outside, *documents))
 
     @cached_property
     def _encoded(self) -> bytes:
@@ -202,7 +202,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
         pass
 
 
-def _register_hooks(app: Flask, allowed: Sites) -> None:
+def _register_hooks(app: Flask, allowed_sites: Sites) -> None:
     """Register the hooks before and after every request."""
 
     @app.before_request
@@ -219,7 +219,7 @@ def _register_hooks(app: Flask, allowed: Sites) -> None:
             return errors.unrouted(406, HTTP_STATUS_CODES[406], str(error))
         context.unrouted = False
         _check_address(request)
-        allowed.check(request)
+        allowed_sites.check(request)
         context.authenticate()
         take_turn(context.caller.tenant)
         return None
@@ -333,8 +333,8 @@ def _under_v1(inner: Wsgi) -> Wsgi:
         if path not in UNVERSIONED and path != "/v1" and not path.startswith("/v1/"):
             path = f"/v1{path}"
         if match := NODE_LAST.fullmatch(path):
-            what, ident, rest = match.groups(default="")
-            path = f"/v1/nodes/{ident}/{what}{rest}"
+            resource, ident, subpath = match.groups(default="")
+            path = f"/v1/nodes/{ident}/{resource}{subpath}"
         environ["PATH_INFO"] = path
         return inner(environ, start_response)
 

@@ -55,7 +55,8 @@ RESPAWN_PAUSE = 0.5
 #: Allocations between garbage collections: more than most requests leave behind.
 GC_THRESHOLD = 20_000
 #: Seconds for which a thread that computes keeps the interpreter from others (default: 0.005): a
-#: short request, which gives it up at each query, waits that long each time beside a long list.
+#: short request, which gives it up at each query, waits that long each time while a list is
+#: computed.
 SWITCH = 0.001
 #: Most open files of a process besides its connections.
 OTHER_FILES = 256
@@ -84,12 +85,12 @@ def application(settings: Settings) -> Flask:
     Raises SettingsError: see `create_app`.
     """
     celery, broker = queue.celery(settings), settings.broker
-    made = runtime.make(settings, queue.sender(celery))
-    made.calls = RedisCalls(celery, settings, keyring_of(made.engine.dialect))
+    api_runtime = runtime.make(settings, queue.sender(celery))
+    api_runtime.calls = RedisCalls(celery, settings, keyring_of(api_runtime.engine.dialect))
     redis = client(broker.url, broker.connect_timeout)
-    made.refusals = Refusals(redis, broker.prefix)
-    made.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
-    return create_app(made)
+    api_runtime.refusals = Refusals(redis, broker.prefix)
+    api_runtime.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
+    return create_app(api_runtime)
 
 
 def main(settings: Settings) -> None:
@@ -170,7 +171,7 @@ def _close_at_stop(tail: EventFeed) -> None:
     """
     Close the tail at SIGTERM or SIGINT, so that requests that follow events end regularly.
 
-    granian sets handlers of its own afterwards, so the signals arrive in a pipe beside them.
+    granian sets handlers of its own afterwards, so the signals arrive in a pipe.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -186,8 +187,8 @@ def _close_at_stop(tail: EventFeed) -> None:
 
 def _threads(api: Api) -> int:
     """
-    Return the number of threads of a process: those of each kind of request, so that many requests
-    of one kind leave threads for the others.
+    Return the number of threads of a process: a number for each kind of request, so that many
+    requests of one kind leave threads for the others.
     """
     waiting = 2 * api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
     agents = AGENTS_AT_ONCE + 2 * AGENTS_QUEUED + 2 * MOST
@@ -196,17 +197,17 @@ def _threads(api: Api) -> int:
     return callers + waiting + agents + reading
 
 
-def _connections(wanted: int) -> int:
+def _connections(connections: int) -> int:
     """Limit the wanted number of connections per process to its limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    file_limit = connections + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < file_limit:
+        soft = file_limit if hard == resource.RLIM_INFINITY else min(file_limit, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if soft < needed:
-            logger.warning("api.too_few_files", limit=hard, needed=needed)
+        if soft < file_limit:
+            logger.warning("api.too_few_files", limit=hard, needed=file_limit)
             return max(soft - OTHER_FILES, 1)
-    return wanted
+    return connections
 
 
 def _keep_memory() -> None:

@@ -125,9 +125,9 @@ class CallHandler:
             target = targets.of_node(session, node)
             session.expunge_all()
         method = getattr(interfaces_of(target).by_kind[call.interface], call.method)
-        if call.kept:
+        if call.answer_lifetime:
             key = (node.uuid, node.updated_at, document["what"])
-            answer = self.recent.answer(key, call.kept, lambda: method(target))
+            answer = self.recent.answer(key, call.answer_lifetime, lambda: method(target))
         elif not call.order:
             answer = method(target, **document["arguments"])
         else:

@@ -100,7 +100,7 @@ class Deliverer(ABC):
         self._timeout, self._longest_pause = timeout, longest_pause
         self._row: Any = self.model.__table__.c
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=self.name)
-        self._slots = FairSlots(AT_ONCE, shared=True)  # by project
+        self._slots = FairSlots(AT_ONCE, leaves_free=True)  # by project
         self._starting = threading.Lock()
         self._served: set[int] = set()  # ids of the subscribers with a thread
         self._more = False  # subscribers are due that have found no thread

@@ -154,5 +154,5 @@ def list_failures(context: RequestContext, query: Query) -> Response:
     `filter` has the parameters of `GET /v1/nodes` that list the nodes of a group.
     """
     with context.runtime.reading() as session:
-        by, limit = query.get("by", BY), query.get("limit", LIMIT)
-        return json(service.failures(session, _narrow(context), by, limit))
+        grouping, limit = query.get("by", BY), query.get("limit", LIMIT)
+        return json(service.failures(session, _narrow(context), grouping, limit))

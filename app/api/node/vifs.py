@@ -38,8 +38,8 @@ PLACED_SINCE = 67
 def list_vifs(context: RequestContext, _query: Query, ident: str) -> Response:
     """List the VIFs that are attached to a node"""
     with context.runtime.reading() as session:
-        found = service.attached(session, node_of(context, session, ident))
-    return json({"vifs": [{"id": vif} for vif in found]})
+        vif_ids = service.attached(session, node_of(context, session, ident))
+    return json({"vifs": [{"id": vif} for vif in vif_ids]})
 
 
 @vifs.declare(

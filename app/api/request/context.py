@@ -35,12 +35,12 @@ class Services:
     """Objects that the requests of one application share."""
 
     runtime: Runtime
-    #: None: every caller may do everything.
+    #: Without one, every caller may do everything.
     policy: Policy | None
     authenticate: Authenticate
     limits: Limits
     followers: Followers
-    #: None: the audit is off.
+    #: None if the audit is off.
     refused_requests: RefusedRequests | None
 
     def install(self, app: Flask) -> None:
@@ -60,7 +60,7 @@ class RequestContext:
 
     request: Request
     services: Services
-    #: A span of OpenTelemetry; None: traces are off.
+    #: A span of OpenTelemetry; None if traces are off.
     span: Any
     request_id: str
     #: Facts for the audit record.
@@ -87,7 +87,7 @@ class RequestContext:
 
     @property
     def base_url(self) -> str:
-        """URL that links begin with, without a trailing slash."""
+        """URL that links start with, without a trailing slash."""
         return responses.base_url(self.services.runtime.settings.api, self.request)
 
     def links(self, path: str) -> list[dict[str, str]]:

@@ -43,7 +43,7 @@ DRY_RUN = "a dry run changes nothing"
 
 def key_of(request: Request) -> str | None:
     """
-    Return the key of a request; None: it has none.
+    Return the key of a request, if it has one.
 
     Raises Invalid: the key is malformed.
     """
@@ -74,19 +74,19 @@ def once(context: RequestContext, answer: Callable[[], Any]) -> Any:
     key = key_of(context.request)
     if key is None:
         return answer()
-    if (recorded := _answer(context, key)) is not None:
-        return recorded
+    if (response := _answer(context, key)) is not None:
+        return response
     try:
         return answer()
     except (ServiceError, HTTPException):
-        if (recorded := _answer(context, key)) is not None:
-            return recorded
+        if (response := _answer(context, key)) is not None:
+            return response
         raise
 
 
 def _answer(context: RequestContext, key: str) -> Response | None:
     """
-    Return the recorded answer to a key of the caller; None: there is none yet.
+    Return the recorded answer to a key of the caller, if there is one yet.
 
     Raises Invalid: the key was sent with a different request.
     """
@@ -97,7 +97,7 @@ def _answer(context: RequestContext, key: str) -> Response | None:
 
 def begin(context: RequestContext, session: Session, key: str) -> tuple[Answered, bool]:
     """
-    Record a key at the begin of the transaction of its request.
+    Record a key at the start of the transaction of its request.
 
     Return its row, and whether the key is new; the row of a known key has the answer. Waits for the
     end of a concurrent request with this key.
@@ -115,10 +115,10 @@ def begin(context: RequestContext, session: Session, key: str) -> tuple[Answered
         with session.begin_nested():
             session.add(row)
     except IntegrityError:
-        known = _recorded(context, session, key)
-        if known is None:  # its lifetime has just ended
+        recorded_row = _recorded(context, session, key)
+        if recorded_row is None:  # its lifetime has just ended
             raise Unavailable("The request cannot be recorded, please retry.") from None
-        return known, False
+        return recorded_row, False
     return row, True
 
 
@@ -156,7 +156,7 @@ def replayed(context: RequestContext, answered: Answered) -> Response:
 
 def _recorded(context: RequestContext, session: Session, key: str) -> Answered | None:
     """
-    Return the row of a key of the caller; None: there is none.
+    Return the row of a key of the caller, if there is one.
 
     Raises Invalid: the key was sent with a different request.
     """
@@ -171,8 +171,8 @@ def _recorded(context: RequestContext, session: Session, key: str) -> Answered |
 
 
 def _owner(context: RequestContext) -> str:
-    who = context.caller
-    return f"{who.project_id or ''}/{who.user_id or ''}"
+    requester = context.caller
+    return f"{requester.project_id or ''}/{requester.user_id or ''}"
 
 
 def _digest(request: Request) -> str:

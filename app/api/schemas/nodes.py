@@ -38,7 +38,7 @@ class NodeQuery(ListQuery):
 
 
 NodeFilters = NodeQuery.from_dict(
-    {name: each.value for name, each in node_fields.FILTERS.items()}, name="NodeFilters"
+    {name: filter_.value for name, filter_ in node_fields.FILTERS.items()}, name="NodeFilters"
 )
 
 

@@ -36,8 +36,8 @@ class Sites:
     """Names of this service, for the checks of `Origin` and `Host`."""
 
     def __init__(self, settings: Settings) -> None:
-        own = (settings.api.public_endpoint, settings.deploy.external_callback_url)
-        public = [urlsplit(url) for url in own if url]
+        own_urls = (settings.api.public_endpoint, settings.deploy.external_callback_url)
+        public = [urlsplit(url) for url in own_urls if url]
         self._origins = {url.netloc.lower() for url in public}
         self._with_tls = {url.netloc.lower() for url in public if url.scheme == "https"}
         self._names = {url.hostname for url in public}
@@ -100,8 +100,8 @@ def with_headers(inner: Wsgi) -> Wsgi:
     """Wrap an application: add `HEADERS` to every response."""
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        def started(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            return start_response(status, [*headers, *HEADERS], *more)
+        def started(status: str, headers: list[tuple[str, str]], *arguments: Any) -> Any:
+            return start_response(status, [*headers, *HEADERS], *arguments)
 
         return inner(environ, started)
 

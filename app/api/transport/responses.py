@@ -64,7 +64,7 @@ def time(when: datetime | None) -> str | None:
 
 
 def base_url(api: Api, request: Request) -> str:
-    """Return the URL that links begin with, without a trailing slash."""
+    """Return the URL that links start with, without a trailing slash."""
     if public := api.public_endpoint:
         return public.rstrip("/")
     return _host(request.scheme, request.host)
