@@ -280,7 +280,7 @@ def _attempt(runtime: Runtime, rollout_id: int, member_id: int) -> bool:
             _end(rollout, member, Failure(StartRefusal.DELETED, "The node was deleted."))
         elif (node.owner, node.lessee) != (member.owner, member.lessee):
             reason = (
-                "The owner or the lessee of the node has changed since the rollout started."
+                "The owner or the lessee of the node has changed since the rollout was created."
             )
             _end(rollout, member, Failure(StartRefusal.REASSIGNED, reason))
         else:
