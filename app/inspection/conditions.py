@@ -34,9 +34,9 @@ def _pairs(holds: Callable[[Any, Any], bool]) -> Callable[..., bool]:
     """Return a function that compares each value with the next one."""
 
     def check(values: Any, force_strings: Any = False) -> bool:
-        pairs = _comparable(values, force_strings)
+        comparable_values = _comparable(values, force_strings)
         try:
-            return all(holds(left_value, next_one) for left_value, next_one in pairwise(pairs))
+            return all(holds(left, right) for left, right in pairwise(comparable_values))
         except TypeError as error:
             raise InspectionFailed(f"values cannot be compared: {error}") from error
 

@@ -58,7 +58,9 @@ class FreshCalls:
             if key in self._expiries:
                 raise Forged("it was executed before")
             self._expiries = {
-                old_key: expiry for old_key, expiry in self._expiries.items() if expiry > moment
+                accepted_key: expiry
+                for accepted_key, expiry in self._expiries.items()
+                if expiry > moment
             }
             self._expiries[key] = moment + seconds
         return seconds

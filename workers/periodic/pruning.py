@@ -87,8 +87,8 @@ def _surplus(settings: Settings, nodes: Sequence[int], max_entries: int) -> Sele
 def prune_answered(runtime: Runtime) -> int:
     """Delete requests older than `[api]idempotency_key_lifetime`; return how many."""
     lifetime = runtime.settings.api.idempotency_key_lifetime
-    limit = fixed(after(-lifetime))
-    old_rows = select(Answered.id).where(Answered.created_at < limit).order_by(Answered.created_at)
+    cutoff = fixed(after(-lifetime))
+    old_rows = select(Answered.id).where(Answered.created_at < cutoff).order_by(Answered.created_at)
     return _delete(runtime, Answered, old_rows, ANSWERED_BATCH)
 
 
@@ -101,9 +101,9 @@ def prune_audit(runtime: Runtime) -> int:
     settings = runtime.settings.audit
     removed_count = 0
     if settings.keep_days:
-        limit = fixed(after(-86400 * settings.keep_days))
-        is_sealed = _in_ranges(AuditCheckpoint.newest_at < limit)
-        old_rows = select(AuditRecord.id).where(AuditRecord.created_at < limit, is_sealed)
+        cutoff = fixed(after(-86400 * settings.keep_days))
+        is_sealed = _in_ranges(AuditCheckpoint.newest_at < cutoff)
+        old_rows = select(AuditRecord.id).where(AuditRecord.created_at < cutoff, is_sealed)
         by_age = old_rows.order_by(AuditRecord.created_at, AuditRecord.id)
         removed_count = _delete(runtime, AuditRecord, by_age, AUDIT_BATCH)
     if settings.keep_refused:
@@ -140,8 +140,8 @@ def prune_tokens(runtime: Runtime) -> int:
     Delete API tokens and sessions `[identity]ended_tokens_lifetime` after they expired or were
     revoked; return how many.
     """
-    limit = fixed(after(-runtime.settings.identity.ended_tokens_lifetime))
-    is_ended = or_(ApiToken.expires_at < limit, ApiToken.revoked_at < limit)
+    cutoff = fixed(after(-runtime.settings.identity.ended_tokens_lifetime))
+    is_ended = or_(ApiToken.expires_at < cutoff, ApiToken.revoked_at < cutoff)
     by_index = select(ApiToken.id).where(is_ended)  # in an order, SQLite would read the whole table
     return _delete(runtime, ApiToken, by_index, TOKENS_BATCH)
 
@@ -160,9 +160,9 @@ def prune_change_events(runtime: Runtime) -> int:
     )
     # the next number follows the highest one, so its event is kept
     newest_sequence = select(func.max(ChangeEvent.sequence)).scalar_subquery()
-    limit = fixed(after(-runtime.settings.conductor.change_events_lifetime))
+    cutoff = fixed(after(-runtime.settings.conductor.change_events_lifetime))
     old_events = select(oldest_events.c.id).where(
-        oldest_events.c.created_at < limit, oldest_events.c.sequence < newest_sequence
+        oldest_events.c.created_at < cutoff, oldest_events.c.sequence < newest_sequence
     )
     removed_count = _delete(runtime, ChangeEvent, old_events, EVENTS_BATCH)
     first_sequence = select(func.min(ChangeEvent.sequence)).scalar_subquery()
@@ -178,8 +178,8 @@ def prune_rollouts(runtime: Runtime) -> int:
     Their nodes are deleted first. A rollout whose nodes are left, because it has become old since,
     is deleted by the next run.
     """
-    limit = fixed(after(-runtime.settings.conductor.rollouts_lifetime))
-    is_old = Rollout.finished_at < limit
+    cutoff = fixed(after(-runtime.settings.conductor.rollouts_lifetime))
+    is_old = Rollout.finished_at < cutoff
     nodes = select(RolloutNode.id).join(Rollout, Rollout.id == RolloutNode.rollout_id).where(is_old)
     _delete(runtime, RolloutNode, nodes, ROLLOUT_NODES_BATCH)
     has_nodes = exists().where(RolloutNode.rollout_id == Rollout.id)
