@@ -36,7 +36,9 @@ def _pairs(holds: Callable[[Any, Any], bool]) -> Callable[..., bool]:
     def check(values: Any, force_strings: Any = False) -> bool:
         comparable_values = _comparable(values, force_strings)
         try:
-            return all(holds(left, right) for left, right in pairwise(comparable_values))
+            return all(
+                holds(value, next_value) for value, next_value in pairwise(comparable_values)
+            )
         except TypeError as error:
             raise InspectionFailed(f"values cannot be compared: {error}") from error
 
