@@ -42,6 +42,7 @@ from app.api.bmc_documents import bmc_documents
 from app.api.change_events import change_events
 from app.api.chassis import chassis
 from app.api.conductors import conductors
+from app.api.consoles import consoles
 from app.api.drivers import drivers
 from app.api.events import events
 from app.api.fleet_operations import fleet_operations
@@ -91,7 +92,7 @@ logger = log.get(__name__)
 BLUEPRINTS = (
     root.root, nodes, node_states, ports, drivers, conductors, operations, history, agents,
     traits, templates, runbooks, allocations, shards, events, steps, why,
-    management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
+    management, machine_states, consoles, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, agent_logs,
 )  # fmt: skip

@@ -86,6 +86,22 @@ class Calls(Protocol):
         """Cancel a call; False if the conductor has started it, or it is lost."""
 
 
+class Consoles(Protocol):
+    """Output, input and tickets of consoles, for the API (`app.broker.consoles`)."""
+
+    def output(self, node: str, after: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Return (position, document) of a node's output after a position, or wait a little."""
+
+    def send(self, node: str, document: Mapping[str, Any]) -> None:
+        """Send a document of input."""
+
+    def keep_ticket(self, ticket: str, document: Mapping[str, Any]) -> None:
+        """Keep what a ticket stands for."""
+
+    def take_ticket(self, ticket: str) -> Mapping[str, Any] | None:
+        """Return what a ticket stands for, once."""
+
+
 @dataclass(slots=True)
 class Runtime:
     """Shared objects of one process."""
@@ -97,6 +113,7 @@ class Runtime:
     send: Callable[[Message | TaskMessage], bool]
     cache: dict[str, Any] = field(default_factory=dict)
     calls: Calls | None = None  # None: this process calls no conductors
+    consoles: Consoles | None = None  # None: this process opens no consoles
     refusals: Refusals | None = None  # of lookups; None: this process records none
     # length of a conductor's step queue, by its name; raises Unavailable. None: no broker
     backlog: Callable[[str], int] | None = None

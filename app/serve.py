@@ -31,8 +31,9 @@ from app.api.following import FOLLOWING
 from app.api.heartbeats import MOST
 from app.broker import backlog, queue
 from app.broker.calls import RedisCalls
+from app.broker.consoles import ConsoleChannel
 from app.broker.redis_broker import client
-from app.config.settings import Api, Settings
+from app.config.settings import Settings
 from app.db.sealing import keyring_of
 from app.inherited import Inherited
 from app.kit.change_tail import Tail
@@ -82,6 +83,7 @@ def application(settings: Settings) -> Flask:
     celery, broker = queue.celery(settings), settings.broker
     made = runtime.make(settings, queue.sender(celery))
     made.calls = RedisCalls(celery, settings, keyring_of(made.engine.dialect))
+    made.consoles = ConsoleChannel(settings, keyring_of(made.engine.dialect))
     redis = client(broker.url, broker.connect_timeout)
     made.refusals = Refusals(redis, broker.prefix)
     made.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
@@ -120,13 +122,13 @@ def main(settings: Settings) -> None:
         api.port,
         interface=Interfaces.WSGI,
         workers=api.api_workers,
-        blocking_threads=_threads(api),
+        blocking_threads=_threads(settings),
         backlog=api.backlog,
         backpressure=_connections(api.max_connections),
         http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
         loop=Loops.asyncio,
         http=HTTPModes.http1,  # with HTTP/2, an unfinished body cannot be timed out
-        websockets=False,
+        websockets=False,  # `app.gateway` has them, and granian's WSGI has none
         log_level=LogLevels.error,
         log_dictconfig=LOGGING,
         ssl_cert=pair and pair[0],
@@ -180,12 +182,14 @@ def _close_at_stop(tail: Tail) -> None:
     threading.Thread(target=wait, name="stop", daemon=True).start()
 
 
-def _threads(api: Api) -> int:
+def _threads(settings: Settings) -> int:
     """
     Return the number of threads of a process: those of each kind of request, so that many requests
     of one kind leave threads for the others.
     """
+    api = settings.api
     waiting = 2 * api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
+    waiting += settings.console.streams
     agents = AGENTS_AT_ONCE + 2 * AGENTS_QUEUED + 2 * MOST
     reading = bodies.AT_ONCE + bodies.QUEUED + bodies.LARGE_QUEUED
     callers = 2 * (api.blocking_threads + QUEUED)  # reads, and writes

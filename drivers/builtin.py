@@ -16,6 +16,7 @@ from drivers.core.driver import HardwareType
 from drivers.core.interface import Interface
 from drivers.core.kinds import KINDS
 from drivers.fake import hardware as fake
+from drivers.ipmi.console import IpmitoolShellinabox, IpmitoolSocat
 from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
@@ -116,6 +117,7 @@ class Ipmi(HardwareType):
     name = "ipmi"
     interfaces = {
         **_GENERIC,
+        "console": (NoConsole, IpmitoolSocat, IpmitoolShellinabox),
         "management": (IpmiManagement, NoopManagement),
         "power": (IpmiPower,),
         "vendor": (IpmiVendor, NoVendor),
@@ -155,7 +157,7 @@ class FakeHardware(HardwareType):
             fake.FakeBoot, Ipxe, Pxe, HttpIpxe, Http, RedfishVirtualMedia, RedfishHttps,
             IdracVirtualMedia,
         ),
-        "console": (fake.FakeConsole, NoConsole),
+        "console": (fake.FakeConsole, NoConsole, IpmitoolSocat, IpmitoolShellinabox),
         "deploy": (fake.FakeDeploy, Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
         "firmware": (fake.FakeFirmware, NoFirmware, RedfishFirmware),
         "inspect": (fake.FakeInspect, NoInspect, AgentInspect, RedfishInspect, IdracInspect),

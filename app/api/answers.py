@@ -15,6 +15,8 @@ from app.runtime import Runtime
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 RUNTIME = "ingot"
+#: Key of the WSGI environment with the WebSocket that a request asks for (`app.gateway`), if any.
+SOCKET = "ingot.socket"
 JSON = "application/json"
 #: Times are naive UTC; clients get "+00:00".
 OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_NON_STR_KEYS

@@ -153,6 +153,11 @@ def record(session: Session, status: int | None = None) -> None:
     call_after_commit(session, recorded)
 
 
+def template() -> Row | None:
+    """Return a record of the request's caller, for records of what follows; None: no audit."""
+    return None if _refused() is None else _row(Outcome.SUCCESS, None)
+
+
 def announce() -> None:
     """
     Record the request before a conductor is called; `finish` adds the outcome.

@@ -34,6 +34,8 @@ class Following:
         self.parts = event_frames.Parts()
         self.polls = Places(api.polling_threads, api.polling_threads_per_caller)
         self.streams = Places(api.event_streams, api.event_streams_per_caller)
+        console = runtime.settings.console
+        self.consoles = Places(console.streams, console.streams_per_caller)
         self._limits = limits
         self._silence_is_limited = False
 
@@ -44,9 +46,17 @@ class Following:
             limit_silence(int(request.environ["SERVER_PORT"]))
 
     @contextmanager
-    def place(self, places: Places, kind: str, retry: float) -> Iterator[None]:
+    def place(
+        self,
+        places: Places,
+        kind: str,
+        retry: float,
+        who: tuple[str | None, str | None] | None = None,
+    ) -> Iterator[None]:
         """
         Hold one of the `places` for the request. kind: its name in errors; retry: Retry-After.
+
+        who: user and project that hold it; None: those of the request's caller.
 
         Raises Unavailable: all are taken.
         Raises TooMany: the caller or its project has its share; without a user, the requests of its
@@ -55,8 +65,8 @@ class Following:
         address = self._limits.clients.key_of(request.environ)
         with ExitStack() as held:
             try:
-                who = caller()
-                held.enter_context(places.hold(who.user_id or address, who.project_id))
+                user, project = who or (caller().user_id, caller().project_id)
+                held.enter_context(places.hold(user or address, project))
             except Busy:
                 self._limits.refused_followers.take(address)
                 if places.is_full:

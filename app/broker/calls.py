@@ -16,15 +16,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
-import orjson
 from celery import Celery
 from kombu.exceptions import OperationalError
 
 from app import log
 from app.broker.queue import FAILURES, queues_of, send_task
 from app.broker.redis_broker import OUTAGE, client
+from app.broker.seals import Forged, Seals
 from app.config.settings import Settings
-from app.db.sealing import Keyring, WrongKey
+from app.db.sealing import Keyring
 from app.errors import Unavailable
 from app.kit.reach import CircuitBreaker
 
@@ -38,15 +38,11 @@ LARGEST = 8 << 20
 _FIELDS = {"node": str, "what": str, "arguments": dict}
 
 
-class Forged(Exception):
-    """A document in Redis was not written by this service for this call; one line says why."""
-
-
 class RedisCalls:
     """The methods of the caller raise Unavailable when Redis is out of reach."""
 
     def __init__(self, application: Celery, settings: Settings, keyring: Keyring) -> None:
-        self._keyring = keyring
+        self._seals = Seals(keyring)
         self._application = application
         self._prefix = settings.broker.prefix
         self._client = client(settings.broker.url, max(settings.broker.connect_timeout, 5.0))
@@ -55,7 +51,7 @@ class RedisCalls:
     def post(self, conductor: str, key: str, call: Mapping[str, Any], seconds: float) -> None:
         name = self._call(key)
         with self._reaching():
-            self._client.set(name, self._sealed(call, name), px=int(seconds * 1000))
+            self._client.set(name, self._seals.seal(call, name), px=int(seconds * 1000))
             hint = (key, call["node"])
             # a late message is harmless: its call has expired in Redis
             queue = queues_of(self._application).now(conductor)
@@ -66,7 +62,7 @@ class RedisCalls:
         with self._reaching():
             found = self._client.blpop([name], timeout=seconds)
         try:
-            return self._opened(cast("bytes", found[1]), name) if found else None
+            return self._seals.open(cast("bytes", found[1]), name) if found else None
         except Forged as error:  # the caller waits for another one
             logger.warning("answer.forged", detail=str(error))
             return None
@@ -91,7 +87,7 @@ class RedisCalls:
             return None
         if len(found) > LARGEST:
             raise Forged(f"it has more than {LARGEST} bytes")
-        call = self._opened(found, name)
+        call = self._seals.open(found, name)
         for field, kind in _FIELDS.items():
             if not isinstance(call.get(field), kind):
                 raise Forged(f"it has no {field}")
@@ -101,37 +97,9 @@ class RedisCalls:
         """Store an answer for `seconds`, the rest of the caller's timeout, but at least one."""
         name = self._answer(key)
         with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.rpush(name, self._sealed(answer, name))
+            pipeline.rpush(name, self._seals.seal(answer, name))
             pipeline.pexpire(name, int(max(seconds, 1.0) * 1000))
             pipeline.execute()
-
-    def _sealed(self, document: Mapping[str, Any], name: str) -> bytes:
-        data = orjson.dumps(document)
-        return self._keyring.seal(data, name).encode() if self._seals() else data
-
-    def _opened(self, data: bytes, name: str) -> Mapping[str, Any]:
-        """
-        Return the document stored under a Redis key.
-
-        Raises Forged.
-        """
-        try:
-            content = self._keyring.unseal(data.decode(), name) if self._seals() else data
-            if content is None:
-                raise Forged("it is not sealed with a key of this service for this call")
-            found = orjson.loads(content)
-        except (ValueError, WrongKey) as error:
-            raise Forged(f"it cannot be read: {error}") from None
-        if not isinstance(found, dict):
-            raise Forged("it is no document")
-        return found
-
-    def _seals(self) -> bool:
-        """Whether documents are sealed; at once when another process has made the first key."""
-        ring = self._keyring
-        if ring.masters and not ring.seals:
-            ring.refresh()
-        return ring.seals
 
     def _call(self, key: str) -> str:
         return f"{self._prefix}:question:{key}"

@@ -7,7 +7,7 @@ a conductor dies, the call is sent to the new owner of the node.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -54,7 +54,9 @@ METHODS: Mapping[str, Method] = {
     "sensors": Method("management", "sensors", locked=False, kept=10),
     "read_documents": Method("management", "read_documents", locked=False),
     "virtual_media": Method("management", "virtual_media", locked=False),
-    "get_console": Method("console", "get_console", locked=False),
+    "get_console": Method(None, "get_console", locked=False),
+    "open_console": Method(None, "open_console", locked=False),
+    "read_console_history": Method(None, "read_console_history", locked=False),
     "read_agent_log": Method(None, "read_agent_log", locked=False),
     "call": Method("vendor", "call", order=True, repeatable=False),
     "call_shared": Method("vendor", "call", locked=False, repeatable=False),
@@ -125,6 +127,37 @@ def ask(
     key = f"{member.incarnation}:{uuid4()}"
     calls.post(member.name, key, document, seconds)
     return calls.receive(key, seconds) or {}
+
+
+def ask_all(
+    runtime: Runtime, members: Iterable[Member], node: str, what: str, seconds: float, **given: Any
+) -> dict[str, Any]:
+    """
+    Call `what` for a node, by its UUID, at several conductors at once.
+
+    Returns name of the conductor -> result, of those that have given one within the seconds.
+
+    Raises Unavailable: the broker is out of reach, or too many requests of this process wait.
+    """
+    calls = runtime.calls
+    if calls is None:
+        raise Unavailable("This process cannot call conductors.")
+    with runtime.reading() as session:
+        until = session.scalars(select(now())).one() + timedelta(seconds=seconds)
+    version = METHODS[what].needs
+    document = {"node": node, "what": what, "arguments": given, "version": version}
+    document |= {"until": until.isoformat()}
+    end = time.monotonic() + seconds
+    results = {}
+    with yielding_slot():
+        keys = {member.name: f"{member.incarnation}:{uuid4()}" for member in members}
+        for name, key in keys.items():
+            calls.post(name, key, document, seconds)
+        for name, key in keys.items():
+            answer = calls.receive(key, max(end - time.monotonic(), 0.01)) or {}
+            if "answer" in answer:
+                results[name] = answer["answer"]
+    return results
 
 
 def call_at(runtime: Runtime, conductor: str, ident: str, what: str, /, **arguments: Any) -> Any:

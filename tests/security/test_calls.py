@@ -76,7 +76,7 @@ class Desk:
         key = key or self.key()
         call = self.call(**other)
         name = self.calls._call(key)
-        self.calls._client.set(name, self.calls._sealed(call, name), px=60_000)
+        self.calls._client.set(name, self.calls._seals.seal(call, name), px=60_000)
         return key
 
     def deliver(self, key, node="n"):

@@ -20,7 +20,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import errors, log, release, request_ids, tracing
-from app.broker.calls import CALL_TASK, Forged, RedisCalls
+from app.broker.calls import CALL_TASK, RedisCalls
+from app.broker.seals import Forged
 from app.db.diagnosis import reason
 from app.engine import driver_reports
 from app.engine.rpc import METHODS, Method
@@ -69,6 +70,8 @@ class CallHandler:
     runtime: Runtime
     name: str  # of the conductor
     leases: Leases
+    #: calls that it answers itself: name of the method -> function of the runtime and the node
+    own: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     recent: RecentAnswers = field(default_factory=RecentAnswers)
 
     def answer(self, document: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -117,10 +120,11 @@ class CallHandler:
                 raise NodeLocked(node.uuid, node.reservation)
             if call.order or call.interface == "vendor":  # vendor functions may do anything
                 holds.check(session, node, Effect.MACHINE)
-            if call.interface is None:
-                return _OWN[call.method](self.runtime, node, **document["arguments"])
-            target = targets.of_node(session, node)
+            target = targets.of_node(session, node) if call.interface else None
             session.expunge_all()
+        if target is None or call.interface is None:
+            own = {**_OWN, **self.own}
+            return own[call.method](self.runtime, node, **document["arguments"])
         method = getattr(target.driver.by_kind[call.interface], call.method)
         if call.kept:
             key = (node.uuid, node.updated_at, document["what"])

@@ -56,7 +56,8 @@ SECTIONS = {
     "steps": "Steps of nodes",
     "traits": "Traits", "ports": "Ports", "portgroups": "Port groups", "vifs": "VIFs",
     "volume": "Volumes", "management": "Boot devices, indicators, virtual media",
-    "machine_states": "Boot mode, RAID, console", "hardware": "BIOS, firmware, inventory",
+    "machine_states": "Boot mode, RAID, console", "consoles": "Consoles",
+    "hardware": "BIOS, firmware, inventory",
     "bmc_documents": "Documents of BMCs", "agent_logs": "Logs of agents",
     "vendor": "Vendor functions", "allocations": "Allocations",
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
@@ -67,7 +68,7 @@ SECTIONS = {
     "root": "The service",
 }  # fmt: skip
 #: Parts of the paths whose handlers wait for a call to a conductor.
-CALLS = ("/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console")
+CALLS = ("/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console", "/console")
 #: Location of parameters that `parsing` accepts in the body or in the query.
 BODY_OR_QUERY = "json_or_query"
 

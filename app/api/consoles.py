@@ -1,0 +1,197 @@
+"""Routes of consoles, beyond Ironic's `states/console`: their state, watching, and history."""
+
+import secrets
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Response, request
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.api import auditing, repeats
+from app.api.answers import SOCKET, host, json, runtime
+from app.api.auth import caller
+from app.api.console_socket import Watch
+from app.api.following import following
+from app.api.management import call_conductor
+from app.api.node_identifiers import node_of
+from app.api.openapi.returns import Returns
+from app.api.openapi.shapes import BOOLEAN, INTEGER, TEXT, TIME, array, exactly, one_of
+from app.api.policy import enforce
+from app.api.policy.targets import owned_at
+from app.api.routes import Routes
+from app.api.schemas.common import NoQuery
+from app.api.schemas.consoles import HistoryQuery, Ticket
+from app.broker.consoles import TICKET_TIME
+from app.engine import console_history
+from app.errors import Forbidden, Invalid, NotFound, ServiceError, Unavailable
+from app.models import Node, Operation
+from app.runtime import Consoles
+
+consoles = Routes("consoles", "Consoles of machines: state, watching and typing, history")
+
+Fields = dict[str, Any]
+CONSOLE = "/nodes/<ident>/console"
+WRITE = "baremetal:node:console:write"
+#: Subprotocols of the WebSocket: its own, and the beginning of the one that carries the ticket,
+#: as browsers can send no header of their choice, and addresses are logged.
+PROTOCOL, TICKET = "ingot.console", "ingot.ticket."
+RETRY_OF_MANY = 30.0
+
+STATE = exactly({
+    "state": one_of(("connecting", "connected", "waiting")), "reason": TEXT, "writer": TEXT,
+})  # fmt: skip
+RECORD = exactly({
+    "at": TIME, "kind": one_of(("output", "state")), "data": TEXT, "conductor": TEXT,
+})  # fmt: skip
+
+
+class UpgradeRequired(ServiceError):
+    """The request must ask for a WebSocket."""
+
+    status = 426
+
+
+def _channel() -> Consoles:
+    channel = runtime().consoles
+    if channel is None:
+        raise Unavailable("This process opens no consoles.")
+    return channel
+
+
+@consoles.declare("GET", CONSOLE, rule="baremetal:node:console:open", returns=STATE)
+@consoles.arguments(NoQuery, location="query")
+def show_console_state(_query: Any, ident: str) -> Response:
+    """
+    Show whether an enabled console is connected, and who types
+
+    An addition to Ironic's API. `reason`: why it is not connected, in the words of the program or
+    of the BMC. `writer`: name of the caller who types; empty: nobody.
+    """
+    facts = call_conductor(ident, "open_console")
+    return json({name: facts[name] for name in ("state", "reason", "writer")})
+
+
+@consoles.declare(
+    "POST",
+    f"{CONSOLE}/tickets",
+    rule="baremetal:node:console:open",
+    returns=Returns({201: exactly({
+        "ticket": TEXT, "seconds": INTEGER, "url": TEXT, "protocols": array(TEXT),
+        "state": one_of(("connecting", "connected", "waiting")), "reason": TEXT, "writer": TEXT,
+    })}),
+    no_key=repeats.CALLS,
+)  # fmt: skip
+@consoles.arguments(Ticket)
+def open_console(fields: Fields, ident: str) -> Response:
+    """
+    Get a ticket that opens a console, once and within a minute
+
+    An addition to Ironic's API. `protocols` are the subprotocols of the WebSocket at `url`.
+    """
+    if fields["write"] and caller().restricted:
+        enforce.check(WRITE, owned_at(CONSOLE), ident, dict)
+    facts = call_conductor(ident, "open_console")
+    with runtime().reading() as session:
+        uuid = node_of(session, ident).uuid
+    who, ticket = caller(), secrets.token_urlsafe(32)
+    document = {
+        "node": uuid,
+        "ident": ident,
+        "session": facts["session"],
+        "write": fields["write"],
+        "after": fields["after"],
+        "name": who.user_name or who.user_id or "",
+        "user": who.user_id or "",
+        "project": who.project_id,
+        "audit": auditing.template(),
+    }
+    _channel().keep_ticket(ticket, document)
+    url = f"{host()}/v1/nodes/{ident}/console/stream"
+    answer = {
+        "ticket": ticket,
+        "seconds": TICKET_TIME,
+        "url": f"ws{url.removeprefix('http')}",
+        "protocols": [PROTOCOL, f"{TICKET}{ticket}"],
+    }
+    return json({**answer, **{name: facts[name] for name in ("state", "reason", "writer")}}, 201)
+
+
+@consoles.declare("GET", f"{CONSOLE}/stream", returns=Returns({101: None}))
+@consoles.arguments(NoQuery, location="query")
+def stream_console(_query: Any, ident: str) -> Response:
+    """
+    Open a console, as a WebSocket
+
+    An addition to Ironic's API. The ticket, which another request has got, is the credential.
+    """
+    socket = request.environ.get(SOCKET)
+    if socket is None:
+        raise UpgradeRequired("A console is opened by a WebSocket: Upgrade: websocket is required.")
+    named = (each for each in socket.subprotocols if each.startswith(TICKET))
+    secret = next(named, "").removeprefix(TICKET)
+    ticket = _channel().take_ticket(secret) if secret else None
+    if ticket is None or ident not in (ticket["node"], ticket["ident"]):
+        raise Forbidden(
+            "The ticket is unknown, used, or expired: POST"
+            f" /v1/nodes/{ident}/console/tickets returns another one."
+        )
+    shared = following()
+    shared.limit_silence()
+    with ExitStack() as held:
+        held.enter_context(
+            shared.place(
+                shared.consoles, "consoles", RETRY_OF_MANY, (ticket["user"], ticket["project"])
+            )
+        )
+        leave = held.pop_all().close
+    watch = Watch(runtime(), _channel(), ticket, lambda: shared.tail.is_closed, leave)
+    socket.subprotocol, socket.serve = PROTOCOL, watch.serve
+    return Response(status=101)
+
+
+@consoles.declare(
+    "GET",
+    f"{CONSOLE}/history",
+    rule="baremetal:node:console:history",
+    returns=exactly({"console_history": array(RECORD), "cut": BOOLEAN, "missing": array(TEXT)}),
+)
+@consoles.arguments(HistoryQuery, location="query")
+def list_console_history(query: Fields, ident: str) -> Response:
+    """
+    List what an enabled console has shown, the newest records that have `size` bytes together
+
+    An addition to Ironic's API. Output is in base64. `operation`: of the time from the request for
+    an operation until its end. `cut`: older records are left out. `missing`: conductors that have
+    not answered, and may have more. The times are those of the conductors' clocks.
+    """
+    since, until = query.get("since"), query.get("until")
+    with runtime().reading() as session:
+        node = node_of(session, ident)
+        if "operation" in query:
+            if since or until:
+                raise Invalid("operation: not together with since and until")
+            since, until = _time_of(session, node, query["operation"])
+        session.expunge_all()
+    found = console_history.read(runtime(), node, since, until, query["size"])
+    auditing.concern(node.uuid, node.name)
+    auditing.show_secret("console_history")
+    records = [{**each._asdict(), "at": _moment(each.at)} for each in found.records]
+    return json({"console_history": records, "cut": found.cut, "missing": list(found.missing)})
+
+
+def _time_of(session: Session, node: Node, operation: str) -> tuple[datetime, datetime | None]:
+    """Return the beginning and the end of an operation. Raises NotFound."""
+    row = session.execute(
+        select(Operation.created_at, Operation.finished_at).where(
+            Operation.uuid == operation, Operation.node_id == node.id
+        )
+    ).first()
+    if row is None:
+        raise NotFound("operation", operation)
+    return row[0], row[1]
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).replace(tzinfo=None)
