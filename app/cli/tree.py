@@ -88,6 +88,8 @@ NODE: Mapping[str, Entry] = {
             "show": at("parts", "show_console"),
             "enable": at("parts", "enable_console"),
             "disable": at("parts", "disable_console"),
+            "open": at("consoles", "open_console"),
+            "history": at("consoles", "history"),
         },
     ),
 }

@@ -1,5 +1,6 @@
 // Further facts of a node, each read when its tab is opened.
 
+import { consoleOf } from "./console.js";
 import { element, empty, failure, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
 import { badge } from "./parts.js";
@@ -45,13 +46,7 @@ const PARTS = {
     }
   },
   Traits: async (api, at) => rows("Traits", ["trait"], (await api.get(`nodes/${at}/traits`)).traits.map(trait => ({ trait })), "The node has no traits."),
-  Console: async (api, at) => {
-    const { console_enabled: enabled, console_info: info } = await api.get(`nodes/${at}/states/console`);
-    if (!enabled) return empty("The console is not started.");
-    if (/^https?:/.test(info?.url || ""))
-      return element("p", {}, element("a", { href: info.url, target: "_blank", rel: "noreferrer noopener" }, info.url));
-    return [empty("The console is started."), Object.keys(info || {}).length > 0 && pre(info)];
-  },
+  Console: consoleOf,
   Validation: async (api, at) => {
     const found = await api.get(`nodes/${at}/validate`);
     return table("Interfaces", ["interface", "usable", "reason"], Object.entries(found)
@@ -76,7 +71,7 @@ export function parts(api, uuid, signal) {
     if (!again) replace(panel, element("p.muted", {}, "Reading…"));
     let found;
     try {
-      found = await PARTS[name](api, uuid);
+      found = await PARTS[name](api, uuid, signal);
     } catch (error) {
       found = error.status === 404 ? empty(error.message) : failure(error);
     }

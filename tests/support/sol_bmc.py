@@ -61,9 +61,7 @@ class SolBmc:
         program("ipmitool", "ipmitool")
         self._program = program("ipmi_sim", "openipmi")
         serial = self._listener.getsockname()[1]
-        (self.folder / "lan").write_text(
-            LAN.format(port=self.port, serial=serial, password=SECRET)
-        )
+        (self.folder / "lan").write_text(LAN.format(port=self.port, serial=serial, password=SECRET))
         (self.folder / "controller").write_text(CONTROLLER)
         threading.Thread(target=self._serve, daemon=True).start()
         self.start()
