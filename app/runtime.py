@@ -89,17 +89,17 @@ class Calls(Protocol):
 class Consoles(Protocol):
     """Output, input and tickets of consoles, for the API (`app.broker.consoles`)."""
 
-    def output(self, node: str, after: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    def output(self, node: str, start: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Return (position, document) of a node's output after a position, or wait a little."""
 
     def send(self, node: str, document: Mapping[str, Any]) -> None:
         """Send a document of input."""
 
     def keep_ticket(self, ticket: str, document: Mapping[str, Any]) -> None:
-        """Keep what a ticket stands for."""
+        """Keep the document of a ticket."""
 
     def take_ticket(self, ticket: str) -> Mapping[str, Any] | None:
-        """Return what a ticket stands for, once."""
+        """Return the document of a ticket, once."""
 
 
 @dataclass(slots=True)

@@ -154,7 +154,7 @@ def record(session: Session, status: int | None = None) -> None:
 
 
 def template() -> Row | None:
-    """Return a record of the request's caller, for records of what follows; None: no audit."""
+    """Return a record of the request's caller, for records of later actions; None: no audit."""
     return None if _refused() is None else _row(Outcome.SUCCESS, None)
 
 

@@ -39,7 +39,7 @@ CLAIM_INTERVAL = 5.0
 SILENCE = 30.0
 #: Seconds between reads while Redis is out of reach.
 PAUSE = 1.0
-#: What is recorded when a caller types for the first time, and when the socket is closed.
+#: Actions in the audit: the first input of a caller, and the end of its socket.
 WRITE, CLOSE = "update/node/console", "delete/node/console"
 
 
@@ -58,7 +58,7 @@ class Socket(Protocol):
 
 @dataclass(slots=True)
 class Watch:
-    """A caller who watches a console. ticket: what the caller's ticket stands for."""
+    """A caller who watches a console. ticket: document of the caller's ticket."""
 
     runtime: Runtime
     consoles: Consoles
@@ -118,7 +118,7 @@ class Watch:
         self._input(act)
         return True
 
-    def _input(self, act: str, **more: str) -> None:
+    def _input(self, act: str, **fields: str) -> None:
         with self._sending:  # so that the numbers arrive in order
             document = {
                 "session": self._session,
@@ -126,7 +126,7 @@ class Watch:
                 "number": next(self._numbers),
                 "act": act,
                 "name": self.ticket["name"],
-                **more,
+                **fields,
             }
             try:
                 self.consoles.send(self.ticket["node"], document)
@@ -146,9 +146,9 @@ class Watch:
         """Send output until the socket is closed; return code and reason of the end."""
         seconds = self.runtime.settings.console.session_time
         end = time.monotonic() + seconds
-        position, sent = self.ticket["after"], time.monotonic()
-        first = {"holder": self.holder, "write": self.ticket["write"], "seconds": seconds}
-        socket.send(orjson.dumps(first).decode())
+        position, sent_at = self.ticket["after"], time.monotonic()
+        greeting = {"holder": self.holder, "write": self.ticket["write"], "seconds": seconds}
+        socket.send(orjson.dumps(greeting).decode())
         while not self._closed.is_set():
             try:
                 documents = self.consoles.output(self.ticket["node"], position)
@@ -161,10 +161,10 @@ class Watch:
                 socket.send(orjson.dumps({"position": position, **document}).decode())
             now = time.monotonic()
             if documents:
-                sent = now
-            elif now - sent >= SILENCE:
+                sent_at = now
+            elif now - sent_at >= SILENCE:
                 socket.send("{}")
-                sent = now
+                sent_at = now
             if self._claims and now - self._claimed_at >= CLAIM_INTERVAL:
                 self._claimed_at = now
                 self._input("claim")

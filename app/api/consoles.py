@@ -66,8 +66,8 @@ def show_console_state(_query: Any, ident: str) -> Response:
     """
     Show whether an enabled console is connected, and who types
 
-    An addition to Ironic's API. `reason`: why it is not connected, in the words of the program or
-    of the BMC. `writer`: name of the caller who types; empty: nobody.
+    An addition to Ironic's API. `reason`: the cause of a missing connection, in the words of the
+    program or of the BMC. `writer`: name of the caller who types; empty: there is none.
     """
     facts = call_conductor(ident, "open_console")
     return json({name: facts[name] for name in ("state", "reason", "writer")})
@@ -95,16 +95,16 @@ def open_console(fields: Fields, ident: str) -> Response:
     facts = call_conductor(ident, "open_console")
     with runtime().reading() as session:
         uuid = node_of(session, ident).uuid
-    who, ticket = caller(), secrets.token_urlsafe(32)
+    user, ticket = caller(), secrets.token_urlsafe(32)
     document = {
         "node": uuid,
         "ident": ident,
         "session": facts["session"],
         "write": fields["write"],
         "after": fields["after"],
-        "name": who.user_name or who.user_id or "",
-        "user": who.user_id or "",
-        "project": who.project_id,
+        "name": user.user_name or user.user_id or "",
+        "user": user.user_id or "",
+        "project": user.project_id,
         "audit": auditing.template(),
     }
     _channel().keep_ticket(ticket, document)
@@ -129,8 +129,8 @@ def stream_console(_query: Any, ident: str) -> Response:
     socket = request.environ.get(SOCKET)
     if socket is None:
         raise UpgradeRequired("A console is opened by a WebSocket: Upgrade: websocket is required.")
-    named = (each for each in socket.subprotocols if each.startswith(TICKET))
-    secret = next(named, "").removeprefix(TICKET)
+    offers = (name for name in socket.subprotocols if name.startswith(TICKET))
+    secret = next(offers, "").removeprefix(TICKET)
     ticket = _channel().take_ticket(secret) if secret else None
     if ticket is None or ident not in (ticket["node"], ticket["ident"]):
         raise Forbidden(
@@ -139,13 +139,13 @@ def stream_console(_query: Any, ident: str) -> Response:
         )
     shared = following()
     shared.limit_silence()
-    with ExitStack() as held:
-        held.enter_context(
+    with ExitStack() as places:
+        places.enter_context(
             shared.place(
                 shared.consoles, "consoles", RETRY_OF_MANY, (ticket["user"], ticket["project"])
             )
         )
-        leave = held.pop_all().close
+        leave = places.pop_all().close
     watch = Watch(runtime(), _channel(), ticket, lambda: shared.tail.is_closed, leave)
     socket.subprotocol, socket.serve = PROTOCOL, watch.serve
     return Response(status=101)
@@ -174,11 +174,11 @@ def list_console_history(query: Fields, ident: str) -> Response:
                 raise Invalid("operation: not together with since and until")
             since, until = _time_of(session, node, query["operation"])
         session.expunge_all()
-    found = console_history.read(runtime(), node, since, until, query["size"])
+    history = console_history.read(runtime(), node, since, until, query["size"])
     auditing.concern(node.uuid, node.name)
     auditing.show_secret("console_history")
-    records = [{**each._asdict(), "at": _moment(each.at)} for each in found.records]
-    return json({"console_history": records, "cut": found.cut, "missing": list(found.missing)})
+    records = [{**record._asdict(), "at": _moment(record.at)} for record in history.records]
+    return json({"console_history": records, "cut": history.cut, "missing": list(history.missing)})
 
 
 def _time_of(session: Session, node: Node, operation: str) -> tuple[datetime, datetime | None]:

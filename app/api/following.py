@@ -51,12 +51,12 @@ class Following:
         places: Places,
         kind: str,
         retry: float,
-        who: tuple[str | None, str | None] | None = None,
+        holder: tuple[str | None, str | None] | None = None,
     ) -> Iterator[None]:
         """
         Hold one of the `places` for the request. kind: its name in errors; retry: Retry-After.
 
-        who: user and project that hold it; None: those of the request's caller.
+        holder: user and project that hold it; None: the request's caller and its project.
 
         Raises Unavailable: all are taken.
         Raises TooMany: the caller or its project has its share; without a user, the requests of its
@@ -65,7 +65,7 @@ class Following:
         address = self._limits.clients.key_of(request.environ)
         with ExitStack() as held:
             try:
-                user, project = who or (caller().user_id, caller().project_id)
+                user, project = holder or (caller().user_id, caller().project_id)
                 held.enter_context(places.hold(user or address, project))
             except Busy:
                 self._limits.refused_followers.take(address)

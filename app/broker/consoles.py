@@ -2,10 +2,10 @@
 Consoles over Redis: output of machines from conductors to the API, and input the other way.
 
 The output of a node is a stream of Redis, of which the newest entries are kept, so that a watcher
-sees what came before, and misses nothing while the API or the conductor is replaced. Input is
-published, and never kept: what was typed while no conductor had the console is not typed later.
-Like calls, all documents are sealed. Tickets, which stand for an authorized caller, are kept under
-the hash of their secret, and each is taken once.
+sees the output before it, and misses nothing while the API or the conductor is replaced. Input is
+published, and never kept: input that no conductor has received is lost, and not typed later. Like
+calls, all documents are sealed. Tickets, which stand for an authorized caller, are kept under the
+hash of their secret, and each is taken once.
 
 Documents of output, each with the id of the session of the console:
 
@@ -71,14 +71,14 @@ class ConsoleChannel:
                 pipeline.expire(key, KEPT_FOR)
             pipeline.execute()
 
-    def output(self, node: str, after: str) -> list[tuple[str, Document]]:
+    def output(self, node: str, start: str) -> list[tuple[str, Document]]:
         """
         Return (position, document) of a node's output after a position; wait for it up to `BLOCK`.
 
         Raises RedisError.
         """
         key = self._output(node)
-        answer = self._client.xread({key: after}, count=READ, block=int(BLOCK * 1000))
+        answer = self._client.xread({key: start}, count=READ, block=int(BLOCK * 1000))
         documents = []
         for position, fields in cast("Any", answer)[0][1] if answer else ():
             try:
@@ -124,7 +124,7 @@ class ConsoleChannel:
 
     def keep_ticket(self, ticket: str, document: Document) -> None:
         """
-        Keep what a ticket stands for, for `TICKET_TIME` seconds.
+        Keep the document of a ticket for `TICKET_TIME` seconds.
 
         Raises Unavailable: Redis is out of reach.
         """
@@ -136,7 +136,7 @@ class ConsoleChannel:
 
     def take_ticket(self, ticket: str) -> Document | None:
         """
-        Return what a ticket stands for; None: it is none, it has expired, or it was used.
+        Return the document of a ticket; None: it is unknown, has expired, or was used.
 
         Raises Unavailable: Redis is out of reach.
         """

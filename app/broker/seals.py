@@ -39,12 +39,12 @@ class Seals:
             content = self._keyring.unseal(data.decode(), name) if self._are_used() else data
             if content is None:
                 raise Forged("it is not sealed with a key of this service for this place")
-            found = orjson.loads(content)
+            document = orjson.loads(content)
         except (ValueError, WrongKey) as error:
             raise Forged(f"it cannot be read: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise Forged("it is no document")
-        return found
+        return document
 
     def _are_used(self) -> bool:
         """Whether documents are sealed; at once when another process has made the first key."""

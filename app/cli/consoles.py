@@ -1,4 +1,4 @@
-"""Commands that open the console of a machine, and show what it has shown."""
+"""Commands that open the console of a machine, and show its history."""
 
 import base64
 import os
@@ -47,9 +47,9 @@ def open_console(
     ] = FOREVER,
 ) -> None:
     """
-    Open the console of a machine: show what it shows, and type; Ctrl-] ends it.
+    Open the console of a machine, to watch and to type; Ctrl-] ends it.
 
-    The console must be enabled. What the machine sends is shown without sequences by which it could
+    The console must be enabled. Output is shown without sequences by which the machine could
     control more than the text on the terminal.
     """
     if watch and force:
@@ -74,23 +74,23 @@ def history(
         bool, typer.Option("--raw", help="With the control sequences, for a file")
     ] = False,
 ) -> None:
-    """Show what the console of a machine has shown, also before it failed."""
+    """Show earlier output of the console of a machine, also from before a failure."""
     if operation == "last":
         operations = api.get("nodes", node, "operations")["operations"]
         if not operations:
             raise Failure(f"{node} has had no operation")
         operation = operations[0]["uuid"]
     query = {"since": since, "until": until, "operation": operation, "size": size}
-    found = api.get("nodes", node, "console", "history", **query)
-    records = found["console_history"]
-    for name in found["missing"]:
+    answer = api.get("nodes", node, "console", "history", **query)
+    records = answer["console_history"]
+    for name in answer["missing"]:
         typer.echo(f"conductor {harmless(name)} has not answered; it may have more", err=True)
     if not out.people:
         out.items(records, COLUMNS)
         return
     if not records:
         raise Failure("nothing is kept of this time: the console must be enabled before")
-    if found["cut"]:
+    if answer["cut"]:
         typer.echo("older output is left out; --size shows more", err=True)
     _write_history(records, raw=raw)
 
@@ -98,19 +98,19 @@ def history(
 def _write_history(records: list[Document], *, raw: bool) -> None:
     """Write output as it was, and changes of the connection as lines of their own."""
     if raw:
-        for each in records:
-            if each["kind"] == "output":
-                typer.echo(base64.b64decode(each["data"]), nl=False)
+        for record in records:
+            if record["kind"] == "output":
+                typer.echo(base64.b64decode(record["data"]), nl=False)
         return
     pending = b""
-    for each in records:
-        data = base64.b64decode(each["data"])
-        if each["kind"] == "output":
+    for record in records:
+        data = base64.b64decode(record["data"])
+        if record["kind"] == "output":
             pending += data
             continue
         typer.echo(plain(pending), nl=False)
         pending = b""
-        typer.echo(f"\n--- {each['at'][:19]}Z {harmless(plain(data))}")
+        typer.echo(f"\n--- {record['at'][:19]}Z {harmless(plain(data))}")
     typer.echo(plain(pending))
 
 
@@ -153,8 +153,8 @@ class _Session:
         ticket = answer.json()
         if self._position == "0":
             self._say(f"{ticket['state']}; Ctrl-] ends")
-        where = ("nodes", self._node, "console", "stream")
-        with self._api.socket(*where, protocols=ticket["protocols"]) as socket:
+        path = ("nodes", self._node, "console", "stream")
+        with self._api.socket(*path, protocols=ticket["protocols"]) as socket:
             self._failed_at = None
             receiver = threading.Thread(target=self._receive, args=(socket,), daemon=True)
             receiver.start()
@@ -175,11 +175,11 @@ class _Session:
                     continue
                 data = os.read(sources[0], LONGEST)
                 if not data:
-                    sources = []  # the end of a file: what the machine answers is still shown
-                before, ended, _ = data.partition(END)
-                if before and self._write:
-                    socket.send(before)
-                if ended:
+                    sources = []  # the end of a file: answers of the machine are still shown
+                keys, end_key, _ = data.partition(END)
+                if keys and self._write:
+                    socket.send(keys)
+                if end_key:
                     self._ended.set()
                     return
 
@@ -214,9 +214,9 @@ def _raw_terminal(typed: bool) -> Iterator[bool]:
     import termios  # not on every system
     import tty
 
-    before = termios.tcgetattr(sys.stdin)
+    attributes = termios.tcgetattr(sys.stdin)
     try:
         tty.setraw(sys.stdin)
         yield True
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, attributes)

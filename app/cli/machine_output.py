@@ -24,7 +24,7 @@ _UNENDED = re.compile(
 
 
 class TerminalFilter:
-    """Drops what a machine must not tell a terminal; keeps text, colours and cursor movements."""
+    """Drops sequences that a machine must not send; keeps text, colours and cursor movements."""
 
     def __init__(self) -> None:
         self._kept = b""
@@ -44,4 +44,4 @@ def plain(data: bytes) -> str:
     """Return output as text, without any control characters but the ends of lines and tabs."""
     text = re.sub(rb"%b|(?:\x1b\[|\xc2\x9b)[ -?]*[@-~]|\x1b[ -/]*[0-~]" % _STRING, b"", data)
     lines = text.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(each for each in lines if each.isprintable() or each in "\n\t")
+    return "".join(mark for mark in lines if mark.isprintable() or mark in "\n\t")

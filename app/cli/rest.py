@@ -158,7 +158,7 @@ class Api:
         from websockets.sync.client import connect
         from websockets.typing import Subprotocol
 
-        where = "/".join(("v1", *map(_part, path)))
+        place = "/".join(("v1", *map(_part, path)))
         context = None
         if self._url.startswith("https"):
             context = ssl.create_default_context(
@@ -166,10 +166,12 @@ class Api:
             )
             if self._trust is False:
                 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        url = f"ws{self._url.removeprefix('http')}/{where}"
-        named = [Subprotocol(each) for each in protocols]
+        url = f"ws{self._url.removeprefix('http')}/{place}"
+        subprotocols = [Subprotocol(protocol) for protocol in protocols]
         proxy: Literal[True] | None = True if self._session.trust_env else None
-        return connect(url, subprotocols=named, ssl=context, proxy=proxy, open_timeout=CONNECT)
+        return connect(
+            url, subprotocols=subprotocols, ssl=context, proxy=proxy, open_timeout=CONNECT
+        )
 
     def root(self) -> requests.Response:
         """Get the root document, which needs no credentials."""

@@ -48,24 +48,28 @@ def read(
     members = serving(node.driver, node.conductor_group, conductors.members(runtime))
     if not members:
         raise Unavailable(f"No live conductor serves driver {node.driver!r}.")
-    given = {"since": _milliseconds(since), "until": _milliseconds(until), "most": size}
-    answers = rpc.ask_all(runtime, members, node.uuid, "read_console_history", ANSWER_TIME, **given)
+    arguments = {"since": _milliseconds(since), "until": _milliseconds(until), "size": size}
+    answers = rpc.ask_all(
+        runtime, members, node.uuid, "read_console_history", ANSWER_TIME, **arguments
+    )
     if not answers:
         raise Unavailable("No conductor has answered about the history of the console.")
-    found: dict[str, tuple[Any, str]] = {}  # by place: conductors of one host have the same files
+    by_place: dict[str, tuple[Any, str]] = {}  # conductors of one host have the same files
     for name, answer in sorted(answers.items()):
         for record in answer["records"]:
-            found.setdefault(record["place"], (record, name))
+            by_place.setdefault(record["place"], (record, name))
     records = [
         Record(record["at"], KINDS.get(record["kind"], "state"), record["data"], name)
-        for _, (record, name) in sorted(found.items(), key=lambda each: (each[1][0]["at"], each[0]))
+        for _, (record, name) in sorted(
+            by_place.items(), key=lambda item: (item[1][0]["at"], item[0])
+        )
     ]
     cut = any(answer["cut"] for answer in answers.values())
-    total = sum(len(each.data) * 3 // 4 for each in records)
+    total = sum(len(record.data) * 3 // 4 for record in records)
     while total > size and len(records) > 1:
         total -= len(records.pop(0).data) * 3 // 4
         cut = True
-    missing = tuple(sorted({each.name for each in members} - answers.keys()))
+    missing = tuple(sorted({member.name for member in members} - answers.keys()))
     return History(records, cut, missing)
 
 

@@ -130,10 +130,15 @@ def ask(
 
 
 def ask_all(
-    runtime: Runtime, members: Iterable[Member], node: str, what: str, seconds: float, **given: Any
+    runtime: Runtime,
+    members: Iterable[Member],
+    node: str,
+    name: str,
+    seconds: float,
+    **arguments: Any,
 ) -> dict[str, Any]:
     """
-    Call `what` for a node, by its UUID, at several conductors at once.
+    Call the method `name` for a node, by its UUID, at several conductors at once.
 
     Returns name of the conductor -> result, of those that have given one within the seconds.
 
@@ -144,19 +149,19 @@ def ask_all(
         raise Unavailable("This process cannot call conductors.")
     with runtime.reading() as session:
         until = session.scalars(select(now())).one() + timedelta(seconds=seconds)
-    version = METHODS[what].needs
-    document = {"node": node, "what": what, "arguments": given, "version": version}
+    version = METHODS[name].needs
+    document = {"node": node, "what": name, "arguments": arguments, "version": version}
     document |= {"until": until.isoformat()}
     end = time.monotonic() + seconds
     results = {}
     with yielding_slot():
         keys = {member.name: f"{member.incarnation}:{uuid4()}" for member in members}
-        for name, key in keys.items():
-            calls.post(name, key, document, seconds)
-        for name, key in keys.items():
+        for conductor, key in keys.items():
+            calls.post(conductor, key, document, seconds)
+        for conductor, key in keys.items():
             answer = calls.receive(key, max(end - time.monotonic(), 0.01)) or {}
             if "answer" in answer:
-                results[name] = answer["answer"]
+                results[conductor] = answer["answer"]
     return results
 
 

@@ -24,9 +24,9 @@ class Program:
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
-    #: run before each start, with the same environment; it may fail
-    before: tuple[str, ...] = ()
-    #: what the program prints as soon as the console is connected
+    #: command that runs before each start, with the same environment; it may fail
+    preparation: tuple[str, ...] = ()
+    #: output of the program as soon as the console is connected
     greeting: bytes = b""
     secrets: tuple[str, ...] = field(default=(), repr=False)  # masked in its error messages
     port: int | None = None  # TCP port for other programs; None: a free one

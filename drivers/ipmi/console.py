@@ -10,10 +10,10 @@ from drivers.ipmi import credentials, ipmitool
 from drivers.ipmi.credentials import Credentials
 
 PORT = "ipmi_terminal_port"
-#: What `ipmitool sol activate` prints when the BMC has accepted the session.
+#: Output of `ipmitool sol activate` when the BMC has accepted the session.
 GREETING = b"[SOL Session operational"
-#: Option of `ipmitool` that leaves it without an escape character, so that what is typed cannot end
-#: or suspend it: the character is NUL, which no caller can type.
+#: Option of `ipmitool` that leaves it without an escape character, so that no input can end or
+#: suspend it: the character is NUL, which no caller can type.
 WITHOUT_ESCAPE = ("-e", "")
 
 
@@ -40,7 +40,7 @@ class IpmitoolSocat(ProgramConsole):
 
 
 class IpmitoolShellinabox(IpmitoolSocat):
-    """The same console, under the name of an interface of older releases of Ironic."""
+    """`ipmitool-socat` under the name of an interface of older releases of Ironic."""
 
     name = "ipmitool-shellinabox"
 
@@ -62,7 +62,7 @@ def of_bmc(bmc: Credentials, port: int | None = None) -> Program:
     return Program(
         arguments=(*login, *WITHOUT_ESCAPE, "sol", "activate"),
         environment=ipmitool.environment(bmc),
-        before=(*login, "sol", "deactivate"),
+        preparation=(*login, "sol", "deactivate"),
         greeting=GREETING,
         secrets=(bmc.password, bmc.kg.decode() if bmc.kg else ""),
         port=port,

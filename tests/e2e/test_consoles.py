@@ -224,7 +224,7 @@ def test_the_console_outlives_its_conductor_and_what_it_has_shown(fleet, bmc):
         bmc.prints(b"the minute after\r\n")
         watcher.sees(b"the minute after")
         before = len(bmc.typed(0))
-        # the simulator takes the first of a new session for a repetition of what it has had
+        # the simulator drops the first bytes of a session: it takes them for a repetition
         watcher.type(b"another conductor types this\r")
         assert bmc.typed(before + 20)[before:].endswith(b"types this\r")
     assert conductor != fleet.get(f"nodes/{fleet.node}")["conductor"]

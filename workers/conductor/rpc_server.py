@@ -70,8 +70,8 @@ class CallHandler:
     runtime: Runtime
     name: str  # of the conductor
     leases: Leases
-    #: calls that it answers itself: name of the method -> function of the runtime and the node
-    own: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: calls about consoles: name of the method -> function of the runtime and the node
+    consoles: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     recent: RecentAnswers = field(default_factory=RecentAnswers)
 
     def answer(self, document: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -123,8 +123,8 @@ class CallHandler:
             target = targets.of_node(session, node) if call.interface else None
             session.expunge_all()
         if target is None or call.interface is None:
-            own = {**_OWN, **self.own}
-            return own[call.method](self.runtime, node, **document["arguments"])
+            functions = {**_OWN, **self.consoles}
+            return functions[call.method](self.runtime, node, **document["arguments"])
         method = getattr(target.driver.by_kind[call.interface], call.method)
         if call.kept:
             key = (node.uuid, node.updated_at, document["what"])

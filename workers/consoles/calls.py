@@ -49,21 +49,21 @@ def methods(hub: Hub) -> Mapping[str, Callable[..., Any]]:
         return hub.facts(node.uuid)
 
     def read_console_history(
-        runtime: Runtime, node: Node, *, since: int | None, until: int | None, most: int
+        runtime: Runtime, node: Node, *, since: int | None, until: int | None, size: int
     ) -> dict[str, Any]:
         records, cut = history.read(
-            history_folder(runtime), node.uuid, since=since, until=until, most=min(most, MOST)
+            history_folder(runtime), node.uuid, since=since, until=until, size=min(size, MOST)
         )
         return {
             "cut": cut,
             "records": [
                 {
-                    "kind": each.kind,
-                    "at": each.at,
-                    "data": base64.b64encode(each.data).decode(),
-                    "place": f"{each.segment}:{each.offset:08d}",
+                    "kind": record.kind,
+                    "at": record.at,
+                    "data": base64.b64encode(record.data).decode(),
+                    "place": f"{record.segment}:{record.offset:08d}",
                 }
-                for each in records
+                for record in records
             ],
         }
 

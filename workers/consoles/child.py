@@ -17,8 +17,8 @@ LAUNCHER = Path(__file__).with_name("terminal.py")
 READ, WAITING = 16 << 10, 64 << 10
 #: Seconds for the program to end after its terminal has closed.
 GRACE = 2.0
-#: Seconds for the program that runs before.
-BEFORE_TIME = 20.0
+#: Seconds for the preparation of a program.
+PREPARATION_TIME = 20.0
 
 
 class Child:
@@ -69,8 +69,8 @@ class Child:
         """Close the terminal, which ends the program; kill it if it does not end."""
         self._close()
         if not self.ended.done():
-            done, _ = await asyncio.wait([self.ended], timeout=GRACE)
-            if not done:
+            await asyncio.wait([self.ended], timeout=GRACE)
+            if not self.ended.done():
                 self._process.kill()
                 await self.ended
 
@@ -108,7 +108,7 @@ class Child:
         os.close(self._pidfd)
         status = self._process.wait()
         if self._terminal >= 0:
-            with contextlib.suppress(OSError):  # what it has printed last
+            with contextlib.suppress(OSError):  # its last output
                 while data := os.read(self._terminal, READ):
                     self._on_output(data)
         self._close()
@@ -122,22 +122,26 @@ class Child:
             self._terminal = -1
 
 
-async def run_before(program: Program) -> None:
-    """Run what a program needs to be run before it; whether that succeeds does not matter."""
-    if not program.before:
+async def prepare(program: Program) -> None:
+    """Run the preparation of a program, whether it succeeds or not."""
+    if not program.preparation:
         return
     loop = asyncio.get_running_loop()
     nothing = subprocess.DEVNULL
     try:
         process = subprocess.Popen(  # noqa: ASYNC220 - it does not wait
-            program.before, env=program.environment, stdin=nothing, stdout=nothing, stderr=nothing
+            program.preparation,
+            env=program.environment,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
         )
     except OSError:  # the program itself fails likewise, and says why
         return
     ended, pidfd = asyncio.Event(), os.pidfd_open(process.pid)
     loop.add_reader(pidfd, ended.set)
     try:
-        await asyncio.wait_for(ended.wait(), BEFORE_TIME)
+        await asyncio.wait_for(ended.wait(), PREPARATION_TIME)
     except TimeoutError:
         pass
     finally:

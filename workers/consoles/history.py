@@ -1,5 +1,5 @@
 """
-History of consoles: what machines have printed, in files of this conductor.
+History of consoles: output of machines, in files of this conductor.
 
 A node has a folder, and each session of its console writes files of its own, its segments. A
 segment is a sequence of records: a line of its own, `\\x1e KIND MILLISECONDS LENGTH`, and that many
@@ -7,7 +7,7 @@ bytes. So `less` shows it, no output of a machine can pass for the beginning of 
 record that the death of a conductor has cut off is read as far as it goes.
 
 Values of secret settings, as in the command line of a kernel, are masked before they are written.
-What callers type is not written at all; it is in the history if the machine echoes it.
+Input is not written at all; it is in the history only if the machine echoes it.
 """
 
 import os
@@ -57,20 +57,20 @@ class History:
     """
     The history of a node that one session of its console writes.
 
-    `append` raises OSError; what it has not written is lost.
+    `append` raises OSError: the output is lost.
     """
 
     folder: Path  # of all nodes
     node: str  # UUID
     session: str  # id of the session: files of two sessions have different names
-    most: int  # bytes that are kept of a node; 0: nothing is written
+    limit: int  # bytes that are kept of a node; 0: nothing is written
     _line: bytearray = field(default_factory=bytearray)
     _line_at: float = 0.0  # time at which the line began
     _file: BinaryIO | None = None
 
     def append(self, data: bytes, now: float | None = None) -> None:
         """Add output of the machine; now: seconds since 1970."""
-        if not self.most:
+        if not self.limit:
             return
         now = time.time() if now is None else now
         if not self._line:
@@ -86,7 +86,7 @@ class History:
 
     def note(self, text: str, now: float | None = None) -> None:
         """Add a change of the connection's state."""
-        if self.most:
+        if self.limit:
             self.flush()
             self._write(STATE, text.encode(), time.time() if now is None else now)
 
@@ -107,7 +107,7 @@ class History:
                 self._file = None
 
     def _write(self, kind: str, data: bytes, at: float) -> None:
-        if self._file is None or self._file.tell() >= self.most // SHARE:
+        if self._file is None or self._file.tell() >= self.limit // SHARE:
             self._next_segment(at)
         assert self._file is not None
         self._file.write(b"\n\x1e %s %d %d\n%s" % (kind.encode(), at * 1000, len(data), data))
@@ -120,34 +120,34 @@ class History:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = self.folder / self.node
         folder.mkdir(mode=0o700, exist_ok=True)
-        prune(folder, self.most - self.most // SHARE)
+        prune(folder, self.limit - self.limit // SHARE)
         path = folder / f"{int(at * 1000):015d}-{self.session}{SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         self._file = os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
 def read(
-    folder: Path, node: str, *, since: int | None, until: int | None, most: int
+    folder: Path, node: str, *, since: int | None, until: int | None, size: int
 ) -> tuple[list[Record], bool]:
     """
     Return the newest records of a node between two times, and whether older ones are left out.
 
-    since, until: milliseconds since 1970; None: no limit. most: bytes of their data.
+    since, until: milliseconds since 1970; None: no limit. size: most bytes of their data.
     """
-    chosen: deque[Record] = deque()
-    size, cut = 0, False
+    records_in_time: deque[Record] = deque()
+    total, cut = 0, False
     for path in _segments_since(folder / node, since):
         for record in records(path):
             if (since is not None and record.at < since) or (
                 until is not None and record.at > until
             ):
                 continue
-            chosen.append(record)
-            size += len(record.data)
-            while size > most and len(chosen) > 1:
-                size -= len(chosen.popleft().data)
+            records_in_time.append(record)
+            total += len(record.data)
+            while total > size and len(records_in_time) > 1:
+                total -= len(records_in_time.popleft().data)
                 cut = True
-    return list(chosen), cut
+    return list(records_in_time), cut
 
 
 def records(path: Path) -> Iterator[Record]:
@@ -169,7 +169,7 @@ def _segments_since(folder: Path, since: int | None) -> list[Path]:
     segments = sorted(folder.glob(f"*{SUFFIX}"))
     if since is None:
         return segments
-    return [each for each in segments if _changed(each) * 1000 >= since]
+    return [path for path in segments if _changed(path) * 1000 >= since]
 
 
 def _changed(path: Path) -> float:
@@ -179,12 +179,12 @@ def _changed(path: Path) -> float:
         return 0.0
 
 
-def prune(folder: Path, most: int) -> None:
-    """Remove the oldest segments of a node until the rest has at most `most` bytes."""
-    segments = [(each, each.stat().st_size) for each in sorted(folder.glob(f"*{SUFFIX}"))]
+def prune(folder: Path, limit: int) -> None:
+    """Remove the oldest segments of a node until the others have at most `limit` bytes."""
+    segments = [(path, path.stat().st_size) for path in sorted(folder.glob(f"*{SUFFIX}"))]
     size = sum(length for _, length in segments)
     for path, length in segments:
-        if size <= max(most, 0):
+        if size <= max(limit, 0):
             return
         path.unlink(missing_ok=True)
         size -= length

@@ -74,7 +74,7 @@ class Starting(Unavailable):
 
 
 class Row(NamedTuple):
-    """What the row of a node says about its console."""
+    """Columns of a node that decide about its console."""
 
     updated_at: datetime
     driver: str
@@ -83,7 +83,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Running:
-    """A session, its task, and what its program was made from."""
+    """A session, its task, and the columns that its program was made from."""
 
     session: Session
     task: asyncio.Task[None]
@@ -126,12 +126,12 @@ class Hub:
     def stop(self) -> None:
         """End all programs; the sessions are those of another conductor from now on."""
         self._stopped.set()
-        for each in tuple(self._sessions.values()):
-            each.session.kill()
+        for running in tuple(self._sessions.values()):
+            running.session.kill()
 
     def facts(self, node: str) -> dict[str, Any]:
         """
-        Return what `Session.facts` has of a node, whose console is enabled.
+        Return `Session.facts` of a node whose console is enabled.
 
         Raises Unavailable: the console is not started yet, or by another conductor.
         """
@@ -178,8 +178,8 @@ class Hub:
             except Exception:  # a defect must not end the consoles of other nodes
                 logger.exception("consoles.crashed")
             for _ in range(round(PERIOD)):
-                for each in tuple(self._sessions.values()):
-                    each.session.tick()
+                for running in tuple(self._sessions.values()):
+                    running.session.tick()
                 await asyncio.sleep(1.0)
 
     async def _compare(self) -> None:
@@ -212,7 +212,7 @@ class Hub:
             await running.session.free()
 
     def _rows(self) -> dict[str, Row]:
-        """Return what the rows say about the nodes whose consoles run here."""
+        """Return the rows of the nodes whose consoles run here, by UUID."""
         with self.runtime.reading() as session:
             connection = connection_of(session)
             if not _ENABLED.first(connection, {}):

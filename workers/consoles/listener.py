@@ -26,14 +26,14 @@ class Listener:
     The listening port of one console.
 
     typed: called with the id and the name of a connection, and the bytes that it sends.
-    left: called with its id when it ends.
+    closed: called with its id when it ends.
     """
 
     def __init__(
-        self, node: str, allowed: tuple[str, ...], typed: Typed, left: Callable[[str], None]
+        self, node: str, allowed: tuple[str, ...], typed: Typed, closed: Callable[[str], None]
     ) -> None:
-        self.node, self.typed, self.left = node, typed, left
-        self._allowed = [ip_network(each, strict=False) for each in allowed]
+        self.node, self.typed, self.closed = node, typed, closed
+        self._allowed = [ip_network(network, strict=False) for network in allowed]
         self._server: asyncio.Server | None = None
         self.connections: set[Connection] = set()
         self.port: int | None = None
@@ -49,10 +49,12 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         start = int(hashlib.sha256(self.node.encode()).hexdigest(), 16) % len(ports)
-        tried = [port] if port is not None else [*ports[start:], *ports[:start]]
-        for each in tried:
+        candidates = [port] if port is not None else [*ports[start:], *ports[:start]]
+        for candidate in candidates:
             try:
-                self._server = await loop.create_server(lambda: Connection(self), address, each)
+                self._server = await loop.create_server(
+                    lambda: Connection(self), address, candidate
+                )
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise NoFreePort(f"{address}: {error.strerror or error}") from None
@@ -75,15 +77,15 @@ class Listener:
 
     def send(self, data: bytes) -> None:
         """Send output to all connections; one that receives too slowly is closed."""
-        for each in tuple(self.connections):
-            each.send(data)
+        for connection in tuple(self.connections):
+            connection.send(data)
 
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
-        for each in tuple(self.connections):
-            each.transport.abort()
+        for connection in tuple(self.connections):
+            connection.transport.abort()
 
 
 class Connection(asyncio.Protocol):
@@ -122,5 +124,5 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         if self in self._listener.connections:
             self._listener.connections.discard(self)
-            self._listener.left(f"tcp {self._name}")
+            self._listener.closed(f"tcp {self._name}")
             logger.info("console.tcp_closed", node=self._listener.node)

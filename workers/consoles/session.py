@@ -19,7 +19,7 @@ from app import log
 from app.config.console_settings import Console
 from app.config.option_types import ports_of
 from drivers.core.consoles import Program
-from workers.consoles.child import Child, run_before
+from workers.consoles.child import Child, prepare
 from workers.consoles.history import LINE_TIME, History
 from workers.consoles.listener import Listener, NoFreePort
 from workers.consoles.writers import Writers
@@ -40,7 +40,7 @@ CHUNK = 2048
 GATHERED = 32 << 10
 #: Seconds for which output is gathered: while it flows, and else.
 FLOWING, FIRST = 0.05, 0.01
-#: Most bytes of what a program prints before it is connected.
+#: Most bytes of the words of a program that is not connected yet.
 LONGEST_WORDS = 4096
 
 #: Called with the node and a document of output (`app.broker.consoles`).
@@ -53,12 +53,12 @@ class Gone(Exception):
 
 @dataclass(slots=True)
 class Surroundings:
-    """What the sessions of a conductor have in common."""
+    """Objects that all sessions of a conductor use."""
 
     settings: Console
     folder: Path  # of the histories
     publish: Publish
-    #: returns the program of a node, read anew; raises Gone, HardwareError, SQLAlchemyError
+    #: reads the program of a node; raises Gone, HardwareError, SQLAlchemyError
     program_of: Callable[[str], Awaitable[Program]]
     starts: asyncio.Semaphore  # of programs that start at once
 
@@ -70,23 +70,23 @@ class Session:
         self.node, self._around = node, surroundings
         self.id = secrets.token_hex(8)
         self.state, self.reason = CONNECTING, ""
-        self.no_port = ""  # why it has no TCP port
+        self.no_port = ""  # cause of a missing TCP port
         self._child: Child | None = None
         self._program: Program | None = None  # the last one
         self._connected = asyncio.Event()  # the present program is
         self._renewed = asyncio.Event()  # the present program is to be replaced
-        self._words = bytearray()  # what the program has printed before it was connected
+        self._words = bytearray()  # of a program that is not connected yet
         self._greeting = b""
         self._gathered = bytearray()
         self._flush_at: asyncio.TimerHandle | None = None
         self._flushed = 0.0
-        most = surroundings.settings.history_size << 20
-        self._history = History(surroundings.folder, node, self.id, most)
+        limit = surroundings.settings.history_size << 20
+        self._history = History(surroundings.folder, node, self.id, limit)
         self.writers = Writers(self.id, self._type, self._tell_writer)
         allowed = surroundings.settings.tcp_allowed_networks
         self.listener = Listener(node, allowed, self.writers.type_if_free, self.writers.release)
 
-    # what runs
+    # the program
 
     async def run(self) -> None:
         """Keep the console connected until it is not this conductor's, or this is cancelled."""
@@ -111,7 +111,7 @@ class Session:
             program = self._program = await self._around.program_of(self.node)
             async with self._around.starts:
                 await self._listen(program)
-                await run_before(program)
+                await prepare(program)
                 await self._start(program)
         except Gone:
             raise
@@ -150,7 +150,7 @@ class Session:
     async def _first_of(self, *events: asyncio.Event, seconds: float | None = None) -> None:
         """Wait until one of the events occurs, the program ends, or the seconds are over."""
         assert self._child is not None
-        tasks = [asyncio.ensure_future(each.wait()) for each in events]
+        tasks = [asyncio.ensure_future(event.wait()) for event in events]
         try:
             waited: list[asyncio.Future[Any]] = [self._child.ended, *tasks]
             either = asyncio.FIRST_COMPLETED
@@ -167,10 +167,10 @@ class Session:
     async def free(self) -> None:
         """End the BMC's session after `run` has ended, so that other programs may connect."""
         if self._program is not None:
-            await run_before(self._program)
+            await prepare(self._program)
 
     def renew(self) -> None:
-        """Start the program anew, as its settings have changed."""
+        """Start the program again, as its settings have changed."""
         self._renewed.set()
 
     def kill(self) -> None:
@@ -207,18 +207,18 @@ class Session:
             self._flush_at = loop.call_later(FLOWING if flows else FIRST, self._flush)
 
     def _after_greeting(self, data: bytes) -> bytes:
-        """Note what the program says until it is connected; return what follows."""
+        """Note the words of the program until it is connected; return the output after them."""
         self._words += data
         begin = self._words.find(self._greeting)
         end = self._words.find(b"\n", begin) if begin >= 0 else -1
         if end < 0:
             del self._words[:-LONGEST_WORDS]
             return b""
-        rest = bytes(self._words[end + 1 :])
+        output = bytes(self._words[end + 1 :])
         self._words.clear()
         self._change(CONNECTED, "")
         self._connected.set()
-        return rest
+        return output
 
     def _flush(self) -> None:
         if self._flush_at is not None:
@@ -270,7 +270,7 @@ class Session:
     def _end_reason(self, program: Program) -> str:
         """Say why the program has ended, in its own last words if it was never connected."""
         words = program.mask(self._words.decode(errors="replace"))
-        lines = [each for each in map(_printable, words.splitlines()) if each]
+        lines = list(filter(None, map(_printable, words.splitlines())))
         if lines:
             return lines[-1][:255]
         name = Path(program.arguments[0]).name
@@ -282,7 +282,7 @@ class Session:
     # input
 
     def _type(self, data: bytes) -> None:
-        """Type for the writer; what is typed while the BMC is not connected is dropped."""
+        """Type for the writer; input is dropped while the BMC is not connected."""
         if self.state == CONNECTED and self._child is not None:
             self._child.write(data.replace(b"\0", b""))  # NUL: the escape of `drivers.ipmi.console`
 
@@ -304,4 +304,4 @@ class Session:
 
 
 def _printable(text: str) -> str:
-    return "".join(each for each in text if each.isprintable()).strip()
+    return "".join(mark for mark in text if mark.isprintable()).strip()

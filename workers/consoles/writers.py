@@ -34,7 +34,7 @@ class Writers:
         """
         Handle a document of input (`app.broker.consoles`), unless it is old, or of another session.
 
-        data: what it types.
+        data: its input.
         """
         holder, number, act = (document.get(key) for key in ("holder", "number", "act"))
         if document.get("session") != self.session or not isinstance(holder, str) or not holder:
@@ -54,7 +54,7 @@ class Writers:
             self.claim(holder, str(document.get("name") or "")[:255], by_force=act == "steal")
 
     def type_if_free(self, holder: str, name: str, data: bytes) -> None:
-        """Type for a caller who claims nothing before: if nobody else is the writer."""
+        """Type for a caller that has made no claim, if there is no other writer."""
         if self.claim(holder, name):
             self.type(data)
 
