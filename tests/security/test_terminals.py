@@ -96,7 +96,7 @@ def test_an_endless_string_of_a_machine_needs_no_memory_and_ends():
     assert b"after" == shown.feed(b"\x07after")
 
 
-@pytest.mark.parametrize("sequence", (*HOSTILE, *(control.encode() for control in CONTROLS)))
+@pytest.mark.parametrize("sequence", [*HOSTILE, *(control.encode() for control in CONTROLS)])
 def test_the_history_of_a_console_is_text(sequence):
     text = plain(b"first\r\n" + sequence + b"\x08second\x00\ttab\r")
     assert "first\nsecond\ttab\n" == text

@@ -8,6 +8,7 @@ its sessions, starts and ends sessions, and gives those whose settings have chan
 
 import asyncio
 import base64
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -51,6 +52,8 @@ STARTS = 8
 QUEUED = 10_000
 #: Documents that are sent at once.
 SENT = 200
+#: Seconds for the end of each thread.
+STOP_TIME = 3.0
 #: Seconds for an answer of the thread.
 ANSWER_TIME = 10.0
 #: Addresses that are no place to connect to.
@@ -108,6 +111,8 @@ class Hub:
         default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="console")
     )
     _comparing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
     _around: Surroundings = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,13 +126,20 @@ class Hub:
 
     def start(self) -> None:
         for work in (self._run, self._send_output, self._receive_input):
-            threading.Thread(target=work, name="consoles", daemon=True).start()
+            thread = threading.Thread(target=work, name="consoles", daemon=True)
+            thread.start()
+            self._threads.append(thread)
 
     def stop(self) -> None:
-        """End all programs; the sessions are those of another conductor from now on."""
+        """End all programs, at the end of the conductor: another one starts these consoles."""
+        if self._stopped.is_set():
+            return
         self._stopped.set()
         for running in tuple(self._sessions.values()):
             running.session.kill()
+        self._loop.call_soon_threadsafe(self._ending.set)
+        for thread in self._threads:
+            thread.join(STOP_TIME)
 
     def facts(self, node: str) -> dict[str, Any]:
         """
@@ -164,10 +176,12 @@ class Hub:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_until_complete(self._keep_comparing())
+        self._reading.shutdown(wait=False, cancel_futures=True)
+        self._loop.close()
 
     async def _keep_comparing(self) -> None:
         removed_at = -REMOVAL
-        while not self._stopped.is_set():
+        while not self._ending.is_set():
             try:
                 await self._compare()
                 if self._loop.time() - removed_at >= REMOVAL:
@@ -180,7 +194,13 @@ class Hub:
             for _ in range(round(PERIOD)):
                 for running in tuple(self._sessions.values()):
                     running.session.tick()
-                await asyncio.sleep(1.0)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), 1.0)
+        async with self._comparing:
+            tasks = [running.task for running in self._sessions.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _compare(self) -> None:
         """Compare the rows with the sessions. Raises SQLAlchemyError."""
