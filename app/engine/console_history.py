@@ -73,5 +73,10 @@ def read(
     return History(records, cut, missing)
 
 
+def path_of(node: str, operation: str) -> str:
+    """Return the path in the API of the history of an operation's time; both are UUIDs."""
+    return f"/v1/nodes/{node}/console/history?operation={operation}"
+
+
 def _milliseconds(moment: datetime | None) -> int | None:
     return None if moment is None else int(moment.replace(tzinfo=UTC).timestamp() * 1000)

@@ -10,7 +10,15 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.engine import admission, agent_logs, agent_waits, operations, provisioning, timeouts
+from app.engine import (
+    admission,
+    agent_logs,
+    agent_waits,
+    console_history,
+    operations,
+    provisioning,
+    timeouts,
+)
 from app.hold_kinds import EFFECTS, HoldKind
 from app.inventory import holds
 from app.kit import conductors, health
@@ -50,6 +58,8 @@ class Answer:
     admission: dict[str, Any] | None = None  # see `admission.document`
     holds: tuple[dict[str, Any], ...] = ()  # those that have not expired
     agent_log: str | None = None  # path of the agent's log that the operation has kept
+    # path of the output of the console during the operation; None: the console is not enabled
+    console_history: str | None = None
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -103,11 +113,16 @@ def _explained(
     message = error["message"] if error else node.last_error
     log = agent_logs.of_operation(session, node, failed.uuid) if failed else None
     path = log and agent_logs.path_of(node.uuid, log)
+    output = console_history.path_of(node.uuid, failed.uuid) if failed else None
+    output = output if node.console_enabled else None
     summary = joined(
         f"Node {_called(node)} is {state}; nothing is under way",
         f"Its last operation, {last.kind}, {last.state}: {message}" if last and error else message,
         error.get("hint") if error else None,
         f"the agent's log is kept: GET {path}, or `ingot node agent-logs`" if path else None,
+        "the console's output of its time: `ingot node console history --operation last`"
+        if output
+        else None,
         *(each.summary() for each in refused[:MOST_REFUSED] if _timed_out(error)),
         _maintenance(node, message),
         f"it is retired: {node.retired_reason or 'no reason given'}" if node.retired else None,
@@ -123,6 +138,7 @@ def _explained(
         operation=last.uuid if last else None,
         error=error,
         agent_log=path,
+        console_history=output,
     )
 
 

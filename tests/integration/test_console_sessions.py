@@ -1,6 +1,6 @@
 """
-The consoles of a conductor: which of them run, and what becomes of them when the node, its BMC, the
-program or the conductor changes. The programs are shells; `tests/e2e/test_consoles.py` has a BMC.
+The consoles of a conductor: which of them run, and how they follow changes of the node, its BMC,
+the program and the conductor. The programs are shells; `tests/e2e/test_consoles.py` has a BMC.
 """
 
 import base64
