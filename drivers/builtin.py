@@ -36,6 +36,7 @@ from drivers.noop import (
 )
 from drivers.redfish.bios import RedfishBios
 from drivers.redfish.boot import RedfishHttps, RedfishVirtualMedia
+from drivers.redfish.console import RedfishSerial
 from drivers.redfish.firmware import RedfishFirmware
 from drivers.redfish.idrac import (
     IdracBios,
@@ -78,6 +79,7 @@ class Redfish(HardwareType):
         **_GENERIC,
         "bios": (RedfishBios, NoBios),
         "boot": (RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe, Http),
+        "console": (NoConsole, RedfishSerial),
         "firmware": (RedfishFirmware, NoFirmware),
         "inspect": (RedfishInspect, AgentInspect, NoInspect),
         "management": (RedfishManagement, NoopManagement),
@@ -157,7 +159,9 @@ class FakeHardware(HardwareType):
             fake.FakeBoot, Ipxe, Pxe, HttpIpxe, Http, RedfishVirtualMedia, RedfishHttps,
             IdracVirtualMedia,
         ),
-        "console": (fake.FakeConsole, NoConsole, IpmitoolSocat, IpmitoolShellinabox),
+        "console": (
+            fake.FakeConsole, NoConsole, IpmitoolSocat, IpmitoolShellinabox, RedfishSerial,
+        ),
         "deploy": (fake.FakeDeploy, Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
         "firmware": (fake.FakeFirmware, NoFirmware, RedfishFirmware),
         "inspect": (fake.FakeInspect, NoInspect, AgentInspect, RedfishInspect, IdracInspect),

@@ -134,20 +134,20 @@ def read(
 
     since, until: milliseconds since 1970; None: no limit. size: most bytes of their data.
     """
-    records_in_time: deque[Record] = deque()
-    total, cut = 0, False
-    for path in _segments_since(folder / node, since):
-        for record in records(path):
-            if (since is not None and record.at < since) or (
-                until is not None and record.at > until
-            ):
-                continue
-            records_in_time.append(record)
-            total += len(record.data)
-            while total > size and len(records_in_time) > 1:
-                total -= len(records_in_time.popleft().data)
-                cut = True
-    return list(records_in_time), cut
+    in_time = [
+        record
+        for path in _segments_since(folder / node, since)
+        for record in records(path)
+        if (since is None or record.at >= since) and (until is None or record.at <= until)
+    ]
+    in_time.sort(key=lambda record: (record.at, record.segment, record.offset))
+    newest: deque[Record] = deque()
+    for record in reversed(in_time):
+        size -= len(record.data)
+        if size < 0 and newest:
+            break
+        newest.appendleft(record)
+    return list(newest), len(newest) < len(in_time)
 
 
 def records(path: Path) -> Iterator[Record]:
