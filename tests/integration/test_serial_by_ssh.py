@@ -69,7 +69,8 @@ def sshd(tmp_path):
 
 
 def listens(port):
-    lines = subprocess.run(["ss", "-Htln", f"sport = :{port}"], capture_output=True, text=True)
+    command = ["ss", "-Htln", f"sport = :{port}"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True)
     return lines.stdout.strip()
 
 
