@@ -30,7 +30,7 @@ from tests.support.fleet import until
 from tests.support.inside import Inside
 from tests.support.ports import free_port
 from tests.support.processes import alive
-from workers.consoles import history, session
+from workers.consoles import history, hub, session
 from workers.consoles.hub import Hub
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -94,10 +94,10 @@ class Desk:
         self.hub = self.start()
 
     def start(self, incarnation=None):
-        hub = Hub(self.inside.runtime, incarnation or self.claimant.incarnation, Channel())
-        hub.start()
-        self.hubs.append(hub)
-        return hub
+        started = Hub(self.inside.runtime, incarnation or self.claimant.incarnation, Channel())
+        started.start()
+        self.hubs.append(started)
+        return started
 
     def node(self, **driver_info):
         with self.inside.runtime.transaction() as session:
@@ -130,8 +130,8 @@ class Desk:
         except Unavailable:
             return None
 
-    def sees(self, uuid, text, hub=None):
-        until(lambda: text in (hub or self.hub).channel.shown(uuid), f"output {text!r}")
+    def sees(self, uuid, text, other=None):
+        until(lambda: text in (other or self.hub).channel.shown(uuid), f"output {text!r}")
 
     def pid(self, uuid):
         self.sees(uuid, "pid ")
@@ -147,14 +147,15 @@ class Desk:
             self.hub._loop.call_soon_threadsafe(self.hub._accept, uuid, document)
 
     def close(self):
-        for hub in self.hubs:
-            hub.stop()
+        for started in self.hubs:
+            started.stop()
         self.inside.close()
 
 
 @pytest.fixture
 def desk(database, tmp_path, monkeypatch):
     monkeypatch.setattr(session, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(hub, "START_TIME", 0.0)
     opened = Desk(database, tmp_path)
     yield opened
     opened.close()
@@ -250,7 +251,7 @@ def test_a_session_that_has_lost_its_node_does_not_fight_for_the_bmc(desk):
 
 
 def connection(desk, uuid):
-    until(lambda: desk.hub.facts(uuid)["port"], "its port")
+    desk.sees(uuid, "hello")
     host, _, port = desk.hub.address(uuid)["url"].removeprefix("tcp://").rpartition(":")
     return closing(socket.create_connection((host, int(port)), timeout=60))
 

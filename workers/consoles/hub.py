@@ -11,6 +11,7 @@ import base64
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
@@ -54,6 +55,8 @@ QUEUED = 10_000
 SENT = 200
 #: Seconds for the end of each thread.
 STOP_TIME = 3.0
+#: Seconds that a call waits for the start of a session, and between two looks.
+START_TIME, GLANCE = 5.0, 0.1
 #: Seconds for an answer of the thread.
 ANSWER_TIME = 10.0
 #: Addresses that are no place to connect to.
@@ -143,33 +146,43 @@ class Hub:
 
     def facts(self, node: str) -> dict[str, Any]:
         """
-        Return `Session.facts` of a node whose console is enabled.
+        Return `Session.facts` of a node whose console is enabled; wait a little for its session.
 
-        Raises Unavailable: the console is not started yet, or by another conductor.
+        Raises Starting: it is not there yet, as while the console moves to another conductor.
         """
-        asyncio.run_coroutine_threadsafe(self._compare(), self._loop).result(ANSWER_TIME)
-        running = self._sessions.get(node)
-        if running is None:
-            raise Starting
-        return running.session.facts
+        return self._awaited(node, lambda _facts: True)
 
     def address(self, node: str) -> dict[str, Any]:
         """
         Return the address of a console for programs of other services: {type, url}.
 
-        Raises Unavailable: there is none, or not yet.
+        url: None: `[console]socat_address` is empty.
+
+        Raises Starting: see `facts`. Raises Unavailable: no port is free.
         """
-        facts = self.facts(node)
         listened = self.runtime.settings.console.socat_address
-        if facts["no_port"]:
-            raise Unavailable(f"[console]port_range: {facts['no_port']}")
-        if listened and facts["port"] is None:
-            raise Starting
         if not listened:
             return {"type": "socat", "url": None}
+        facts = self._awaited(node, lambda facts: bool(facts["port"] or facts["no_port"]))
+        if facts["port"] is None:
+            raise Unavailable(f"[console]port_range: {facts['no_port']}")
         if listened in _EVERYWHERE:
             listened = addresses.of_host(self.runtime.settings.options())
         return {"type": "socat", "url": f"tcp://{addresses.in_url(listened)}:{facts['port']}"}
+
+    def _awaited(
+        self, node: str, is_complete: Callable[[Mapping[str, Any]], bool]
+    ) -> dict[str, Any]:
+        """Return the facts of a node when they are complete. Raises Starting: too late."""
+        end = time.monotonic() + START_TIME
+        while True:
+            asyncio.run_coroutine_threadsafe(self._compare(), self._loop).result(ANSWER_TIME)
+            running = self._sessions.get(node)
+            if running is not None and is_complete(facts := running.session.facts):
+                return facts
+            if time.monotonic() >= end:
+                raise Starting
+            time.sleep(GLANCE)
 
     # the thread of the sessions
 
