@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -64,8 +64,10 @@ class History:
     node: str  # UUID
     session: str  # id of the session: files of two sessions have different names
     limit: int  # bytes that are kept of a node; 0: nothing is written
+    clock: Callable[[], float] = time.monotonic
     _line: bytearray = field(default_factory=bytearray)
-    _line_at: float = 0.0  # time at which the line began
+    _line_at: float = 0.0  # time at which the line began, by the host's clock
+    _line_began: float = 0.0  # by the monotonic clock
     _file: BinaryIO | None = None
 
     def append(self, data: bytes, now: float | None = None) -> None:
@@ -74,7 +76,7 @@ class History:
             return
         now = time.time() if now is None else now
         if not self._line:
-            self._line_at = now
+            self._line_at, self._line_began = now, self.clock()
         self._line += data
         end = max(self._line.rfind(b"\n"), self._line.rfind(b"\r")) + 1
         if len(self._line) - end > LONGEST_LINE:
@@ -82,7 +84,7 @@ class History:
         if end:
             self._write(OUTPUT, masked(bytes(self._line[:end])), self._line_at)
             del self._line[:end]
-            self._line_at = now
+            self._line_at, self._line_began = now, self.clock()
 
     def note(self, text: str, now: float | None = None) -> None:
         """Add a change of the connection's state."""
@@ -90,9 +92,9 @@ class History:
             self.flush()
             self._write(STATE, text.encode(), time.time() if now is None else now)
 
-    def flush(self, older_than: float = 0.0, now: float | None = None) -> None:
+    def flush(self, older_than: float = 0.0) -> None:
         """Write the line that has no end yet, if it began `older_than` seconds ago."""
-        if self._line and (time.time() if now is None else now) - self._line_at >= older_than:
+        if self._line and self.clock() - self._line_began >= older_than:
             line = masked(bytes(self._line))
             self._line.clear()
             self._write(OUTPUT, line, self._line_at)

@@ -43,11 +43,14 @@ def test_output_and_changes_are_read_in_order_as_they_were(tmp_path):
 
 
 def test_a_line_without_an_end_is_written_after_a_while_or_when_it_is_long(tmp_path):
-    kept = written(tmp_path)
+    kept, times = written(tmp_path), [50.0]
+    kept.clock = lambda: times[-1]
     kept.append(b"login: ", now=10.0)
-    kept.flush(history.LINE_TIME, now=10.5)
+    times.append(50.5)
+    kept.flush(history.LINE_TIME)
     assert [] == read(tmp_path)[0]
-    kept.flush(history.LINE_TIME, now=11.0)
+    times.append(51.0)
+    kept.flush(history.LINE_TIME)
     assert [(OUTPUT, 10000, b"login: ")] == read(tmp_path)[0]
     kept.append(b"x" * (history.LONGEST_LINE + 1), now=12.0)
     assert 2 == len(read(tmp_path)[0])
