@@ -9,7 +9,7 @@ CALLBACK = f"{OIDC}/callback"
 LOOKUP, HEARTBEAT, REPORT = "/v1/lookup", "/v1/heartbeat/", "/v1/continue_inspection"
 EVENT_STREAM = "/v1/events/stream"
 #: A ticket in the request is its credential (`app.api.consoles`).
-CONSOLE_STREAM = re.compile(r"/v1/nodes/[^/]+/console/stream")
+CONSOLE_STREAM = re.compile(r"/v1/nodes/[^/]*/console/stream")
 PUBLIC = (
     "/", "/v1", LOGIN, LOGOUT, SCOPE, OIDC, CALLBACK, LOOKUP, REPORT, "/healthcheck", "/docs",
     "/docs/page.css", "/docs/page.js", "/openapi.json", "/ui",

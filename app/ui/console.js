@@ -65,6 +65,7 @@ async function terminal() {
   const { Terminal } = await import("./xterm.js");
   return new Terminal({
     cols: 100, rows: 30, scrollback: 10_000, disableStdin: true, fontSize: 13,
+    minimumContrastRatio: 4.5,
     documentOverride: documentWith(permitted()), linkHandler: { activate: () => {} },
   });
 }

@@ -69,7 +69,7 @@ class Session:
     def __init__(self, node: str, surroundings: Surroundings) -> None:
         self.node, self._around = node, surroundings
         self.id = secrets.token_hex(8)
-        self.state, self.reason = CONNECTING, ""
+        self.phase, self.reason = CONNECTING, ""
         self.no_port = ""  # cause of a missing TCP port
         self._child: Child | None = None
         self._program: Program | None = None  # the last one
@@ -144,7 +144,7 @@ class Session:
             self._change(CONNECTED, "")
         else:
             await self._first_of(self._connected, self._renewed, seconds=CONNECT_TIME)
-            if self.state != CONNECTED:
+            if self.phase != CONNECTED:
                 raise ConnectionError(self._end_reason(program))
 
     async def _first_of(self, *events: asyncio.Event, seconds: float | None = None) -> None:
@@ -194,7 +194,7 @@ class Session:
     # output
 
     def _on_output(self, data: bytes) -> None:
-        if self.state != CONNECTED:
+        if self.phase != CONNECTED:
             data = self._after_greeting(data)
         if not data:
             return
@@ -253,19 +253,19 @@ class Session:
 
     # state
 
-    def _change(self, state: str, reason: str) -> None:
-        if (state, reason) == (self.state, self.reason) and state != CONNECTING:
+    def _change(self, phase: str, reason: str) -> None:
+        if (phase, reason) == (self.phase, self.reason) and phase != CONNECTING:
             return
         self._flush()
-        if state == CONNECTED:
+        if phase == CONNECTED:
             logger.info("console.connected", node=self.node)
-        elif state == WAITING:
+        elif phase == WAITING:
             logger.warning("console.ended", node=self.node, reason=reason)
-        if state != CONNECTING:
-            text = f"{state}: {reason}" if reason else state
+        if phase != CONNECTING:
+            text = f"{phase}: {reason}" if reason else phase
             self._keep(lambda: self._history.note(text))
-        self.state, self.reason = state, reason
-        self._publish({"state": state, "reason": reason})
+        self.phase, self.reason = phase, reason
+        self._publish({"state": phase, "reason": reason})
 
     def _end_reason(self, program: Program) -> str:
         """Say why the program has ended, in its own last words if it was never connected."""
@@ -276,14 +276,14 @@ class Session:
         name = Path(program.arguments[0]).name
         assert self._child is not None
         if not self._child.ended.done():
-            return "its settings have changed" if self.state == CONNECTED else f"{name}: no answer"
+            return "its settings have changed" if self.phase == CONNECTED else f"{name}: no answer"
         return f"{name} has ended with status {self._child.ended.result()}"
 
     # input
 
     def _type(self, data: bytes) -> None:
         """Type for the writer; input is dropped while the BMC is not connected."""
-        if self.state == CONNECTED and self._child is not None:
+        if self.phase == CONNECTED and self._child is not None:
             self._child.write(data.replace(b"\0", b""))  # NUL: the escape of `drivers.ipmi.console`
 
     def _tell_writer(self, holder: str, name: str) -> None:
@@ -294,7 +294,7 @@ class Session:
         """The session's state, for the API."""
         return {
             "session": self.id,
-            "state": self.state,
+            "state": self.phase,
             "reason": self.reason,
             "writer": self.writers.name,
             "holder": self.writers.holder,

@@ -113,6 +113,8 @@ ERROR = Component("Error", exactly({"error_message": TEXT | ENCODED}))
 FLAT_ERROR = Component("FlatError", exactly({"faultcode": TEXT, "faultstring": TEXT}))
 #: Statuses of bodies that are refused before they are decoded.
 FLAT = (400, 413)
+#: Status of an answer that opens a WebSocket.
+SWITCHING = 101
 #: Status of an error -> its description.
 ERRORS = {
     400: "The request is invalid; the message names the field",
@@ -124,6 +126,8 @@ ERRORS = {
     409: "The resource is in use, or another operation holds the node",
     412: "The node has changed since the `ETag` in `If-Match`",
     413: "The body is too large",
+    426: "The request must ask for a WebSocket",
+    429: "Too many such requests are open",
     500: "A defect of the service, or the machine does not support the request",
     502: "The machine sent an invalid response",
     503: "The service is temporarily unavailable; retry",
@@ -342,7 +346,8 @@ def _error_statuses(route: Route, parameters: list[Any], body: Any) -> Iterator[
     yield 400
     if not _is_public(route):
         yield 401
-    if route.rule:
+    opens_socket = SWITCHING in route.returns.bodies
+    if route.rule or opens_socket:
         yield 403
     if named or route.since > versions.MIN:
         yield 404
@@ -355,6 +360,9 @@ def _error_statuses(route: Route, parameters: list[Any], body: Any) -> Iterator[
         yield 412
     if body:
         yield 413
+    if opens_socket:
+        yield 426
+        yield 429
     yield 500
     if calls:
         yield 502
