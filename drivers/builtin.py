@@ -40,12 +40,14 @@ from drivers.generic.storage import CinderStorage, ExternalStorage
 from drivers.generic.webhook import WebhookPower
 from drivers.images import cache as image_cache
 from drivers.images import files as machine_files
+from drivers.ipmi.console import IpmitoolShellinabox, IpmitoolSocat
 from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.vendor import IpmiVendor
 from drivers.redfish.bios import RedfishBios
 from drivers.redfish.booting.boot import RedfishHttps, RedfishVirtualMedia
+from drivers.redfish.console import RedfishSerial
 from drivers.redfish.firmware import RedfishFirmware
 from drivers.redfish.idrac import (
     IdracBios,
@@ -100,6 +102,7 @@ class Redfish(HardwareType):
         **_GENERIC,
         "bios": (RedfishBios, NoBios),
         "boot": (RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe, Http),
+        "console": (NoConsole, RedfishSerial),
         "firmware": (RedfishFirmware, NoFirmware),
         "inspect": (RedfishInspect, AgentInspect, NoInspect),
         "management": (RedfishManagement, NoopManagement),
@@ -139,6 +142,7 @@ class Ipmi(HardwareType):
     name = "ipmi"
     interfaces = {
         **_GENERIC,
+        "console": (NoConsole, IpmitoolSocat, IpmitoolShellinabox),
         "management": (IpmiManagement, NoopManagement),
         "power": (IpmiPower,),
         "vendor": (IpmiVendor, NoVendor),
@@ -178,7 +182,9 @@ class FakeHardware(HardwareType):
             fake.FakeBoot, Ipxe, Pxe, HttpIpxe, Http, RedfishVirtualMedia, RedfishHttps,
             IdracVirtualMedia,
         ),
-        "console": (fake.FakeConsole, NoConsole),
+        "console": (
+            fake.FakeConsole, NoConsole, IpmitoolSocat, IpmitoolShellinabox, RedfishSerial,
+        ),
         "deploy": (fake.FakeDeploy, Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
         "firmware": (fake.FakeFirmware, NoFirmware, RedfishFirmware),
         "inspect": (fake.FakeInspect, NoInspect, AgentInspect, RedfishInspect, IdracInspect),

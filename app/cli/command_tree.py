@@ -95,6 +95,8 @@ NODE: Mapping[str, Entry] = {
             "show": at("node_commands.node_parts", "show_console"),
             "enable": at("node_commands.node_parts", "enable_console"),
             "disable": at("node_commands.node_parts", "disable_console"),
+            "open": at("node_commands.console", "open_console"),
+            "history": at("node_commands.console", "history"),
         },
     ),
 }

@@ -1,12 +1,12 @@
 """Client of the REST API."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
 import requests
@@ -18,6 +18,9 @@ from urllib3.util import Retry
 from app.cli import DEFAULT_URL
 from app.cli.terminal.errors import Busy, Failure, Usage
 from app.cli.terminal.output import Document
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
 
 #: Microversion of all requests; an older service refuses it with a message.
 HEADERS = {"X-OpenStack-Ironic-API-Version": "1.115", "User-Agent": "ingot"}
@@ -142,6 +145,34 @@ class Api:
         url_path = "/".join(("v1", *map(_part, path)))
         return self._answer(
             method, url_path, params=params, json=body, timeout=(CONNECT, READ + wait)
+        )
+
+    def socket(
+        self, *path: str, protocols: Sequence[str]
+    ) -> AbstractContextManager["ClientConnection"]:
+        """
+        Return a WebSocket, open within `with`. protocols: one of them is accepted.
+
+        `with` raises OSError, WebSocketException: it cannot be opened.
+        """
+        import ssl  # here, as few commands need it
+
+        from websockets.sync.client import connect
+        from websockets.typing import Subprotocol
+
+        place = "/".join(("v1", *map(_part, path)))
+        context = None
+        if self._url.startswith("https"):
+            context = ssl.create_default_context(
+                cafile=self._trust if isinstance(self._trust, str) else None
+            )
+            if self._trust is False:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        url = f"ws{self._url.removeprefix('http')}/{place}"
+        subprotocols = [Subprotocol(protocol) for protocol in protocols]
+        proxy: Literal[True] | None = True if self._session.trust_env else None
+        return connect(
+            url, subprotocols=subprotocols, ssl=context, proxy=proxy, open_timeout=CONNECT
         )
 
     def root(self) -> requests.Response:

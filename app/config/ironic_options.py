@@ -66,6 +66,10 @@ connection_trace db_inc_retry_interval db_max_retries db_max_retry_interval db_r
 max_retries mysql_engine mysql_sql_mode mysql_wsrep_sync_wait retry_interval slave_connection
 sqlite_max_wait_for_retry sqlite_retries sqlite_synchronous synchronous_reader use_db_reconnect
 
+[console]
+kill_timeout subprocess_checking_interval subprocess_timeout terminal terminal_cert_dir
+terminal_pid_dir terminal_timeout terminal_url_scheme
+
 [deploy]
 default_boot_option http_image_subdir image_server_auth_hosts
 image_server_auth_permit_unknown_hosts image_server_auth_strategy image_server_password
@@ -133,7 +137,7 @@ raid_config_status_interval swift_container swift_object_expiry_timeout tls_ciph
 tls_minimum_version use_swift
 
 [*]
-agent_containers ansible cifs console cors dhcp disk_utils dnsmasq drac errors glance ironic_lib
+agent_containers ansible cifs cors dhcp disk_utils dnsmasq drac errors glance ironic_lib
 ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd molds neutron nfs nova
 oci oslo_concurrency oslo_messaging_kafka oslo_middleware oslo_reports oslo_versionedobjects
 profiler pxe_filter sensor_data service_catalog swift vnc

@@ -62,7 +62,6 @@ FUNCTIONS: Mapping[str, str] = {
     "agent_containers.*": "containers on the ramdisk",
     "ansible.*": "deploy interface ansible",
     "vnc.*": "graphical consoles",
-    "console.*": "consoles",
     "nfs.*": "boot media on NFS; they are served by HTTP",
     "cifs.*": "boot media on CIFS; they are served by HTTP",
     "cors.*": "browsers of other origins; put a proxy in front",

@@ -44,6 +44,20 @@ def key_prefix(prefix: str) -> None:
         raise ValueError("expected 1 to 64 letters, digits, - and _")
 
 
+def ports_of(text: str) -> range:
+    """
+    Return the ports of a range such as 10000:20000, which includes its last one; empty: port 0.
+
+    Raises ValueError.
+    """
+    if not text:
+        return range(1)
+    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text, re.ASCII)
+    if not match or not 1024 <= int(match[1]) <= int(match[2]) <= 65535:
+        raise ValueError(f"{text!r} is not a range of ports from 1024 to 65535, as 10000:20000")
+    return range(int(match[1]), int(match[2]) + 1)
+
+
 def redis_address(url: str) -> None:
     if url:
         redis_url.parse(url)

@@ -16,6 +16,7 @@ from typing import Any
 
 from app.config import options
 from app.config.conductor_settings import Conductor
+from app.config.console_settings import Console
 from app.config.identity_settings import Identity, Oidc
 from app.config.ironic_options import IRONIC_ONLY
 from app.config.machine_settings import (
@@ -225,6 +226,7 @@ class Settings:
     broker: Broker = group(Broker)
     api: Api = group(Api)
     conductor: Conductor = group(Conductor)
+    console: Console = group(Console)
     deploy: Deploy = group(Deploy)
     agent: Agent = group(Agent)
     pxe: Pxe = group(Pxe)

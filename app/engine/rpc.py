@@ -7,7 +7,7 @@ a conductor dies, the call is sent to the new owner of the node.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -59,7 +59,9 @@ METHODS: Mapping[str, Method] = {
     "sensors": Method("management", "sensors", locked=False, answer_lifetime=10),
     "read_documents": Method("management", "read_documents", locked=False),
     "virtual_media": Method("management", "virtual_media", locked=False),
-    "get_console": Method("console", "get_console", locked=False),
+    "get_console": Method(None, "get_console", locked=False),
+    "open_console": Method(None, "open_console", locked=False),
+    "read_console_history": Method(None, "read_console_history", locked=False),
     "read_agent_log": Method(None, "read_agent_log", locked=False),
     "call": Method("vendor", "call", order=True, repeatable=False),
     "call_shared": Method("vendor", "call", locked=False, repeatable=False),
@@ -123,6 +125,39 @@ def ask(
     key = f"{member.incarnation}:{uuid4()}"
     calls.post(member.name, key, document, seconds)
     return calls.receive(key, seconds) or {}
+
+
+def ask_all(
+    runtime: Runtime,
+    members: Iterable[Member],
+    node: str,
+    method_name: str,
+    seconds: float,
+    **arguments: Any,
+) -> dict[str, Any]:
+    """
+    Call `method_name` for a node, by its UUID, at several conductors at once.
+
+    Returns name of the conductor -> result, of those that have given one within the seconds.
+
+    Raises Unavailable: the broker is out of reach, or too many requests of this process wait.
+    """
+    calls = runtime.calls
+    if calls is None:
+        raise Unavailable("This process cannot call conductors.")
+    with runtime.reading() as session:
+        document = _document(session, node, method_name, arguments, seconds)
+    end = time.monotonic() + seconds
+    results = {}
+    with yielding_slot():
+        keys = {member.name: f"{member.incarnation}:{uuid4()}" for member in members}
+        for conductor, key in keys.items():
+            calls.post(conductor, key, document, seconds)
+        for conductor, key in keys.items():
+            answer = calls.receive(key, max(end - time.monotonic(), 0.01)) or {}
+            if "answer" in answer:
+                results[conductor] = answer["answer"]
+    return results
 
 
 def call_at(

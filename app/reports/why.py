@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.agents import agent_logs
 from app.broker.refused_lookups import Refusal
 from app.cluster import conductors
-from app.engine import admission, agent_waits, operations, provisioning, timeouts
+from app.engine import admission, agent_waits, console_history, operations, provisioning, timeouts
 from app.inventory import holds
 from app.lifecycle.hold_kinds import EFFECTS, HoldKind
 from app.lifecycle.provision_states import MACHINE, Kind, State
@@ -72,6 +72,8 @@ class Answer:
     admission: dict[str, Any] | None = None  # see `admission.document`
     holds: tuple[dict[str, Any], ...] = ()  # not expired
     agent_log: str | None = None  # path of the agent's log that the operation has kept
+    # path of the output of the console during the operation; None: the console is not enabled
+    console_history: str | None = None
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -133,6 +135,8 @@ def _explained(
         agent_logs.of_operation(session, node, failed_operation.uuid) if failed_operation else None
     )
     path = log and agent_logs.path_of(node.uuid, log)
+    output = console_history.path_of(node.uuid, failed_operation.uuid) if failed_operation else None
+    output = output if node.console_enabled else None
     summary = joined(
         f"Node {_called(node)} is {state}; nothing is under way",
         f"Its last operation, {last_operation.kind}, {last_operation.state}: {message}"
@@ -140,6 +144,9 @@ def _explained(
         else message,
         error.get("hint") if error else None,
         f"the agent's log is kept: GET {path}, or `ingot node agent-logs`" if path else None,
+        "the console's output of its time: `ingot node console history --operation last`"
+        if output
+        else None,
         *(refusal.summary() for refusal in refusals[:MOST_REFUSED] if _timed_out(error)),
         _maintenance(node, message),
         f"it is retired: {node.retired_reason or 'no reason given'}" if node.retired else None,
@@ -155,6 +162,7 @@ def _explained(
         operation=last_operation.uuid if last_operation else None,
         error=error,
         agent_log=path,
+        console_history=output,
     )
 
 

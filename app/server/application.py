@@ -39,6 +39,7 @@ from app.api.fleet.shards import shards
 from app.api.node.agent_logs import agent_logs
 from app.api.node.bmc_documents import bmc_documents
 from app.api.node.bmc_recordings import bmc_recordings
+from app.api.node.consoles import consoles
 from app.api.node.hardware import hardware
 from app.api.node.history import history
 from app.api.node.machine_states import machine_states
@@ -84,7 +85,7 @@ logger = log.get(__name__)
 BLUEPRINTS = (
     root.root, nodes, node_states, ports, drivers, conductors, operations, history, agents,
     traits, templates, runbooks, allocations, shards, events, steps, why,
-    management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
+    management, machine_states, consoles, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, bmc_recordings,
     agent_logs,

@@ -12,7 +12,8 @@ the threads of that worker, as granian's WSGI gateway does: no event loop runs, 
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -24,7 +25,7 @@ from granian.server.common import WORKERS_METHODS
 from granian.server.mp import WorkerProcess
 
 from app.api.transport import errors
-from app.api.transport.responses import Wsgi
+from app.api.transport.responses import SOCKET, Wsgi
 from app.errors import Invalid
 from app.observe import log
 
@@ -38,6 +39,10 @@ SINGLE = frozenset({b"host", b"content-type", b"content-length"})
 _BARE = {b"content-type": "CONTENT_TYPE", b"content-length": "CONTENT_LENGTH"}
 #: Headers that are not joined by commas.
 _SEPARATORS = {"HTTP_COOKIE": ";"}
+#: Status of an answer that accepts a WebSocket; beginning of the messages that refuse one.
+SWITCHING, REFUSAL = 101, "websocket.http.response"
+#: Scheme of a WebSocket -> that of its request.
+_SCHEMES = {"ws": "http", "wss": "https"}
 _CONSTANT = {
     "GATEWAY_INTERFACE": "CGI/1.1",
     "SCRIPT_NAME": "",
@@ -93,6 +98,65 @@ class Body:
         return body[:size]
 
 
+class NoBody:
+    """The body of a request to open a WebSocket: it has none."""
+
+    def read_within(self, _size: int, _seconds: float | None) -> bytes:
+        return b""
+
+    read = read_within
+
+
+class WebSocket:
+    """
+    A WebSocket that a request asks for; `environ[SOCKET]` has it.
+
+    The application accepts it by an answer with the status 101, and sets `serve` before: that is
+    called in the thread of the request when the socket is open. Any other answer refuses it.
+    """
+
+    def __init__(self, proto: Any, subprotocols: Sequence[str]) -> None:
+        self._proto, self.subprotocols = proto, subprotocols
+        self.serve: Callable[[WebSocket], object] | None = None
+        self.subprotocol: str | None = None  # that is accepted
+        self._is_open = False
+
+    def answer(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
+        """Open and serve the socket, or refuse it, as the application has answered."""
+        _result(self._proto.receive())  # websocket.connect
+        if status != SWITCHING or self.serve is None:
+            start = {"type": f"{REFUSAL}.start", "status": status, "headers": _joined(headers)}
+            _result(self._proto.send(start))
+            _result(self._proto.send({"type": f"{REFUSAL}.body", "body": body}))
+            return
+        _result(self._proto.send({"type": "websocket.accept", "subprotocol": self.subprotocol}))
+        self._is_open = True
+        self.serve(self)
+
+    def receive(self) -> str | bytes | None:
+        """Return the next message; None: the socket is closed."""
+        message = _result(self._proto.receive())
+        if message["type"] != "websocket.receive":
+            self._is_open = False
+            return None
+        content: str | bytes | None = message.get("bytes")
+        if content is None:
+            content = message.get("text")
+        return content
+
+    def send(self, text: str) -> None:
+        """Send a message. Raises Exception: the client is gone."""
+        _result(self._proto.send({"type": "websocket.send", "text": text}))
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Close the socket, if it is open."""
+        if self._is_open:
+            self._is_open = False
+            with suppress(Exception):  # granian raises errors of its own if the client is gone
+                end = {"type": "websocket.close", "code": code, "reason": reason}
+                _result(self._proto.send(end))
+
+
 class Departure:
     """Whether the client has closed its connection; it has sent its body before."""
 
@@ -123,7 +187,7 @@ def serve(worker_id: int, application: Wsgi, sock: Any, ipc: Any, *arguments: An
     signals.add_cb(stopped.set)
     worker: Any = ASGIWorker(  # type: ignore[call-arg]
         worker_id, sock, ipc, threads, blocking, py_threads, idle, connections, http_mode,
-        http1, http2, False, static, *tls, metrics,  # type: ignore[arg-type]
+        http1, http2, True, static, *tls, metrics,  # type: ignore[arg-type]
     )  # fmt: skip
     loop = Immediate()
     scheduler: Any = CallbackScheduler(loop, None, None, None, None)  # type: ignore[call-arg]
@@ -156,7 +220,14 @@ def _respond(application: Wsgi, scope: Mapping[str, Any], proto: Any) -> None:
     def start_response(status: str, headers: Iterable[tuple[str, str]], *_: Any) -> None:
         response_start[:] = int(status[:3]), list(headers)
 
-    environ, repeated_header = environ_of(scope, Body(proto.receive))
+    socket = WebSocket(proto, scope["subprotocols"]) if scope["type"] == "websocket" else None
+    body = Body(proto.receive) if socket is None else NoBody()
+    environ, repeated_header = environ_of(scope, body)
+    if socket is not None:
+        environ[SOCKET] = socket
+        # werkzeug has routes of their own for WebSockets, by these two
+        environ["wsgi.url_scheme"] = _SCHEMES.get(scope["scheme"], scope["scheme"])
+        environ.pop("HTTP_UPGRADE", None)
     if repeated_header:
         refusal = Invalid(
             f"{repeated_header.title()}: the request has more than one of this header."
@@ -164,10 +235,23 @@ def _respond(application: Wsgi, scope: Mapping[str, Any], proto: Any) -> None:
         application = errors.service_error(refusal, environ)
     parts = application(environ, start_response)
     try:
-        _send(proto, response_start, parts)
+        if socket is None:
+            _send(proto, response_start, parts)
+        else:
+            status, headers = response_start
+            socket.answer(status, headers, b"".join(parts))
     finally:
         if close := getattr(parts, "close", None):
             close()
+
+
+def _joined(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Join headers of the same name, which panic granian in the refusal of a WebSocket."""
+    joined: dict[bytes, bytes] = {}
+    for name, value in headers:
+        key, text = name.lower().encode("latin-1"), value.encode("latin-1")
+        joined[key] = joined[key] + b", " + text if key in joined else text
+    return list(joined.items())
 
 
 def _send(proto: Any, response_start: list[Any], parts: Iterable[bytes]) -> None:
@@ -211,7 +295,7 @@ def environ_of(scope: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], str
         "SERVER_NAME": server,
         "SERVER_PORT": port,
         "REMOTE_ADDR": scope["client"][0],
-        "REQUEST_METHOD": scope["method"],
+        "REQUEST_METHOD": scope.get("method", "GET"),  # one for a WebSocket has no other
         "PATH_INFO": (unquote_to_bytes(path) if b"%" in path else path).decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
     }

@@ -32,9 +32,10 @@ from app.api.transport import request_body
 from app.api.transport.responses import Wsgi
 from app.broker import backlog, queue
 from app.broker.calls import RedisCalls
+from app.broker.consoles import ConsoleChannel
 from app.broker.redis_broker import client
 from app.broker.refused_lookups import Refusals
-from app.config.settings import Api, Settings
+from app.config.settings import Settings
 from app.db.sealing import keyring_of
 from app.events.event_feed import EventFeed
 from app.metrics import recording
@@ -86,7 +87,9 @@ def application(settings: Settings) -> Flask:
     """
     celery, broker = queue.celery(settings), settings.broker
     api_runtime = runtime.make(settings, queue.sender(celery))
-    api_runtime.calls = RedisCalls(celery, settings, keyring_of(api_runtime.engine.dialect))
+    keyring = keyring_of(api_runtime.engine.dialect)
+    api_runtime.calls = RedisCalls(celery, settings, keyring)
+    api_runtime.consoles = ConsoleChannel(settings, keyring)
     redis = client(broker.url, broker.connect_timeout)
     api_runtime.refusals = Refusals(redis, broker.prefix)
     api_runtime.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
@@ -125,13 +128,13 @@ def main(settings: Settings) -> None:
         api.port,
         interface=Interfaces.WSGI,
         workers=api.api_workers,
-        blocking_threads=_threads(api),
+        blocking_threads=_threads(settings),
         backlog=api.backlog,
         backpressure=_connections(api.max_connections),
         http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
         loop=Loops.asyncio,
         http=HTTPModes.http1,  # with HTTP/2, an unfinished body cannot be timed out
-        websockets=False,
+        websockets=False,  # `app.server.gateway` has them, and granian's WSGI has none
         log_level=LogLevels.error,
         log_dictconfig=LOGGING,
         ssl_cert=pair and pair[0],
@@ -185,12 +188,14 @@ def _close_at_stop(tail: EventFeed) -> None:
     threading.Thread(target=wait, name="stop", daemon=True).start()
 
 
-def _threads(api: Api) -> int:
+def _threads(settings: Settings) -> int:
     """
     Return the number of threads of a process: a number for each kind of request, so that many
     requests of one kind leave threads for the others.
     """
+    api = settings.api
     waiting = 2 * api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
+    waiting += settings.console.streams
     agents = AGENTS_AT_ONCE + 2 * AGENTS_QUEUED + 2 * MOST
     reading = request_body.AT_ONCE + request_body.QUEUED + request_body.LARGE_QUEUED
     callers = 2 * (api.blocking_threads + QUEUED)  # reads, and writes

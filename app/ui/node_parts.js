@@ -1,5 +1,6 @@
 // Further facts of a node, each read when its tab is opened.
 
+import { consoleOf } from "./console.js";
 import { element, empty, failure, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
 import { badge } from "./parts.js";
@@ -45,13 +46,7 @@ const PARTS = {
     }
   },
   Traits: async (api, ident) => rows("Traits", ["trait"], (await api.get(`nodes/${ident}/traits`)).traits.map(trait => ({ trait })), "The node has no traits."),
-  Console: async (api, ident) => {
-    const { console_enabled: enabled, console_info: info } = await api.get(`nodes/${ident}/states/console`);
-    if (!enabled) return empty("The console is not started.");
-    if (/^https?:/.test(info?.url || ""))
-      return element("p", {}, element("a", { href: info.url, target: "_blank", rel: "noreferrer noopener" }, info.url));
-    return [empty("The console is started."), Object.keys(info || {}).length > 0 && pre(info)];
-  },
+  Console: consoleOf,
   Validation: async (api, ident) => {
     const interfaces = await api.get(`nodes/${ident}/validate`);
     return table("Interfaces", ["interface", "usable", "reason"], Object.entries(interfaces)
@@ -76,7 +71,7 @@ export function parts(api, uuid, signal) {
     if (!isReload) replace(panel, element("p.muted", {}, "Reading…"));
     let content;
     try {
-      content = await PARTS[name](api, uuid);
+      content = await PARTS[name](api, uuid, signal);
     } catch (error) {
       content = error.status === 404 ? empty(error.message) : failure(error);
     }

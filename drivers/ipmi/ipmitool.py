@@ -78,8 +78,8 @@ def _run(
     """
     try:
         return subprocess.run(
-            [*_arguments(bmc), *arguments],
-            env=_environment(bmc),
+            [PROGRAM, "-v", *options(bmc), *arguments],
+            env=environment(bmc),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -97,8 +97,9 @@ def _run(
         ) from None
 
 
-def _arguments(bmc: Credentials) -> list[str]:
-    arguments = [PROGRAM, "-v", "-I", "lanplus" if bmc.protocol == "2.0" else "lan"]
+def options(bmc: Credentials) -> list[str]:
+    """Return the program's options for a login, without secrets."""
+    arguments = ["-I", "lanplus" if bmc.protocol == "2.0" else "lan"]
     arguments += ["-H", bmc.peer or bmc.address, "-p", str(bmc.port), "-E"]
     if bmc.username:
         arguments += ["-U", bmc.username]
@@ -129,7 +130,12 @@ def _bridging(bridge: Bridge) -> list[str]:
     ]
 
 
-def _environment(bmc: Credentials) -> dict[str, str]:
+def environment(bmc: Credentials) -> dict[str, str]:
+    """
+    Return the environment of the program, with the secrets of a login.
+
+    Raises InvalidDriverInfo: the program does not take the BMC's key.
+    """
     environment = {**without_settings(), "LC_ALL": "C", "IPMI_PASSWORD": bmc.password}
     if bmc.kg:
         if 0 in bmc.kg or not bmc.kg.isascii():

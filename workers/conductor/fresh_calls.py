@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.broker.calls import Forged
+from app.broker.seals import Forged
 from app.db.clock import now
 from app.runtime import Runtime
 

@@ -24,6 +24,7 @@ from kombu import Queue
 
 from app.broker import queue, redis_releases
 from app.broker.calls import RedisCalls
+from app.broker.consoles import ConsoleChannel
 from app.broker.redis_broker import client
 from app.config.settings import Settings, SettingsError
 from app.db.sealing import keyring_of
@@ -39,6 +40,8 @@ from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.life import Life
 from workers.conductor.poller import WaitMonitor
+from workers.consoles import calls as console_calls
+from workers.consoles.hub import Hub
 from workers.periodic import schedule
 from workers.periodic.bmc_network import BmcNetwork
 from workers.restoration.restore_guard import RestoreGuard
@@ -189,7 +192,9 @@ def _run_control(
     leases = Leases(broker, f"now-{uuid4()}", settings.conductor.lease_ttl, settings.broker.prefix)
     leases.start()
     threads = ThreadPoolExecutor(settings.conductor.ask_threads, thread_name_prefix="answer")
-    handler = rpc_server.CallHandler(runtime, name, leases)
+    hub = Hub(runtime, incarnation, ConsoleChannel(settings, keyring_of(runtime.engine.dialect)))
+    hub.start()
+    handler = rpc_server.CallHandler(runtime, name, leases, console_calls.methods(hub))
     rpc_server.register_task(
         application,
         rpc_server.CallReceiver(
@@ -204,5 +209,6 @@ def _run_control(
     try:
         _worker(application, f"now@{name}", queues, CONTROL_THREADS).start()
     finally:
+        hub.stop()
         runtime.drivers.bmcs.log_out(LOGOUT_TIMEOUT)
         tracing.stop()

@@ -20,7 +20,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import errors
-from app.broker.calls import CALL_TASK, Forged, RedisCalls
+from app.broker.calls import CALL_TASK, RedisCalls
+from app.broker.seals import Forged
 from app.db.diagnosis import reason
 from app.engine import driver_reports
 from app.engine.rpc import METHODS, Method
@@ -72,6 +73,8 @@ class CallHandler:
     runtime: Runtime
     name: str  # of the conductor
     leases: Leases
+    #: calls about consoles: name of the method -> function of the runtime and the node
+    consoles: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     recent: RecentAnswers = field(default_factory=RecentAnswers)
 
     def answer(self, document: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -120,10 +123,11 @@ class CallHandler:
                 raise NodeLocked(node.uuid, node.reservation)
             if call.order or call.interface == "vendor":  # vendor functions may do anything
                 holds.check(session, node, Effect.MACHINE)
-            if call.interface is None:
-                return _OWN[call.method](self.runtime, node, **document["arguments"])
-            target = targets.of_node(session, node)
+            target = targets.of_node(session, node) if call.interface else None
             session.expunge_all()
+        if target is None or call.interface is None:
+            functions = {**_OWN, **self.consoles}
+            return functions[call.method](self.runtime, node, **document["arguments"])
         method = getattr(interfaces_of(target).by_kind[call.interface], call.method)
         if call.answer_lifetime:
             key = (node.uuid, node.updated_at, document["what"])

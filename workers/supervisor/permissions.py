@@ -19,7 +19,16 @@ from workers.supervisor.location import StartError
 logger = log.get(__name__)
 
 #: Private entries of a data directory, without the database.
-PRIVATE = ("redis", "redis.log", "agent_logs", "metrics", "lock", "admin-password")
+PRIVATE = (
+    "redis",
+    "redis.log",
+    "agent_logs",
+    "bmc_host_keys",
+    "consoles",
+    "metrics",
+    "lock",
+    "admin-password",
+)
 DATABASE = "ingot.db*"
 #: Other entries of the service; a directory with any further entry is shared with other programs.
 OTHERS = ("httpboot", "tftpboot", "master_images", "redis.sock")

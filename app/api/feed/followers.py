@@ -23,6 +23,8 @@ class Followers:
         self.parts = event_frames.Parts()
         self.polls = Places(api.polling_threads, api.polling_threads_per_caller)
         self.streams = Places(api.event_streams, api.event_streams_per_caller)
+        console = runtime.settings.console
+        self.consoles = Places(console.streams, console.streams_per_caller)
         self._limits = request_limits
         self._silence_is_limited = False
 

@@ -48,6 +48,7 @@ WHY = Component("Why", exactly(
         "operation": or_null(UUID), "error": or_null(DOCUMENT), "verbs": array(TEXT),
         "refused_verbs": map_of(TEXT),
         "admission": or_null(ADMISSION), "holds": array(HELD), "agent_log": or_null(TEXT),
+        "console_history": or_null(TEXT),
         "links": LINKS,
     },
     optional=["links"],

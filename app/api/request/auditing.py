@@ -105,6 +105,13 @@ def record(context: RequestContext, session: Session, status: int | None = None)
     call_after_commit(session, recorded)
 
 
+def template(context: RequestContext) -> Row | None:
+    """Return a record of the request's caller, for later actions of it, or None without audit."""
+    if context.services.refused_requests is None:
+        return None
+    return _row(context, Outcome.SUCCESS, None)
+
+
 def announce(context: RequestContext) -> None:
     """
     Record the request before a conductor is called; `finish` adds the outcome.

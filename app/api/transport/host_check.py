@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from flask import Request
 
-from app.api.transport.responses import Wsgi
+from app.api.transport.responses import SOCKET, Wsgi
 from app.config.settings import Settings
 from app.errors import Forbidden, Invalid
 
@@ -48,12 +48,14 @@ class Sites:
         """
         Check where a request comes from and to which name it was sent.
 
-        Raises Forbidden: it writes, and a browser sent it for a page of another site.
+        Raises Forbidden: it writes, or opens a WebSocket, and a browser sent it for a page of
+        another site.
         Raises Invalid: Host is not a name of this service, and there is no authentication.
         """
         host = request.environ.get("HTTP_HOST", "").lower()
         origin = request.environ.get("HTTP_ORIGIN")
-        if origin is not None and request.method in WRITING:
+        opens = request.environ.get(SOCKET) is not None
+        if origin is not None and (opens or request.method in WRITING):
             site = _split(origin.lower())
             # without TLS, another server may answer for this name
             foreign = site and site.scheme == "http" and site.netloc in self._with_tls

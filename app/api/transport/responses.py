@@ -14,6 +14,8 @@ from app.text.masking import Unreadable
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
+#: Key of the WSGI environment for the WebSocket that a request asks for (`app.server.gateway`).
+SOCKET = "ingot.socket"
 JSON = "application/json"
 #: Times are naive UTC; clients get "+00:00".
 OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_NON_STR_KEYS

@@ -57,7 +57,8 @@ SECTIONS = {
     "steps": "Steps of nodes",
     "traits": "Traits", "ports": "Ports", "portgroups": "Port groups", "vifs": "VIFs",
     "volume": "Volumes", "management": "Boot devices, indicators, virtual media",
-    "machine_states": "Boot mode, RAID, console", "hardware": "BIOS, firmware, inventory",
+    "machine_states": "Boot mode, RAID, console", "consoles": "Consoles",
+    "hardware": "BIOS, firmware, inventory",
     "bmc_documents": "Documents of BMCs", "bmc_recordings": "Recordings of operations",
     "agent_logs": "Logs of agents",
     "vendor": "Vendor functions", "allocations": "Allocations",
@@ -69,7 +70,7 @@ SECTIONS = {
     "root": "The service",
 }  # fmt: skip
 #: Parts of the paths whose handlers wait for a call to a conductor.
-CALLS = ("/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console")
+CALLS = ("/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console", "/console")
 #: Location of parameters that `parsing` accepts in the body or in the query.
 BODY_OR_QUERY = "json_or_query"
 
@@ -114,6 +115,8 @@ ERROR = Component("Error", exactly({"error_message": TEXT | ENCODED}))
 FLAT_ERROR = Component("FlatError", exactly({"faultcode": TEXT, "faultstring": TEXT}))
 #: Statuses of bodies that are refused before they are decoded.
 FLAT = (400, 413)
+#: Status of an answer that opens a WebSocket.
+SWITCHING = 101
 #: Status of an error -> its description.
 ERRORS = {
     400: "The request is invalid; the message names the field",
@@ -125,6 +128,8 @@ ERRORS = {
     409: "The resource is in use, or another operation holds the node",
     412: "The node has changed since the `ETag` in `If-Match`",
     413: "The body is too large",
+    426: "The request must ask for a WebSocket",
+    429: "Too many such requests are open",
     500: "A defect of the service, or the machine does not support the request",
     502: "The machine sent an invalid response",
     503: "The service is temporarily unavailable; retry",
@@ -347,7 +352,8 @@ def _error_statuses(route: Route, parameters: list[Any], body: Any) -> Iterator[
     yield 400
     if not _is_public(route):
         yield 401
-    if route.rule:
+    opens_socket = SWITCHING in route.returns.bodies
+    if route.rule or opens_socket:
         yield 403
     if has_name or route.since > versions.MIN:
         yield 404
@@ -360,6 +366,9 @@ def _error_statuses(route: Route, parameters: list[Any], body: Any) -> Iterator[
         yield 412
     if body:
         yield 413
+    if opens_socket:
+        yield 426
+        yield 429
     yield 500
     if calls:
         yield 502

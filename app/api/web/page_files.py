@@ -13,7 +13,7 @@ View = Callable[[], AnyResponse]
 #: Ending of the name of a served file -> its content type.
 KINDS = {
     ".css": "text/css", ".html": "text/html", ".js": "text/javascript",
-    ".json": "application/json", ".svg": "image/svg+xml",
+    ".json": "application/json", ".svg": "image/svg+xml", ".txt": "text/plain",
 }  # fmt: skip
 #: Browsers ask for a file each time, and get it again only if it has changed.
 CACHING = "no-cache"

@@ -42,6 +42,9 @@ ON_NODE = [
     (("GET", "/v1/nodes/{node}/history"), SEE_WITHIN),
     (("GET", "/v1/nodes/{node}/operations"), SEE_WITHIN),
     (("GET", "/v1/nodes/{node}/agent-logs"), SEE_WITHIN),
+    (("GET", "/v1/nodes/{node}/console"), OWN),
+    (("POST", "/v1/nodes/{node}/console/tickets", {"write": True}), OWN),
+    (("GET", "/v1/nodes/{node}/console/history"), OWN),
     (("PUT", "/v1/nodes/{node}/states/power", {"target": "power on"}), USE),
     (("PUT", "/v1/nodes/{node}/states/provision", {"target": "manage"}), OPERATE),
     (

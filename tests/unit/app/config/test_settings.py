@@ -334,6 +334,7 @@ def test_every_setting_is_read_by_the_code():
         r"cinder\..*": "drivers/generic/volume_service.py: options.items()",
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
+        r"console\.(socat|port|tcp|history)_.*": "workers/consoles/session.py: Console",
         r"api\.disallow_(clean|deploy|service)_steps": "app/lifecycle/flows.py: disallow_clean_steps",
         r"conductor\.(clean|verify)_step_priority_override": "drivers/core/steps.py: PRIORITY_OVERRIDES",
         r"conductor\.max_concurrent_(clean|deploy)": "app/lifecycle/flows.py: max_concurrent_deploy",
