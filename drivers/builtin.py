@@ -20,6 +20,7 @@ from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.vendor import IpmiVendor
+from drivers.neutron.interfaces import Flat, Neutron
 from drivers.noop import (
     NoBios,
     NoConsole,
@@ -61,7 +62,7 @@ _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "deploy": (Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
     "firmware": (NoFirmware,),
     "inspect": (AgentInspect, NoInspect),
-    "network": (NoopNetwork,),
+    "network": (NoopNetwork, Flat, Neutron),
     "raid": (NoRaid, AgentRaid),
     "rescue": (NoRescue, AgentRescue),
     "storage": (NoopStorage, CinderStorage, ExternalStorage),
@@ -163,7 +164,7 @@ class FakeHardware(HardwareType):
             fake.FakeManagement, NoopManagement, RedfishManagement, IpmiManagement,
             IdracManagement, IntelIpmiManagement,
         ),
-        "network": (NoopNetwork,),
+        "network": (NoopNetwork, Flat, Neutron),
         "power": (
             fake.FakePower, RedfishPower, IpmiPower, IdracPower, AgentPower, WebhookPower,
         ),

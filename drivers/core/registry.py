@@ -121,7 +121,7 @@ def load(  # noqa: PLR0917 - one argument per group of settings
                 f" installed are {', '.join(sorted(candidates))}"
             )
     registry = Registry(bmcs=bmcs or Bmcs())
-    known: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    known: dict[str, dict[str, bool]] = {kind: {} for kind in KINDS}
     wanted = candidates if enabled_types is None else enabled_types
     classes = _classes(candidates, wanted, known, registry.refused)
     if _unknown(enabled, defaults, known):  # a type that is not enabled may have it
@@ -153,13 +153,14 @@ def _candidates(hardware_types: Iterable[type[HardwareType]]) -> dict[str, Any]:
 def _classes(
     candidates: Mapping[str, Any],
     wanted: Iterable[str],
-    known: Mapping[str, set[str]],
+    known: dict[str, dict[str, bool]],
     refused: dict[str, str],
 ) -> dict[str, type[HardwareType]]:
     """
     Import the wanted candidates.
 
-    Adds the names of their interfaces to `known`, and reasons of failed imports to `refused`.
+    Adds the names of their interfaces to `known`, with whether they are `opt_in`, and reasons of
+    failed imports to `refused`.
     """
     found = {}
     for name in wanted:
@@ -169,7 +170,8 @@ def _classes(
                 candidate if isinstance(candidate, type) else candidate.load()
             )
             names = {
-                kind: {cls.name for cls in hardware_type.interfaces.get(kind, ())} for kind in KINDS
+                kind: {cls.name: cls.opt_in for cls in hardware_type.interfaces.get(kind, ())}
+                for kind in KINDS
             }
         except Exception as error:  # as in `load`
             refused[name] = str(error) or repr(error)
@@ -183,7 +185,7 @@ def _classes(
 def _unknown(
     enabled: Mapping[str, Sequence[str]],
     defaults: Mapping[str, str],
-    known: Mapping[str, set[str]],
+    known: Mapping[str, Mapping[str, bool]],
 ) -> str | None:
     """Describe the first setting that names an unknown or disabled interface; None if all agree."""
     for kind in KINDS:
@@ -193,7 +195,8 @@ def _unknown(
                     f"[DEFAULT]enabled_{kind}_interfaces: there is no {kind} interface {name!r};"
                     f" installed are {', '.join(sorted(known[kind]))}"
                 )
-        default, accepted = defaults.get(kind), enabled.get(kind) or sorted(known[kind])
+        usual = sorted(name for name, opt_in in known[kind].items() if not opt_in)
+        default, accepted = defaults.get(kind), enabled.get(kind) or usual
         if default and default not in accepted:
             return (
                 f"[DEFAULT]default_{kind}_interface: there is no enabled {kind} interface"

@@ -250,7 +250,7 @@ def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], N
         node,
         attempt.ports,
         attempt.agent,
-        **targets.volumes_and_traits(conductor.runtime, node, attempt.agent),
+        **targets.rarely_needed(conductor.runtime, node, attempt.agent),
         **inspection_findings.material_of(conductor.runtime, attempt.node, step),
         step_id=f"{attempt.operation.uuid}:{step.position}",
         progress=step.progress,

@@ -264,6 +264,13 @@ def check_new_owner(node: Node) -> None:
         raise Conflict(f"owner: cannot be changed while node {node.uuid} is active ({rule})")
 
 
+def vif_project(ident: str) -> str | None:
+    """Return the project whose VIFs the caller may attach to a node; None: those of all."""
+    if not caller().restricted or _allows("baremetal:node:vif:attach_any", _facts_of_node(ident)):
+        return None
+    return caller().project_id or ""
+
+
 def hidden_fields(owner: str | None, lessee: str | None) -> frozenset[str]:
     """Return the fields that the caller must not see of a node of this owner and lessee."""
     if not caller().restricted:
