@@ -103,9 +103,9 @@ agent_prepend_uuid backend global_prefix prepend_host prepend_host_reverse
 [neutron]
 allow_disabling_power_off auth_section certfile collect_timing connect_retries
 connect_retry_delay default_domain_id default_domain_name dhcpv6_stateful_address_count
-domain_id domain_name keyfile max_version min_version passcode project_domain_id project_id retriable_status_codes service_name service_type split_loggers
-status_code_retries status_code_retry_delay tenant_id tenant_name timeout trust_id
-user_domain_id user_id
+domain_id domain_name keyfile max_version min_version passcode project_domain_id project_id
+retriable_status_codes service_name service_type split_loggers status_code_retries
+status_code_retry_delay tenant_id tenant_name timeout trust_id user_domain_id user_id
 
 [nova]
 auth_section certfile collect_timing connect_retries connect_retry_delay default_domain_id

@@ -44,8 +44,8 @@ def bind(
     host = port["binding:host_id"]
     if host not in ("", None, target.uuid):
         raise InvalidDriverInfo(
-            f"Neutron has bound port {vif}, the VIF of {places.named(place)}, to host {host}: detach the"
-            " VIF here, or there"
+            f"Neutron has bound port {vif}, the VIF of {places.named(place)}, to host {host}:"
+            " detach the VIF here, or there"
         )
     refuse_subport(port)
     fields: dict[str, Any] = {**places.BAREMETAL, "binding:host_id": target.uuid}

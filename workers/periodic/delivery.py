@@ -34,7 +34,7 @@ from app.db.clock import after, age, now
 from app.kit import change_events
 from app.kit.concurrency import FairSlots
 from app.metrics.kinds import Counter, Histogram
-from app.models import ChangeEvent, NotificationCursor, Webhook
+from app.models import ChangeEvent, NotificationCursor, PowerUpdateCursor, Webhook
 from app.runtime import Runtime
 from workers import retry
 
@@ -84,7 +84,8 @@ class Deliverer(ABC):
     """
 
     name: ClassVar[str]  # of a subscriber, in the log
-    model: ClassVar[type[Webhook | NotificationCursor]]  # rows of the subscribers
+    #: rows of the subscribers
+    model: ClassVar[type[Webhook | NotificationCursor | PowerUpdateCursor]]
     outcomes: ClassVar[Counter]  # counts attempts by their outcome
     lag: ClassVar[Histogram]  # measures the age of accepted events
 
