@@ -4,19 +4,18 @@ Power events for Nova: the power state of machines with an instance.
 Nova's periodic comparison would otherwise switch an instance back to the state that Nova has
 recorded. `POST /os-server-external-events`, microversion 2.76.
 
-Errors: Unreachable (no answer), InvalidDriverInfo (settings of [nova]), Refused (a status of Nova or
-Keystone), Unexpected (5xx, malformed answer).
+Errors: Unreachable (no answer), InvalidDriverInfo (settings of [nova]), Refused (a status of Nova
+or Keystone), Unexpected (5xx, malformed answer).
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from keystoneauth1 import exceptions, loading
 from keystoneauth1.adapter import Adapter
-from keystoneauth1.session import Session
 
-from drivers.core.errors import InvalidDriverInfo, Refused, Unexpected, Unreachable
+from drivers import keystone
+from drivers.core.errors import Refused, Unexpected
 from drivers.core.kinds import POWER_OFF, POWER_ON
 
 #: The first version with power events.
@@ -36,7 +35,7 @@ def send(options: Mapping[str, Any], states: Mapping[str, str]) -> dict[str, int
         {"name": "power-update", "server_uuid": instance, "tag": TAGS[state]}
         for instance, state in states.items()
     ]
-    with _compute(options) as nova, _translated():
+    with _compute(options) as nova, keystone.translated("Nova", "nova"):
         answer = nova.request(
             "/os-server-external-events", "POST", microversion=VERSION, raise_exc=False,
             json={"events": events},
@@ -51,12 +50,12 @@ def send(options: Mapping[str, Any], states: Mapping[str, str]) -> dict[str, int
         raise Unexpected(f"Nova answered {answer.status_code} {answer.reason}")
     if not answer.ok:
         raise Refused(f"Nova answered {answer.status_code} {answer.reason}")
-    listed = document.get("events") if isinstance(document, dict) else None
-    if not isinstance(listed, list):
+    results = document.get("events") if isinstance(document, dict) else None
+    if not isinstance(results, list):
         raise Unexpected("Nova did not answer with a list of events")
     return {
         str(event["server_uuid"]): int(event["code"])
-        for event in listed
+        for event in results
         if isinstance(event, dict) and "server_uuid" in event and event.get("code", 200) >= 400
     }
 
@@ -64,18 +63,7 @@ def send(options: Mapping[str, Any], states: Mapping[str, str]) -> dict[str, int
 @contextmanager
 def _compute(options: Mapping[str, Any]) -> Iterator[Adapter]:
     """Connect to Nova. Raises InvalidDriverInfo: a setting is missing or wrong."""
-    try:
-        loader: Any = loading.get_plugin_loader(options["auth_type"])
-        named = {each.dest for each in loader.get_options()}
-        given = {name: value for name, value in options.items() if name in named and value}
-        plugin = loader.load_from_options(**given)
-    except exceptions.ClientException as error:
-        raise InvalidDriverInfo(f"[nova]auth_type: {error}") from error
-    session = Session(
-        plugin,
-        verify=not options["insecure"] and (options["cafile"] or True),
-        timeout=options["timeout"],
-    )
+    session = keystone.session(options, "nova", options["timeout"])
     try:
         yield Adapter(
             session,
@@ -86,18 +74,3 @@ def _compute(options: Mapping[str, Any]) -> Iterator[Adapter]:
         )
     finally:
         session.session.close()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise errors of keystoneauth as errors of drivers."""
-    try:
-        yield
-    except exceptions.HttpServerError as error:
-        raise Unexpected(f"Keystone gave no token for Nova: {error}") from error
-    except exceptions.HttpError as error:  # of Keystone, which refuses the service's credentials
-        raise Refused(f"Keystone refused a token for Nova: {error}") from error
-    except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
-        raise Unreachable(f"Nova did not answer ({type(error).__name__})") from error
-    except exceptions.ClientException as error:  # such as: no endpoint in the catalog
-        raise InvalidDriverInfo(f"[nova]: {error}") from error

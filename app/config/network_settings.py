@@ -48,7 +48,7 @@ class Neutron:
 
 @dataclass(frozen=True, slots=True)
 class Dhcp:
-    dhcp_provider: str = option("neutron", "Who learns the boot files of machines with network interface flat or neutron. neutron: Neutron, from extra_dhcp_opts of their ports; none, dnsmasq: the site's DHCP servers know them, see `ingot dhcp-config`", choices=("neutron", "dnsmasq", "none"))
+    dhcp_provider: str = option("neutron", "Provider of boot files for machines with network interface flat or neutron. neutron: Neutron, by extra_dhcp_opts of their ports; none, dnsmasq: the site's DHCP servers know them, see `ingot dhcp-config`", choices=("neutron", "dnsmasq", "none"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,9 +135,9 @@ def _update_places(session: Session, node: Node, changes: Mapping[str, Any]) -> 
         rows += session.scalars(select(model).where(*mine).with_for_update())
     for row in rows:
         merged = {**row.internal_info, **changes[row.uuid]}
-        kept = {key: value for key, value in merged.items() if value is not None}
-        if kept != row.internal_info:
-            row.internal_info, row.updated_at = kept, now()
+        info = {key: value for key, value in merged.items() if value is not None}
+        if info != row.internal_info:
+            row.internal_info, row.updated_at = info, now()
 
 
 def _update(

@@ -239,7 +239,7 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     if request.state in RESCUED:
         down = [*dict.fromkeys((*frame(target, flows.RESCUE.name).on_failure, *down))]
     if target.driver.network.has(LEAVE_TENANTS[1]) and LEAVE_TENANTS not in down:
-        down.append(LEAVE_TENANTS)  # whatever the deploy interface does
+        down.append(LEAVE_TENANTS)  # also if the deploy interface has no such step
     rows = [step_rows.of_frame(runtime, *row) for row in down or [("power", "read")]]
     rows[-1].event = Event.CLEAN
     errors = request.errors

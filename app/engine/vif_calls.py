@@ -2,7 +2,7 @@
 Remote VIFs: attach and detach them by calls to the conductor of their node.
 
 A VIF is recorded on its port before a conductor connects it, and removed from there after a
-conductor has disconnected it. So whatever dies in between, the record names all that may be
+conductor has disconnected it. So after a crash in between, the record names every VIF that may be
 connected, and the request may be repeated.
 """
 

@@ -88,8 +88,8 @@ def attach(
     wanted = network.physical_networks(vif) if networks is None else networks
     fitting = [place for place in free if _fits(_physical_network(place, members), wanted)]
     if not fitting:
-        named = ", ".join(sorted(wanted))
-        raise _no_port(vif, f"no free one of node {node.uuid} is on physical network {named}")
+        names = ", ".join(sorted(wanted))
+        raise _no_port(vif, f"no free one of node {node.uuid} is on physical network {names}")
     best = max(fitting, key=lambda place: _preference(place, members))
     pending = {} if networks is None else {PENDING: True}
     best.internal_info = {**best.internal_info, TENANT: vif["id"], **pending}
@@ -140,9 +140,9 @@ def detach_all(session: Session, node: Node) -> None:
 
 
 def _drop(place: Place, *keys: str) -> None:
-    kept = {key: value for key, value in place.internal_info.items() if key not in keys}
-    if kept != place.internal_info:
-        place.internal_info, place.updated_at = kept, now()
+    info = {key: value for key, value in place.internal_info.items() if key not in keys}
+    if info != place.internal_info:
+        place.internal_info, place.updated_at = info, now()
 
 
 def _no_port(vif: Mapping[str, Any], why: str) -> Invalid:

@@ -1,4 +1,4 @@
-"""Power updates: the place in the change events up to which Nova has been told."""
+"""Power updates: the place in the change events up to which Nova has the changes."""
 
 from sqlalchemy.orm import Mapped, mapped_column
 

@@ -25,8 +25,8 @@ def options(target: Target, *, ipxe: bool, http: bool) -> list[dict[str, Any]]:
     Raises InvalidDriverInfo: a URL that they need is not set.
     """
     server = str(target.options["pxe"]["tftp_server"])
-    where = addresses.of_files(target) if http or ipxe else server
-    version = 6 if ":" in server or "[" in where else 4
+    url = addresses.of_files(target) if http or ipxe else ""
+    version = 6 if ":" in server or "[" in url else 4
     return [
         {"opt_name": name, "opt_value": value, "ip_version": version}
         for name, value in _named(target, server, version, ipxe=ipxe, http=http)
@@ -57,6 +57,6 @@ def _loader(target: Target, boot: str) -> str:
     """Return the file of the loader for the architecture and the boot mode of the machine."""
     pxe = target.options["pxe"]
     bios, uefi, by_arch = (pxe[name] for name in LOADERS[boot])
-    if found := by_arch.get(ramdisks.architecture(target)):
-        return str(found)
+    if loader := by_arch.get(ramdisks.architecture(target)):
+        return str(loader)
     return str(uefi if capabilities.boot_mode(target) == capabilities.UEFI else bios)

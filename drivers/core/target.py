@@ -174,9 +174,9 @@ class Target:
             if name in ("driver_internal_info", "properties", "agent_steps"):
                 self.reports[name] = {**self.reports.get(name, {}), **value}
             elif name == "port_internal_info":
-                before = self.reports.setdefault(name, {})
+                reported = self.reports.setdefault(name, {})
                 for uuid, changes in value.items():
-                    before[uuid] = {**before.get(uuid, {}), **changes}
+                    reported[uuid] = {**reported.get(uuid, {}), **changes}
             elif name in REPORTABLE or name in ("agent_token", "hardware_manager_version"):
                 self.reports[name] = value
             else:

@@ -1,8 +1,8 @@
 """
 Ports of Neutron for the agent: one for each port of the machine in the network of a purpose.
 
-A port is created with its MAC address, so that Neutron lets there be only one, and so that it is
-found again whatever happened after the request: no answer, or a crash before its id was recorded.
+A port is created with its MAC address, so that Neutron lets there be only one, and so that a
+step finds it again after a lost answer, or a crash before its id was recorded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def create(
         )
     remove(target, service)
     options = boot_options(target)
-    created = []
+    created_ports = []
     for nic in nics:
         described = {
             **places.BAREMETAL,
@@ -55,8 +55,8 @@ def create(
         target.before_order()
         port = _created(service, described)
         target.report(port_internal_info={nic.uuid: {places.AGENT[purpose]: port["id"]}})
-        created.append(str(port["id"]))
-    return created
+        created_ports.append(str(port["id"]))
+    return created_ports
 
 
 def remove(target: Target, service: NetworkService) -> None:

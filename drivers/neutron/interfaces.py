@@ -1,13 +1,13 @@
 """
 Network interfaces `flat` and `neutron`.
 
-`flat`: machines are in one network that nobody switches; Neutron gives them addresses and boot
-files. `neutron`: Neutron's mechanism drivers switch machines between the networks of their agents
-and those of the tenant.
+`flat`: machines stay in one network; Neutron gives them addresses and boot files. `neutron`:
+Neutron's mechanism drivers switch machines between the networks of their agents and those of the
+tenant.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from drivers.core.errors import HardwareError, InvalidDriverInfo, Unexpected
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from drivers.neutron.service import NetworkService
 
 _GROUP = "neutron"
+#: Purpose of a network -> settings with its name or UUID, and with its security groups.
+_SETTINGS: Mapping[str, tuple[str, str]] = {
+    "cleaning": ("cleaning_network", "cleaning_network_security_groups"),
+    "provisioning": ("provisioning_network", "provisioning_network_security_groups"),
+    "rescuing": ("rescuing_network", "rescuing_network_security_groups"),
+    "servicing": ("servicing_network", "servicing_network_security_groups"),
+    "inspection": ("inspection_network", "inspection_network_security_groups"),
+}
 #: Key of the progress: the ports are set up, and the delay of the settings runs.
 _DELAYED = "delayed"
 #: Seconds between two reads of a port while a client waits, and of the client's time for the rest.
@@ -33,8 +41,8 @@ class NeutronNetwork(Network):
     opt_in = True  # they need the settings [neutron], and openstacksdk
     remote_vifs = True
     properties = {
-        f"{purpose}_network": f"Name or UUID of the network for {purpose}"
-        for purpose in places.AGENT
+        name: f"Name or UUID of the network for {purpose}"
+        for purpose, (name, _) in _SETTINGS.items()
     }
     #: Purposes whose network validation requires.
     required: Sequence[str] = ("cleaning",)
@@ -78,7 +86,7 @@ class NeutronNetwork(Network):
             network = service.network(*self._ident(target, purpose))
             if self.switches:
                 vifs.unbind_switched(target, service)
-            groups = target.options[_GROUP][f"{purpose}_network_security_groups"]
+            groups = target.options[_GROUP][_SETTINGS[purpose][1]]
             fields = {"security_groups": list(groups)} if groups and self.switches else {}
             ports = agent_ports.create(target, service, purpose, network["id"], fields)
         else:
@@ -147,8 +155,7 @@ class NeutronNetwork(Network):
     # settings
 
     def _named(self, target: Target, purpose: str) -> str:
-        name = f"{purpose}_network"
-        return str(target.option(_GROUP, name) or "")
+        return str(target.option(_GROUP, _SETTINGS[purpose][0]) or "")
 
     def _ident(self, target: Target, purpose: str) -> tuple[str, str]:
         """
@@ -156,7 +163,7 @@ class NeutronNetwork(Network):
 
         Raises InvalidDriverInfo: there is none.
         """
-        name, ident = f"{purpose}_network", self._named(target, purpose)
+        name, ident = _SETTINGS[purpose][0], self._named(target, purpose)
         if not ident:
             raise InvalidDriverInfo(
                 f"network_interface {self.name} needs the setting [neutron]{name}, or"

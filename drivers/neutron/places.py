@@ -1,5 +1,5 @@
 """
-Ports and port groups of a machine, as Neutron is told about them.
+Ports and port groups of a machine, as requests to Neutron describe them.
 
 A VIF is a port of Neutron. `internal_info` of a port or port group here has the VIF of the tenant,
 and those of the networks in which the agent runs.
@@ -55,20 +55,20 @@ def members(target: Target, place: Place) -> tuple[Nic, ...]:
 def profile(target: Target, place: Place) -> dict[str, Any]:
     """Return the binding profile: the switch ports of a place, and the bond of a port group."""
     nics = members(target, place)
-    found: dict[str, Any] = {
+    binding: dict[str, Any] = {
         "local_link_information": [dict(nic.local_link_connection) for nic in nics]
     }
     networks = (place.physical_network, *(nic.physical_network for nic in nics))
     if network := next(filter(None, networks), None):
-        found["physical_network"] = network
+        binding["physical_network"] = network
     if isinstance(place, NicGroup):
-        found["local_group_information"] = {
+        binding["local_group_information"] = {
             "id": place.uuid,
             "name": place.name,
             "bond_mode": place.mode,
             "bond_properties": dict(_bond_properties(place)),
         }
-    return found
+    return binding
 
 
 def _bond_properties(group: NicGroup) -> Iterator[tuple[str, Any]]:
@@ -91,5 +91,5 @@ def is_wired(nic: Nic) -> bool:
 
 def client_id(place: Place) -> list[dict[str, Any]]:
     """Return the DHCP option with the client ID of a place; empty: it has none."""
-    named = place.extra.get(_CLIENT_ID)
-    return [{"opt_name": _CLIENT_ID_OPTION, "opt_value": named}] if named else []
+    ident = place.extra.get(_CLIENT_ID)
+    return [{"opt_name": _CLIENT_ID_OPTION, "opt_value": ident}] if ident else []

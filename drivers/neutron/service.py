@@ -13,11 +13,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from keystoneauth1 import exceptions as keystone
-from keystoneauth1 import loading
-from keystoneauth1.session import Session
-
-from drivers.core.errors import InvalidDriverInfo, NotFound, Refused, Unexpected, Unreachable
+from drivers import keystone
+from drivers.core.errors import InvalidDriverInfo, NotFound, Refused, Unexpected
 
 Fields = Mapping[str, Any]
 #: Name in Neutron's API -> attribute of openstacksdk, where they differ.
@@ -28,8 +25,6 @@ _ATTRIBUTES = {
     "binding:vnic_type": "binding_vnic_type",
     "security_groups": "security_group_ids",
 }
-#: Statuses that end by themselves.
-_TRANSIENT = (503,)
 
 
 class NetworkService:
@@ -51,13 +46,13 @@ class NetworkService:
             origin.
         """
         with _translated(f"network {ident}"):
-            found = {row.id: row for row in self._neutron.networks(name=ident)}
-            if not found:
+            rows = list(self._neutron.networks(name=ident))
+            if not rows:
                 row = self._neutron.find_network(ident, ignore_missing=True)
-                found = {} if row is None else {row.id: row}
-        if len(found) == 1:
-            return _document(*found.values())
-        many = "no network" if not found else f"{len(found)} networks"
+                rows = [] if row is None else [row]
+        if len(rows) == 1:
+            return _document(rows[0])
+        many = f"{len(rows)} networks" if rows else "no network"
         raise InvalidDriverInfo(
             f"{setting}: Neutron has {many} of the name or UUID {ident!r}; give the UUID of one"
         )
@@ -84,8 +79,8 @@ class NetworkService:
     def ports(self, **filters: Any) -> list[dict[str, Any]]:
         """Return the ports whose fields have one of the values."""
         with _translated("the list of ports"):
-            found = [_document(row) for row in self._neutron.ports(**filters)]
-        return [port for port in found if _fits(port, filters)]  # filters may be ignored
+            ports = [_document(row) for row in self._neutron.ports(**filters)]
+        return [port for port in ports if _fits(port, filters)]  # filters may be ignored
 
     def create(self, fields: Fields) -> dict[str, Any]:
         """Create a port."""
@@ -129,18 +124,7 @@ def _connect(settings: str) -> NetworkService:
             "network interfaces flat and neutron need openstacksdk on the conductors: install"
             f" ingot[openstack] ({error})"
         ) from error
-    try:
-        loader: Any = loading.get_plugin_loader(options["auth_type"])
-        named = {each.dest for each in loader.get_options()}
-        given = {name: value for name, value in options.items() if name in named and value}
-        plugin = loader.load_from_options(**given)
-    except keystone.ClientException as error:
-        raise InvalidDriverInfo(f"[neutron]auth_type: {error}") from error
-    session = Session(
-        plugin,
-        verify=not options["insecure"] and (options["cafile"] or True),
-        timeout=options["request_timeout"],
-    )
+    session = keystone.session(options, "neutron", options["request_timeout"])
     connection = Connection(
         session=session,
         region_name=options["region_name"],
@@ -163,37 +147,30 @@ def _document(row: Any) -> dict[str, Any]:
 
 
 def _fits(port: Fields, filters: Fields) -> bool:
-    for name, wanted in filters.items():
-        values = wanted if isinstance(wanted, list | tuple) else [wanted]
+    for name, value in filters.items():
+        values = value if isinstance(value, list | tuple) else [value]
         if port.get(name) not in values:
             return False
     return True
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translated(subject: str) -> Iterator[None]:
     """Raise errors of openstacksdk and keystoneauth as errors of drivers."""
     from openstack import exceptions as sdk
 
     try:
-        yield
+        with keystone.translated("Neutron", "neutron", f" a request about {subject}"):
+            yield
     except sdk.NotFoundException as error:
-        raise NotFound(f"Neutron answered 404 for {what}: {_message(error)}") from error
+        raise NotFound(f"Neutron answered 404 for {subject}: {_message(error)}") from error
     except sdk.HttpException as error:
         status = error.status_code or 0
-        text = f"Neutron answered {status or 'an error'} for {what}: {_message(error)}"
+        text = f"Neutron answered {status or 'an error'} for {subject}: {_message(error)}"
         if 400 <= status < 500:
             raise Refused(text) from error
         raise Unexpected(text) from error
-    except keystone.HttpServerError as error:
-        raise Unexpected(f"Keystone gave no token for Neutron: {error}") from error
-    except keystone.HttpError as error:  # of Keystone, which refuses the service's credentials
-        raise Refused(f"Keystone refused a token for Neutron: {error}") from error
-    except (keystone.ConnectionError, keystone.DiscoveryFailure) as error:
-        raise Unreachable(
-            f"Neutron did not answer a request about {what} ({type(error).__name__})"
-        ) from error
-    except (sdk.SDKException, keystone.ClientException) as error:  # such as: no endpoint
+    except sdk.SDKException as error:
         raise InvalidDriverInfo(f"[neutron]: {_message(error)}") from error
 
 
@@ -214,4 +191,4 @@ def _message(error: Exception) -> str:
 def _bodies(details: Any) -> Iterable[Mapping[str, Any]]:
     if isinstance(details, Mapping):
         yield details
-        yield from (each for each in details.values() if isinstance(each, Mapping))
+        yield from (body for body in details.values() if isinstance(body, Mapping))

@@ -15,8 +15,7 @@ class Neutron:
     """
     networks, ports, trunks: documents by id. requests: (method, path, body of an update) of all.
 
-    binds: what becomes of a port with a host: ACTIVE, DOWN (nothing connects it), or
-    binding_failed. slow: reads of a bound port until it is ACTIVE.
+    binds: state of a port with a host: ACTIVE, DOWN (nothing connects it), or binding_failed. slow: reads of a bound port until it is ACTIVE.
     """
 
     def __init__(self):
@@ -51,7 +50,7 @@ class Neutron:
         """
         Let the next requests fail. path: a pattern.
 
-        what: a status; "lost": carried out, and the connection is closed; "unheard": closed before.
+        what: a status; "lost" closes the connection after the request is carried out, "unheard" before.
         """
         self._faults.append([method, re.compile(path), what, times])
 

@@ -35,13 +35,13 @@ class PowerUpdates(SoleSubscriber):
     def selected(self, row: Row[Any]) -> Select[Any]:
         return change_events.ALL.where(_EVENT.type == ChangeType.POWER_STATE)
 
-    def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
+    def send(self, row: Row[Any], since: int, events: change_events.Found) -> Sent:
         """
         Report the machines whose power has changed, in one request.
 
         Their present power: that of an event may be out of date when Nova answers again.
         """
-        uuids = {event.node_uuid for event in found.rows}
+        uuids = {event.node_uuid for event in events.rows}
         present = select(Node.instance_uuid, Node.power_state).where(
             Node.uuid.in_(uuids),
             Node.instance_uuid.is_not(None),
@@ -50,11 +50,11 @@ class PowerUpdates(SoleSubscriber):
         with self._runtime.read_connection() as connection:
             states = {str(instance): str(state) for instance, state in connection.execute(present)}
         if not states:
-            return Sent(found.last)
+            return Sent(events.last)
         try:
             refused = power_events.send(self._options, states)
         except HardwareError as error:
             return Sent(row.position, str(error))
         for instance, status in refused.items():
             seldom.warning("power_update.not_taken", instance=instance, status=status)
-        return Sent(found.last)
+        return Sent(events.last)
