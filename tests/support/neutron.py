@@ -46,13 +46,13 @@ class Neutron:
         body = {"network_id": self.id_of(network), "device_owner": "compute:az", **fields}
         return self._create_port(body)[1]["port"]["id"]
 
-    def fail(self, method, path, what, times=1):
+    def fail(self, method, path, fault, times=1):
         """
         Let the next requests fail. path: a pattern.
 
-        what: a status; "lost" closes the connection after the request is carried out, "unheard" before.
+        fault: a status; "lost" closes the connection after the request is carried out, "unheard" before.
         """
-        self._faults.append([method, re.compile(path), what, times])
+        self._faults.append([method, re.compile(path), fault, times])
 
     def on(self, network):
         """Ports of a network."""

@@ -331,9 +331,7 @@ def test_every_setting_is_read_by_the_code():
     read_together = {  # names that their reader composes or does not need -> the reader
         r"database\..*": "app/config/settings.py: fields(self)",
         r"keystone_authtoken\..*": "app/api/keystone.py: fields(options)",
-        r"cinder\..*": "drivers/volume_service.py: options.items()",
-        r"neutron\..*": "drivers/neutron/service.py: options.items()",
-        r"nova\..*": "drivers/power_events.py: options.items()",
+        r"(cinder|neutron|nova)\..*": "drivers/keystone.py: options.items()",
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
         r"api\.disallow_(clean|deploy|service)_steps": "app/flows.py: disallow_clean_steps",

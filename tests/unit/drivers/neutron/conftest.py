@@ -61,7 +61,7 @@ def machine(neutron, registry):
 
 
 def told(it):
-    """The machine with what its driver has reported about ports, as the next step sees it."""
+    """The machine with the reports of its driver about ports, as the next step sees it."""
 
     def updated(place):
         merged = {

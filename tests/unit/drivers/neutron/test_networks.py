@@ -328,7 +328,7 @@ def test_ports_of_others_are_not_deleted(neutron, machine):
 
 
 def test_leftovers_of_any_phase_are_removed(neutron, machine):
-    """Such as those of a conductor that died, whose ids nobody has recorded."""
+    """Such as those of a conductor that died before their ids were recorded."""
     it = machine()
     for purpose in PHASES:
         neutron._create_port({
@@ -431,7 +431,7 @@ def deadly(monkeypatch):
 def test_a_death_between_any_two_requests_leaves_no_orphan_and_no_double(
     neutron, machine, network, answered, deadly
 ):
-    """Each phase is interrupted at each of its requests, and run again without what it reported."""
+    """Each phase is interrupted at each of its requests, and run again without its reports."""
     vifs = [neutron.add_port(), neutron.add_port()]
     it = machine(network, nics=(with_vif(FIRST, vifs[0]), with_vif(SECOND, vifs[1])))
     deadly.answered, crashes = answered, 0
@@ -460,7 +460,7 @@ def test_a_death_between_any_two_requests_leaves_no_orphan_and_no_double(
 
 
 def wiring(neutron, it):
-    """What Neutron has of a machine, and what is recorded of that, without the ids of ports."""
+    """The ports of a machine in Neutron, and the recorded ones, without their ids."""
 
     def described(ident):
         port = neutron.ports[ident]
