@@ -370,6 +370,23 @@ def test_a_vif_that_moved_to_another_host_is_left_alone(neutron, machine):
         it.driver.network.configure_tenant_networks(it)
 
 
+def test_a_vif_that_is_bound_with_another_address_is_bound_again(neutron, machine):
+    """As after a change of the machine's network card; Neutron refuses to change a bound port."""
+    vif = neutron.add_port()
+    it = machine(nics=(with_vif(FIRST, vif),))
+    run(
+        machine(nics=(replace(with_vif(FIRST, vif), address="52:54:00:00:00:77"),)),
+        "configure_tenant_networks",
+    )
+    run(it, "configure_tenant_networks")
+    port = neutron.ports[vif]
+    assert (FIRST.address, it.uuid, "ACTIVE") == (
+        port["mac_address"],
+        port["binding:host_id"],
+        port["status"],
+    )
+
+
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_network_must_be_one(neutron, machine, number):
     for _ in range(number):
