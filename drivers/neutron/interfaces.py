@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _GROUP = "neutron"
 #: Purpose of a network -> settings with its name or UUID, and with its security groups.
-_SETTINGS: Mapping[str, tuple[str, str]] = {
+NETWORKS: Mapping[str, tuple[str, str]] = {
     "cleaning": ("cleaning_network", "cleaning_network_security_groups"),
     "provisioning": ("provisioning_network", "provisioning_network_security_groups"),
     "rescuing": ("rescuing_network", "rescuing_network_security_groups"),
@@ -42,7 +42,7 @@ class NeutronNetwork(Network):
     remote_vifs = True
     properties = {
         name: f"Name or UUID of the network for {purpose}"
-        for purpose, (name, _) in _SETTINGS.items()
+        for purpose, (name, _) in NETWORKS.items()
     }
     #: Purposes whose network validation requires.
     required: Sequence[str] = ("cleaning",)
@@ -86,7 +86,7 @@ class NeutronNetwork(Network):
             network = service.network(*self._ident(target, purpose))
             if self.switches:
                 vifs.unbind_switched(target, service)
-            groups = target.options[_GROUP][_SETTINGS[purpose][1]]
+            groups = target.options[_GROUP][NETWORKS[purpose][1]]
             fields = {"security_groups": list(groups)} if groups and self.switches else {}
             ports = agent_ports.create(target, service, purpose, network["id"], fields)
         else:
@@ -155,7 +155,7 @@ class NeutronNetwork(Network):
     # settings
 
     def _named(self, target: Target, purpose: str) -> str:
-        return str(target.option(_GROUP, _SETTINGS[purpose][0]) or "")
+        return str(target.option(_GROUP, NETWORKS[purpose][0]) or "")
 
     def _ident(self, target: Target, purpose: str) -> tuple[str, str]:
         """
@@ -163,7 +163,7 @@ class NeutronNetwork(Network):
 
         Raises InvalidDriverInfo: there is none.
         """
-        name, ident = _SETTINGS[purpose][0], self._named(target, purpose)
+        name, ident = NETWORKS[purpose][0], self._named(target, purpose)
         if not ident:
             raise InvalidDriverInfo(
                 f"network_interface {self.name} needs the setting [neutron]{name}, or"

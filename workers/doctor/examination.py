@@ -22,7 +22,7 @@ from app.db.diagnosis import reason
 from app.errors import ServiceError
 from app.kit import audit
 from app.runtime import make
-from workers.doctor import rows, surroundings
+from workers.doctor import openstack, rows, surroundings
 from workers.doctor.checks import Check, Finding, Installation
 
 logger = log.get(__name__)
@@ -51,6 +51,8 @@ CHECKS: Sequence[Check] = (
     Check("orphan leases", surroundings.leases, surroundings.delete_lease, broker=True),
     Check("late notifications", rows.late_notifications),
     Check("ended notifications", rows.ended_notifications, rows.forget_notifications),
+    Check("late power updates", openstack.late_power_updates),
+    Check("networks", openstack.networks, rows=False),
     Check("authentication", surroundings.unauthenticated, rows=False),
     Check("links", surroundings.links, rows=False),
     Check("administrators", surroundings.administrators),
