@@ -3,14 +3,19 @@ A node's life with network interfaces flat and neutron: operations, calls and ev
 little Neutron.
 """
 
+from copy import deepcopy
+from itertools import pairwise
+
 import pytest
 
+from app import killpoints
 from app.engine import rpc, vif_calls, vif_events
 from app.errors import Conflict, Invalid, NodeLocked
 from app.models import Node, Operation, OperationState, Port
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.registry import load
 from drivers.neutron import service
+from tests.integration import crash_harness
 from tests.integration.harness import Acme, Harness
 from tests.support import neutron as support
 from tests.support.inside import AlwaysGiven
@@ -49,8 +54,7 @@ def harness(inside, neutron, monkeypatch):
         images.files["/disk.raw"] = bytes(512)
         harness = Harness(view, agent)
         harness.image = {"image_source": f"{images.url}/disk.raw", "image_checksum": "a" * 64}
-        enabled = {"network": INTERFACES["network"]}
-        view.runtime.drivers = load([*HARDWARE_TYPES, Acme], enabled_interfaces=enabled)
+        view.runtime.drivers = load_networks()
         harness.conductor = view.conductor("c-1")
         for flow in ("clean", "deploy", "service"):
             harness.offer(flow)
@@ -391,3 +395,67 @@ def test_a_locked_node_gets_no_vif(harness, neutron):
     with pytest.raises(NodeLocked):
         detach(harness, node, vif)
     assert [] == neutron.orders()
+
+
+# Crashes
+
+
+@pytest.mark.parametrize("pause", [False, True])
+def test_a_conductor_that_dies_or_stalls_after_any_step_leaves_no_orphan(
+    harness, neutron, monkeypatch, pause
+):
+    """The requests of the step are sent, and its outcome is not recorded; another one repeats it."""
+    inside, plain = harness.inside, load_networks()
+    if inside.runtime.engine.name == "postgresql":
+        pytest.skip("the rows are the same: SQLite is quicker")
+    with crash_harness.opened(inside, harness.agent, monkeypatch) as crashing:
+        inside.runtime.drivers, crashing.image = plain, harness.image
+        requests = requests_at(crashing, neutron, monkeypatch)
+        life(crashing, neutron, None, None)
+        for verb, counts in deepcopy(requests).items():
+            for nth, (before, after) in enumerate(pairwise([0, *counts]), 1):
+                if after == before:
+                    continue  # the step has not asked Neutron
+                interruption = crash_harness.Interruption(
+                    crash_harness.CONDUCTOR, "acted", nth, pause
+                )
+                life(crashing, neutron, verb, interruption)
+
+
+def requests_at(crashing, neutron, monkeypatch):
+    """verb -> number of requests to Neutron after each step of the first life"""
+    requests, reach = {}, crashing.reach
+
+    def counted(point, kind="any"):
+        if point == "acted" and crashing.interruption is None:
+            requests.setdefault(kind, []).append(len(neutron.requests))
+        reach(point, kind)
+
+    monkeypatch.setattr(killpoints, "reach", counted)
+    return requests
+
+
+def load_networks():
+    return load([*HARDWARE_TYPES, Acme], enabled_interfaces={"network": INTERFACES["network"]})
+
+
+def life(crashing, neutron, interrupted, interruption):
+    """Deploy a node and tear it down."""
+    neutron.ports.clear()
+    neutron.requests.clear()
+    node, vif = node_of(crashing), neutron.add_port()
+    with crashing.runtime.transaction() as session:
+        port = session.query(Port).filter_by(node_id=node).one()
+        port.internal_info = {"tenant_vif_port_id": vif}
+    for verb, state in (("active", "active"), ("deleted", "available")):
+        crashing.begin(interruption if verb == interrupted else None)
+        crashing.ask(node, verb)
+        crashing.drive()
+        assert crashing.interrupted == (verb == interrupted)
+        assert state == crashing.state(node), (
+            verb,
+            interruption,
+            crashing.inside.read(node).last_error,
+        )
+        assert {vif} == neutron.ports.keys(), (verb, interruption)
+    assert ({}, "") == (info_of(crashing, node), neutron.ports[vif]["binding:host_id"])
