@@ -22,7 +22,8 @@ from tests.support.inside import AlwaysGiven
 from tests.unit.drivers.machines import image_server, scripted_agent
 from workers.conductor.rpc_server import CallHandler
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+#: For tests of the requests to Neutron, which no database changes.
+on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 LINK = {"switch_id": "0c:c4:7a:00:00:01", "port_id": "Eth1/7"}
 NETWORKS = {
@@ -178,6 +179,7 @@ def test_a_tear_down_that_cannot_disconnect_the_tenant_does_not_clean(harness, n
     assert {} == info_of(harness, node)
 
 
+@on_sqlite
 def test_a_failed_clean_leaves_no_port(harness, neutron):
     node = node_of(harness, state="manageable")
     neutron.binds = "binding_failed"
@@ -211,6 +213,7 @@ def test_an_event_of_neutron_ends_the_wait_for_a_port(harness, neutron):
     drive(harness, node)
 
 
+@on_sqlite
 def test_an_unrescue_after_a_failed_rescue_brings_the_tenants_networks_back(harness, neutron):
     node, vif = node_of(harness, rescue_interface="agent"), neutron.add_port()
     attach(harness, node, vif)
@@ -239,6 +242,7 @@ def test_a_vif_is_connected_to_a_running_machine_and_disconnected(harness, neutr
         detach(harness, node, vif)
 
 
+@on_sqlite
 @pytest.mark.parametrize("state", ["active", "available"])
 @pytest.mark.parametrize("fault", [500, 409, "lost"])
 def test_a_vif_that_cannot_be_connected_is_not_attached(harness, neutron, state, fault):
@@ -251,6 +255,7 @@ def test_a_vif_that_cannot_be_connected_is_not_attached(harness, neutron, state,
     assert ("", "DOWN", False) == state_of(neutron, vif)
 
 
+@on_sqlite
 def test_a_failed_binding_is_no_attachment(harness, neutron):
     node, vif = node_of(harness, state="active"), neutron.add_port()
     neutron.binds = "binding_failed"
@@ -259,6 +264,7 @@ def test_a_failed_binding_is_no_attachment(harness, neutron):
     assert ({}, "") == (info_of(harness, node), neutron.ports[vif]["binding:host_id"])
 
 
+@on_sqlite
 def test_a_vif_that_can_neither_be_connected_nor_disconnected_stays_recorded(harness, neutron):
     """It may be connected: a repeated request goes on with it, and so does a detachment."""
     node, vif = node_of(harness, state="active"), neutron.add_port()
@@ -272,6 +278,7 @@ def test_a_vif_that_can_neither_be_connected_nor_disconnected_stays_recorded(har
     assert "ACTIVE" == neutron.ports[vif]["status"]
 
 
+@on_sqlite
 def test_a_request_that_died_is_repeated(harness, neutron, monkeypatch):
     """The API dies after the VIF is recorded, or after it is connected."""
     for at in ("plug_vif", "complete"):
@@ -301,6 +308,7 @@ def dies(*_args, **_more):
     raise Death
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("project", "fields", "allowed"),
     [
@@ -321,6 +329,7 @@ def test_a_project_attaches_its_own_vifs(harness, neutron, project, fields, allo
     assert (400, {}) == (raised.value.status, info_of(harness, node))
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("network", "error"),
     [
@@ -344,6 +353,7 @@ def test_a_vif_needs_a_port_on_its_physical_network(harness, neutron, network, e
         attach(harness, node, vif)
 
 
+@on_sqlite
 def test_the_segment_of_a_fixed_address_counts(harness, neutron):
     node, vif = node_of(harness), neutron.add_port()
     with harness.inside.runtime.transaction() as session:
@@ -361,6 +371,7 @@ def test_the_segment_of_a_fixed_address_counts(harness, neutron):
         attach(harness, node, vif)
 
 
+@on_sqlite
 @pytest.mark.parametrize("wiring", [{"local_link_connection": {}}, {"is_smartnic": True}])
 def test_a_vif_needs_a_switch_port_that_is_known(harness, neutron, wiring):
     for network in ("neutron", "flat"):
@@ -376,6 +387,7 @@ def test_a_vif_needs_a_switch_port_that_is_known(harness, neutron, wiring):
             attach(harness, node, vif)
 
 
+@on_sqlite
 @pytest.mark.parametrize("vif", ["nonesuch", "subport"])
 def test_a_vif_must_be_a_port_of_its_own(harness, neutron, vif):
     node = node_of(harness)
@@ -387,6 +399,7 @@ def test_a_vif_must_be_a_port_of_its_own(harness, neutron, vif):
     assert {} == info_of(harness, node)
 
 
+@on_sqlite
 def test_a_locked_node_gets_no_vif(harness, neutron):
     node, vif = node_of(harness), neutron.add_port()
     harness.inside.change(Node, node, reservation="c-1")
@@ -400,14 +413,13 @@ def test_a_locked_node_gets_no_vif(harness, neutron):
 # Crashes
 
 
+@on_sqlite
 @pytest.mark.parametrize("pause", [False, True])
 def test_a_conductor_that_dies_or_stalls_after_any_step_leaves_no_orphan(
     harness, neutron, monkeypatch, pause
 ):
     """The requests of the step are sent, and its outcome is not recorded; another one repeats it."""
     inside, plain = harness.inside, load_networks()
-    if inside.runtime.engine.name == "postgresql":
-        pytest.skip("the rows are the same: SQLite is quicker")
     with crash_harness.opened(inside, harness.agent, monkeypatch) as crashing:
         inside.runtime.drivers, crashing.image = plain, harness.image
         requests = requests_at(crashing, neutron, monkeypatch)
