@@ -17,7 +17,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-fast test-random test-slow fuzz check docs bench model mutants mutation chaos hosts compare-ironic lab lab-faults lab-up \
+.PHONY: help setup demo up test test-fast test-random test-slow neutron-test fuzz check docs bench model mutants mutation chaos hosts compare-ironic lab lab-faults lab-up \
 	lab-down lock sbom audit images clean
 
 help:  ## Show this
@@ -43,6 +43,9 @@ test-random: $(DEV)  ## Run test-fast in a random order (SEED=7 repeats one)
 
 test-slow: $(DEV)  ## Run the slow tests: more faults, each for half a minute
 	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
+
+neutron-test: $(DEV)  ## Test the network interfaces with a real Neutron and Open vSwitch (root, Debian 12)
+	$(BIN)/python -m pytest -m slow tests/e2e/test_real_neutron.py $(ARGS)
 
 fuzz: $(DEV)  ## Send random requests to the API, for FUZZ_SECONDS (600)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) $(BIN)/python -m pytest tests/contract/test_fuzz.py \
@@ -93,10 +96,12 @@ lab-down: $(DEV)  ## Stop the lab of lab-up
 	$(BIN)/python -m tests.lab down
 
 lock:  ## Pin the requirements again (needs uv)
-	for name in run dev agent lab; do \
+	for name in run dev agent lab neutron; do \
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done
+	uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
+	  -c requirements/run.txt requirements/openstack.in -o requirements/openstack.txt
 
 sbom: $(DEV)  ## Write build/sbom.json, the bill of materials in CycloneDX
 	@mkdir -p build

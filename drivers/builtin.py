@@ -45,6 +45,7 @@ from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.vendor import IpmiVendor
+from drivers.neutron.interfaces import Flat, Neutron, unusable_networks
 from drivers.redfish.bios import RedfishBios
 from drivers.redfish.booting.boot import RedfishHttps, RedfishVirtualMedia
 from drivers.redfish.console import RedfishSerial
@@ -73,6 +74,7 @@ __all__ = [
     "image_cache",
     "machine_files",
     "read_agent_log",
+    "unusable_networks",
 ]
 
 #: Program of simulated machines, for `python -m`: the demo's.
@@ -86,7 +88,7 @@ _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "deploy": (Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
     "firmware": (NoFirmware,),
     "inspect": (AgentInspect, NoInspect),
-    "network": (NoopNetwork,),
+    "network": (NoopNetwork, Flat, Neutron),
     "raid": (NoRaid, AgentRaid),
     "rescue": (NoRescue, AgentRescue),
     "storage": (NoopStorage, CinderStorage, ExternalStorage),
@@ -192,7 +194,7 @@ class FakeHardware(HardwareType):
             fake.FakeManagement, NoopManagement, RedfishManagement, IpmiManagement,
             IdracManagement, IntelIpmiManagement,
         ),
-        "network": (NoopNetwork,),
+        "network": (NoopNetwork, Flat, Neutron),
         "power": (
             fake.FakePower, RedfishPower, IpmiPower, IdracPower, AgentPower, WebhookPower,
         ),

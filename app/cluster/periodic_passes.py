@@ -40,6 +40,7 @@ WITHOUT: Mapping[str, str] = {
     "ingot.prune_bmc_exchanges": "recorded exchanges with BMCs accumulate",
     "ingot.deliver_webhooks": "webhooks get no events",
     "ingot.send_notifications": "no notifications are sent",
+    "ingot.send_power_updates": "Nova learns no change of the power",
     "ingot.forget_conductors": "conductors that are gone for good stay listed",
     "ingot.seal_older_rows": "secrets of older rows stay in plain text",
     "ingot.boot_again": "machines that have not booted the agent are not booted again",

@@ -27,7 +27,7 @@ webserver_tls_ciphers webserver_tls_minimum_version webserver_verify_timeout
 [agent]
 agent_api_version certificates_path command_wait_attempts command_wait_interval
 deploy_logs_storage_backend deploy_logs_swift_container deploy_logs_swift_days_to_expire
-neutron_agent_max_attempts neutron_agent_poll_interval neutron_agent_status_retry_interval
+neutron_agent_poll_interval
 
 [api]
 max_json_body_depth max_json_body_size max_json_body_size_inspection
@@ -104,6 +104,20 @@ memcache_secret_key memcache_security_strategy memcache_use_advanced_pool
 agent_backend agent_global_prefix agent_prepend_host agent_prepend_host_reverse
 agent_prepend_uuid backend global_prefix prepend_host prepend_host_reverse
 
+[neutron]
+allow_disabling_power_off auth_section certfile collect_timing connect_retries
+connect_retry_delay default_domain_id default_domain_name dhcpv6_stateful_address_count
+domain_id domain_name keyfile max_version min_version passcode project_domain_id project_id
+retriable_status_codes service_name service_type split_loggers status_code_retries
+status_code_retry_delay tenant_id tenant_name timeout trust_id user_domain_id user_id
+
+[nova]
+auth_section certfile collect_timing connect_retries connect_retry_delay default_domain_id
+default_domain_name domain_id domain_name keyfile max_version min_version passcode
+project_domain_id project_id retriable_status_codes service_name service_type split_loggers
+status_code_retries status_code_retry_delay system_scope tenant_id tenant_name trust_id
+user_domain_id user_id
+
 [oslo_messaging_notifications]
 driver retry topics
 
@@ -137,8 +151,8 @@ raid_config_status_interval swift_container swift_object_expiry_timeout tls_ciph
 tls_minimum_version use_swift
 
 [*]
-agent_containers ansible cifs cors dhcp disk_utils dnsmasq drac errors glance ironic_lib
-ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd molds neutron nfs nova
+agent_containers ansible cifs cors disk_utils dnsmasq drac errors glance ironic_lib
+ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd molds nfs
 oci oslo_concurrency oslo_messaging_kafka oslo_middleware oslo_reports oslo_versionedobjects
 profiler pxe_filter sensor_data service_catalog swift vnc
 """

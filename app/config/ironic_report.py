@@ -46,13 +46,13 @@ class Finding:
 #: Options of Ironic -> the missing function, and the way around it, if there is one. Patterns of
 #: `fnmatch`; the first that fits counts. Options that none fits are harmless.
 FUNCTIONS: Mapping[str, str] = {
-    "neutron.*": "networks of Neutron",
+    "neutron.allow_disabling_power_off": "tenant networks of machines that must stay on",
+    "neutron.*": "options of Neutron's clients beyond those that are honoured",
     "glance.*": "images of Glance; use http(s) or file URLs",
-    "nova.*": "power notifications to Nova",
+    "nova.*": "options of Nova's clients beyond those that are honoured",
     "cinder.*": "volumes of Cinder beyond the options that are honoured",
     "swift.*": "object storage",
     "*.*swift*": "object storage; files are kept on the conductor and in the database",
-    "dhcp.dhcp_provider": "DHCP options of ports; see `ingot dhcp-config`",
     "dnsmasq.*": "DHCP options of ports; see `ingot dhcp-config`",
     "pxe_filter.*": "DHCP filters for unknown machines; see `ingot dhcp-config`",
     "sensor_data.*": "notifications with sensor data; the API reads sensors",

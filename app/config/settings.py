@@ -34,6 +34,7 @@ from app.config.machine_settings import (
     Redfish,
 )
 from app.config.monitoring_settings import Audit, Healthcheck, Metrics, Tracing, Webhooks
+from app.config.network_settings import Dhcp, Neutron, Nova
 from app.config.openstack_settings import (
     Cinder,
     KeystoneAuthtoken,
@@ -245,6 +246,9 @@ class Settings:
     tracing: Tracing = group(Tracing)
     keystone_authtoken: KeystoneAuthtoken = group(KeystoneAuthtoken)
     cinder: Cinder = group(Cinder)
+    neutron: Neutron = group(Neutron)
+    dhcp: Dhcp = group(Dhcp)
+    nova: Nova = group(Nova)
     oslo_policy: OsloPolicy = group(OsloPolicy)
     oslo_messaging_notifications: OsloMessagingNotifications = group(OsloMessagingNotifications)
     oslo_messaging_rabbit: OsloMessagingRabbit = group(OsloMessagingRabbit)

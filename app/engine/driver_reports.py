@@ -12,7 +12,15 @@ from app.db.clock import now
 from app.engine import inspection_findings, provision_state
 from app.inspection.process import INPUT
 from app.inventory import history
-from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node, VolumeTarget
+from app.models import (
+    AgentRecord,
+    BiosSetting,
+    FirmwareComponent,
+    Node,
+    Port,
+    Portgroup,
+    VolumeTarget,
+)
 from drivers.core.interface_kinds import Boot
 
 Facts = Iterable[Mapping[str, Any]]
@@ -120,6 +128,19 @@ def _update_volumes(session: Session, node: Node, changes: Mapping[str, Any]) ->
         _update(row, changes[row.uuid])
 
 
+def _update_places(session: Session, node: Node, changes: Mapping[str, Any]) -> None:
+    """Merge keys into `internal_info` of ports and port groups, by UUID; None deletes a key."""
+    rows: list[Port | Portgroup] = []
+    for model in (Port, Portgroup):
+        mine = model.node_id == node.id, model.uuid.in_(changes)
+        rows += session.scalars(select(model).where(*mine).with_for_update())
+    for row in rows:
+        merged = {**row.internal_info, **changes[row.uuid]}
+        info = {key: value for key, value in merged.items() if value is not None}
+        if info != row.internal_info:
+            row.internal_info, row.updated_at = info, now()
+
+
 def _update(
     row: BiosSetting | FirmwareComponent | VolumeTarget, columns: Mapping[str, Any]
 ) -> None:
@@ -156,5 +177,6 @@ _TABLES: Mapping[str, Callable[[Session, Node, Any], None]] = {
     "console_error": _note_console_error,
     "findings": inspection_findings.write,
     "firmware": _write_firmware,
+    "port_internal_info": _update_places,
     "volume_targets": _update_volumes,
 }

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import moment, now
 from app.errors import IllegalMove
+from app.inventory import vifs
 from app.lifecycle import flows
 from app.lifecycle.flows import Effect, ProvisionFlow
 from app.lifecycle.provision_states import MACHINE, Event, Kind, State
@@ -104,6 +105,10 @@ def _wipe_instance(session: Session, node: Node, operation: Operation, flow: Pro
     }
 
 
+def _detach_vifs(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    vifs.detach_all(session, node)
+
+
 def _forget_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     """Revoke the agent of a flow that has ended."""
     agent = session.get(AgentRecord, node.id)
@@ -183,6 +188,7 @@ _APPLY: Mapping[Effect, Callable[[Session, Node, Operation, ProvisionFlow], None
     Effect.FORGET_REPORT: _forget_report,
     Effect.FORGET_PASSWORD: _forget_password,
     Effect.WIPE_INSTANCE: _wipe_instance,
+    Effect.DETACH_VIFS: _detach_vifs,
     Effect.UNKNOWN_POWER: _unknown_power,
     Effect.SET_FAULT: _set_fault,
     Effect.SET_FAULT_IF_ATTEMPTED: _set_fault_if_attempted,

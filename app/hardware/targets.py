@@ -14,7 +14,7 @@ from app.db.clock import moment
 from app.db.prepared import Typed
 from app.db.sealing import data_key_of, unreadable_secret
 from app.db.transactions import connection_of
-from app.models import AgentRecord, Node, NodeTrait, Port
+from app.models import AgentRecord, Node, NodeTrait, Port, Portgroup
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
@@ -23,7 +23,7 @@ from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface_kinds import KINDS
-from drivers.core.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
+from drivers.core.target import Agent, Nic, NicGroup, Target, VolumeConnector, VolumeTarget
 
 #: Fields of the node that are sent to the agent, in `params.node` of a command.
 _RECORD = (
@@ -81,13 +81,14 @@ def build(
     *,
     traits: Sequence[str] = (),
     silent_for: float | None = None,
+    groups: Sequence[Portgroup] = (),
     **attempt: Any,
 ) -> Target:
     """
     Build a target. `attempt` has the fields of a step's attempt (progress, before_order, ...).
 
     `traits` are sent to the agent, and `silent_for` are the seconds since its last heartbeat; both
-    may be left out if none runs.
+    may be left out if none runs. `groups` are needed if the network interface keeps VIFs.
 
     Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here, or a secret of
         `driver_info` cannot be decrypted: BMCs lock users after wrong passwords.
@@ -109,7 +110,8 @@ def build(
         power_state=node.power_state,
         provision_state=node.provision_state,
         disable_power_off=node.disable_power_off,
-        nics=tuple(Nic(port.uuid, port.address, port.pxe_enabled, port.extra) for port in ports),
+        nics=_nics(ports, groups),
+        nic_groups=tuple(map(_nic_group, groups)),
         agent=_agent(agent, silent_for),
         record=_record(node, traits),
         options=options,
@@ -144,23 +146,28 @@ def _agent_of(session: Session, node: Node) -> AgentRecord | None:
     return None if row is None else _agent_row(row)
 
 
-def volumes_and_traits(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
+def rarely_needed(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
     """
-    Return optional arguments of `build`: volumes, traits, and the silence of the agent.
+    Return optional arguments of `build`: volumes, port groups, traits, and the agent's silence.
 
-    Volumes if the storage interface uses them, the others if an agent runs; in all other cases no
-    query is made.
+    Volumes if the storage interface uses them, port groups if the network interface keeps VIFs, the
+    others if an agent runs; in all other cases no query is made.
 
     Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here.
     """
-    if not (_uses_volumes(runtime, node) or _runs(agent)):
+    driver = driver_of(runtime, node)
+    if not (driver.storage.uses_volumes or driver.network.keeps_vifs or _runs(agent)):
         return {}
     with runtime.reading() as session:
         return _more(session, node, agent)
 
 
 def _more(session: Session, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
-    fields = _volumes(session, node) if _uses_volumes(runtime_of(session), node) else {}
+    driver = driver_of(runtime_of(session), node)
+    fields = _volumes(session, node) if driver.storage.uses_volumes else {}
+    if driver.network.keeps_vifs:
+        of_node = select(Portgroup).where(Portgroup.node_id == node.id).order_by(Portgroup.id)
+        fields["groups"] = list(session.scalars(of_node))
     if agent is not None and _runs(agent):
         if agent.last_heartbeat_at:
             silence = moment(session) - agent.last_heartbeat_at
@@ -174,8 +181,35 @@ def _runs(agent: AgentRecord | None) -> bool:
     return agent is not None and agent.url is not None
 
 
-def _uses_volumes(runtime: Runtime, node: Node) -> bool:
-    return driver_of(runtime, node).storage.uses_volumes
+def _nics(ports: Sequence[Port], groups: Sequence[Portgroup]) -> tuple[Nic, ...]:
+    uuids = {group.id: group.uuid for group in groups}
+    return tuple(
+        Nic(
+            port.uuid,
+            port.address,
+            port.pxe_enabled,
+            port.extra,
+            uuids.get(port.portgroup_id) if port.portgroup_id is not None else None,
+            port.local_link_connection,
+            port.physical_network,
+            port.is_smartnic,
+            port.internal_info,
+        )
+        for port in ports
+    )
+
+
+def _nic_group(group: Portgroup) -> NicGroup:
+    return NicGroup(
+        group.uuid,
+        group.name,
+        group.address,
+        group.mode,
+        group.properties,
+        group.physical_network,
+        group.internal_info,
+        group.extra,
+    )
 
 
 def _volumes(session: Session, node: Node) -> dict[str, Any]:

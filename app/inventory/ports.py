@@ -13,6 +13,7 @@ from app.inventory import owned_resources, vifs
 from app.lifecycle.provision_states import State
 from app.models import Port, Portgroup
 from app.rows import row_changes
+from drivers.core.interface_kinds import TENANT_VIF
 
 #: Columns that may change only while the node is not in use -> their API fields.
 WIRING = {
@@ -54,6 +55,12 @@ def change(
     in_use = node.provision_state == State.ACTIVE or node.instance_uuid is not None
     if "address" in changed_fields and in_use and not node.maintenance:
         raise Conflict(f"address: node {node.uuid} is in use and not in maintenance")
+    vif = port.internal_info.get(TENANT_VIF)
+    if "address" in changed_fields and vif and vifs.interface(session, node).remote_vifs:
+        raise Conflict(
+            f"address: VIF {vif} is connected with the present one; detach it from node {node.uuid}"
+            " first"
+        )
     row_changes.change(session, port, values)
     _check_smartnic(port)
     _check_group(session, port, changed_fields)

@@ -28,6 +28,7 @@ class Effect(StrEnum):
     FORGET_REPORT = "the report of the inspection is deleted"
     FORGET_PASSWORD = "the rescue password is deleted"
     WIPE_INSTANCE = "the instance and its allocation are deleted"
+    DETACH_VIFS = "the VIFs of the tenant, which are disconnected, are detached"
     UNKNOWN_POWER = "the power state is unknown"
     SET_FAULT = "maintenance, with the fault of the flow"
     SET_FAULT_IF_ATTEMPTED = "maintenance, with the fault of the flow, if a step was attempted"
@@ -137,7 +138,8 @@ DELETE = ProvisionFlow(
     name="delete", operations=(K.DELETED,), busy=S.DELETING, failed=S.ERROR,
     # no limit: an instance ends at once, and the node waits for its cleaning
     event_type="unprovision",
-    on_done=(X.WIPE_INSTANCE,), on_fail=(X.WIPE_INSTANCE,),
+    # VIFs that could not be disconnected stay, for the next tear-down
+    on_done=(X.WIPE_INSTANCE, X.DETACH_VIFS), on_fail=(X.WIPE_INSTANCE,),
 )  # fmt: skip
 ADOPT = ProvisionFlow(
     name="adopt", operations=(K.ADOPT,), busy=S.ADOPTING, failed=S.ADOPT_FAIL,

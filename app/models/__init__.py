@@ -30,6 +30,7 @@ from app.models.operation import (
 )
 from app.models.port import Port
 from app.models.portgroup import Portgroup
+from app.models.power_update import PowerUpdateCursor
 from app.models.rollout import (
     UNENDED,
     PauseCause,
@@ -89,6 +90,7 @@ __all__ = [
     "PeriodicPass",
     "Port",
     "Portgroup",
+    "PowerUpdateCursor",
     "Project",
     "RoleAssignment",
     "Rollout",

@@ -34,6 +34,9 @@ RESCUED = (State.RESCUE, State.RESCUE_WAIT, State.RESCUE_FAIL, State.UNRESCUE_FA
 #: Frame steps that are left out where `[agent]manage_agent_boot` is false.
 BOOT_OF_AGENT = (("boot", "prepare_ramdisk"), ("boot", "clean_up_ramdisk"))
 
+#: Frame step of every tear-down, without which a clean would run in the tenant's networks.
+LEAVE_TENANTS = ("network", "unconfigure_tenant_networks")
+
 #: Priority of the step `deploy`.
 MEGA_STEP = 100
 #: Priority of the step `prepare_instance_boot`.
@@ -99,6 +102,8 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     teardown = [*frame(target, flows.DELETE.name).before]
     if request.state in RESCUED:
         teardown = [*dict.fromkeys((*frame(target, flows.RESCUE.name).on_failure, *teardown))]
+    if interfaces_of(target).network.has(LEAVE_TENANTS[1]) and LEAVE_TENANTS not in teardown:
+        teardown.append(LEAVE_TENANTS)  # also if the deploy interface has no such step
     rows = [plan_rows.of_frame(runtime, *row) for row in teardown or [("power", "read")]]
     rows[-1].event = Event.CLEAN
     errors = request.errors

@@ -25,8 +25,8 @@ The points, in the order of a step's execution:
     admitting    an operation has entered an admission queue, or has ended and freed its slot
     admitted     an operation is admitted, its message not yet sent
     beating      beat is about to send the tasks that are due
-    posted       the receiver of a webhook, or RabbitMQ notifications, has answered, the outcome is
-                 not yet recorded; kind: webhook, notification
+    posted       the receiver of a webhook, or RabbitMQ or Nova, has answered, the outcome is not
+                 yet recorded; kind: webhook, notification, power_update
     sealed       older rows of a table (the kind) are encrypted, the transaction not yet committed
 """
 

@@ -76,6 +76,7 @@ RIGHTS: Mapping[str, Rights] = {
         " deadline_at, claimed_by, sent_at, first_sent_at, sent_to, id)"
     ),
     "periodic_passes": Rights(api="SELECT", beat=ALL),
+    "power_update_cursor": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "projects": Rights(api="SELECT", conductor="SELECT"),
     "role_assignments": Rights(api="SELECT", conductor="SELECT"),
     "rollouts": Rights(beat="SELECT (id, state, nodes, running, succeeded, failed)"),

@@ -114,6 +114,9 @@ class AgentFlows(Deploy):
                 ("power", "power_off"),
                 ("boot", "clean_up_ramdisk"),
                 ("rescue", "unrescue"),
+                # after a rescue that has failed, and has left neither its network nor the tenant's
+                ("network", "remove_rescuing_network"),
+                ("network", "configure_tenant_networks"),
                 ("boot", "prepare_instance"),
                 ("power", "power_on"),
             ),

@@ -22,6 +22,7 @@ class AgentRescue(Rescue):
     def validate(self, target: Target) -> None:
         if target.instance_info.get("rescue_password") == "":
             raise InvalidDriverInfo("instance_info/rescue_password is empty")
+        target.driver.network.validate_rescue(target)
         if target.options["agent"]["manage_agent_boot"]:
             # of the images for a rescue: the tenant's machine is powered off before they are read
             target.driver.boot.validate(replace(target, provision_state="rescuing"))

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from drivers.boot import command_line, fetchable, kickstart, network_data, ramdisks, scripts
+from drivers.boot import (
+    command_line,
+    dhcp_options,
+    fetchable,
+    kickstart,
+    network_data,
+    ramdisks,
+    scripts,
+)
 from drivers.core import boot_settings, capabilities
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.interface_kinds import Boot
@@ -95,6 +103,11 @@ class NetworkBoot(Boot):
     def clean_up_instance(self, target: Target) -> Outcome:
         files.withdraw(target, files.INSTANCE, files.KICKSTART)
         return boot_settings.after_instance(target)
+
+    def dhcp_options(self, target: Target) -> Sequence[Mapping[str, Any]]:
+        return dhcp_options.options(
+            target, ipxe="ipxe" in self.name, http=self.devices is _UEFI_HTTP
+        )
 
     # Differences between the interfaces
 

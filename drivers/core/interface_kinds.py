@@ -8,7 +8,7 @@ Every method that takes a `Target` must be idempotent: it is called again after 
 conductor. A method used as a step returns an `Outcome` (None counts as `Done()`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from drivers.core import boot_settings, capabilities, raid_schema
@@ -94,6 +94,23 @@ class Boot(Interface):
         """Frame step: remove files and boot settings of `prepare_instance`."""
         return Done()
 
+    def dhcp_options(self, target: Target) -> Sequence[Mapping[str, Any]]:
+        """
+        Return the DHCP options of the machine's next boot: {opt_name, opt_value, ip_version}.
+
+        Interfaces that boot from DHCP override it. Raises InvalidDriverInfo.
+        """
+        return ()
+
+
+#: Key of `internal_info` of a port or port group, with the tenant's VIF.
+TENANT_VIF = "tenant_vif_port_id"
+#: Purpose of a network of agents -> key of `internal_info` with the agent's VIF.
+AGENT_VIFS: Mapping[str, str] = {
+    purpose: f"{purpose}_vif_port_id"
+    for purpose in ("cleaning", "provisioning", "rescuing", "servicing", "inspection")
+}
+
 
 class Network(Interface):
     """Connect the machine to the network that a flow needs."""
@@ -101,6 +118,10 @@ class Network(Interface):
     kind = "network"
     #: whether attached VIFs are recorded on the node's ports
     keeps_vifs: ClassVar[bool] = True
+    #: whether a conductor attaches and detaches VIFs, by `vif_networks`, `plug_vif`, `unplug_vif`
+    remote_vifs: ClassVar[bool] = False
+    #: whether a VIF needs a port whose switch port is known, and that is no smart NIC
+    needs_links: ClassVar[bool] = False
 
     def conditions_of(self, target: Target, method: str) -> Conditions:
         """Return what a frame step needs and leaves; one that does nothing leaves all as it was."""
@@ -114,6 +135,25 @@ class Network(Interface):
         """
         network_name = vif.get("physical_network")
         return frozenset([network_name] if isinstance(network_name, str) else ())
+
+    def vif_networks(self, target: Target, vif: str, project: str | None) -> list[str]:
+        """
+        Return the physical networks of a VIF; empty if any will do. Requests may be sent.
+
+        project: of the caller, who may attach VIFs of the project; None: all.
+
+        Raises InvalidDriverInfo: there is no such VIF that the caller may attach.
+        """
+        return []
+
+    def plug_vif(self, target: Target, vif: str) -> None:
+        """Connect a VIF that is recorded on a port or port group of the node."""
+
+    def unplug_vif(self, target: Target, vif: str) -> None:
+        """Disconnect a VIF that is recorded on a port or port group of the node."""
+
+    def validate_rescue(self, target: Target) -> None:
+        """Check the settings that only a rescue needs. Raises InvalidDriverInfo."""
 
     @conditions(leaves=[Condition.SERVICE_NETWORK])
     def add_cleaning_network(self, target: Target) -> Outcome | None:

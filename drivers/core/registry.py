@@ -121,7 +121,7 @@ def load(  # noqa: PLR0917 - one argument per group of settings
                 f" installed are {', '.join(sorted(candidates))}"
             )
     registry = Registry(bmcs=bmcs or Bmcs())
-    known_names: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    known_names: dict[str, dict[str, bool]] = {kind: {} for kind in KINDS}
     enabled_names = candidates if enabled_types is None else enabled_types
     classes = _classes(candidates, enabled_names, known_names, registry.refused)
     if _unknown(enabled, defaults, known_names):  # a type that is not enabled may have it
@@ -153,14 +153,14 @@ def _candidates(hardware_types: Iterable[type[HardwareType]]) -> dict[str, Any]:
 def _classes(
     candidates: Mapping[str, Any],
     enabled_names: Iterable[str],
-    known_names: Mapping[str, set[str]],
+    known_names: dict[str, dict[str, bool]],
     refusals: dict[str, str],
 ) -> dict[str, type[HardwareType]]:
     """
     Import the wanted candidates.
 
-    Adds the names of their interfaces to `known_names`, and reasons of failed imports to
-    `refusals`.
+    Adds the names of their interfaces to `known_names`, with whether they are `opt_in`, and reasons
+    of failed imports to `refusals`.
     """
     classes = {}
     for name in enabled_names:
@@ -170,7 +170,8 @@ def _classes(
                 candidate if isinstance(candidate, type) else candidate.load()
             )
             names = {
-                kind: {cls.name for cls in hardware_type.interfaces.get(kind, ())} for kind in KINDS
+                kind: {cls.name: cls.opt_in for cls in hardware_type.interfaces.get(kind, ())}
+                for kind in KINDS
             }
         except Exception as error:  # as in `load`
             refusals[name] = str(error) or repr(error)
@@ -184,7 +185,7 @@ def _classes(
 def _unknown(
     enabled: Mapping[str, Sequence[str]],
     defaults: Mapping[str, str],
-    known_names: Mapping[str, set[str]],
+    known_names: Mapping[str, Mapping[str, bool]],
 ) -> str | None:
     """Describe the first setting that names an unknown or disabled interface; None if all agree."""
     for kind in KINDS:
@@ -194,7 +195,8 @@ def _unknown(
                     f"[DEFAULT]enabled_{kind}_interfaces: there is no {kind} interface {name!r};"
                     f" installed are {', '.join(sorted(known_names[kind]))}"
                 )
-        default, accepted_names = defaults.get(kind), enabled.get(kind) or sorted(known_names[kind])
+        usual_names = sorted(name for name, opt_in in known_names[kind].items() if not opt_in)
+        default, accepted_names = defaults.get(kind), enabled.get(kind) or usual_names
         if default and default not in accepted_names:
             return (
                 f"[DEFAULT]default_{kind}_interface: there is no enabled {kind} interface"

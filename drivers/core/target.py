@@ -35,6 +35,7 @@ REPORTABLE = frozenset(
         "inspected",  # `Inspected`
         "instance_info",
         "power_state",
+        "port_internal_info",  # changed keys by UUID of port or port group; None removes a key
         "raid_config",
         "secure_boot",
         "target_raid_config",
@@ -50,6 +51,25 @@ class Nic:
     uuid: str
     address: str  # MAC address
     pxe_enabled: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    group: str | None = None  # UUID of its port group
+    local_link_connection: Mapping[str, Any] = field(default_factory=dict)  # switch and its port
+    physical_network: str | None = None
+    is_smartnic: bool = False
+    internal_info: Mapping[str, Any] = field(default_factory=dict)  # VIFs
+
+
+@dataclass(frozen=True, slots=True)
+class NicGroup:
+    """A port group of the node."""
+
+    uuid: str
+    name: str | None
+    address: str | None  # MAC address; None: that of a member
+    mode: str  # of the bond
+    properties: Mapping[str, Any] = field(default_factory=dict)  # of the bond
+    physical_network: str | None = None
+    internal_info: Mapping[str, Any] = field(default_factory=dict)  # VIFs
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -136,6 +156,7 @@ class NodeBoot(NodeInterface, Protocol):
     modes: ClassVar[tuple[str, ...]]
 
     def boot_agent_next(self, target: "Target") -> Outcome | None: ...
+    def dhcp_options(self, target: "Target") -> Sequence[Mapping[str, Any]]: ...
     def boot_instance_next(self, target: "Target") -> Outcome | None: ...
     def prepare_instance(self, target: "Target") -> Outcome | None: ...
 
@@ -157,6 +178,7 @@ class NodeManagement(NodeInterface, Protocol):
 class NodeNetwork(NodeInterface, Protocol):
     def configure_tenant_networks(self, target: "Target") -> Outcome | None: ...
     def remove_provisioning_network(self, target: "Target") -> Outcome | None: ...
+    def validate_rescue(self, target: "Target") -> None: ...
 
 
 class NodePower(NodeInterface, Protocol):
@@ -221,6 +243,7 @@ class Target:
     provision_state: str | None = None
     disable_power_off: bool = False
     nics: tuple[Nic, ...] = ()
+    nic_groups: tuple[NicGroup, ...] = ()  # empty if the network interface keeps no VIFs
     volume_connectors: tuple[VolumeConnector, ...] = ()  # empty if the storage uses no volumes
     volume_targets: tuple[VolumeTarget, ...] = ()  # by boot_index; empty if the storage uses none
     agent: Agent = Agent()
@@ -251,6 +274,10 @@ class Target:
         for name, value in facts.items():
             if name in ("driver_internal_info", "properties", "agent_steps"):
                 self.reports[name] = {**self.reports.get(name, {}), **value}
+            elif name == "port_internal_info":
+                reported = self.reports.setdefault(name, {})
+                for uuid, changes in value.items():
+                    reported[uuid] = {**reported.get(uuid, {}), **changes}
             elif name in REPORTABLE or name in ("agent_token", "hardware_manager_version"):
                 self.reports[name] = value
             else:

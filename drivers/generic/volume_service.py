@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from keystoneauth1 import exceptions, loading
 from keystoneauth1.adapter import Adapter
-from keystoneauth1.session import Session
 
-from drivers.core.errors import InvalidDriverInfo, NotFound, Refused, Unexpected, Unreachable
+from drivers.core.errors import NotFound, Refused, Unexpected
+from drivers.net import keystone
 
 #: Version of the API; the first one whose attachments can be completed.
 VERSION = "3.44"
@@ -68,7 +67,7 @@ class VolumeService:
         self, method: str, path: str, volume: str, *, missing: bool = False, **request: Any
     ) -> dict[str, Any]:
         """Send a request; return the answer's document. missing: accept a 404."""
-        with _translated():
+        with keystone.translated("the volume service", "cinder"):
             answer = self._adapter.request(
                 path, method, microversion=VERSION, raise_exc=False, **request
             )
@@ -92,20 +91,7 @@ def open_service(options: Mapping[str, Any]) -> Iterator[VolumeService]:
 
     Raises InvalidDriverInfo: a setting is missing or wrong.
     """
-    try:
-        loader: Any = loading.get_plugin_loader(options["auth_type"])
-        option_names = {option.dest for option in loader.get_options()}
-        session_options = {
-            name: value for name, value in options.items() if name in option_names and value
-        }
-        plugin = loader.load_from_options(**session_options)
-    except exceptions.ClientException as error:
-        raise InvalidDriverInfo(f"[cinder]auth_type: {error}") from error
-    session = Session(
-        plugin,
-        verify=not options["insecure"] and (options["cafile"] or True),
-        timeout=options["timeout"],
-    )
+    session = keystone.session(options, "cinder", options["timeout"])
     try:
         yield VolumeService(
             Adapter(
@@ -119,21 +105,6 @@ def open_service(options: Mapping[str, Any]) -> Iterator[VolumeService]:
         )
     finally:
         session.session.close()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise errors of keystoneauth as errors of drivers."""
-    try:
-        yield
-    except exceptions.HttpServerError as error:
-        raise Unexpected(f"Keystone gave no token for the volume service: {error}") from error
-    except exceptions.HttpError as error:  # of Keystone, which refuses the service's credentials
-        raise Refused(f"Keystone refused a token for the volume service: {error}") from error
-    except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
-        raise Unreachable(f"the volume service did not answer ({type(error).__name__})") from error
-    except exceptions.ClientException as error:  # such as: no endpoint in the catalog
-        raise InvalidDriverInfo(f"[cinder]: {error}") from error
 
 
 def _raise_refusal(answer: Any, document: Any, volume: str) -> None:

@@ -22,9 +22,11 @@ from app.models import (
     NodeHistory,
     NotificationCursor,
     Operation,
+    PowerUpdateCursor,
     Watermark,
 )
 from app.rows import data_keys
+from tests.support import neutron
 from workers import cli
 from workers.conductor import claims
 from workers.doctor import examination
@@ -369,6 +371,38 @@ def test_late_notifications_are_reported(ward, error, seconds, found):
     change_events.number(ward.inside.runtime)
     assert ([("late notifications", False)] if found else []) == ward.examine(**switched_on)
     assert not found or "1 events wait, the oldest for" in ward.found[0].explanation
+
+
+@pytest.mark.parametrize(
+    ("error", "environ", "found"),
+    [
+        ("Nova answered 403 Forbidden", {"INGOT_NOVA_AUTH_URL": "http://k"}, True),
+        (None, {"INGOT_NOVA_AUTH_URL": "http://k"}, False),
+        ("Nova answered 403 Forbidden", {}, False),
+    ],
+)
+def test_power_updates_that_nova_refuses_are_reported(ward, error, environ, found):
+    with ward.inside.runtime.transaction() as session:
+        session.add(PowerUpdateCursor(id=1, position=0, last_error=error))
+    assert ([("late power updates", False)] if found else []) == ward.examine(**environ)
+    assert not found or "Nova answered 403 Forbidden" in ward.found[0].explanation
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_networks_that_neutron_lacks_are_reported(ward, enabled):
+    with neutron.serving() as server:
+        settings = {
+            "INGOT_NEUTRON_AUTH_TYPE": "none",
+            "INGOT_NEUTRON_ENDPOINT_OVERRIDE": server.url,
+            "INGOT_NEUTRON_CLEANING_NETWORK": "cleaning",
+            "INGOT_NEUTRON_PROVISIONING_NETWORK": "nonesuch",
+        }
+        if enabled:
+            settings["INGOT_ENABLED_NETWORK_INTERFACES"] = "noop,neutron"
+        assert ([("networks", False)] if enabled else []) == ward.examine(**settings)
+        assert (
+            not enabled or "no network of the name or UUID 'nonesuch'" in ward.found[0].explanation
+        )
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def sending(database, server, **environ):
     }
     inside = Inside(database, **usual | environ)
     deliverer = Notifications(inside.runtime, "c-1")
-    deliverer._begin()
+    deliverer.begin()
     try:
         yield inside, deliverer
     finally:

@@ -185,6 +185,9 @@ def test_the_image_contains_the_files_of_every_role():
     )
     words = {word for line in copied for word in line.split()}
     assert {"app", "workers", "drivers", "migrations", "requirements/run.txt"} <= words
+    read_by_build = re.findall(r'file = \["(\S+)"\]', (ROOT / "pyproject.toml").read_text())
+    assert {"requirements/run.in", "requirements/openstack.in"} == set(read_by_build)
+    assert set(read_by_build) <= words
     assert [] == [word for word in sorted(words) if not (ROOT / word).exists()]
 
 

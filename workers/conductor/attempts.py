@@ -273,7 +273,7 @@ def _measured_as(runtime: Runtime, attempt: Attempt) -> str:
 def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]) -> Target:
     """Build the driver's view of the node that a step runs on."""
     node, step = attempt.child or attempt.node, attempt.step
-    parts = targets.volumes_and_traits(conductor.runtime, node, attempt.agent)
+    parts = targets.rarely_needed(conductor.runtime, node, attempt.agent)
     targets.require_readable(f"arguments of step {step.label}", step.args)
     if attempt.operation.kind in USES_INSTANCE:
         targets.require_readable("instance_info", node.instance_info)

@@ -22,7 +22,7 @@ from app.db.diagnosis import reason
 from app.errors import ServiceError
 from app.observe import log
 from app.runtime import make
-from workers.doctor import database_checks, environment_checks
+from workers.doctor import database_checks, environment_checks, openstack
 from workers.doctor.checks import Check, Finding, Installation
 
 logger = log.get(__name__)
@@ -56,6 +56,8 @@ CHECKS: Sequence[Check] = (
         database_checks.ended_notifications,
         database_checks.forget_notifications,
     ),
+    Check("late power updates", openstack.late_power_updates),
+    Check("networks", openstack.networks, rows=False),
     Check("authentication", environment_checks.unauthenticated, rows=False),
     Check("links", environment_checks.links, rows=False),
     Check("administrators", environment_checks.administrators),

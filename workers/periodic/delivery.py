@@ -33,7 +33,7 @@ from app.broker import outages
 from app.db.clock import after, age, now
 from app.events import change_events
 from app.metrics.kinds import Counter, Histogram
-from app.models import ChangeEvent, NotificationCursor, Webhook
+from app.models import ChangeEvent, NotificationCursor, PowerUpdateCursor, Webhook
 from app.observe import log
 from app.process import kill_points
 from app.requests.request_slots import FairSlots
@@ -85,7 +85,8 @@ class Deliverer(ABC):
     """
 
     name: ClassVar[str]  # of a subscriber, in the log
-    model: ClassVar[type[Webhook | NotificationCursor]]  # rows of the subscribers
+    #: rows of the subscribers
+    model: ClassVar[type[Webhook | NotificationCursor | PowerUpdateCursor]]
     outcomes: ClassVar[Counter]  # counts attempts by their outcome
     lag: ClassVar[Histogram]  # measures the age of accepted events
 

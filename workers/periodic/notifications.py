@@ -3,22 +3,22 @@
 import time
 from typing import Any
 
-from sqlalchemy import Row, Select, func, insert, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Row, Select
 
 from app.events import change_events, notification_events
 from app.metrics.table import NOTIFICATION_DELIVERIES, NOTIFICATION_LAG
-from app.models import ChangeEvent, NotificationCursor
+from app.models import NotificationCursor
 from app.notifications.notification_bus import FAILURES, NotificationBus
 from app.notifications.notifications import ERROR, INFO, Notification, made_of
 from app.observe import log
 from app.runtime import Runtime
-from workers.periodic.delivery import Deliverer, Sent
+from workers.periodic.delivery import Sent
+from workers.periodic.sole_subscriber import SoleSubscriber
 
 logger = log.get(__name__)
 
 
-class Notifications(Deliverer):
+class Notifications(SoleSubscriber):
     """Deliveries of a process to RabbitMQ, its only subscriber."""
 
     name = "notification"
@@ -37,26 +37,6 @@ class Notifications(Deliverer):
             "warning": (ERROR,),
             "error": (ERROR,),
         }.get(level or "", ())
-
-    def start_due(self) -> None:
-        self._begin()
-        super().start_due()
-
-    def _begin(self) -> None:
-        """Make the cursor after the newest event, unless there is one."""
-        with self._runtime.read_connection() as connection:
-            if connection.scalar(select(NotificationCursor.id)) is not None:
-                return
-        change_events.number(self._runtime)
-        newest_sequence = select(func.coalesce(func.max(ChangeEvent.sequence), 0)).scalar_subquery()
-        try:
-            with self._runtime.write_connection() as connection:
-                connection.execute(
-                    insert(NotificationCursor).values(id=1, position=newest_sequence)
-                )
-        except IntegrityError:
-            return  # another conductor was first
-        logger.info("notifications.begun")
 
     def selected(self, row: Row[Any]) -> Select[Any]:
         return notification_events.SELECTED

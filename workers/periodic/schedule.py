@@ -35,6 +35,7 @@ from workers.periodic import boot_files, power_sync, proofs, pruning, reconciler
 from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
+from workers.periodic.power_updates import PowerUpdates
 from workers.restoration.restore_guard import RestoreGuard
 
 logger = log.get(__name__)
@@ -53,6 +54,7 @@ class Control:
     webhooks: webhooks.Webhooks
     notifications: Notifications | None  # None: they are off
     network: BmcNetwork | None = None  # None: it is not judged
+    power_updates: PowerUpdates | None = None  # None: they are off
 
     def sync_power(self) -> None:
         """Compare the power states of this conductor's nodes, and judge its path to the BMCs."""
@@ -179,6 +181,12 @@ PERIODIC = (
         at_most=1,
     ),
     Periodic(
+        "ingot.send_power_updates",
+        lambda control: control.power_updates.start_due() if control.power_updates else None,
+        lambda settings: settings.nova.delivery_interval if settings.nova.is_on else None,
+        at_most=1,
+    ),
+    Periodic(
         "ingot.forget_conductors",
         lambda control: pruning.forget_conductors(control.runtime),
         lambda settings: settings.conductor.conductor_cleanup_interval,
@@ -259,8 +267,9 @@ def register_tasks(
     is_on = runtime.settings.default.notification_level is not None
     notifications = Notifications(runtime, conductor) if is_on else None
     control = Control(
-        runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications, network
-    )
+        runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications, network,
+        PowerUpdates(runtime) if runtime.settings.nova.is_on else None,
+    )  # fmt: skip
     spacing = {task.name: task.period(runtime.settings) or 0.0 for task in PERIODIC}
 
     def send_to_all(task: str) -> None:

@@ -206,6 +206,13 @@ class Access:
         if not self._allows(rule, facts):
             raise Conflict(f"owner: cannot be changed while node {node.uuid} is active ({rule})")
 
+    def vif_project(self, ident: str) -> str | None:
+        """Return the project whose VIFs the caller may attach, or None for any project."""
+        rule = "baremetal:node:vif:attach_any"
+        if not self.caller.restricted or self._allows(rule, self._facts_of_node(ident)):
+            return None
+        return self.caller.project_id or ""
+
     def hidden_fields(self, owner: str | None, lessee: str | None) -> frozenset[str]:
         """Return the fields that the caller must not see of a node of this owner and lessee."""
         if not self.caller.restricted:

@@ -108,6 +108,7 @@ NODE = (
     Rule(f"{_NODE}:inject_nmi", SET_UP, "Interrupt the machine (NMI)"),
     Rule(f"{_NODE}:vif:list", SEE, "List attached network interfaces"),
     Rule(f"{_NODE}:vif:attach", OPERATE, "Attach a network interface"),
+    Rule(f"{_NODE}:vif:attach_any", "rule:system_member or rule:service", "Attach a port of Neutron of any project; otherwise it, or its network, must be of the caller's"),
     Rule(f"{_NODE}:vif:detach", OPERATE, "Detach a network interface"),
     Rule(f"{_NODE}:vmedia:get", SEE, "List virtual media"),
     Rule(f"{_NODE}:vmedia:attach", USE, "Attach virtual media"),

@@ -36,7 +36,7 @@ IF_MATCH = "If-Match"
 CALLS = "a conductor executes the request at once, and nothing records it for a repetition"
 OF_AGENTS = "the requests of agents may be repeated without it"
 OF_LOGINS = "a repeated login is a new one"
-ONLY_LOGGED = "the events are only logged"
+OF_EVENTS = "events may be repeated without it"
 NO_FUNCTIONS = "no driver has vendor functions"
 DRY_RUN = "a dry run changes nothing"
 
