@@ -33,7 +33,7 @@ from tests.support.processes import alive
 from workers.consoles import history, hub, session
 from workers.consoles.hub import Hub
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 
 #: Prints its process id and a text; then it echoes lines, and ends at the line `end`.
 SHELL = 'echo "[connected]"; echo "pid $$"; echo "$SAYS"; while read line; do [ "$line" = end ] && exit 3; echo "heard $line"; done'
