@@ -33,7 +33,7 @@ from tests.support.processes import alive
 from workers.consoles import history, hub, session
 from workers.consoles.hub import Hub
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 
 #: Prints its process id and a text; then it echoes lines, and ends at the line `end`.
 SHELL = 'echo "[connected]"; echo "pid $$"; echo "$SAYS"; while read line; do [ "$line" = end ] && exit 3; echo "heard $line"; done'
@@ -238,16 +238,27 @@ def test_the_console_of_a_deleted_node_ends(desk):
     assert desk.state(uuid) is None
 
 
-def test_a_session_that_has_lost_its_node_does_not_fight_for_the_bmc(desk):
-    """The new owner ends the session of the old one at the BMC."""
-    node, uuid = desk.open()
-    pid = desk.pid(uuid)
-    desk.change(node, driver_internal_info={CONSOLE_CONDUCTOR: "next"})
-    os.kill(pid, 9)
-    following = desk.start("next")
-    desk.sees(uuid, "pid ", following)
-    until(lambda: desk.state(uuid) is None, "the end")
-    assert 1 == desk.hub.channel.shown(uuid).count("pid ")
+def test_a_session_that_has_lost_its_node_does_not_fight_for_the_bmc(
+    database, tmp_path, monkeypatch
+):
+    """The new owner ends the session of the old one at the BMC, before that compares the rows."""
+    monkeypatch.setattr(session, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(hub, "PERIOD", 3600)
+    with closing(Desk(database, tmp_path)) as desk:
+        node, uuid = desk.open()
+        desk.hub.facts(uuid)
+        pid = desk.pid(uuid)
+        running = desk.hub._sessions[uuid]
+        desk.change(node, driver_internal_info={CONSOLE_CONDUCTOR: "next"})
+        os.kill(pid, 9)
+        until(
+            lambda: running.task.done() or desk.hub.channel.shown(uuid).count("pid ") > 1,
+            "the end of the session",
+        )
+        assert 1 == desk.hub.channel.shown(uuid).count("pid ")
+        following = desk.start("next")
+        following.facts(uuid)
+        desk.sees(uuid, "pid ", following)
 
 
 def connection(desk, uuid):

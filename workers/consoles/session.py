@@ -269,8 +269,8 @@ class Session:
 
     def _end_reason(self, program: Program) -> str:
         """Say why the program has ended, in its own last words if it was never connected."""
-        words = program.mask(self._words.decode(errors="replace"))
-        lines = list(filter(None, map(_printable, words.splitlines())))
+        words = self._words.decode(errors="replace").splitlines()
+        lines = list(filter(None, map(_printable, words)))
         if lines:
             return lines[-1][:255]
         name = Path(program.arguments[0]).name

@@ -89,7 +89,7 @@ def test_values_of_secret_settings_are_not_written(tmp_path, line, secret, cut):
     assert line.split(b"=")[0] in content
 
 
-def test_files_are_private_and_no_link_is_followed(tmp_path):
+def test_files_are_private(tmp_path):
     os.umask(0)
     kept = written(tmp_path / "consoles")
     kept.append(b"x\n")
