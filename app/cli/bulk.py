@@ -24,8 +24,16 @@ from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
 
 JOBS, MOST_JOBS = 8, 64
-#: Parameters of a list that are no filters.
-NO_FILTERS = ("fields", "limit", "marker", "sort_key", "sort_dir", "detail")
+#: Filters of the API beside its expressions of selection.
+PARAMETERS = ("conductor", "description_contains", "include_children", "parent_node", "project")
+#: Of every command with `--where`.
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="EXPRESSION",
+        help="Nodes that it selects, as 'power_state=error or name=rack1-*'; repeatable",
+    ),
+]
 
 
 def _names_and_words(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -45,14 +53,12 @@ Nodes = Annotated[
 ]
 #: Options of every command that takes `Nodes`.
 OPTIONS = (
+    option("where", Where),
     option(
-        "where",
+        "names_file",
         Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="FIELD=VALUE",
-                help="Instead of names: every node with this value; repeatable",
-            ),
+            str | None,
+            typer.Option("--nodes", metavar="FILE", help='Names, one a line; "-": standard input'),
         ],
     ),
     option(
@@ -71,17 +77,21 @@ class Chosen:
     """The nodes of a command line: named, or selected by filters."""
 
     names: Sequence[str]
-    where: Sequence[str] = ()  # FIELD=VALUE of each filter
+    where: Sequence[str] = ()  # expressions, each of which selects the nodes
     jobs: int = JOBS
     yes: bool = False  # skip the confirmation
+    in_file: bool = False  # the names are those of a file
 
     @classmethod
     def of(cls, nodes: Sequence[str] | None, options: dict[str, Any]) -> "Chosen":
         """Remove its options from `options` and parse them. Raises Usage."""
         values = {each.name: options.pop(each.name) for each in OPTIONS}
-        chosen = cls(nodes or (), values["where"] or (), values["jobs"], values["yes"])
-        if bool(chosen.names) == bool(chosen.where):
-            raise Usage("name nodes, or choose them by --where FIELD=VALUE: one of both")
+        names, file = nodes or (), values["names_file"]
+        if (bool(names), bool(values["where"]), file is not None).count(True) != 1:
+            raise Usage("name nodes, or choose them by --where EXPRESSION or --nodes FILE: one of")
+        if file is not None:
+            names = names_in(file)
+        chosen = cls(names, values["where"] or (), values["jobs"], values["yes"], file is not None)
         return chosen
 
     @property
@@ -98,15 +108,34 @@ class Chosen:
         return [each["name"] or each["uuid"] for each in found]
 
 
+def names_in(path: str) -> Sequence[str]:
+    """Read names of nodes: one a line, without blank lines and those with "#". Raises Usage."""
+    lines = (line.strip() for line in arguments.lines("--nodes", path))
+    names = [line for line in lines if line and not line.startswith("#")]
+    if not names:
+        raise Usage(f"--nodes: {path} names no nodes")
+    return names
+
+
 def filters_of(where: Sequence[str]) -> Mapping[str, str]:
-    """Parse the filters of `--where`. Raises Usage."""
-    filters = arguments.texts_of("--where", where)
-    if len(filters) < len(where):
-        raise Usage("--where: a field can be given once")
-    for name, value in filters.items():
-        if name in NO_FILTERS or not value:
-            raise Usage(f"--where: {name}={value} chooses no nodes")
-    return filters
+    """Return the parameters of the list of the nodes that `--where` selects. Raises Usage."""
+    parameters: dict[str, str] = {}
+    expressions = []
+    for text in where:
+        name, _, value = text.partition("=")
+        if not text.strip() or (name.isidentifier() and "=" in text and not value):
+            raise Usage(f"--where: {text!r} chooses no nodes")
+        if name in parameters:
+            raise Usage(f"--where: {name} can be given once")
+        if name in PARAMETERS:
+            parameters[name] = value
+        else:
+            expressions.append(text)
+    if expressions:
+        several = len(expressions) > 1
+        joined = " and ".join(f"({each})" if several else each for each in expressions)
+        parameters["where"] = joined
+    return parameters
 
 
 class Outcome(NamedTuple):
@@ -132,7 +161,8 @@ def each(
     Run `act` for every node.
 
     then: second phase, called with the result of `act` after all nodes have passed the first.
-    destroys: name of the action if nodes that filters selected need a confirmation; else empty.
+    destroys: name of the action if nodes that are not named in the command need a confirmation;
+        else empty.
 
     Raises NotYet: every failed node failed with NotYet. Raises Failure: a node failed otherwise.
     """
@@ -141,7 +171,7 @@ def each(
         out.result(*(then(api, chosen.only_node, single) if then else single))
         return
     nodes = chosen.nodes(api)
-    if destroys and chosen.where and nodes and not chosen.yes:
+    if destroys and (chosen.where or chosen.in_file) and nodes and not chosen.yes:
         shown = ", ".join(nodes[:5]) + (", ..." if len(nodes) > 5 else "")
         confirm(f"{destroys}: {len(nodes)} nodes ({shown})")
     results: dict[str, Outcome | Failure] = {}

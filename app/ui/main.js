@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { page as conductors } from "./conductors.js";
 import { dialog, notice } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
+import { facts } from "./facts.js";
 import { page as fleet } from "./fleet.js";
 import { live } from "./live.js";
 import { page as node } from "./node.js";
@@ -112,15 +113,22 @@ document.addEventListener("keydown", event => {
 search.addEventListener("submit", async event => {
   event.preventDefault();
   const words = search.elements.words.value.trim();
+  if (!words) return;
   const filters = words.split(/\s+/).map(each => /^(\w+)=(.*)$/.exec(each)?.slice(1));
-  if (filters.every(Boolean)) return navigate(HOME, Object.fromEntries(filters));
-  try {
-    const found = await api.get(`nodes/${encodeURIComponent(words)}`, { fields: "uuid" });
-    navigate(`/nodes/${found.uuid}`);
-    search.reset();
-  } catch (error) {
-    notice(error.status === 404 ? `No node is called ${words}. A filter is written as driver=redfish.` : error.message, "bad");
+  const known = (await facts()).filters;
+  if (filters.every(each => each && each[0] in known && !/[*,()"']/.test(each[1])))
+    return navigate(HOME, Object.fromEntries(filters));
+  if (/^[\w.-]+$/.test(words)) {
+    try {
+      const found = await api.get(`nodes/${encodeURIComponent(words)}`, { fields: "uuid" });
+      navigate(`/nodes/${found.uuid}`);
+      search.reset();
+      return;
+    } catch (error) {
+      if (error.status !== 404 && error.status !== 400) return notice(error.message, "bad");
+    }
   }
+  navigate(HOME, { where: words }); // an expression, or words that any field may have
 });
 
 // Tools

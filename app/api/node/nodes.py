@@ -42,6 +42,9 @@ from app.models.hold import in_effect
 from app.reports import fleet_operations
 from app.rows import json_patch as patch
 from app.rows import uuid_or_name
+from app.selection import conditions as selections
+from app.selection import grammar
+from app.selection.conditions import Sight
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
@@ -92,15 +95,21 @@ def listing(context: RequestContext, query: Query, *, detail: bool = False) -> R
     with context.runtime.read_connection() as connection:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
-        selected = filtered(context.scope, read.query, query)
+        selected = filtered(context, context.scope, read.query, query)
         rows = rows_of(connection, context.scope, selected, Node, page)
         items = node_view.views(context, connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
     return json(collection(context, "nodes", items, page, last=rows[-1].uuid if more else None))
 
 
-def filtered(scope: ListScope, selected: Select[Any], query: Query) -> Select[Any]:
-    """Limit a query for nodes to those that match the filters of a list."""
+def filtered(
+    context: RequestContext, scope: ListScope, selected: Select[Any], query: Query
+) -> Select[Any]:
+    """
+    Limit a query for nodes to those that match the filters of a list.
+
+    Raises Invalid, NotAcceptable: the expression of `where` is wrong, or needs a newer version.
+    """
     columns = Node.__table__.c  # not the model's attributes: lists are read without the ORM
     for name, each in node_fields.FILTERS.items():
         if name in query:
@@ -127,7 +136,15 @@ def filtered(scope: ListScope, selected: Select[Any], query: Query) -> Select[An
             query.get("failure_step"),
         )
         selected = selected.where(columns.id.in_(failed))
-    if "parent_node" not in query and not query.get("include_children"):
+    of_parent = "parent_node" in query
+    if "where" in query:
+        tree = selections.parse(query["where"])
+        compared = grammar.fields_of(tree)
+        context.version.check_fields("node", sorted(compared))
+        sight = Sight(lambda rows: scope.narrowed(rows, Operation), context.access.visibility())
+        selected = selected.where(selections.condition(tree, sight))
+        of_parent = of_parent or "parent_node" in compared
+    if not of_parent and not query.get("include_children"):
         selected = selected.where(columns.parent_node.is_(None))
     return selected
 
