@@ -121,16 +121,16 @@ def filters_of(where: Sequence[str]) -> Mapping[str, str]:
     """Return the parameters of the list of the nodes that `--where` selects. Raises Usage."""
     parameters: dict[str, str] = {}
     expressions = []
-    for text in where:
-        name, _, value = text.partition("=")
-        if not text.strip() or (name.isidentifier() and "=" in text and not value):
-            raise Usage(f"--where: {text!r} chooses no nodes")
+    for choice in where:
+        name, _, value = choice.partition("=")
+        if not choice.strip() or (name.isidentifier() and "=" in choice and not value):
+            raise Usage(f"--where: {choice!r} chooses no nodes")
         if name in parameters:
             raise Usage(f"--where: {name} can be given once")
         if name in PARAMETERS:
             parameters[name] = value
         else:
-            expressions.append(text)
+            expressions.append(choice)
     if expressions:
         several = len(expressions) > 1
         joined = " and ".join(f"({each})" if several else each for each in expressions)

@@ -327,7 +327,9 @@ class _Parser:
         near = get_close_matches(name[:100], self._names, 1)
         return f"there is no field {name!r}" + (f"; the nearest is {near[0]!r}" if near else "")
 
-    def _value(self, name: str, type_: FieldType, operator: Operator) -> Value:
+    def _value(  # noqa: C901 - one branch for each kind
+        self, name: str, type_: FieldType, operator: Operator
+    ) -> Value:
         """Parse a value, of the type of its field."""
         begin = self._place
         if type_.kind == Kind.CHOICE and (choice := self._choice(type_.choices)):

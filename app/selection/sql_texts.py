@@ -29,7 +29,7 @@ class _Condition(FunctionElement[bool]):
     type = Boolean()
     inherit_cache = True
 
-    def self_group(self, against: Any = None) -> Any:  # noqa: ARG002 - it has its parentheses
+    def self_group(self, against: Any = None) -> Any:
         return self
 
 
@@ -65,8 +65,7 @@ def fits(text: ColumnElement[Any], pattern: Pattern) -> ColumnElement[bool]:
         part.replace("[", "[[]").replace("?", "[?]").replace("*", "[*]") for part in pattern.parts
     )
     like = "%".join(
-        part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        for part in pattern.parts
+        part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in pattern.parts
     )
     return _Fits(text, literal(glob, Text), literal(like, Text))
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from flask import Response
-from sqlalchemy import Select, or_, select
+from sqlalchemy import ColumnElement, Select, or_, select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import node_fields, versions
@@ -45,6 +45,7 @@ from app.rows import uuid_or_name
 from app.selection import conditions as selections
 from app.selection import grammar
 from app.selection.conditions import Sight
+from app.selection.grammar import Tree
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
@@ -102,7 +103,14 @@ def listing(context: RequestContext, query: Query, *, detail: bool = False) -> R
     return json(collection(context, "nodes", items, page, last=rows[-1].uuid if more else None))
 
 
-def filtered(
+def _selecting(context: RequestContext, scope: ListScope, tree: Tree) -> ColumnElement[bool]:
+    """Return the condition of the nodes that an expression selects. Raises NotAcceptable."""
+    context.version.check_fields("node", sorted(grammar.fields_of(tree)))
+    sight = Sight(lambda rows: scope.narrowed(rows, Operation), context.access.visibility())
+    return selections.condition(tree, sight)
+
+
+def filtered(  # noqa: C901 - one condition for each parameter
     context: RequestContext, scope: ListScope, selected: Select[Any], query: Query
 ) -> Select[Any]:
     """
@@ -139,11 +147,8 @@ def filtered(
     of_parent = "parent_node" in query
     if "where" in query:
         tree = selections.parse(query["where"])
-        compared = grammar.fields_of(tree)
-        context.version.check_fields("node", sorted(compared))
-        sight = Sight(lambda rows: scope.narrowed(rows, Operation), context.access.visibility())
-        selected = selected.where(selections.condition(tree, sight))
-        of_parent = of_parent or "parent_node" in compared
+        selected = selected.where(_selecting(context, scope, tree))
+        of_parent = of_parent or "parent_node" in grammar.fields_of(tree)
     if not of_parent and not query.get("include_children"):
         selected = selected.where(columns.parent_node.is_(None))
     return selected

@@ -223,7 +223,7 @@ class Access:
         owned, leased = self.hidden_fields(project, None), self.hidden_fields(None, project)
         shown = {}
         for name in unseen:
-            rows = [false()]
+            rows: list[ColumnElement[bool]] = [false()]
             if project is not None and name not in owned:
                 rows.append(columns.owner == project)
             if project is not None and name not in leased:

@@ -79,7 +79,7 @@ def list_nodes(
     }  # fmt: skip
     found = api.every(
         "nodes", limit=None if failed else limit, fields=",".join(sorted(chosen)),
-        sort_key=key or None, sort_dir=direction or None, **filters | filters_of(where or ()),
+        sort_key=key or None, sort_dir=direction or None, **{**filters, **filters_of(where or ())},
     )  # fmt: skip
     if failed:  # the API has no filter for it
         found = islice(filter(_in_trouble, found), limit)
