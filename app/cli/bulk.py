@@ -24,8 +24,16 @@ from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
 
 JOBS, MOST_JOBS = 8, 64
-#: Parameters of a list that are no filters.
-NO_FILTERS = ("fields", "limit", "marker", "sort_key", "sort_dir", "detail")
+#: Filters of the API beside its expressions of selection.
+PARAMETERS = ("conductor", "description_contains", "include_children", "parent_node", "project")
+#: Of every command with `--where`.
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="EXPRESSION",
+        help="Nodes that it selects, as 'power_state=error or name=rack1-*'; repeatable",
+    ),
+]
 
 
 def _names_and_words(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -45,14 +53,12 @@ Nodes = Annotated[
 ]
 #: Options of every command that takes `Nodes`.
 OPTIONS = (
+    option("where", Where),
     option(
-        "where",
+        "names_file",
         Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="FIELD=VALUE",
-                help="Instead of names: every node with this value; repeatable",
-            ),
+            str | None,
+            typer.Option("--nodes", metavar="FILE", help='Names, one a line; "-": standard input'),
         ],
     ),
     option(
@@ -71,18 +77,21 @@ class NodeSelection:
     """The nodes of a command line: named, or selected by filters."""
 
     names: Sequence[str]
-    filters: Sequence[str] = ()  # FIELD=VALUE of each filter
+    filters: Sequence[str] = ()  # expressions, each of which selects the nodes
     jobs: int = JOBS
     yes: bool = False  # skip the confirmation
+    in_file: bool = False  # the names are those of a file
 
     @classmethod
     def of(cls, nodes: Sequence[str] | None, options: dict[str, Any]) -> "NodeSelection":
         """Remove its options from `options` and parse them. Raises Usage."""
         values = {parameter.name: options.pop(parameter.name) for parameter in OPTIONS}
-        selection = cls(nodes or (), values["where"] or (), values["jobs"], values["yes"])
-        if bool(selection.names) == bool(selection.filters):
-            raise Usage("name nodes, or choose them by --where FIELD=VALUE: one of both")
-        return selection
+        names, file, filters = nodes or (), values["names_file"], values["where"] or ()
+        if (bool(names), bool(filters), file is not None).count(True) != 1:
+            raise Usage("name nodes, or choose them by --where EXPRESSION or --nodes FILE: one of")
+        if file is not None:
+            names = names_in(file)
+        return cls(names, filters, values["jobs"], values["yes"], file is not None)
 
     @property
     def only_node(self) -> str | None:
@@ -98,15 +107,34 @@ class NodeSelection:
         return [node["name"] or node["uuid"] for node in nodes]
 
 
-def filters_of(expressions: Sequence[str]) -> Mapping[str, str]:
-    """Parse the filters of `--where`. Raises Usage."""
-    filters = arguments.texts_of("--where", expressions)
-    if len(filters) < len(expressions):
-        raise Usage("--where: a field can be given once")
-    for name, value in filters.items():
-        if name in NO_FILTERS or not value:
-            raise Usage(f"--where: {name}={value} chooses no nodes")
-    return filters
+def names_in(path: str) -> Sequence[str]:
+    """Read names of nodes: one a line, without blank lines and those with "#". Raises Usage."""
+    lines = (line.strip() for line in arguments.lines("--nodes", path))
+    names = [line for line in lines if line and not line.startswith("#")]
+    if not names:
+        raise Usage(f"--nodes: {path} names no nodes")
+    return names
+
+
+def filters_of(choices: Sequence[str]) -> Mapping[str, str]:
+    """Return the parameters of the list of the nodes that `--where` selects. Raises Usage."""
+    parameters: dict[str, str] = {}
+    expressions = []
+    for choice in choices:
+        name, _, value = choice.partition("=")
+        if not choice.strip() or (name.isidentifier() and "=" in choice and not value):
+            raise Usage(f"--where: {choice!r} chooses no nodes")
+        if name in parameters:
+            raise Usage(f"--where: {name} can be given once")
+        if name in PARAMETERS:
+            parameters[name] = value
+        else:
+            expressions.append(choice)
+    if expressions:
+        if len(expressions) > 1:
+            expressions = [f"({expression})" for expression in expressions]
+        parameters["where"] = " and ".join(expressions)
+    return parameters
 
 
 class Outcome(NamedTuple):
@@ -132,7 +160,8 @@ def for_each_node(
     Run `action` for every node.
 
     follow_up: second phase, called with the result of `action` after all nodes passed the first.
-    destroys: name of the action if nodes that filters selected need a confirmation; else empty.
+    destroys: name of the action if nodes that are not named in the command need a confirmation;
+        else empty.
 
     Raises NotYet: every failed node failed with NotYet. Raises Failure: a node failed otherwise.
     """
@@ -141,7 +170,7 @@ def for_each_node(
         output.result(*(follow_up(api, selection.only_node, outcome) if follow_up else outcome))
         return
     nodes = selection.nodes(api)
-    if destroys and selection.filters and nodes and not selection.yes:
+    if destroys and (selection.filters or selection.in_file) and nodes and not selection.yes:
         examples = ", ".join(nodes[:5]) + (", ..." if len(nodes) > 5 else "")
         confirm(f"{destroys}: {len(nodes)} nodes ({examples})")
     results: dict[str, Outcome | Failure] = {}

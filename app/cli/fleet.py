@@ -36,10 +36,7 @@ def run(
         str, typer.Argument(help='Verb, as clean; or power state, as "power off" or rebooting')
     ],
     *,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="Nodes with this value; repeatable"),
-    ] = None,
+    where: bulk.Where = None,
     all_nodes: Annotated[bool, typer.Option("--all", help="All nodes, without --where")] = False,
     clean_steps: StepsGiven = None,
     deploy_steps: StepsGiven = None,
@@ -69,7 +66,7 @@ def run(
 ) -> None:
     """Request a verb for many nodes in waves; shows its plan, and asks for a confirmation."""
     if bool(where) == all_nodes:
-        raise Usage("choose nodes by --where FIELD=VALUE, or all by --all: one of both")
+        raise Usage("choose nodes by --where EXPRESSION, or all by --all: one of both")
     steps = {
         name: text and arguments.document(f"--{name.replace('_', '-')}", text)
         for name, text in (

@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { page as conductors } from "./conductors.js";
 import { dialog, notice } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
+import { facts } from "./facts.js";
 import { page as fleet } from "./fleet.js";
 import { live } from "./live.js";
 import { page as node } from "./node.js";
@@ -112,15 +113,22 @@ document.addEventListener("keydown", event => {
 search.addEventListener("submit", async event => {
   event.preventDefault();
   const text = search.elements.words.value.trim();
+  if (!text) return;
   const filters = text.split(/\s+/).map(word => /^(\w+)=(.*)$/.exec(word)?.slice(1));
-  if (filters.every(Boolean)) return navigate(HOME, Object.fromEntries(filters));
-  try {
-    const foundNode = await api.get(`nodes/${encodeURIComponent(text)}`, { fields: "uuid" });
-    navigate(`/nodes/${foundNode.uuid}`);
-    search.reset();
-  } catch (error) {
-    notice(error.status === 404 ? `No node is called ${text}. A filter is written as driver=redfish.` : error.message, "bad");
+  const parameters = (await facts()).filters;
+  if (filters.every(filter => filter && filter[0] in parameters && !/[*,()"']/.test(filter[1])))
+    return navigate(HOME, Object.fromEntries(filters));
+  if (/^[\w.-]+$/.test(text)) {
+    try {
+      const node = await api.get(`nodes/${encodeURIComponent(text)}`, { fields: "uuid" });
+      navigate(`/nodes/${node.uuid}`);
+      search.reset();
+      return;
+    } catch (error) {
+      if (error.status !== 404 && error.status !== 400) return notice(error.message, "bad");
+    }
   }
+  navigate(HOME, { where: text }); // an expression, or words that any field may have
 });
 
 // Tools

@@ -47,8 +47,9 @@ def count_nodes(context: RequestContext, query: Query) -> Response:
 def _counts(context: RequestContext, query: Query) -> Select[Any]:
     """Select the counts by state; a state may have the count 0."""
     state = Node.__table__.c.provision_state
-    matching = filtered(context.scope, context.scope.narrowed(select(state), Node), query)
-    if context.scope.is_narrow or not INDEXED.issuperset(query):
+    scope = context.scope
+    matching = filtered(context, scope, scope.narrowed(select(state), Node), query)
+    if scope.is_narrow or not INDEXED.issuperset(query):
         return matching.add_columns(func.count().label("nodes")).group_by(state)
     condition = matching.whereclause
     nodes = func.count() if condition is None else func.count().filter(condition)

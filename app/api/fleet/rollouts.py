@@ -205,7 +205,7 @@ def _plan(
     rule = "baremetal:node:set_power_state" if is_power else by_body.PROVISIONING
     denial = context.access.denial(rule, arguments)
     scope = context.access.list_scope("baremetal:node:list")
-    query = filtered(scope, select(*rollout_plan.columns(strategy)), filters)
+    query = filtered(context, scope, select(*rollout_plan.columns(strategy)), filters)
     with context.runtime.reading() as session:
         node_query = scope.narrowed(query, Node)
         return rollout_plan.plan(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from flask import Response
-from sqlalchemy import Select, or_, select
+from sqlalchemy import ColumnElement, Select, or_, select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import node_fields, versions
@@ -42,6 +42,10 @@ from app.models.hold import in_effect
 from app.reports import fleet_operations
 from app.rows import json_patch as patch
 from app.rows import uuid_or_name
+from app.selection import conditions as selections
+from app.selection import grammar
+from app.selection.conditions import Sight
+from app.selection.grammar import Tree
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
@@ -92,7 +96,7 @@ def listing(context: RequestContext, query: Query, *, detail: bool = False) -> R
     with context.runtime.read_connection() as connection:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
-        statement = filtered(context.scope, read.query, query)
+        statement = filtered(context, context.scope, read.query, query)
         rows = rows_of(connection, context.scope, statement, Node, page)
         items = node_view.views(context, connection, rows, read, conductor=query.get("conductor"))
     is_full = len(rows) == page.limit and "instance_uuid" not in query
@@ -101,8 +105,21 @@ def listing(context: RequestContext, query: Query, *, detail: bool = False) -> R
     )
 
 
-def filtered(scope: ListScope, statement: Select[Any], query: Query) -> Select[Any]:
-    """Limit a query for nodes to the nodes that match the filters of a list."""
+def _selecting(context: RequestContext, scope: ListScope, tree: Tree) -> ColumnElement[bool]:
+    """Return the condition of the nodes that an expression selects. Raises NotAcceptable."""
+    context.version.check_fields("node", sorted(grammar.fields_of(tree)))
+    sight = Sight(lambda rows: scope.narrowed(rows, Operation), context.access.visibility())
+    return selections.condition(tree, sight)
+
+
+def filtered(  # noqa: C901 - one condition for each parameter
+    context: RequestContext, scope: ListScope, statement: Select[Any], query: Query
+) -> Select[Any]:
+    """
+    Limit a query for nodes to the nodes that match the filters of a list.
+
+    Raises Invalid, NotAcceptable: the expression of `where` is wrong, or needs a newer version.
+    """
     columns = Node.__table__.c  # not the model's attributes: lists are read without the ORM
     for name, filter_ in node_fields.FILTERS.items():
         if name in query:
@@ -129,7 +146,12 @@ def filtered(scope: ListScope, statement: Select[Any], query: Query) -> Select[A
             query.get("failure_step"),
         )
         statement = statement.where(columns.id.in_(failed_nodes))
-    if "parent_node" not in query and not query.get("include_children"):
+    selects_children = "parent_node" in query or bool(query.get("include_children"))
+    if "where" in query:
+        tree = selections.parse(query["where"])
+        statement = statement.where(_selecting(context, scope, tree))
+        selects_children = selects_children or "parent_node" in grammar.fields_of(tree)
+    if not selects_children:
         statement = statement.where(columns.parent_node.is_(None))
     return statement
 

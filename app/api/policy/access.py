@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from flask import request
+from sqlalchemy import ColumnElement, false, or_
 
 from app.api.policy import by_body
 from app.api.policy.defaults import RULES
@@ -221,6 +222,23 @@ class Access:
         if self._allows(f"{SEE_NODE}:filter_threshold", facts):
             return _NONE
         return frozenset(name for name in REDACTED if not self._allows(f"{SEE_NODE}:{name}", facts))
+
+    def visibility(self) -> Mapping[str, ColumnElement[bool]]:
+        """Return, for each field that the caller sees of some nodes only, their condition."""
+        project, columns = self.caller.project_id, Node.__table__.c
+        unseen = self.hidden_fields(None, None)
+        if not unseen:
+            return {}
+        owned, leased = self.hidden_fields(project, None), self.hidden_fields(None, project)
+        shown = {}
+        for name in unseen:
+            rows: list[ColumnElement[bool]] = [false()]
+            if project is not None and name not in owned:
+                rows.append(columns.owner == project)
+            if project is not None and name not in leased:
+                rows.append(columns.lessee == project)
+            shown[name] = or_(*rows)
+        return shown
 
     def check_sort_key(self, scope: ListScope, field: str) -> None:
         """

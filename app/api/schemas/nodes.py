@@ -26,6 +26,7 @@ NodeCreate = Schema.from_dict(
 class NodeQuery(ListQuery):
     """Query parameters of lists of nodes, without the filters by fields."""
 
+    where = Text(4096, metadata={"description": "Expression of selection, as power_state=error"})
     associated = Flag()
     conductor = Text()
     project = Text()

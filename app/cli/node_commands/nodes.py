@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.bulk import Where, filters_of
 from app.cli.commands import Node, hold_kinds
 from app.cli.rest import Api
 from app.cli.terminal import styles
@@ -30,6 +31,7 @@ def list_nodes(
     api: Api,
     output: Output,
     *,
+    where: Where = None,
     failed: Annotated[
         bool,
         typer.Option("--failed", help="Only those in a failed state, with a fault or a last error"),
@@ -68,12 +70,16 @@ def list_nodes(
     table = () if long else TABLE
     requested_fields = {*columns, *(SIGNS if failed else ()), *(table if output.people else ())}
     key, _, direction = (sort or "").partition(":")
+    filters = {
+        "retired": retired, "maintenance": maintenance, "associated": associated,
+        "provision_state": state, "fault": fault, "hold": hold, "driver": driver,
+        "resource_class": resource_class, "conductor": conductor,
+        "conductor_group": conductor_group, "owner": owner, "lessee": lessee, "shard": shard,
+        "description_contains": description,
+    }  # fmt: skip
     nodes = api.every(
         "nodes", limit=None if failed else limit, fields=",".join(sorted(requested_fields)),
-        retired=retired, maintenance=maintenance, associated=associated, provision_state=state,
-        fault=fault, hold=hold, driver=driver, resource_class=resource_class, conductor=conductor,
-        conductor_group=conductor_group, owner=owner, lessee=lessee, shard=shard,
-        description_contains=description, sort_key=key or None, sort_dir=direction or None,
+        sort_key=key or None, sort_dir=direction or None, **{**filters, **filters_of(where or ())},
     )  # fmt: skip
     if failed:  # the API has no filter for it
         nodes = islice(filter(_in_trouble, nodes), limit)
