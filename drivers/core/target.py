@@ -34,6 +34,7 @@ REPORTABLE = frozenset(
         "health",
         "inspected",  # `Inspected`
         "instance_info",
+        "login_passwords",  # {field of driver_info: password}, each verified by a login
         "power_state",
         "raid_config",
         "secure_boot",
@@ -237,6 +238,9 @@ class Target:
     #: called after each request to the agent with its command, the agent's URL, the result (as in
     #: `bmc.Observe`) and the seconds
     observe_agent: Callable[[str, str, str, float], None] = lambda *_: None
+    #: returns (name, driver_info) of all other nodes that have a text, such as a host, in their
+    #: driver_info
+    nodes_with: Callable[[str], Sequence[tuple[str, Mapping[str, Any]]]] = lambda _text: ()
     reports: dict[str, Any] = field(default_factory=dict)  # filled by `report`
 
     def report(self, **facts: Any) -> None:

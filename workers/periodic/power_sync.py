@@ -41,7 +41,7 @@ from app.observe import log
 from app.planning import planning
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import interfaces_of
-from drivers.core.errors import HardwareError
+from drivers.core.errors import HardwareError, PasswordUnsettled
 from drivers.core.power import ReadPower, SweepReader
 from drivers.core.power_pursuit import PENDING
 from drivers.core.target import Options, Target
@@ -84,6 +84,8 @@ def sync(
     counts = {"read": 0, "differ": 0, "failed": 0, "moving": 0}
 
     def compare(node: Node, state: Power, reports: Mapping[str, Any]) -> Iterator[Change]:
+        if isinstance(state, PasswordUnsettled):
+            return  # the BMC was not asked
         counts["read"] += 1
         watch(node, state)
         new = {name: value for name, value in reports.items() if value != getattr(node, name)}
