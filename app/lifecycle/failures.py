@@ -49,8 +49,7 @@ KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     FailureCode.PASSWORD_UNSETTLED: (
         "the BMC's password was being changed, and which of two passwords it has is unknown",
-        "run management.rotate_bmc_password again: it tries both; if neither is valid, set one at"
-        " the BMC and in driver_info",
+        "run management.rotate_bmc_password again, which tries both; else set one by hand",
     ),
     FailureCode.BAD_IMAGE: (
         "an image cannot be fetched, or does not match its description",

@@ -19,6 +19,7 @@ from drivers.core.errors import (
     AccountLocked,
     Busy,
     FailureCode,
+    HardwareError,
     InvalidDriverInfo,
     LoginRefused,
     NotSupported,
@@ -36,7 +37,7 @@ from drivers.core.target import Target
 KEY = "password_rotation"
 #: Seconds since the first wait until the step fails.
 LONGEST = 3600.0
-#: Seconds between two looks at a BMC that does not answer, and at one that has not applied an order.
+#: Seconds between two looks at a BMC: that does not answer; that has not applied an order.
 SILENT, UNAPPLIED = 15.0, 5.0
 #: Looks at a BMC that still accepts the old password.
 LOOKS = 4
@@ -48,6 +49,16 @@ ROUNDS = (120.0, 660.0)
 #: Seconds of the first wait for the end of a lock-out, doubled with each.
 LOCKED = 300.0
 
+#: Error of an order -> what is known of it; the first match applies.
+_ANSWERS: Mapping[type[HardwareError], str] = {
+    Unconfirmed: "lost",
+    Unexpected: "lost",
+    Unreachable: "not carried out",
+    Busy: "not carried out",
+    LoginRefused: "unknown",  # the new password may be valid already
+    Refused: "refused",
+    NotSupported: "refused",
+}
 #: Fields of a login in driver_info: address, user, password.
 _LOGINS = (
     ("redfish_address", "redfish_username", "redfish_password"),
@@ -129,7 +140,9 @@ def require_settled(target: Target, field: str) -> None:
         )
 
 
-def require_own_account(target: Target, address_field: str, place: Callable[[Mapping[str, Any]], str]) -> None:
+def require_own_account(
+    target: Target, address_field: str, place: Callable[[Mapping[str, Any]], str]
+) -> None:
     """
     Check that no other node logs in with the account: it would lose its password.
 
@@ -172,7 +185,7 @@ def rotate(target: Target, account: Account) -> Outcome:
         )
     progress = dict(target.progress)
     if progress["stage"] == "order":
-        if target.resumed:  # it may have been sent
+        if target.crashes > progress["crashes"]:  # it may have been sent
             progress |= {"answer": "unknown", "writes": progress["writes"] + 1}
         else:
             progress = _order(target, account, candidates, progress)
@@ -188,7 +201,7 @@ def _begin(target: Target, account: Account) -> Outcome:
     if len(_fields(info, account.field)) > 1:
         policy = policy.within(None, IPMI_LONGEST)
     Candidates(old, policy.password(), unsettled=True).report(target)
-    return _wait({"stage": "order", "writes": 0}, 0, None)
+    return _wait(target, {"stage": "order", "writes": 0}, 0, None)
 
 
 def _order(
@@ -199,17 +212,11 @@ def _order(
     try:
         target.before_order()
         account.write(candidates.new)
-    except (Unconfirmed, Unexpected) as error:
-        answer, said = "lost", error
-    except (Busy, Unreachable) as error:
-        answer, said = "not carried out", error
-    except LoginRefused as error:  # the new one may be valid already
-        answer, said = "unknown", error
-    except (Refused, NotSupported) as error:
-        answer, said = "refused", error
-    else:
-        return {**progress, "answer": "accepted", "said": ""}
-    return {**progress, "answer": answer, "said": _hidden(str(said), candidates), "code": said.code}
+    except tuple(_ANSWERS) as error:
+        answer = next(answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))
+        said = _hidden(str(error), candidates)
+        return {**progress, "answer": answer, "said": said, "code": error.code}
+    return {**progress, "answer": "accepted", "said": ""}
 
 
 def _settle(
@@ -227,19 +234,22 @@ def _settle(
         except AccountLocked as error:
             locks = progress.get("locks", 0)
             pause = max(error.retry_after, LOCKED * 2.0**locks)
-            return _wait({**progress, "locks": locks + 1}, pause, _hidden(str(error), candidates))
+            return _wait(
+                target, {**progress, "locks": locks + 1}, pause, _hidden(str(error), candidates)
+            )
         except (Unreachable, Refused, Unexpected) as error:
-            return _wait(progress, SILENT, _hidden(str(error), candidates))
+            return _wait(target, progress, SILENT, _hidden(str(error), candidates))
         if password == candidates.new:
             return _adopt(target, account, candidates)
         return _kept(target, account, candidates, progress)
     rounds = progress.get("rounds", 0)
     words = (
-        f"{account.bmc} accepts neither the old nor the new password of"
-        f" driver_info/{account.field}"
+        f"{account.bmc} accepts neither the old nor the new password of driver_info/{account.field}"
     )
     if rounds < len(ROUNDS):
-        return _wait({**progress, "rounds": rounds + 1}, ROUNDS[rounds], f"{words}: locked out?")
+        return _wait(
+            target, {**progress, "rounds": rounds + 1}, ROUNDS[rounds], f"{words}: locked out?"
+        )
     replace(candidates, unsettled=True).report(target)
     return Failed(
         f"{words}; both stay recorded, and no command is sent to it",
@@ -264,12 +274,14 @@ def _kept(
         return _begin(target, account)
     if answer in ("unknown", "not carried out") and writes < WRITES:
         pause = 0.0 if answer == "unknown" else SILENT
-        return _wait({**progress, "stage": "order"}, pause, progress.get("said"))
+        return _wait(target, {**progress, "stage": "order"}, pause, progress.get("said"))
     looks = progress.get("looks", 0) + 1
     if answer in ("accepted", "lost") and looks < LOOKS:
-        return _wait({**progress, "looks": looks}, UNAPPLIED * looks, progress.get("said"))
+        return _wait(target, {**progress, "looks": looks}, UNAPPLIED * looks, progress.get("said"))
     if answer == "lost" and writes < WRITES:  # to set the same password again does no harm
-        return _wait({**progress, "stage": "order", "looks": 0}, SILENT, progress.get("said"))
+        return _wait(
+            target, {**progress, "stage": "order", "looks": 0}, SILENT, progress.get("said")
+        )
     replace(candidates, unsettled=False).report(target)
     kept = "the old password was verified, and stays in use"
     if answer == "accepted":
@@ -302,7 +314,8 @@ def _host(address: object) -> str | None:
         return text
 
 
-def _wait(progress: dict[str, Any], pause: float, reason: str | None) -> Wait:
+def _wait(target: Target, progress: dict[str, Any], pause: float, reason: str | None) -> Wait:
+    progress = {**progress, "crashes": target.crashes}
     return Wait(progress, poll_after=pause, timeout=LONGEST, reason=reason or None)
 
 

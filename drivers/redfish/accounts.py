@@ -34,7 +34,7 @@ from drivers.redfish.transport.errors import errors_of, is_busy
 from drivers.redfish.transport.messages import messages, words
 
 #: Words of a BMC that refuses a login because of earlier ones. No registry has a message for it.
-_LOCKED = re.compile(r"lock(ed)?[ -]?out|is (b)?locked|blocked|too many|account ?locked", re.I)
+_LOCKED = re.compile(r"(?i)lock(ed)?[ -]?out|is b?locked|blocked|too many|account ?locked")
 #: Message of a login that may only change the password (DSP0266, 13.5.2).
 _TO_BE_CHANGED = "PasswordChangeRequired"
 #: Statuses of BMCs that have no sessions: the login is then tried with Basic authentication.

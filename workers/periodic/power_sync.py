@@ -84,8 +84,6 @@ def sync(
     counts = {"read": 0, "differ": 0, "failed": 0, "moving": 0}
 
     def compare(node: Node, state: Power, reports: Mapping[str, Any]) -> Iterator[Change]:
-        if isinstance(state, PasswordUnsettled):
-            return  # the BMC was not asked
         counts["read"] += 1
         watch(node, state)
         new = {name: value for name, value in reports.items() if value != getattr(node, name)}
@@ -150,6 +148,8 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
             return False
         secure_boot = (node.id + sweep) % SECURE_BOOT_EVERY == 0
         state, reports = await poll(target, secure_boot=secure_boot)
+        if isinstance(state, PasswordUnsettled):  # the BMC was not asked
+            return False
         changes = list(compare(node, state, reports))
         # in a thread, as the database must not block the event loop
         return bool(changes) and await asyncio.to_thread(_write, runtime, node, changes)

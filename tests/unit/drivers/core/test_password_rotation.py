@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.core import password_rotation
 from drivers.core.errors import (
     AccountLocked,
     Busy,
@@ -112,18 +111,17 @@ class Node:
 
         unrecorded: numbers of the attempts whose conductor dies before it records the outcome.
         """
-        progress, resumed = {}, False
+        progress, crashes = {}, 0
         for attempt in range(200):
-            it = self.target(progress, resumed=resumed)
+            it = self.target(progress, crashes=crashes)
             try:
                 outcome = rotate(it, bmc)
             except Died:
-                resumed = True
+                crashes += 1
                 continue
             if attempt in unrecorded:
-                resumed = True
+                crashes += 1
                 continue
-            resumed = False
             merged = {**self.internal, **it.reports.get("driver_internal_info", {})}
             self.internal = {key: value for key, value in merged.items() if value is not None}
             self.info = {**self.info, **it.reports.get("login_passwords", {})}
