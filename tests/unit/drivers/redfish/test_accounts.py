@@ -10,6 +10,7 @@ import pytest
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import (
+    AccountLocked,
     InvalidDriverInfo,
     LoginRefused,
     NotSupported,
@@ -20,7 +21,9 @@ from drivers.core.registry import load
 from drivers.core.steps import Done, Failed, Wait
 from drivers.net.networks import of_bmcs
 from drivers.redfish import sweep
+from drivers.redfish.accounts import RedfishAccount
 from drivers.redfish.transport import access
+from drivers.redfish.transport.client import Reply
 from drivers.simulator.simulator import running
 from tests.unit.drivers.machines import target
 
@@ -187,3 +190,11 @@ def test_a_user_without_an_account_is_refused_before_anything_changes(machine, r
         node.run()
     assert {} == node.internal
     assert KEY not in node.internal
+
+
+@pytest.mark.parametrize("status", [403, 423, 429])
+def test_a_refusal_for_a_while_is_no_wrong_password(machine, registry, status):
+    account = RedfishAccount(Node(machine, registry).target(), Bmcs())
+    with pytest.raises(AccountLocked) as locked:
+        account._judge(Reply(status, None, retry_after=7.0))
+    assert 7.0 == locked.value.retry_after
