@@ -170,13 +170,20 @@ def _note_console_error(session: Session, node: Node, error: str) -> None:
     history.add(session, node, "console", error, "ERROR")
 
 
-#: Report about other tables -> the function that writes it.
+def _write_passwords(_session: Session, node: Node, passwords: Mapping[str, str]) -> None:
+    """Write passwords of the BMC that a login has verified."""
+    node.driver_info = {**node.driver_info, **passwords}
+    node.updated_at = now()
+
+
+#: Report about other tables, or about a part of a column -> the function that writes it.
 _TABLES: Mapping[str, Callable[[Session, Node, Any], None]] = {
     "bios_settings": _write_bios,
     "boot_warning": _note_boot_warning,
     "console_error": _note_console_error,
     "findings": inspection_findings.write,
     "firmware": _write_firmware,
+    "login_passwords": _write_passwords,
     "port_internal_info": _update_places,
     "volume_targets": _update_volumes,
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Text, bindparam, cast, func, select, type_coerce
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.util import identity_key
 
@@ -23,6 +23,7 @@ from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface_kinds import KINDS
+from drivers.core.password_rotation import KEY as CANDIDATES
 from drivers.core.target import Agent, Nic, NicGroup, Target, VolumeConnector, VolumeTarget
 
 #: Fields of the node that are sent to the agent, in `params.node` of a command.
@@ -146,6 +147,20 @@ def _agent_of(session: Session, node: Node) -> AgentRecord | None:
     return None if row is None else _agent_row(row)
 
 
+def nodes_with(runtime: Runtime, node: Node, text: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """
+    Return name or UUID, and `driver_info`, of the other nodes that have a text in `driver_info`.
+
+    It reads the rows of all nodes: for steps that are rare.
+    """
+    stored = cast(type_coerce(Node.driver_info, Text), Text)
+    query = select(Node.name, Node.uuid, Node.driver_info).where(
+        Node.id != node.id, func.lower(stored).contains(text.lower(), autoescape=True)
+    )
+    with runtime.reading() as session:
+        return [(row.name or row.uuid, row.driver_info) for row in session.execute(query)]
+
+
 def rarely_needed(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
     """
     Return optional arguments of `build`: volumes, port groups, traits, and the agent's silence.
@@ -257,5 +272,8 @@ def _agent(agent: AgentRecord | None, silent_for: float | None) -> Agent:
 def _record(node: Node, traits: Sequence[str]) -> Mapping[str, Any]:
     record = {name: getattr(node, name) for name in _RECORD}
     record["driver_info"] = {}
+    record["driver_internal_info"] = {
+        key: value for key, value in node.driver_internal_info.items() if key != CANDIDATES
+    }
     record["traits"] = {"objects": [{"trait": trait} for trait in traits]}
     return record

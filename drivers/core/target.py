@@ -34,6 +34,7 @@ REPORTABLE = frozenset(
         "health",
         "inspected",  # `Inspected`
         "instance_info",
+        "login_passwords",  # {field of driver_info: password}, each verified by a login
         "power_state",
         "port_internal_info",  # changed keys by UUID of port or port group; None removes a key
         "raid_config",
@@ -263,6 +264,9 @@ class Target:
     #: called with each exchange with the BMC (`drivers.core.recording.traffic`); None: the node's
     #: operations are not recorded
     record_exchange: Callable[[dict[str, Any]], None] | None = None
+    #: returns (name, driver_info) of all other nodes that have a text, such as a host, in their
+    #: driver_info
+    nodes_with: Callable[[str], Sequence[tuple[str, Mapping[str, Any]]]] = lambda _text: ()
     reports: dict[str, Any] = field(default_factory=dict)  # filled by `report`
 
     def report(self, **facts: Any) -> None:

@@ -35,6 +35,8 @@ PROPERTIES = {
     " forget it; false by default. Optional.",
 }
 
+#: Field of driver_info.
+PASSWORD = "ipmi_password"
 PRIVILEGES = {"CALLBACK": 1, "USER": 2, "OPERATOR": 3, "ADMINISTRATOR": 4}
 CLIENTS = ("pyghmi", "ipmitool")
 PYGHMI_SUITES = (3, 17)

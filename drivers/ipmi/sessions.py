@@ -72,6 +72,13 @@ class Sessions:
         except SessionDied:
             raise Unreachable(f"the IPMI session with BMC {bmc.endpoint} broke") from None
 
+    def forget(self, bmc: Credentials) -> None:
+        """End the idle session with these credentials, if there is one."""
+        with self._lock:
+            channel = self._idle.pop(bmc, None)
+        if channel is not None:
+            channel.close()
+
     def close(self) -> None:
         """End all sessions and the fork server."""
         with self._lock:

@@ -7,6 +7,7 @@ from drivers.core.interface_kinds import Management
 from drivers.core.steps import Done, Flow, Outcome, Step, step
 from drivers.core.target import Target
 from drivers.redfish import clock, inventory, recording, sensors
+from drivers.redfish.accounts import BmcPassword
 from drivers.redfish.booting import boot_device, virtual_drives, virtual_media
 from drivers.redfish.booting.boot_device import DEVICES, NAMES
 from drivers.redfish.clock import BmcClock
@@ -22,7 +23,7 @@ _MODES = {name: redfish_mode for redfish_mode, name in inventory.BOOT_MODES.item
 _LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 
 
-class RedfishManagement(Redfish, BmcClock, SecureBootKeys, Management):
+class RedfishManagement(Redfish, BmcClock, BmcPassword, SecureBootKeys, Management):
     """Management by the system's Boot, SecureBoot, Reset, IndicatorLED and VirtualMedia."""
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:

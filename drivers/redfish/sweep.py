@@ -26,6 +26,7 @@ from drivers.core.errors import (
     Refused,
     Unexpected,
 )
+from drivers.core.password_rotation import require_settled
 from drivers.core.power import ReadPower
 from drivers.core.target import Options, Target
 from drivers.net import answers, tls
@@ -84,6 +85,7 @@ async def _state(
     http: aiohttp.ClientSession, target: Target, *, max_wait: float, secure_boot: bool
 ) -> ReportedState:
     try:
+        require_settled(target, access.PASSWORD)
         bmc_access = access.access(target)
         bmcs = target.driver.power.bmcs
         async with bmcs.async_turn(bmc_access.key, Urgency.SYNC, max_wait=max_wait) as bmc:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from time import time
 
 from drivers.simulator.documents import (
+    ACCOUNTS,
     CHASSIS,
     EVENTS,
     INVENTORY,
@@ -199,18 +200,39 @@ def session(number: str, username: str) -> Document:
     )
 
 
-def account_service(_machine: Machine) -> Document:
+def account_service(machine: Machine) -> Document:
     return resource(
         f"{ROOT}/AccountService",
         "AccountService.v1_9_0.AccountService",
         "Account Service",
         ServiceEnabled=True,
-        Accounts=link(f"{ROOT}/AccountService/Accounts"),
+        MinPasswordLength=8,
+        MaxPasswordLength=20,
+        AccountLockoutThreshold=machine.faults.lockout_after,
+        AccountLockoutDuration=int(machine.faults.lockout_seconds),
+        Accounts=link(ACCOUNTS),
     )
 
 
 def accounts(_machine: Machine) -> Document:
-    return collection(f"{ROOT}/AccountService/Accounts", "ManagerAccount", [])
+    return collection(ACCOUNTS, "ManagerAccount", (f"{ACCOUNTS}/{each}" for each in (1, 2)))
+
+
+def other_account(_machine: Machine) -> Document:
+    kind = "ManagerAccount.v1_8_0.ManagerAccount"
+    return resource(f"{ACCOUNTS}/1", kind, "Account", UserName="", Enabled=False, RoleId="None")
+
+
+def account(machine: Machine) -> Document:
+    return resource(
+        f"{ACCOUNTS}/2",
+        "ManagerAccount.v1_8_0.ManagerAccount",
+        "Account",
+        UserName=machine.username,
+        Password=None,
+        Enabled=True,
+        RoleId="Administrator",
+    )
 
 
 def update_service(_machine: Machine) -> Document:
@@ -362,7 +384,9 @@ BMC_DOCUMENTS: dict[str, Callable[[Machine], Document]] = {
     f"{ROOT}/SessionService": session_service,
     SESSIONS: sessions,
     f"{ROOT}/AccountService": account_service,
-    f"{ROOT}/AccountService/Accounts": accounts,
+    ACCOUNTS: accounts,
+    f"{ACCOUNTS}/1": other_account,
+    f"{ACCOUNTS}/2": account,
     f"{ROOT}/UpdateService": update_service,
     INVENTORY: firmware_list,
     **{f"{INVENTORY}/{part}": firmware(part) for part in ("BIOS", "BMC")},

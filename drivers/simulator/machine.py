@@ -75,6 +75,9 @@ class Machine:
 
     username: str = "admin"
     password: str = "admin"
+    wrong_logins: int = 0  # in a row
+    lockouts: int = 0  # how often they have locked the user out
+    locked_until: float = 0.0  # on time.monotonic; until then every login is refused
     power: str = "Off"  # "On" or "Off"
     #: "off", "starting", "agent", "instance", "rescue", "no bootable device" or "hung".
     runs: str = "off"

@@ -9,11 +9,12 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from drivers.simulator import bmc, system, volumes
 from drivers.simulator.documents import (
+    ACCOUNTS,
     CHASSIS,
     INVENTORY,
     MANAGER,
@@ -46,9 +47,7 @@ class Redfish:
 
     def __init__(self, power: Power) -> None:
         self.power = power
-        self.machine = machine = power.machine
-        login = f"{machine.username}:{machine.password}".encode()
-        self._basic = f"Basic {b64encode(login).decode()}"
+        self.machine = power.machine
 
     def handle(self, request: Request) -> Response | Awaitable[Response]:
         """Answer a request as the BMC does, faults included."""
@@ -104,7 +103,26 @@ class Redfish:
         token = request.headers.get("x-auth-token")
         if token is not None:
             return token in self.machine.sessions.values()
-        return request.headers.get("authorization") == self._basic
+        given = request.headers.get("authorization")
+        if given is None:
+            return False
+        login = f"{self.machine.username}:{self.machine.password}".encode()
+        return self._is_login(right=given == f"Basic {b64encode(login).decode()}")
+
+    def _is_login(self, *, right: bool) -> bool:
+        """
+        Whether a login is accepted; count wrong ones.
+
+        Raises Refusal: the user is locked out.
+        """
+        machine, faults = self.machine, self.machine.faults
+        if monotonic() < machine.locked_until:
+            raise Refusal(403, "AccessDenied", "The account is locked.")
+        machine.wrong_logins = 0 if right else machine.wrong_logins + 1
+        if faults.lockout_after and machine.wrong_logins >= faults.lockout_after:
+            machine.wrong_logins, machine.lockouts = 0, machine.lockouts + 1
+            machine.locked_until = monotonic() + faults.lockout_seconds
+        return right
 
     def _show(self, path: str) -> Response:
         machine = self.machine
@@ -237,6 +255,21 @@ class Redfish:
         self.machine.record("redfish", "reset keys", kind)
         return DONE
 
+    def change_account(self, body: dict[str, Any]) -> Response:
+        machine, faults = self.machine, self.machine.faults
+        only(body, {"Password"})
+        password = body.get("Password")
+        if not isinstance(password, str) or not 8 <= len(password) <= 20:
+            raise Refusal(400, "PropertyValueFormatError", "Password has 8 to 20 characters.")
+        if faults.password_refused:
+            words = faults.password_refused.replace("{password}", password)
+            raise Refusal(400, "PropertyValueError", words)
+        machine.record("redfish", "password")
+        if faults.password_cut != "before" and not faults.password_unapplied:
+            machine.password = password
+            machine.sessions.clear()
+        return CUT if faults.password_cut else DONE
+
     def change_manager(self, body: dict[str, Any]) -> Response:
         only(body, {"DateTime", "DateTimeLocalOffset"})
         machine = self.machine
@@ -319,7 +352,8 @@ class Redfish:
 
     def log_in(self, body: dict[str, Any]) -> Response:
         machine, sessions = self.machine, self.machine.sessions
-        if (body.get("UserName"), body.get("Password")) != (machine.username, machine.password):
+        right = (machine.username, machine.password)
+        if not self._is_login(right=(body.get("UserName"), body.get("Password")) == right):
             raise Refusal(401, "NoValidSession", "User name or password are wrong.")
         while len(sessions) >= MAX_SESSIONS:
             del sessions[next(iter(sessions))]
@@ -371,6 +405,7 @@ ACTIONS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = 
     ("PATCH", SYSTEM): Redfish.change_system,
     ("PATCH", CHASSIS): Redfish.change_chassis,
     ("PATCH", MANAGER): Redfish.change_manager,
+    ("PATCH", f"{ACCOUNTS}/2"): Redfish.change_account,
     ("PATCH", f"{SYSTEM}/Bios/Settings"): Redfish.change_bios,
     ("POST", f"{SYSTEM}/Bios/Actions/Bios.ResetBios"): Redfish.reset_bios,
     ("PATCH", f"{SYSTEM}/SecureBoot"): Redfish.change_secure_boot,

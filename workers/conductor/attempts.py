@@ -293,6 +293,7 @@ def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], N
         resumed=attempt.resumed,
         crashes=step.deaths,
         before_order=before_order,
+        nodes_with=partial(targets.nodes_with, conductor.runtime, node),
         reports=attempt.reports,
     )
 

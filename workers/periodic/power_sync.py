@@ -41,7 +41,7 @@ from app.observe import log
 from app.planning import planning
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import interfaces_of
-from drivers.core.errors import HardwareError
+from drivers.core.errors import HardwareError, PasswordUnsettled
 from drivers.core.power import ReadPower, SweepReader
 from drivers.core.power_pursuit import PENDING
 from drivers.core.target import Options, Target
@@ -150,6 +150,8 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
             return False
         secure_boot = (node.id + sweep) % SECURE_BOOT_EVERY == 0
         state, reports = await poll(target, secure_boot=secure_boot)
+        if isinstance(state, PasswordUnsettled):  # the BMC was not asked
+            return False
         changes = list(compare(node, state, reports))
         # in a thread, as the database must not block the event loop
         return bool(changes) and await asyncio.to_thread(_write, runtime, node, changes)

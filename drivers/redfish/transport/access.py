@@ -26,6 +26,8 @@ PROPERTIES = {
     " or the path of the authorities to trust",
     "redfish_auth_type": "auto (default: session, else basic), session, or basic",
 }
+#: Field of driver_info.
+PASSWORD = "redfish_password"
 #: Path of the service root.
 ROOT = "/redfish/v1/"
 #: Length from which a password is no part of other words by chance.
@@ -120,6 +122,17 @@ def access(target: Target) -> Access:
         float(options["read_timeout"]),
         reach,
     )
+
+
+def place(info: Mapping[str, Any]) -> str:
+    """
+    Return scheme, host and port of a BMC from driver_info, in one form for all ways to write it.
+
+    Raises InvalidDriverInfo: the address is invalid.
+    """
+    url = urlsplit(_address(info.get("redfish_address"))[0])
+    port = url.port or (443 if url.scheme == "https" else 80)
+    return f"{url.scheme}://{url.netloc.lower().removesuffix(f':{url.port}')}:{port}"
 
 
 def _address(value: object) -> tuple[str, str]:
