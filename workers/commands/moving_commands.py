@@ -91,7 +91,7 @@ def import_ironic(
 
 
 def _source(source: str | None, environ: Mapping[str, str]) -> str:
-    """Return the source of the import. Raises SettingsError: there is none, or it has a password."""
+    """Return the source of the import. Raises SettingsError: none, or one with a password."""
     if source is not None:
         if mask_urls(source) != source:
             raise SettingsError(
@@ -129,7 +129,7 @@ def _chosen(texts: Iterable[str]) -> dict[tuple[str, str], str]:
 
 
 def _check_stopped(conductors: Iterable[str], *, apply: bool, force: bool) -> None:
-    """Refuse an import while conductors of Ironic run; say so before a report. Raises StartError."""
+    """Refuse an import while conductors of Ironic run; warn of a report. Raises StartError."""
     names = ", ".join(conductors)
     if not names:
         return

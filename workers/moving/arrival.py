@@ -111,9 +111,7 @@ class Import:
     def _node(self, row: Row) -> Bundle:
         return translation.node(self._ironic, row, self._types, self._chosen)
 
-    def _arrive(
-        self, model: type[Base], row: Row, translate: Callable[[Row], Bundle]
-    ) -> Arrival:
+    def _arrive(self, model: type[Base], row: Row, translate: Callable[[Row], Bundle]) -> Arrival:
         try:
             outcome, detail = self._outcome(translate(row))
         except NotMoved as error:

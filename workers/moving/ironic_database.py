@@ -34,7 +34,7 @@ DRIVERS: Mapping[str, tuple[str, str]] = {
 #: Ironic's `[conductor]heartbeat_timeout`, six heartbeats.
 RUNNING = 60.0
 #: Tables without which a database is none of Ironic.
-_NEEDED = ("nodes", "ports", "conductors", "chassis")
+_NEEDED = ("nodes", "ports", "conductors", "conductor_hardware_interfaces")
 
 
 class NotIronic(Exception):
@@ -133,7 +133,7 @@ def opened(url: str) -> Iterator[IronicDatabase]:
     except (ValueError, ArgumentError) as error:
         raise NotIronic(f"{shown}: {error}") from None
     except ModuleNotFoundError as error:
-        raise NotIronic(f"{shown}: it needs {error.name}: pip install 'ingot[mariadb]'") from None
+        raise NotIronic(f"{shown}: it needs {error.name}: pip install {error.name}") from None
     with ExitStack() as stack:
         stack.callback(engine.dispose)
         with _readable(shown):
@@ -156,7 +156,7 @@ def _engine(url: str) -> Engine:
     address = engine_url(url)
     scheme = address.drivername.partition("+")[0]
     if scheme not in DRIVERS:
-        raise ValueError(f"{scheme} is neither {', '.join(DRIVERS)}")
+        raise ValueError(f"{scheme} is none of {', '.join(DRIVERS)}")
     address = address.set(drivername=DRIVERS[scheme][0])
     if scheme == "sqlite":
         return create_engine("sqlite://", creator=lambda: _sqlite(address))

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, Column, Integer, String
 
+from app.db.secret_columns import JSON_TYPES
 from app.lifecycle.provision_states import Kind, State, of_kind
 from app.models import (
     Allocation,
@@ -32,7 +33,6 @@ from app.models import (
     VolumeConnector,
     VolumeTarget,
 )
-from app.db.secret_columns import JSON_TYPES
 from workers.moving import driver_mapping
 from workers.moving.driver_mapping import NotServed
 from workers.moving.ironic_database import IronicDatabase, Row
@@ -208,9 +208,7 @@ def runbook(ironic: IronicDatabase, row: Row) -> Bundle:
 
 def _steps(rows: Sequence[Row], position: str) -> list[Values]:
     names = ("interface", "step", position)
-    return [
-        {**{name: row[name] for name in names}, "args": document(row["args"])} for row in rows
-    ]
+    return [{**{name: row[name] for name in names}, "args": document(row["args"])} for row in rows]
 
 
 def inspection_rule(_ironic: IronicDatabase, row: Row) -> Bundle:
