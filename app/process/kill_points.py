@@ -27,7 +27,7 @@ The points, in the order in which a step reaches them:
     beating      beat is about to send the tasks that are due
     posted       the receiver of a webhook, or RabbitMQ notifications, has answered, the outcome is
                  not yet recorded; kind: webhook, notification
-    importing    rows of Ironic are written, the transaction not yet committed; kind: of the resource
+    importing    rows of Ironic are written, not yet committed; kind: of the resource, as node
     sealed       older rows of a table (the kind) are encrypted, the transaction not yet committed
 """
 

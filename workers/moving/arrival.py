@@ -7,6 +7,7 @@ A row that exists is never changed: it is compared, and reported if its content 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
@@ -100,7 +101,7 @@ class Import:
         """Import all rows, and yield the outcome of each after its commit."""
         for table, (model, translate) in RESOURCES.items():
             for row in self._ironic.rows(table):
-                yield self._arrive(model, row, lambda row, of=translate: of(self._ironic, row))
+                yield self._arrive(model, row, partial(translate, self._ironic))
         for row in self._ironic.nodes():
             yield self._arrive(Node, row, self._node)
         for row in self._ironic.of("allocations", node_id=None):
