@@ -30,6 +30,7 @@ from app.server.application import create_app
 from docs import (
     fault_tables,
     file_index,
+    moving_tables,
     node_fields,
     power_table,
     state_pages,
@@ -475,6 +476,7 @@ PARTS: Mapping[str, Callable[[], Lines]] = {
     "docs/boot.md": boot_combinations,
     "docs/deploying.md": deploy_flow,
     "docs/hardware.md": power_table.power_table,
+    "docs/moving-from-ironic.md": moving_tables.moving_tables,
     "docs/hardware-orders.md": task_ends,
     "docs/metrics.md": metrics,
     "docs/operations.md": role_needs,

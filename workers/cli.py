@@ -14,7 +14,7 @@ import typer
 from app.cli import command_tree
 from app.cli.terminal.output_format import Form
 from app.config.settings import Settings, SettingsError
-from workers.commands import role_commands, settings_commands, user_commands
+from workers.commands import moving_commands, role_commands, settings_commands, user_commands
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
@@ -44,6 +44,7 @@ for group in (user_commands.users, user_commands.groups, user_commands.projects)
 for group in (role_commands.grants, role_commands.api_tokens):
     app.add_typer(group)
 app.add_typer(settings_commands.group, name="config")
+app.command("import-ironic")(moving_commands.import_ironic)
 
 
 def main() -> None:

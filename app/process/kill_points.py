@@ -27,6 +27,7 @@ The points, in the order of a step's execution:
     beating      beat is about to send the tasks that are due
     posted       the receiver of a webhook, or RabbitMQ or Nova, has answered, the outcome is not
                  yet recorded; kind: webhook, notification, power_update
+    importing    rows of Ironic are written, not yet committed; kind: of the resource, as node
     sealed       older rows of a table (the kind) are encrypted, the transaction not yet committed
 """
 
@@ -39,7 +40,7 @@ from contextlib import suppress
 POINTS = (
     "handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
     "recorded", "followed", "waking", "called", "reconciling", "decided", "admitting", "admitted",
-    "beating", "posted", "sealed",
+    "beating", "posted", "importing", "sealed",
 )  # fmt: skip
 #: (point, kind, action)
 _armed: list[tuple[str, str, str]] = []
