@@ -174,7 +174,7 @@ def test_every_image_is_pinned():
     assert {"${PYTHON_IMAGE}"} == set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
     assert [] == [each for each in images.values() if not re.search(r":v?\d+\.\d+(\.\d+)?", each)]
     ours = {each for each in given if not each.startswith("$")}
-    assert {"ingot:0.1.0"} == ours
+    assert {"ingot:0.2.0"} == ours
 
 
 def test_the_image_contains_the_files_of_every_role():
