@@ -395,6 +395,6 @@ def test_callers_of_a_project_attach_its_vifs(guarded, monkeypatch, who, project
     monkeypatch.setattr(
         "app.engine.vif_calls.attach", lambda _runtime, _ident, _vif, named: projects.append(named)
     )
-    monkeypatch.setattr("app.api.node.vifs._is_remote", lambda _ident: True)
+    monkeypatch.setattr("app.api.node.vifs._is_remote", lambda _context, _ident: True)
     answer = guarded.ask(who, "POST", f"/v1/nodes/{guarded.node}/vifs", {"id": "v1"})
     assert (204, [project]) == (answer.status_code, projects)
