@@ -12,7 +12,7 @@ READ = {
         "agent_verify_ca": "drivers/agent/client.py",
         "bootloader": "drivers/boot/iso.py",
         "cleaning_network": "drivers/neutron/interfaces.py",
-        "cleaning_runbook": "app/planning/planning.py",
+        "cleaning_runbook": "app/planning/requested_steps.py",
         "deploy_forces_oob_reboot": "drivers/agent/deploy.py",
         "deploy_iso": "drivers/redfish/booting/boot.py",
         "deploy_kernel": "drivers/boot/ramdisks.py",
@@ -38,6 +38,7 @@ READ = {
         "ipmi_priv_level": "drivers/ipmi/credentials.py",
         "ipmi_protocol_version": "drivers/ipmi/credentials.py",
         "ipmi_target_address": "drivers/ipmi/credentials.py",
+        "ipmi_terminal_port": "drivers/ipmi/console.py",
         "ipmi_target_channel": "drivers/ipmi/credentials.py",
         "ipmi_transit_address": "drivers/ipmi/credentials.py",
         "ipmi_transit_channel": "drivers/ipmi/credentials.py",
@@ -106,7 +107,7 @@ UNREAD = {
         ansible_playbooks_path ansible_python_interpreter ansible_shutdown_playbook
         ansible_username config_via_floppy config_via_removable
         firmware_update_unresponsive_bmc_wait has_dedicated_power_supply
-        image_pull_secret ipmi_terminal_port pxe_template
+        image_pull_secret pxe_template
         redfish_tls_ciphers redfish_tls_minimum_version vmedia_transport_protocol
     """,
     "instance_info": """
