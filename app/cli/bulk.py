@@ -30,6 +30,7 @@ PARAMETERS = ("conductor", "description_contains", "include_children", "parent_n
 Where = Annotated[
     list[str] | None,
     typer.Option(
+        "--where",
         metavar="EXPRESSION",
         help="Nodes that it selects, as 'power_state=error or name=rack1-*'; repeatable",
     ),

@@ -36,7 +36,7 @@ def run(
         str, typer.Argument(help='Verb, as clean; or power state, as "power off" or rebooting')
     ],
     *,
-    where: bulk.Where = None,
+    expressions: bulk.Where = None,
     all_nodes: Annotated[bool, typer.Option("--all", help="All nodes, without --where")] = False,
     clean_steps: StepsGiven = None,
     deploy_steps: StepsGiven = None,
@@ -65,7 +65,7 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")] = False,
 ) -> None:
     """Request a verb for many nodes in waves; shows its plan, and asks for a confirmation."""
-    if bool(where) == all_nodes:
+    if bool(expressions) == all_nodes:
         raise Usage("choose nodes by --where EXPRESSION, or all by --all: one of both")
     steps = {
         name: text and arguments.document(f"--{name.replace('_', '-')}", text)
@@ -79,7 +79,7 @@ def run(
         max_per_group=max_per_group, canary=canary, error_budget=error_budget,
     )  # fmt: skip
     body = _without_none(
-        target=target, nodes=bulk.filters_of(where or ()), strategy=strategy, **steps,
+        target=target, nodes=bulk.filters_of(expressions or ()), strategy=strategy, **steps,
         runbook=runbook, timeout=timeout, description=description, uuid=uuid,
     )  # fmt: skip
     if dry_run or not yes:

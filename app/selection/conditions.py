@@ -52,7 +52,7 @@ _ORDER: Mapping[Operator, Callable[[Any, Any], ColumnElement[bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the caller may see. narrow: limits a query for operations to those it may list."""
+    """Rows that the caller may see. narrow: limits a query for operations to them."""
 
     narrow: Callable[[Select[Any]], Select[Any]]
     #: Field of a node -> condition of the nodes of which the caller sees it; all, if it is absent.
@@ -93,12 +93,14 @@ def _column(
 
 
 def _related(
-    column: ColumnElement[Any], node_id: ColumnElement[Any], *conditions: Callable[[], Any]
+    column: ColumnElement[Any], node_id: ColumnElement[Any], *further_conditions: Callable[[], Any]
 ) -> Callable[[Test, Sight], ColumnElement[bool]]:
     """Return the condition of nodes with a row of another table that passes."""
 
     def condition(test: Test, _sight: Sight) -> ColumnElement[bool]:
-        rows = select(node_id).where(test(column), *(each() for each in conditions))
+        rows = select(node_id).where(
+            test(column), *(condition() for condition in further_conditions)
+        )
         return _NODES.id.in_(rows)
 
     return condition
@@ -211,8 +213,8 @@ def condition(tree: Tree, sight: Sight) -> ColumnElement[bool]:
 def _visible(field: Field, test: Test, sight: Sight) -> ColumnElement[bool]:
     """Return the condition of a field, for the nodes of which the caller sees it."""
     passes = field.condition(test, sight)
-    shown = sight.hidden.get(field.shown_with)
-    return passes if shown is None else and_(shown, passes)
+    is_visible = sight.hidden.get(field.shown_with)
+    return passes if is_visible is None else and_(is_visible, passes)
 
 
 def _free(word: Word) -> Iterable[Field]:
@@ -235,9 +237,12 @@ def _passes(field: Field, comparison: Comparison, column: ColumnElement[Any]) ->
         values = [pattern for value in values for pattern in _of_host(value)]
     texts = [value for value in values if isinstance(value, str)]
     if comparison.operator == Operator.EQUAL and len(texts) > 1:
-        others = [value for value in values if not isinstance(value, str)]
-        each = [_compares(comparison.operator, value, column) for value in others]
-        return or_(column.in_(texts), *each)
+        comparisons = [
+            _compares(comparison.operator, value, column)
+            for value in values
+            if not isinstance(value, str)
+        ]
+        return or_(column.in_(texts), *comparisons)
     return or_(*(_compares(comparison.operator, value, column) for value in values))
 
 

@@ -66,7 +66,7 @@ TRUTHS = {
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """What the grammar knows of a field."""
+    """Type of a field, for the grammar."""
 
     kind: Kind
     choices: Sequence[str] = ()  # of `Kind.CHOICE`
@@ -109,14 +109,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """What all parts select."""
+    """Nodes that all parts select."""
 
     parts: Sequence["Tree"]
 
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """What at least one part selects."""
+    """Nodes that at least one part selects."""
 
     parts: Sequence["Tree"]
 
@@ -146,7 +146,7 @@ def parse(text: str, type_of: Callable[[str], FieldType | None], names: Sequence
     Raises Invalid: the expression is malformed; the message names the place.
     """
     if len(text) > LONGEST:
-        raise Invalid(f"where: is too long: at most {LONGEST} characters")
+        raise Invalid(f"An expression in where has at most {LONGEST} characters")
     return _Parser(text, type_of, names).whole()
 
 
@@ -167,9 +167,9 @@ class _Parser:
             self._refuse(f"{self._text[self._place]!r} is not expected here")
         return tree
 
-    def _refuse(self, why: str, place: int | None = None) -> NoReturn:
+    def _refuse(self, reason: str, place: int | None = None) -> NoReturn:
         place = self._place if place is None else place
-        raise Invalid(f"where: at character {place + 1}: {why}")
+        raise Invalid(f"Character {place + 1} of where: {reason}")
 
     def _at_end(self) -> bool:
         self._skip(_BLANK)
@@ -266,8 +266,8 @@ class _Parser:
             return Word(self._literal(quoted, begin))
         self._check_quote()
         if self._skip(_FREE) is None:
-            what = f", not {self._text[begin]!r}" if begin < len(self._text) else ""
-            self._refuse(f"expected a comparison as driver=redfish, or a word{what}", begin)
+            character = f", not {self._text[begin]!r}" if begin < len(self._text) else ""
+            self._refuse(f"expected a comparison as driver=redfish, or a word{character}", begin)
         return Word(self._pattern(self._text[begin : self._place], begin))
 
     def _comparison(self, name: str, begin: int) -> Tree | None:

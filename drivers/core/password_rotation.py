@@ -1,9 +1,9 @@
 """
 Rotation of a BMC's password: a new one is recorded, ordered, verified by a login, then used.
 
-The node has a working password at each moment, whatever dies. Both candidates are recorded in
-`driver_internal_info` before the new one is sent, and `driver_info` changes only after a login with
-the new one. While it is unknown which of both is valid, no other command logs in
+The node has a working password at each moment, whichever process dies. Both candidates are
+recorded in `driver_internal_info` before the new one is sent, and `driver_info` changes only after
+a login with the new one. While it is unknown which of both is valid, no other command logs in
 (`require_settled`), since wrong logins lock users out.
 
 After a failed rotation whose old password was verified, the new one stays recorded: an order may
@@ -90,7 +90,7 @@ class Account(Protocol):
 
     def log_in(self, password: str) -> None:
         """
-        Log in anew, once.
+        Log in once, by a session of its own.
 
         Raises LoginRefused, AccountLocked. Raises HardwareError: no verdict.
         """
@@ -157,15 +157,15 @@ def require_own_account(
     sharers = []
     for name, info in target.nodes_with(host):
         try:
-            same = place(info) == mine and _text(info.get(user_field)) == user
+            is_sharer = place(info) == mine and _text(info.get(user_field)) == user
         except InvalidDriverInfo:
-            same = False
-        if same:
+            is_sharer = False
+        if is_sharer:
             sharers.append(name)
     if sharers:
-        shown = ", ".join(sorted(sharers)[:5]) + (" and others" if len(sharers) > 5 else "")
+        names = ", ".join(sorted(sharers)[:5]) + (" and others" if len(sharers) > 5 else "")
         raise NotSupported(
-            f"driver_info/{user_field}: node {shown} has the same user of the same BMC, and would"
+            f"driver_info/{user_field}: node {names} has the same user of the same BMC, and would"
             " lose its password; give each node a user of its own"
         )
 
@@ -214,8 +214,8 @@ def _order(
         account.write(candidates.new)
     except tuple(_ANSWERS) as error:
         answer = next(answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))
-        said = _hidden(str(error), candidates)
-        return {**progress, "answer": answer, "said": said, "code": error.code}
+        message = _hidden(str(error), candidates)
+        return {**progress, "answer": answer, "said": message, "code": error.code}
     return {**progress, "answer": "accepted", "said": ""}
 
 
@@ -283,14 +283,14 @@ def _kept(
             target, {**progress, "stage": "order", "looks": 0}, SILENT, progress.get("said")
         )
     replace(candidates, unsettled=False).report(target)
-    kept = "the old password was verified, and stays in use"
+    verdict = "the old password was verified, and stays in use"
     if answer == "accepted":
         return Failed(
-            f"{account.bmc} accepted a new password and does not apply it; {kept}",
+            f"{account.bmc} accepted a new password and does not apply it; {verdict}",
             FailureCode.UNEXPECTED_ANSWER,
         )
-    said = progress.get("said") or "the conductor died during each order"
-    return Failed(f"{said}; {kept}", progress.get("code") or FailureCode.UNCONFIRMED)
+    reason = progress.get("said") or "the conductor died during each order"
+    return Failed(f"{reason}; {verdict}", progress.get("code") or FailureCode.UNCONFIRMED)
 
 
 def _fields(info: Mapping[str, Any], field: str) -> tuple[str, ...]:

@@ -230,7 +230,7 @@ class Client:
 
     def log_in(self) -> None:
         """
-        Log in anew, and send a read-only command.
+        Log in again, and send a read-only command.
 
         Raises LoginRefused.
         """

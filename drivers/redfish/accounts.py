@@ -73,8 +73,8 @@ class RedfishAccount:
             service, account = self._found(bmc)
         if entry(account, "Enabled") is False:
             raise Refused(f"{self.bmc}: the account of redfish_username is disabled")
-        limits = entry(service, "MinPasswordLength"), entry(service, "MaxPasswordLength")
-        return self.policy.within(*limits)
+        lengths = entry(service, "MinPasswordLength"), entry(service, "MaxPasswordLength")
+        return self.policy.within(*lengths)
 
     def write(self, password: str) -> None:
         with self._connection() as bmc:
@@ -84,9 +84,9 @@ class RedfishAccount:
             answer = bmc.order("PATCH", path, {"Password": password}, etag, log_in_again=False)
         if answer.status < 400:
             return
-        said = messages(answer.document)
-        message = f"{self.bmc} refused the new password: {answer.status}: {words(said)}"
-        if is_busy(answer.status, said):
+        bmc_messages = messages(answer.document)
+        message = f"{self.bmc} refused the new password: {answer.status}: {words(bmc_messages)}"
+        if is_busy(answer.status, bmc_messages):
             raise Busy(message)
         if answer.status >= 500 and answer.status not in (501, 505):
             raise Unconfirmed(message)
@@ -113,7 +113,7 @@ class RedfishAccount:
             path = path or f"{self.access.root}SessionService/Sessions"
             body = {"UserName": self.access.username, "Password": password}
             response = bmc.answer("post", path, data=body)
-            token, session = (response.headers.get(it) for it in ("X-Auth-Token", "Location"))
+            token, session = (response.headers.get(name) for name in ("X-Auth-Token", "Location"))
             if response.status_code < 300 and token and session:
                 with suppress(HardwareError):
                     bmc.answer("delete", session, headers={"X-Auth-Token": token})
@@ -125,15 +125,15 @@ class RedfishAccount:
 
         Raises LoginRefused, AccountLocked. Raises Refused, Busy, Unexpected: no verdict.
         """
-        status, said = answer.status, messages(answer.document)
-        if status < 300 or any(message.name == _TO_BE_CHANGED for message in said):
+        status, bmc_messages = answer.status, messages(answer.document)
+        if status < 300 or any(message.name == _TO_BE_CHANGED for message in bmc_messages):
             return
-        message = f"{self.bmc} refused a login: {status}: {words(said)}"
-        if status in (403, 423, 429) or _LOCKED.search(words(said)):
+        message = f"{self.bmc} refused a login: {status}: {words(bmc_messages)}"
+        if status in (403, 423, 429) or _LOCKED.search(words(bmc_messages)):
             raise AccountLocked(message, answer.retry_after)
         if status == 401:
             raise LoginRefused(message)
-        if is_busy(status, said):
+        if is_busy(status, bmc_messages):
             raise Busy(message)
         raise (Refused if 400 <= status < 500 else Unexpected)(message)
 

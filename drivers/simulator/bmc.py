@@ -215,7 +215,7 @@ def account_service(machine: Machine) -> Document:
 
 
 def accounts(_machine: Machine) -> Document:
-    return collection(ACCOUNTS, "ManagerAccount", (f"{ACCOUNTS}/{each}" for each in (1, 2)))
+    return collection(ACCOUNTS, "ManagerAccount", (f"{ACCOUNTS}/{number}" for number in (1, 2)))
 
 
 def other_account(_machine: Machine) -> Document:

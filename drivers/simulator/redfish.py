@@ -103,11 +103,11 @@ class Redfish:
         token = request.headers.get("x-auth-token")
         if token is not None:
             return token in self.machine.sessions.values()
-        given = request.headers.get("authorization")
-        if given is None:
+        authorization = request.headers.get("authorization")
+        if authorization is None:
             return False
         login = f"{self.machine.username}:{self.machine.password}".encode()
-        return self._is_login(right=given == f"Basic {b64encode(login).decode()}")
+        return self._is_login(right=authorization == f"Basic {b64encode(login).decode()}")
 
     def _is_login(self, *, right: bool) -> bool:
         """

@@ -252,7 +252,7 @@ def test_a_wrong_expression_is_refused_with_its_place_and_what_would_be_right(
     text = fault(answer)["faultstring"]
     assert hint in text
     assert "where" in text
-    assert "\0" in where or f"where: at character {place}:" in text
+    assert "\0" in where or f"Character {place} of where:" in text
 
 
 @both

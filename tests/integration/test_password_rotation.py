@@ -17,7 +17,6 @@ from drivers.core.registry import load
 from drivers.simulator.simulator import running
 from tests.integration.crash_harness import CONDUCTOR, IN_A_TRANSACTION, Interruption, opened
 from tests.integration.harness import Acme, Harness, requested
-from tests.integration.test_sealed_places import sealed  # noqa: F401 - a fixture
 from tests.unit.drivers.machines import scripted_agent
 from workers.periodic import power_sync
 
@@ -45,7 +44,7 @@ def rotate(harness, node, verb="clean"):
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize("verb", STATES)
-def test_a_password_is_rotated_and_sealed_in_both_flows(sealed, bmcs, verb, caplog):  # noqa: F811
+def test_a_password_is_rotated_and_sealed_in_both_flows(sealed, bmcs, verb, caplog):
     caplog.set_level(logging.DEBUG)
     harness, machine = Harness(sealed), bmcs.machines[0]
     node = enrolled(harness, machine, verb)

@@ -64,30 +64,30 @@ def import_ironic(
     from workers.moving import arrival, ironic_database
 
     url = ironic_database.connection_of(_source(source, os.environ))
-    chosen = _chosen(interface or ())
+    replacements = _replacements(interface or ())
     settings = location.complete(
         read(config, DEFAULT__data_dir=data_dir and str(data_dir), database__connection=database)
     )
     kill_points.arm(settings.default.kill_points, "import")
-    made = runtime.make(settings, send=lambda _message: False)
+    import_runtime = runtime.make(settings, send=lambda _message: False)
     try:
         with ironic_database.opened(url) as ironic:
             _check_stopped(ironic.running(), apply=apply, force=force)
-            run = arrival.Import(made, ironic, chosen, write=apply)
+            run = arrival.Import(import_runtime, ironic, replacements, write=apply)
             arrivals = list(run.run())
     except ironic_database.NotIronic as error:
         raise StartError(f"Ironic's database {error}") from None
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None
     finally:
-        made.engine.dispose()
+        import_runtime.engine.dispose()
     columns = ("kind", "uuid", "name", "provision_state", "outcome", "detail")
-    Output(output).items([each.document() for each in arrivals], columns)
+    Output(output).items([item.document() for item in arrivals], columns)
     if output is Form.TABLE:
         for outcome in arrival.Outcome:
-            if count := sum(each.outcome is outcome for each in arrivals):
+            if count := sum(item.outcome is outcome for item in arrivals):
                 typer.echo(f"{outcome}: {count}")
-    raise typer.Exit(any(each.outcome in arrival.LEFT for each in arrivals))
+    raise typer.Exit(any(item.outcome in arrival.LEFT for item in arrivals))
 
 
 def _source(source: str | None, environ: Mapping[str, str]) -> str:
@@ -108,24 +108,24 @@ def _source(source: str | None, environ: Mapping[str, str]) -> str:
     try:
         return Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise SettingsError(f"{URL_FILE}: {path}: {why}") from None
+        reason_text = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise SettingsError(f"{URL_FILE}: {path}: {reason_text}") from None
 
 
-def _chosen(texts: Iterable[str]) -> dict[tuple[str, str], str]:
+def _replacements(texts: Iterable[str]) -> dict[tuple[str, str], str]:
     """Return {(kind, interface of Ironic): interface here}. Raises SettingsError."""
     from drivers.core.interface_kinds import KINDS  # here: slow to import
 
-    chosen = {}
+    replacements = {}
     for text in texts:
-        before, _, here = text.partition("=")
-        kind, _, name = before.partition(":")
+        interface, _, here = text.partition("=")
+        kind, _, name = interface.partition(":")
         if kind not in KINDS or not name or not here:
             raise SettingsError(
                 f"--interface {text}: not KIND:NAME=HERE, with a KIND of {', '.join(KINDS)}"
             )
-        chosen[kind, name] = here
-    return chosen
+        replacements[kind, name] = here
+    return replacements
 
 
 def _check_stopped(conductors: Iterable[str], *, apply: bool, force: bool) -> None:

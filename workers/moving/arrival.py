@@ -37,7 +37,7 @@ from workers.moving.translation import Bundle, NotMoved, Values
 
 
 class Outcome(StrEnum):
-    """What became of a row of Ironic."""
+    """Outcome of the import of one row of Ironic."""
 
     WOULD_IMPORT = "would be imported"
     IMPORTED = "imported"
@@ -87,11 +87,16 @@ class Import:
         self,
         runtime: Runtime,
         ironic: IronicDatabase,
-        chosen: Mapping[tuple[str, str], str],
+        replacements: Mapping[tuple[str, str], str],
         *,
         write: bool,
     ) -> None:
-        self._runtime, self._ironic, self._chosen, self._write = runtime, ironic, chosen, write
+        self._runtime, self._ironic, self._replacements, self._write = (
+            runtime,
+            ironic,
+            replacements,
+            write,
+        )
         self._types = {
             name: {kind: [*interfaces] for kind, interfaces in kinds.items()}
             for name, kinds in runtime.drivers.types.items()
@@ -110,7 +115,7 @@ class Import:
             )
 
     def _node(self, row: Row) -> Bundle:
-        return translation.node(self._ironic, row, self._types, self._chosen)
+        return translation.node(self._ironic, row, self._types, self._replacements)
 
     def _arrive(self, model: type[Base], row: Row, translate: Callable[[Row], Bundle]) -> Arrival:
         try:
@@ -175,8 +180,8 @@ def _stored(session: Session, bundle: Bundle) -> Bundle | None:
 
 def _parts_of(session: Session, model: Any, node_id: int) -> list[Values]:
     table = model.__table__
-    found = session.execute(select(table).where(table.c.node_id == node_id)).mappings()
-    rows = [dict(row) for row in found]
+    mappings = session.execute(select(table).where(table.c.node_id == node_id)).mappings()
+    rows = [dict(row) for row in mappings]
     for row in rows:
         row["node_id"] = None
         if row.get("portgroup_id"):

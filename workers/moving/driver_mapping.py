@@ -92,13 +92,13 @@ def mapped(
     node: Mapping[str, Any],
     driver_info: Mapping[str, Any],
     types: Mapping[str, Mapping[str, Sequence[str]]],
-    chosen: Mapping[tuple[str, str], str],
+    replacements: Mapping[tuple[str, str], str],
 ) -> Mapped:
     """
     Map driver and interfaces of a node of Ironic.
 
     types: {hardware type: {kind: [interface]}} that are enabled here.
-    chosen: (kind, interface of Ironic) -> interface, by the operator; it precedes the table.
+    replacements: (kind, interface of Ironic) -> interface, by the operator; it precedes the table.
 
     Raises NotServed.
     """
@@ -114,11 +114,12 @@ def mapped(
     interfaces: dict[str, str | None] = {}
     for kind in KINDS:
         field = f"{kind}_interface"
-        before = node.get(field)
-        after, lost = _interface(kind, before, types[successor.name][kind], chosen)
-        interfaces[field] = after
-        if after != before:
-            notes.append(f"{field} {before} -> {after}{f' (without {lost})' if lost else ''}")
+        ironic_name = node.get(field)
+        name_here, lost = _interface(kind, ironic_name, types[successor.name][kind], replacements)
+        interfaces[field] = name_here
+        if name_here != ironic_name:
+            loss = f" (without {lost})" if lost else ""
+            notes.append(f"{field} {ironic_name} -> {name_here}{loss}")
     return Mapped(successor.name, interfaces, info, [*notes, *renamed])
 
 
@@ -126,12 +127,12 @@ def _interface(
     kind: str,
     name: str | None,
     available: Sequence[str],
-    chosen: Mapping[tuple[str, str], str],
+    replacements: Mapping[tuple[str, str], str],
 ) -> tuple[str | None, str]:
     """Return the interface that replaces one, and what is lost. Raises NotServed."""
     if name is None:
         return available[0], ""
-    selected = chosen.get((kind, name))
+    selected = replacements.get((kind, name))
     if selected is not None:
         if selected not in available:
             raise NotServed(
@@ -153,10 +154,10 @@ def _interface(
 def _renamed(info: Mapping[str, Any], successor: Successor) -> tuple[dict[str, Any], list[str]]:
     """Return `driver_info` with options of the successor, and the renamed ones in words."""
     renamed, notes = dict(info), []
-    before, after = successor.renamed
-    for option in RENAMED if before else ():
-        old, new = f"{before}{option}", f"{after}{option}"
-        if old in info and new not in info:
-            renamed[new] = renamed.pop(old)
-            notes.append(f"driver_info {old} -> {new}")
+    old_prefix, new_prefix = successor.renamed
+    for option in RENAMED if old_prefix else ():
+        old_key, new_key = f"{old_prefix}{option}", f"{new_prefix}{option}"
+        if old_key in info and new_key not in info:
+            renamed[new_key] = renamed.pop(old_key)
+            notes.append(f"driver_info {old_key} -> {new_key}")
     return renamed, notes

@@ -67,14 +67,14 @@ def connection_of(source: str) -> str:
 class IronicDatabase:
     """An open database of Ironic."""
 
-    def __init__(self, connection: Connection, shown: str) -> None:
+    def __init__(self, connection: Connection, address: str) -> None:
         self._connection = connection
-        self._shown = shown  # URL without password
+        self._address = address  # URL without password
 
     def running(self) -> Sequence[str]:
         """Return the names of conductors that are online, by the database's clock."""
         _, clock = DRIVERS[self._connection.dialect.name]
-        with _readable(self._shown):
+        with _readable(self._address):
             now = self._connection.execute(text(clock)).scalar_one()
         now = datetime.fromisoformat(now) if isinstance(now, str) else now
         conductors = self._tables["conductors"]
@@ -89,9 +89,9 @@ class IronicDatabase:
         table = self._tables.get(name)
         if table is None:
             return ()
-        order = [each for each in (table.c.get("id"), *table.primary_key) if each is not None]
+        order = [column for column in (table.c.get("id"), *table.primary_key) if column is not None]
         query = select(table).where(*conditions).order_by(*order)
-        with _readable(self._shown):
+        with _readable(self._address):
             return [dict(row) for row in self._connection.execute(query).mappings()]
 
     def of(self, name: str, **values: Any) -> Sequence[Row]:
@@ -104,20 +104,20 @@ class IronicDatabase:
     def nodes(self) -> Iterator[Row]:
         """Yield the nodes, each read when its turn comes."""
         nodes = self._tables["nodes"]
-        with _readable(self._shown):
+        with _readable(self._address):
             idents = self._connection.scalars(select(nodes.c.id).order_by(nodes.c.id)).all()
         for ident in idents:
             yield from self.of("nodes", id=ident)
 
     @cached_property
     def _tables(self) -> Mapping[str, Table]:
-        found = MetaData()
-        with _readable(self._shown):
-            found.reflect(self._connection)
-        missing = [name for name in _NEEDED if name not in found.tables]
+        metadata = MetaData()
+        with _readable(self._address):
+            metadata.reflect(self._connection)
+        missing = [name for name in _NEEDED if name not in metadata.tables]
         if missing:
-            raise NotIronic(f"{self._shown}: no database of Ironic: it has no table {missing[0]}")
-        return found.tables
+            raise NotIronic(f"{self._address}: no database of Ironic: it has no table {missing[0]}")
+        return metadata.tables
 
 
 @contextmanager
@@ -127,29 +127,29 @@ def opened(url: str) -> Iterator[IronicDatabase]:
 
     Raises NotIronic.
     """
-    shown = mask_urls(url)
+    address = mask_urls(url)
     try:
         engine = _engine(url)
     except (ValueError, ArgumentError) as error:
-        raise NotIronic(f"{shown}: {error}") from None
+        raise NotIronic(f"{address}: {error}") from None
     except ModuleNotFoundError as error:
-        raise NotIronic(f"{shown}: it needs {error.name}: pip install {error.name}") from None
+        raise NotIronic(f"{address}: it needs {error.name}: pip install {error.name}") from None
     with ExitStack() as stack:
         stack.callback(engine.dispose)
-        with _readable(shown):
+        with _readable(address):
             connection = stack.enter_context(engine.connect())
             if connection.dialect.name != "sqlite":
                 connection.execute(text("SET TRANSACTION READ ONLY"))
-        yield IronicDatabase(connection, shown)
+        yield IronicDatabase(connection, address)
 
 
 @contextmanager
-def _readable(shown: str) -> Iterator[None]:
+def _readable(address: str) -> Iterator[None]:
     """Raise NotIronic for errors of Ironic's database."""
     try:
         yield
     except SQLAlchemyError as error:
-        raise NotIronic(f"{shown}: {reason(error)}") from None
+        raise NotIronic(f"{address}: {reason(error)}") from None
 
 
 def _engine(url: str) -> Engine:

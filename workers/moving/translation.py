@@ -87,16 +87,16 @@ def node(
     ironic: IronicDatabase,
     row: Row,
     types: Mapping[str, Mapping[str, Sequence[str]]],
-    chosen: Mapping[tuple[str, str], str],
+    replacements: Mapping[tuple[str, str], str],
 ) -> Bundle:
     """
-    Return a node with all that belongs to it. types, chosen: see `driver_mapping.mapped`.
+    Return a node with all that belongs to it. types, replacements: see `driver_mapping.mapped`.
 
     Raises NotMoved.
     """
     _check_settled(row)
     try:
-        driver = driver_mapping.mapped(row, document(row["driver_info"]), types, chosen)
+        driver = driver_mapping.mapped(row, document(row["driver_info"]), types, replacements)
     except NotServed as error:
         raise NotMoved(str(error)) from None
     internal = document(row["driver_internal_info"])
@@ -128,8 +128,8 @@ def _check_settled(row: Row) -> None:
     if state not in set(State):
         raise NotMoved(f"provision_state {state}: there is no such state here")
     if state not in SETTLED:
-        what = next(text for kind, text in UNSETTLED.items() if state in of_kind(kind))
-        raise NotMoved(f"provision_state {state}: start Ironic, {what}, then import it")
+        action = next(text for kind, text in UNSETTLED.items() if state in of_kind(kind))
+        raise NotMoved(f"provision_state {state}: start Ironic, {action}, then import it")
     if row["reservation"]:
         raise NotMoved(
             f"locked by conductor {row['reservation']}: start that conductor, stop it with SIGTERM,"
@@ -144,13 +144,13 @@ def _check_settled(row: Row) -> None:
 
 def _parts(ironic: IronicDatabase, ident: int) -> Mapping[type[Base], Sequence[Values]]:
     groups = {row["id"]: row["uuid"] for row in ironic.of("portgroups", node_id=ident)}
-    found: dict[type[Base], Sequence[Values]] = {}
+    parts: dict[type[Base], Sequence[Values]] = {}
     for model, table in PARTS.items():
         rows = ironic.of(table, node_id=ident)
         if model is NodeInventory:
             rows = rows[-1:]  # Ironic keeps older ones, and shows the last
-        found[model] = [_part(model, row, groups) for row in rows]
-    return found
+        parts[model] = [_part(model, row, groups) for row in rows]
+    return parts
 
 
 def _part(model: type[Base], row: Row, groups: Mapping[int, str]) -> Values:
@@ -201,7 +201,7 @@ def deploy_template(ironic: IronicDatabase, row: Row) -> Bundle:
 def runbook(ironic: IronicDatabase, row: Row) -> Bundle:
     """Return a runbook with its steps and traits."""
     rows = ironic.of("runbook_steps", runbook_id=row["id"])
-    traits = sorted(each["trait"] for each in ironic.of("runbook_traits", runbook_id=row["id"]))
+    traits = sorted(trait["trait"] for trait in ironic.of("runbook_traits", runbook_id=row["id"]))
     values = copied(Runbook, row, steps=_steps(rows, "order"), traits=traits)
     return Bundle(Runbook, values)
 

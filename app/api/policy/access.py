@@ -230,15 +230,15 @@ class Access:
         if not unseen:
             return {}
         owned, leased = self.hidden_fields(project, None), self.hidden_fields(None, project)
-        shown = {}
+        conditions = {}
         for name in unseen:
             rows: list[ColumnElement[bool]] = [false()]
             if project is not None and name not in owned:
                 rows.append(columns.owner == project)
             if project is not None and name not in leased:
                 rows.append(columns.lessee == project)
-            shown[name] = or_(*rows)
-        return shown
+            conditions[name] = or_(*rows)
+        return conditions
 
     def check_sort_key(self, scope: ListScope, field: str) -> None:
         """

@@ -31,7 +31,7 @@ def list_nodes(
     api: Api,
     output: Output,
     *,
-    where: Where = None,
+    expressions: Where = None,
     failed: Annotated[
         bool,
         typer.Option("--failed", help="Only those in a failed state, with a fault or a last error"),
@@ -75,11 +75,11 @@ def list_nodes(
         "provision_state": state, "fault": fault, "hold": hold, "driver": driver,
         "resource_class": resource_class, "conductor": conductor,
         "conductor_group": conductor_group, "owner": owner, "lessee": lessee, "shard": shard,
-        "description_contains": description,
+        "description_contains": description, **filters_of(expressions or ()),
     }  # fmt: skip
     nodes = api.every(
         "nodes", limit=None if failed else limit, fields=",".join(sorted(requested_fields)),
-        sort_key=key or None, sort_dir=direction or None, **{**filters, **filters_of(where or ())},
+        sort_key=key or None, sort_dir=direction or None, **filters,
     )  # fmt: skip
     if failed:  # the API has no filter for it
         nodes = islice(filter(_in_trouble, nodes), limit)

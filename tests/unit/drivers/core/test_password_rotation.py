@@ -277,7 +277,7 @@ def test_the_record_always_has_the_valid_password(faults, deaths, unrecorded):
         assert bmc.password == node.info[FIELD]
     words = f"{outcome} {outcome.__dict__ if hasattr(outcome, '__dict__') else ''}"
     assert not [password for password in seen if password in words]
-    # whatever has happened: without faults, one more rotation ends well
+    # after any faults: without further ones, one more rotation ends well
     bmc.faults, bmc.deaths = [], set()
     assert isinstance(node.run(bmc), Done)
     assert bmc.password == node.info[FIELD]
