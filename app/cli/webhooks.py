@@ -23,7 +23,9 @@ def replay(
     *,
     sequence: Annotated[
         int | None,
-        typer.Option(min=0, help="The events after this number; else from the oldest failure on"),
+        typer.Option(
+            "--after", min=0, help="The events after this number; else from the oldest failure on"
+        ),
     ] = None,
 ) -> None:
     """Post events again, in order."""
