@@ -259,7 +259,7 @@ def test_the_tab_of_the_console_shows_whether_it_is_started(chromium, site):
     with desk(chromium, site.url, at=f"/nodes/{site.fakes[2]}") as page:
         page.get_by_role("tab", name="Console").click()
         panel = page.get_by_role("tabpanel")
-        expect(panel).to_contain_text("The console is not started.")
+        expect(panel).to_contain_text("The console is not enabled")
         url = f"{site.url}/v1/nodes/{site.fakes[2]}"
         answer = site.http.put(f"{url}/states/console", json={"enabled": True}, timeout=30)
         assert 202 == answer.status_code, answer.text

@@ -186,4 +186,4 @@ def test_changes_before_it_is_switched_on_are_not_reported(database, nova):
 )
 def test_it_runs_if_the_settings_name_nova(environ, expected):
     (task,) = (each for each in PERIODIC if each.name == "ingot.send_power_updates")
-    assert expected == task.every(Inside("sqlite://", **environ).settings)
+    assert expected == task.period(Inside("sqlite://", **environ).settings)
