@@ -332,20 +332,20 @@ def run_parts(target: Target, parts: Mapping[str, Callable[[Target], Outcome | N
     `agent_token` is recorded before the next part begins, since that part may start the machine.
     """
     names = list(parts)
-    own = {
+    step_progress = {
         name: value
         for name, value in target.progress.items()
         if name not in parts and name != AWAITED  # the part says what it waits for
     }
-    first = max((at for at, name in enumerate(names) if name in target.progress), default=0)
+    start = max((at for at, name in enumerate(names) if name in target.progress), default=0)
     outcome: Outcome = Done()
-    for name in names[first:]:
-        if name != names[first] and "agent_token" in target.reports:
-            return Wait({**own, name: {}}, poll_after=0)
+    for name in names[start:]:
+        if name != names[start] and "agent_token" in target.reports:
+            return Wait({**step_progress, name: {}}, poll_after=0)
         returned = parts[name](replace(target, progress=target.progress.get(name, {})))
         outcome = Done() if returned is None else returned
         if isinstance(outcome, Wait | Hold):
-            return replace(outcome, progress={**own, name: dict(outcome.progress)})
+            return replace(outcome, progress={**step_progress, name: dict(outcome.progress)})
         if not isinstance(outcome, Done):
             return outcome
     return outcome

@@ -91,12 +91,8 @@ class Import:
         *,
         write: bool,
     ) -> None:
-        self._runtime, self._ironic, self._replacements, self._write = (
-            runtime,
-            ironic,
-            replacements,
-            write,
-        )
+        self._runtime, self._ironic = runtime, ironic
+        self._replacements, self._write = replacements, write
         self._types = {
             name: {kind: [*interfaces] for kind, interfaces in kinds.items()}
             for name, kinds in runtime.drivers.types.items()
