@@ -7,28 +7,20 @@ Settings about the networks of machines: Neutron and DHCP, and the power events 
 
 from dataclasses import dataclass
 
+from app.config.openstack_settings import ServiceSession
 from app.config.option_types import count, seconds, web_url
 from app.config.options import option
 
 
 # fmt: off
 @dataclass(frozen=True, slots=True)
-class Neutron:
+class Neutron(ServiceSession):
     auth_url: str | None = option(None, "Keystone's URL, for network interfaces flat and neutron", check=web_url)
-    auth_type: str = option("password", "Plugin of keystoneauth; none: no authentication, with endpoint_override")
-    username: str | None = option(None, "User name of the service")
-    password: str | None = option(None, "Password of the service", secret=True)
-    user_domain_name: str = option("Default", "Domain of the user")
     project_name: str = option("service", "Project of the service; it owns the ports that the service creates")
-    project_domain_name: str = option("Default", "Domain of the project")
     system_scope: str | None = option(None, "all: use a system-scoped token instead of a project's", choices=("all",))
-    application_credential_id: str | None = option(None, "Application credential, for auth_type v3applicationcredential")
-    application_credential_secret: str | None = option(None, "Secret of the application credential", secret=True)
     region_name: str | None = option(None, "Region of Neutron")
-    valid_interfaces: tuple[str, ...] = option(("internal", "public"), "Interfaces of the endpoint in Keystone's catalog, the preferred one first")
     endpoint_override: str | None = option(None, "URL of Neutron's API, without version; empty: from Keystone's catalog", check=web_url)
     cafile: str | None = option(None, "CA file for Keystone and Neutron")
-    insecure: bool = option(False, "Do not verify their certificates")
     request_timeout: float = seconds(45, "Seconds for an answer; a Neutron that configures switches takes long", minimum=1)
     retries: int = count(3, "Further attempts of a request that Neutron did not receive, or answered by 503")
     cleaning_network: str | None = option(None, "Name or UUID of the network for cleaning; driver_info of a node may name another one, for this and the following four")
@@ -52,22 +44,11 @@ class Dhcp:
 
 
 @dataclass(frozen=True, slots=True)
-class Nova:
+class Nova(ServiceSession):
     send_power_notifications: bool = option(True, "Report changes of the power of machines with an instance to Nova; needs auth_url, or endpoint_override")
-    auth_url: str | None = option(None, "Keystone's URL", check=web_url)
-    auth_type: str = option("password", "Plugin of keystoneauth; none: no authentication, with endpoint_override")
-    username: str | None = option(None, "User name of the service")
-    password: str | None = option(None, "Password of the service", secret=True)
-    user_domain_name: str = option("Default", "Domain of the user")
-    project_name: str = option("service", "Project of the service")
-    project_domain_name: str = option("Default", "Domain of the project")
-    application_credential_id: str | None = option(None, "Application credential, for auth_type v3applicationcredential")
-    application_credential_secret: str | None = option(None, "Secret of the application credential", secret=True)
     region_name: str | None = option(None, "Region of Nova")
-    valid_interfaces: tuple[str, ...] = option(("internal", "public"), "Interfaces of the endpoint in Keystone's catalog, the preferred one first")
     endpoint_override: str | None = option(None, "URL of Nova's API, version 2.1; empty: from Keystone's catalog", check=web_url)
     cafile: str | None = option(None, "CA file for Keystone and Nova")
-    insecure: bool = option(False, "Do not verify their certificates")
     timeout: float = seconds(10, "Seconds for an answer", minimum=1)
     delivery_interval: float = seconds(2, "Seconds between searches for changes to report. Not in Ironic", minimum=0.1)
     max_retry_interval: float = seconds(60, "Longest pause between two attempts; the first is a second, and each is twice the one before. Not in Ironic", minimum=1)

@@ -189,7 +189,7 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
         if name in file_variables:
             if table[place].variable in environ:
                 raise SettingsError(f"{name} and {table[place].variable} exclude each other")
-            values[place] = (_content(name, environ[name]), name)
+            values[place] = (secret_in_file(name, environ[name]), name)
             continue
         _put(values, current(place, name), environ[name], name, renamed=place in names)
 
@@ -217,8 +217,12 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
     return dataclasses.replace(result, warnings=tuple(warnings))
 
 
-def _content(name: str, path: str) -> str:
-    """Read a secret from a file, without white space around it. Raises SettingsError."""
+def secret_in_file(name: str, path: str) -> str:
+    """
+    Read a secret from a file, without white space around it.
+
+    name: of the variable that has the path. Raises SettingsError.
+    """
     try:
         return Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError, ValueError) as error:

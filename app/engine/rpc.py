@@ -120,12 +120,10 @@ def ask(
 
     Raises Unavailable: the broker is out of reach.
     """
-    calls = runtime.calls
-    if calls is None:
-        raise Unavailable("This process cannot call conductors.")
+    calls = _calls_of(runtime)
     with runtime.reading() as session:
         document = _document(session, node, method_name, {}, seconds)
-    key = f"{member.incarnation}:{uuid4()}"
+    key = _new_key(member)
     calls.post(member.name, key, document, seconds)
     return calls.receive(key, seconds) or {}
 
@@ -145,15 +143,13 @@ def ask_all(
 
     Raises Unavailable: the broker is out of reach, or too many requests of this process wait.
     """
-    calls = runtime.calls
-    if calls is None:
-        raise Unavailable("This process cannot call conductors.")
+    calls = _calls_of(runtime)
     with runtime.reading() as session:
         document = _document(session, node, method_name, arguments, seconds)
     end = time.monotonic() + seconds
     results = {}
     with yielding_slot():
-        keys = {member.name: f"{member.incarnation}:{uuid4()}" for member in members}
+        keys = {member.name: _new_key(member) for member in members}
         for conductor, key in keys.items():
             calls.post(conductor, key, document, seconds)
         for conductor, key in keys.items():
@@ -225,6 +221,18 @@ def _document(
     }
 
 
+def _calls_of(runtime: Runtime) -> Calls:
+    """Return the transport of calls. Raises Unavailable: this process has none."""
+    if runtime.calls is None:
+        raise Unavailable("This process cannot call conductors.")
+    return runtime.calls
+
+
+def _new_key(member: Member) -> str:
+    """Return the key of a new call, which no other incarnation of the conductor takes."""
+    return f"{member.incarnation}:{uuid4()}"
+
+
 def _member(runtime: Runtime, conductor: str) -> Member:
     """Return a live conductor. Raises NoSuchConductor."""
     for member in conductors.members(runtime):
@@ -247,9 +255,7 @@ class _PendingCall:
 
     def result_from(self, member: Member) -> Mapping[str, Any]:
         """Send the call to a conductor, and to its successors, until one has answered."""
-        calls = self.runtime.calls
-        if calls is None:
-            raise Unavailable("This process cannot call conductors.")
+        calls = _calls_of(self.runtime)
         callee, key = member, self._post(calls, member)
         while (remaining := self.end - time.monotonic()) > 0:
             answer = calls.receive(key, min(remaining, LIVENESS_INTERVAL))
@@ -290,7 +296,7 @@ class _PendingCall:
         )
 
     def _post(self, calls: Calls, member: Member) -> str:
-        key = f"{member.incarnation}:{uuid4()}"  # no other incarnation takes it
+        key = _new_key(member)
         calls.post(member.name, key, self.document, max(self.end - time.monotonic(), 0.001))
         return key
 

@@ -13,7 +13,7 @@ from app.inventory import owned_resources, vifs
 from app.lifecycle.provision_states import State
 from app.models import Port, Portgroup
 from app.rows import row_changes
-from drivers.core.interface_kinds import TENANT_VIF
+from drivers.core.vif_places import TENANT_VIF
 
 #: Columns that may change only while the node is not in use -> their API fields.
 WIRING = {

@@ -21,7 +21,8 @@ from app.models import Node, Port, Portgroup
 from app.models.base import kind_of
 from app.runtime import runtime_of
 from drivers.core.errors import HardwareError
-from drivers.core.interface_kinds import AGENT_VIFS, TENANT_VIF, Network
+from drivers.core.interface_kinds import Network
+from drivers.core.vif_places import AGENT_VIFS, TENANT_VIF, is_wired
 
 Place = Port | Portgroup
 
@@ -210,10 +211,7 @@ def _may_hold(place: Place, vif: Mapping[str, Any]) -> bool:
 def _is_linked(place: Place, members: Mapping[int, list[Port]]) -> bool:
     """Whether the switch ports of a place are known, and none belongs to a smart NIC."""
     ports = members[place.id] if isinstance(place, Portgroup) else [place]
-    return all(
-        (port.local_link_connection or port.extra.get("client-id")) and not port.is_smartnic
-        for port in ports
-    )
+    return all(is_wired(port) and not port.is_smartnic for port in ports)
 
 
 def _physical_network(place: Place, members: Mapping[int, list[Port]]) -> str | None:

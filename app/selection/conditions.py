@@ -33,7 +33,8 @@ from app.models import Fault, Hold, Node, NodeTrait, Operation, Port
 from app.models.hold import in_effect
 from app.reports import fleet_operations
 from app.selection import grammar, sql_texts
-from app.selection.grammar import Comparison, FieldType, Kind, Operator, Pattern, Tree, Word
+from app.selection.grammar import FieldType, Kind
+from app.selection.tree import All, Comparison, Not, Operator, Pattern, Some, Tree, Value, Word
 
 _NODES = Node.__table__.c
 #: Documents that callers see unmasked, keys of which are fields.
@@ -196,11 +197,11 @@ def parse(text: str) -> Tree:
 def condition(tree: Tree, sight: Sight) -> ColumnElement[bool]:
     """Translate a tree into a condition on rows of `nodes`, as the caller sees them."""
     match tree:
-        case grammar.All(parts=parts):
+        case All(parts=parts):
             return and_(*(condition(part, sight) for part in parts))
-        case grammar.Some(parts=parts):
+        case Some(parts=parts):
             return or_(*(condition(part, sight) for part in parts))
-        case grammar.Not(part=part):
+        case Not(part=part):
             return not_(func.coalesce(condition(part, sight), false()))
         case Word():
             return or_(*(_visible(field, _word(field, tree), sight) for field in _free(tree)))
@@ -246,9 +247,7 @@ def _passes(field: Field, comparison: Comparison, column: ColumnElement[Any]) ->
     return or_(*(_compares(comparison.operator, value, column) for value in values))
 
 
-def _compares(
-    operator: Operator, value: grammar.Value, column: ColumnElement[Any]
-) -> ColumnElement[bool]:
+def _compares(operator: Operator, value: Value, column: ColumnElement[Any]) -> ColumnElement[bool]:
     """Return the condition of a column with a value."""
     if isinstance(value, bool):  # part of the statement, as partial indexes require
         return column if value else not_(column)

@@ -1,5 +1,5 @@
 """
-Grammar of selections: the text of an expression, and the typed tree that it is parsed into.
+Grammar of selections: parsing of the text of an expression into a tree.
 
     expression  := alternative ("or" alternative)*
     alternative := term (["and"] term)*
@@ -19,22 +19,12 @@ from enum import StrEnum
 from typing import NoReturn
 
 from app.errors import Invalid
+from app.selection.tree import All, Comparison, Not, Operator, Pattern, Some, Tree, Value, Word
 
 #: Most characters of an expression, and of a value.
 LONGEST, LONGEST_VALUE = 4096, 255
 #: Deepest nesting, most comparisons and words, most wildcards of a value.
 DEEPEST, MOST_TERMS, MOST_WILDCARDS = 20, 100, 4
-
-
-class Operator(StrEnum):
-    """Sign of a comparison."""
-
-    EQUAL = "="
-    CONTAINS = "~"
-    LESS = "<"
-    AT_MOST = "<="
-    MORE = ">"
-    AT_LEAST = ">="
 
 
 class Kind(StrEnum):
@@ -71,57 +61,6 @@ class FieldType:
     kind: Kind
     choices: Sequence[str] = ()  # of `Kind.CHOICE`
 
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A text with wildcards: its fixed parts, between which any characters may be."""
-
-    parts: Sequence[str]
-
-
-#: A time is one of the calendar, in UTC and without offset, or a time span before now.
-Value = str | Pattern | bool | float | datetime | timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A field, compared with any of some values. `keys`: the path in a document."""
-
-    field: str
-    operator: Operator
-    values: Sequence[Value]
-    keys: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word without a field: any of the fields that free words search has it."""
-
-    value: str | Pattern
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """Everything that a part does not select."""
-
-    part: "Tree"
-
-
-@dataclass(frozen=True, slots=True)
-class All:
-    """Nodes that all parts select."""
-
-    parts: Sequence["Tree"]
-
-
-@dataclass(frozen=True, slots=True)
-class Some:
-    """Nodes that at least one part selects."""
-
-    parts: Sequence["Tree"]
-
-
-Tree = Comparison | Word | Not | All | Some
 
 _BLANK = re.compile(r"\s*")
 _SYMBOL = re.compile(r"!=|<=|>=|==|[=~<>]")
@@ -418,15 +357,3 @@ def _signs(kind: Kind) -> list[str]:
 
 def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
-
-
-def fields_of(tree: Tree) -> frozenset[str]:
-    """Return the names of the fields that a tree compares."""
-    match tree:
-        case Comparison(field=field):
-            return frozenset({field})
-        case Not(part=part):
-            return fields_of(part)
-        case All(parts=parts) | Some(parts=parts):
-            return frozenset().union(*map(fields_of, parts))
-    return frozenset()

@@ -103,15 +103,6 @@ class Boot(Interface):
         return ()
 
 
-#: Key of `internal_info` of a port or port group, with the tenant's VIF.
-TENANT_VIF = "tenant_vif_port_id"
-#: Purpose of a network of agents -> key of `internal_info` with the agent's VIF.
-AGENT_VIFS: Mapping[str, str] = {
-    purpose: f"{purpose}_vif_port_id"
-    for purpose in ("cleaning", "provisioning", "rescuing", "servicing", "inspection")
-}
-
-
 class Network(Interface):
     """Connect the machine to the network that a flow needs."""
 

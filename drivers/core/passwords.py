@@ -58,16 +58,8 @@ class Policy:
                 return password
 
 
-#: Word in the name of a vendor, in lower case -> its policy. 16 characters are within the limits of
-#: IPMI of all of them.
-POLICIES: Mapping[str, Policy] = {
-    "lenovo": Policy(marks="-_."),  # XCC: at most two equal characters in a row
-    "supermicro": Policy(marks="-_."),  # 8 to 20 characters
-    "huawei": Policy(marks="-_"),
-    "fujitsu": Policy(marks="-_"),
-    "dell": Policy(),
-    "hpe": Policy(),
-}
+#: Word in the name of a vendor, in lower case -> its policy, if it differs from the usual one.
+POLICIES: Mapping[str, Policy] = {"huawei": Policy(marks="-_"), "fujitsu": Policy(marks="-_")}
 
 
 def policy_of(vendor: str | None) -> Policy:

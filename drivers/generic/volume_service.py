@@ -91,20 +91,9 @@ def open_service(options: Mapping[str, Any]) -> Iterator[VolumeService]:
 
     Raises InvalidDriverInfo: a setting is missing or wrong.
     """
-    session = keystone.session(options, "cinder", options["timeout"])
-    try:
-        yield VolumeService(
-            Adapter(
-                session,
-                service_type="block-storage",
-                interface=list(options["valid_interfaces"]),
-                region_name=options["region_name"],
-                endpoint_override=options["endpoint_override"],
-                connect_retries=options["connect_retries"],
-            )
-        )
-    finally:
-        session.session.close()
+    retries = options["connect_retries"]
+    with keystone.adapter(options, "cinder", "block-storage", connect_retries=retries) as adapter:
+        yield VolumeService(adapter)
 
 
 def _raise_refusal(answer: Any, document: Any, volume: str) -> None:

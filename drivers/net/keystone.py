@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from keystoneauth1 import exceptions, loading
+from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
 from drivers.core.errors import InvalidDriverInfo, Refused, Unexpected, Unreachable
@@ -29,6 +30,29 @@ def session(options: Mapping[str, Any], group: str, timeout: float) -> Session:
         raise InvalidDriverInfo(f"[{group}]auth_type: {error}") from error
     verify = not options["insecure"] and (options["cafile"] or True)
     return Session(plugin, verify=verify, timeout=timeout)
+
+
+@contextmanager
+def adapter(
+    options: Mapping[str, Any], group: str, service_type: str, **further: Any
+) -> Iterator[Adapter]:
+    """
+    Connect to a service by its endpoint. further: arguments of keystoneauth's `Adapter`.
+
+    Raises InvalidDriverInfo: a setting is missing or wrong.
+    """
+    connection = session(options, group, options["timeout"])
+    try:
+        yield Adapter(
+            connection,
+            service_type=service_type,
+            interface=list(options["valid_interfaces"]),
+            region_name=options["region_name"],
+            endpoint_override=options["endpoint_override"],
+            **further,
+        )
+    finally:
+        connection.session.close()
 
 
 @contextmanager

@@ -5,14 +5,12 @@ Nova's periodic comparison would otherwise switch an instance back to the state 
 recorded. `POST /os-server-external-events`, microversion 2.76.
 
 Errors: Unreachable (no answer), InvalidDriverInfo (settings of [nova]), Refused (a status of Nova
-or Keystone), Unexpected (5xx, malformed answer).
+or Keystone), Unexpected (5xx, malformed answer). The import takes half a second, as that of
+`keystone`.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
-
-from keystoneauth1.adapter import Adapter
 
 from drivers.core.errors import Refused, Unexpected
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON
@@ -35,7 +33,10 @@ def send(options: Mapping[str, Any], states: Mapping[str, str]) -> dict[str, int
         {"name": "power-update", "server_uuid": instance, "tag": TAGS[state]}
         for instance, state in states.items()
     ]
-    with _compute(options) as nova, keystone.translated("Nova", "nova"):
+    with (
+        keystone.adapter(options, "nova", "compute") as nova,
+        keystone.translated("Nova", "nova"),
+    ):
         answer = nova.request(
             "/os-server-external-events", "POST", microversion=VERSION, raise_exc=False,
             json={"events": events},
@@ -58,19 +59,3 @@ def send(options: Mapping[str, Any], states: Mapping[str, str]) -> dict[str, int
         for event in results
         if isinstance(event, dict) and "server_uuid" in event and event.get("code", 200) >= 400
     }
-
-
-@contextmanager
-def _compute(options: Mapping[str, Any]) -> Iterator[Adapter]:
-    """Connect to Nova. Raises InvalidDriverInfo: a setting is missing or wrong."""
-    session = keystone.session(options, "nova", options["timeout"])
-    try:
-        yield Adapter(
-            session,
-            service_type="compute",
-            interface=list(options["valid_interfaces"]),
-            region_name=options["region_name"],
-            endpoint_override=options["endpoint_override"],
-        )
-    finally:
-        session.session.close()

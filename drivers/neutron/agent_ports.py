@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from drivers.core.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
-from drivers.core.interface_kinds import AGENT_VIFS
 from drivers.core.target import Nic, Target
+from drivers.core.vif_places import AGENT_VIFS
 from drivers.neutron import places
 from drivers.neutron.service import NetworkService
 

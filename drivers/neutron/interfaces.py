@@ -14,6 +14,7 @@ from drivers.core.errors import HardwareError, InvalidDriverInfo, Unexpected
 from drivers.core.interface_kinds import Network
 from drivers.core.steps import AWAITED, Done, Failed, Outcome, Wait
 from drivers.core.target import Target
+from drivers.core.vif_places import is_wired
 from drivers.neutron import places
 from drivers.neutron.places import Place
 
@@ -270,7 +271,7 @@ class Neutron(NeutronNetwork):
                     " cannot connect it, as its own agent would have to run while the machine is"
                     " off; use network_interface flat, or remove the port"
                 )
-        if target.nics and not any(map(places.is_wired, target.nics)):
+        if target.nics and not any(map(is_wired, target.nics)):
             raise InvalidDriverInfo(
                 "local_link_connection: no port of the node has one, so Neutron does not know the"
                 " switch port to configure; give switch_id and port_id, or let an inspection find"

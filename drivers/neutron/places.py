@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
-from drivers.core.interface_kinds import TENANT_VIF
 from drivers.core.target import Nic, NicGroup, Target
+from drivers.core.vif_places import CLIENT_ID, TENANT_VIF
 
 Place = Nic | NicGroup
 
 #: Type of Neutron's ports for machines.
 BAREMETAL = {"binding:vnic_type": "baremetal"}
-_CLIENT_ID = "client-id"
 _CLIENT_ID_OPTION = "61"
 
 
@@ -79,12 +78,7 @@ def named(place: Place) -> str:
     return f"{kind} {place.uuid}"
 
 
-def is_wired(nic: Nic) -> bool:
-    """Whether a switch port of a port is known; that of an InfiniBand port is its client ID."""
-    return bool(nic.local_link_connection or nic.extra.get(_CLIENT_ID))
-
-
 def client_id(place: Place) -> list[dict[str, Any]]:
     """Return the DHCP option with the client ID of a place; empty: it has none."""
-    ident = place.extra.get(_CLIENT_ID)
+    ident = place.extra.get(CLIENT_ID)
     return [{"opt_name": _CLIENT_ID_OPTION, "opt_value": ident}] if ident else []

@@ -9,7 +9,7 @@ from sqlalchemy import insert, select
 
 from app.models import Node, NodeTrait, Port
 from app.selection import conditions, grammar
-from app.selection.grammar import All, Comparison, Not, Operator, Pattern, Some
+from app.selection.tree import All, Comparison, Not, Operator, Pattern, Some
 from tests.contract.conftest import fault
 
 NAMES = [

@@ -4,12 +4,12 @@ The command that moves Ironic's database here: `ingot import-ironic`.
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from app.cli.terminal.output_format import Form
+from app.config import options
 from app.config.settings import SettingsError
 from app.text.masking import mask_urls
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
@@ -105,11 +105,7 @@ def _source(source: str | None, environ: Mapping[str, str]) -> str:
     path = environ.get(URL_FILE)
     if not path:
         raise SettingsError(f"name Ironic's ironic.conf or the URL of its database, or set {URL}")
-    try:
-        return Path(path).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason_text = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise SettingsError(f"{URL_FILE}: {path}: {reason_text}") from None
+    return options.secret_in_file(URL_FILE, path)
 
 
 def _replacements(texts: Iterable[str]) -> dict[tuple[str, str], str]:

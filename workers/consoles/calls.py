@@ -12,6 +12,7 @@ from app.runtime import Runtime
 from drivers.core.consoles import ProgramConsole
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import NotSupported
+from drivers.core.target import Target
 from workers.consoles import history
 from workers.consoles.hub import Hub, history_folder
 
@@ -22,32 +23,25 @@ MOST = 256 << 10
 def methods(hub: Hub) -> Mapping[str, Callable[..., Any]]:
     """Return the calls that a conductor with these consoles answers, by name."""
 
-    def of_program(node: Node) -> None:
-        """Raises NotSupported: the console of the node is none by a program."""
-        with hub.runtime.reading() as session:
-            target = targets.of_node(session, nodes.find(session, node.uuid))
-        console = interfaces_of(target).console
-        if not isinstance(console, ProgramConsole):
-            raise NotSupported(
-                f"console_interface {console.name!r} has no console that could be opened here:"
-                " ipmitool-socat and redfish-serial have one"
-            )
-
     def get_console(runtime: Runtime, node: Node) -> dict[str, Any]:
-        with runtime.reading() as session:
-            target = targets.of_node(session, nodes.find(session, node.uuid))
+        target = _target_of(runtime, node)
         console = interfaces_of(target).console
         if isinstance(console, ProgramConsole):
             return hub.address(node.uuid)
         return console.get_console(target)
 
-    def open_console(_runtime: Runtime, node: Node) -> dict[str, Any]:
+    def open_console(runtime: Runtime, node: Node) -> dict[str, Any]:
         if not node.console_enabled:
             raise Conflict(
                 f"The console of node {node.uuid} is not enabled: PUT"
                 f" /v1/nodes/{node.uuid}/states/console, or `ingot node console enable`, enables it"
             )
-        of_program(node)
+        console = interfaces_of(_target_of(runtime, node)).console
+        if not isinstance(console, ProgramConsole):
+            raise NotSupported(
+                f"console_interface {console.name!r} has no console that could be opened here:"
+                " ipmitool-socat and redfish-serial have one"
+            )
         return hub.facts(node.uuid)
 
     def read_console_history(
@@ -74,3 +68,8 @@ def methods(hub: Hub) -> Mapping[str, Callable[..., Any]]:
         "open_console": open_console,
         "read_console_history": read_console_history,
     }
+
+
+def _target_of(runtime: Runtime, node: Node) -> Target:
+    with runtime.reading() as session:
+        return targets.of_node(session, nodes.find(session, node.uuid))

@@ -5,7 +5,7 @@ A row that exists is never changed: it is compared, and reported if its content 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -62,11 +62,7 @@ class Arrival:
     detail: str  # reason, differing fields, or changes on the way; empty: none
 
     def document(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind, "uuid": self.uuid, "name": self.name,
-            "provision_state": self.provision_state, "outcome": str(self.outcome),
-            "detail": self.detail,
-        }  # fmt: skip
+        return asdict(self)
 
 
 #: Ironic's table -> model here, and the function that translates a row; in the order of references.

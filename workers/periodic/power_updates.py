@@ -10,7 +10,6 @@ from app.models import ChangeEvent, ChangeType, Node, PowerUpdateCursor
 from app.observe import log
 from app.runtime import Runtime
 from drivers.core.errors import HardwareError
-from drivers.net import power_events
 from workers.periodic.delivery import Sent
 from workers.periodic.sole_subscriber import SoleSubscriber
 
@@ -35,13 +34,15 @@ class PowerUpdates(SoleSubscriber):
     def selected(self, row: Row[Any]) -> Select[Any]:
         return change_events.ALL.where(_EVENT.type == ChangeType.POWER_STATE)
 
-    def send(self, row: Row[Any], since: int, events: change_events.Found) -> Sent:
+    def send(self, row: Row[Any], previous_sequence: int, page: change_events.Found) -> Sent:
         """
         Report the machines whose power has changed, in one request.
 
         Their present power: that of an event may be out of date when Nova answers again.
         """
-        uuids = {event.node_uuid for event in events.rows}
+        from drivers.net import power_events  # imports keystoneauth, which takes long
+
+        uuids = {event.node_uuid for event in page.rows}
         present = select(Node.instance_uuid, Node.power_state).where(
             Node.uuid.in_(uuids),
             Node.instance_uuid.is_not(None),
@@ -50,11 +51,11 @@ class PowerUpdates(SoleSubscriber):
         with self._runtime.read_connection() as connection:
             states = {str(instance): str(state) for instance, state in connection.execute(present)}
         if not states:
-            return Sent(events.last)
+            return Sent(page.last)
         try:
             refused = power_events.send(self._options, states)
         except HardwareError as error:
             return Sent(row.position, str(error))
         for instance, status in refused.items():
             seldom.warning("power_update.not_taken", instance=instance, status=status)
-        return Sent(events.last)
+        return Sent(page.last)

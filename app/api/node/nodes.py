@@ -43,9 +43,8 @@ from app.reports import fleet_operations
 from app.rows import json_patch as patch
 from app.rows import uuid_or_name
 from app.selection import conditions as selections
-from app.selection import grammar
 from app.selection.conditions import Sight
-from app.selection.grammar import Tree
+from app.selection.tree import Tree, fields_of
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
@@ -107,7 +106,7 @@ def listing(context: RequestContext, query: Query, *, detail: bool = False) -> R
 
 def _selecting(context: RequestContext, scope: ListScope, tree: Tree) -> ColumnElement[bool]:
     """Return the condition of the nodes that an expression selects. Raises NotAcceptable."""
-    context.version.check_fields("node", sorted(grammar.fields_of(tree)))
+    context.version.check_fields("node", sorted(fields_of(tree)))
     sight = Sight(lambda rows: scope.narrowed(rows, Operation), context.access.visibility())
     return selections.condition(tree, sight)
 
@@ -150,7 +149,7 @@ def filtered(  # noqa: C901 - one condition for each parameter
     if "where" in query:
         tree = selections.parse(query["where"])
         statement = statement.where(_selecting(context, scope, tree))
-        selects_children = selects_children or "parent_node" in grammar.fields_of(tree)
+        selects_children = selects_children or "parent_node" in fields_of(tree)
     if not selects_children:
         statement = statement.where(columns.parent_node.is_(None))
     return statement

@@ -154,7 +154,7 @@ class Routes(flask_smorest.Blueprint):
         since: int = versions.MIN,
         methods: tuple[str, ...] = WRITING,
     ) -> None:
-        """Raise `why()` for these methods of a path; in versions older than `since` a 404."""
+        """Raise the error of `error_of` for these methods of a path; a 404 before `since`."""
 
         def refuse(**_parameters: str) -> Never:
             raise NoSuchRoute if current().version < since else error_of()
