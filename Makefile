@@ -9,6 +9,10 @@ RUN := $(VENV)/.run-$(KEY)
 DEV := $(VENV)/.dev-$(KEY)
 # The run-time install is enough; the development install includes it.
 READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
+# The tools of the documentation's site, in an environment of its own.
+DOCS := .venv-docs
+SITE := $(DOCS)/.site-$(shell cksum < requirements/docs.txt | tr -s ' \t' '-')
+export NO_MKDOCS_2_WARNING := 1
 # Four workers on two cores, because most tests of processes wait. In the order of the folders: the
 # files with the longest tests are first, so that no worker waits at the end. By default the files with
 # the fewest tests would be last, which are the longest ones.
@@ -17,7 +21,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-fast test-random test-slow fuzz check docs bench model mutants mutation chaos hosts compare-ironic lab lab-faults lab-up \
+.PHONY: help setup demo up test test-fast test-random test-slow neutron-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos hosts compare-ironic lab lab-faults lab-up \
 	lab-down lock sbom audit images clean
 
 help:  ## Show this
@@ -44,6 +48,14 @@ test-random: $(DEV)  ## Run test-fast in a random order (SEED=7 repeats one)
 test-slow: $(DEV)  ## Run the slow tests: more faults, each for half a minute
 	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
 
+neutron-test: $(DEV)  ## Test the network interfaces with a real Neutron and Open vSwitch (root, Debian 12)
+	$(BIN)/python -m pytest -m slow tests/e2e/test_real_neutron.py $(ARGS)
+
+coverage: $(DEV)  ## Measure the lines and branches that test-fast runs; the report names the missing ones
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(PARALLEL) -o ring_budgets= -m 'not slow and not postgresql' $(or $(ARGS),tests/contract tests/unit); \
+	  status=$$?; $(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$status
+
 fuzz: $(DEV)  ## Send random requests to the API, for FUZZ_SECONDS (600)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) $(BIN)/python -m pytest tests/contract/test_fuzz.py \
 	  -o timeout=0 --show-capture=no $(ARGS)
@@ -57,6 +69,15 @@ check: $(DEV)  ## Format, lint, types, import contracts, generated docs
 
 docs: $(DEV)  ## Write the generated docs
 	$(BIN)/python -m docs.generate
+
+docs-serve: $(SITE)  ## Serve the documentation as a site: http://127.0.0.1:8000 (ARGS="-a HOST:PORT")
+	$(DOCS)/bin/mkdocs serve -f docs/site/mkdocs.yml $(ARGS)
+
+docs-build: $(SITE)  ## Build that site in build/docs; a broken link ends it
+	$(DOCS)/bin/mkdocs build --strict --clean -f docs/site/mkdocs.yml $(ARGS)
+
+demo-picture: $(DEV)  ## Run the demo, and write its recording: docs/demo.svg
+	$(BIN)/python -m docs.demo_recording
 
 bench: $(DEV)  ## Run the benchmarks
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -93,10 +114,12 @@ lab-down: $(DEV)  ## Stop the lab of lab-up
 	$(BIN)/python -m tests.lab down
 
 lock:  ## Pin the requirements again (needs uv)
-	for name in run dev agent lab; do \
+	for name in run dev agent lab neutron docs; do \
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done
+	uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
+	  -c requirements/run.txt requirements/openstack.in -o requirements/openstack.txt
 
 sbom: $(DEV)  ## Write build/sbom.json, the bill of materials in CycloneDX
 	@mkdir -p build
@@ -109,7 +132,7 @@ images: $(DEV)  ## Look for images in compose/.env without a digest
 	@$(BIN)/python -m tests.supply_chain images
 
 clean:  ## Remove installed and cached files
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(DOCS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
 
 $(BIN)/python:
 	@for python in $(PYTHON) python3.11 python3 python3.12 python3.13; do \
@@ -129,3 +152,9 @@ $(DEV): | $(BIN)/python
 	@$(INSTALL) --require-hashes -r requirements/dev.txt
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@rm -f $(VENV)/.dev-* && touch $@
+
+$(SITE): | $(BIN)/python
+	@echo "installing what builds the documentation"
+	@$(BIN)/python -m venv --clear $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@

@@ -34,7 +34,7 @@ class ServiceError(Exception):
     """The request cannot be served."""
 
     status = 500  # of HTTP
-    retry_after: int | None = None  # seconds, sent as Retry-After; None: not sent
+    retry_after: int | None = None  # seconds, sent as Retry-After, if set
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or self.__doc__)
@@ -57,10 +57,10 @@ class AgentRefused(Invalid):
 class IllegalMove(Invalid):
     """The node's provision state does not allow this."""
 
-    def __init__(self, verb: str, node: str, state: str, why: str = "") -> None:
+    def __init__(self, verb: str, node: str, state: str, reason: str = "") -> None:
         super().__init__(
             f'The requested action "{verb}" can not be performed on node "{node}" while it is in'
-            f' state "{state}"{": " if why else ""}{why}.'
+            f' state "{state}"{": " if reason else ""}{reason}.'
         )
 
 
@@ -88,7 +88,7 @@ class Unauthorized(ServiceError):
 
     def __init__(self, message: str, challenge: str | None = None) -> None:
         super().__init__(message)
-        self.challenge = challenge  # value of WWW-Authenticate; None: not sent
+        self.challenge = challenge  # value of WWW-Authenticate, if it is sent
 
 
 class Forbidden(ServiceError):
@@ -162,12 +162,12 @@ class AlreadyExists(Conflict):
     """A resource with this value of a unique field exists already."""
 
     def __init__(self, kind: str, field: str, value: object) -> None:
-        known = _MESSAGES.get(
+        template = _MESSAGES.get(
             (kind, field), "{article} {kind} with {field} {value} already exists."
         )
         article = "An" if kind[0] in "aeio" else "A"  # a user
         field = "UUID" if field == "uuid" else field
-        super().__init__(known.format(article=article, kind=kind, field=field, value=value))
+        super().__init__(template.format(article=article, kind=kind, field=field, value=value))
 
 
 class PreconditionFailed(ServiceError):

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
-from app.broker.messages import Calls, Message, TaskMessage
+from app.broker.messages import Calls, Consoles, Message, TaskMessage
 from app.broker.refused_lookups import Refusals
 from app.config.settings import Settings, SettingsError
 from app.db import connections, transactions
@@ -39,9 +39,10 @@ class Runtime:
     # returns whether the broker took the message; raises nothing
     send: Callable[[Message | TaskMessage], bool]
     cache: dict[str, Any] = field(default_factory=dict)
-    calls: Calls | None = None  # None: this process calls no conductors
-    refusals: Refusals | None = None  # of lookups; None: this process records none
-    # length of a conductor's step queue, by its name; raises Unavailable. None: no broker
+    calls: Calls | None = None  # None in a process that calls no conductors
+    consoles: Consoles | None = None  # None in a process that opens no consoles
+    refusals: Refusals | None = None  # of lookups, if this process records them
+    # length of a conductor's step queue, by its name; raises Unavailable; None without a broker
     backlog: Callable[[str], int] | None = None
 
     @contextmanager
@@ -115,8 +116,10 @@ def require_hardware_types(drivers: Registry) -> None:
     Raises SettingsError: no hardware type is loaded; it names the reason of each.
     """
     if not drivers.types:
-        why = "; ".join(f"{name}: {reason}" for name, reason in sorted(drivers.refused.items()))
-        raise SettingsError(f"no hardware type is loaded, so that no node could be served: {why}")
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in sorted(drivers.refused.items()))
+        raise SettingsError(
+            f"no hardware type is loaded, so that no node could be served: {reasons}"
+        )
 
 
 def _load_drivers(settings: Settings, bmcs: Bmcs | None) -> Registry:

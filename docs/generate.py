@@ -24,10 +24,13 @@ from app.metrics.kinds import OTHER
 from app.metrics.table import METRICS
 from app.observe import log
 from app.runtime import Runtime
+from app.selection.conditions import FIELDS as SELECTION_FIELDS
+from app.selection.grammar import Kind
 from app.server.application import create_app
 from docs import (
     fault_tables,
     file_index,
+    moving_tables,
     node_fields,
     power_table,
     state_pages,
@@ -449,17 +452,38 @@ def role_needs() -> Lines:
     )
 
 
+# selection.md
+
+
+def selection_fields() -> Lines:
+    yield from table(
+        ("field", "kind", "selects by", "values", "free words"),
+        (
+            (
+                code(field.name),
+                next(name.lower() for name, kind in Kind.__members__.items() if kind is field.kind),
+                field.about,
+                ", ".join(map(code, field.choices)),
+                "yes" if field.free else "",
+            )
+            for field in SELECTION_FIELDS
+        ),
+    )
+
+
 #: Pages written by hand, each with one part between `BEGIN` and `END` generated from the code.
 PARTS: Mapping[str, Callable[[], Lines]] = {
     "docs/boot.md": boot_combinations,
     "docs/deploying.md": deploy_flow,
     "docs/hardware.md": power_table.power_table,
+    "docs/moving-from-ironic.md": moving_tables.moving_tables,
     "docs/hardware-orders.md": task_ends,
     "docs/metrics.md": metrics,
     "docs/operations.md": role_needs,
     "docs/fleet.md": state_pages.rollout_states,
     "docs/hardware-vendors.md": vendors,
     "docs/protocol.md": state_pages.operation_states,
+    "docs/selection.md": selection_fields,
     "docs/simulator.md": fault_tables.faults,
 }
 NAMES = (*PAGES, *PARTS)

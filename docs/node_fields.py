@@ -50,7 +50,7 @@ def options() -> Iterator[str]:
         yield f"        Field({', '.join(_arguments(field))}),"
     yield "    ),"
     yield f"    required={_tuple(required)},"
-    yield f"    later={_tuple(later)},"
+    yield f"    update_only={_tuple(later)},"
     yield ")"
 
 

@@ -40,12 +40,15 @@ from drivers.generic.storage import CinderStorage, ExternalStorage
 from drivers.generic.webhook import WebhookPower
 from drivers.images import cache as image_cache
 from drivers.images import files as machine_files
+from drivers.ipmi.console import IpmitoolShellinabox, IpmitoolSocat
 from drivers.ipmi.intel import IntelIpmiManagement
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.vendor import IpmiVendor
+from drivers.neutron.interfaces import Flat, Neutron, unusable_networks
 from drivers.redfish.bios import RedfishBios
 from drivers.redfish.booting.boot import RedfishHttps, RedfishVirtualMedia
+from drivers.redfish.console import RedfishSerial
 from drivers.redfish.firmware import RedfishFirmware
 from drivers.redfish.idrac import (
     IdracBios,
@@ -71,6 +74,7 @@ __all__ = [
     "image_cache",
     "machine_files",
     "read_agent_log",
+    "unusable_networks",
 ]
 
 #: Program of simulated machines, for `python -m`: the demo's.
@@ -84,7 +88,7 @@ _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "deploy": (Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
     "firmware": (NoFirmware,),
     "inspect": (AgentInspect, NoInspect),
-    "network": (NoopNetwork,),
+    "network": (NoopNetwork, Flat, Neutron),
     "raid": (NoRaid, AgentRaid),
     "rescue": (NoRescue, AgentRescue),
     "storage": (NoopStorage, CinderStorage, ExternalStorage),
@@ -100,6 +104,7 @@ class Redfish(HardwareType):
         **_GENERIC,
         "bios": (RedfishBios, NoBios),
         "boot": (RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe, Http),
+        "console": (NoConsole, RedfishSerial),
         "firmware": (RedfishFirmware, NoFirmware),
         "inspect": (RedfishInspect, AgentInspect, NoInspect),
         "management": (RedfishManagement, NoopManagement),
@@ -124,12 +129,12 @@ class Idrac(HardwareType):
     """
     Machines with an iDRAC of Dell, under Ironic's names.
 
-    The interfaces are those of `redfish`, which recognize a machine of Dell by its BMC's documents.
+    They have the interfaces of `redfish`, which recognize a machine of Dell by its BMC's documents.
     """
 
     name = "idrac"
     interfaces = {
-        kind: (*_IDRAC.get(kind, ()), *accepted) for kind, accepted in Redfish.interfaces.items()
+        kind: (*_IDRAC.get(kind, ()), *names) for kind, names in Redfish.interfaces.items()
     } | {"management": (IdracManagement, RedfishManagement)}
 
 
@@ -139,6 +144,7 @@ class Ipmi(HardwareType):
     name = "ipmi"
     interfaces = {
         **_GENERIC,
+        "console": (NoConsole, IpmitoolSocat, IpmitoolShellinabox),
         "management": (IpmiManagement, NoopManagement),
         "power": (IpmiPower,),
         "vendor": (IpmiVendor, NoVendor),
@@ -178,7 +184,9 @@ class FakeHardware(HardwareType):
             fake.FakeBoot, Ipxe, Pxe, HttpIpxe, Http, RedfishVirtualMedia, RedfishHttps,
             IdracVirtualMedia,
         ),
-        "console": (fake.FakeConsole, NoConsole),
+        "console": (
+            fake.FakeConsole, NoConsole, IpmitoolSocat, IpmitoolShellinabox, RedfishSerial,
+        ),
         "deploy": (fake.FakeDeploy, Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
         "firmware": (fake.FakeFirmware, NoFirmware, RedfishFirmware),
         "inspect": (fake.FakeInspect, NoInspect, AgentInspect, RedfishInspect, IdracInspect),
@@ -186,7 +194,7 @@ class FakeHardware(HardwareType):
             fake.FakeManagement, NoopManagement, RedfishManagement, IpmiManagement,
             IdracManagement, IntelIpmiManagement,
         ),
-        "network": (NoopNetwork,),
+        "network": (NoopNetwork, Flat, Neutron),
         "power": (
             fake.FakePower, RedfishPower, IpmiPower, IdracPower, AgentPower, WebhookPower,
         ),
@@ -203,6 +211,12 @@ HARDWARE_TYPES: tuple[type[HardwareType], ...] = (
 
 #: kind -> names of all built-in interfaces, opt-in ones included
 INTERFACES: Mapping[str, tuple[str, ...]] = {
-    kind: tuple({cls.name: None for each in HARDWARE_TYPES for cls in each.interfaces[kind]})
+    kind: tuple(
+        {
+            cls.name: None
+            for hardware_class in HARDWARE_TYPES
+            for cls in hardware_class.interfaces[kind]
+        }
+    )
     for kind in KINDS
 }

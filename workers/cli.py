@@ -14,7 +14,7 @@ import typer
 from app.cli import command_tree
 from app.cli.terminal.output_format import Form
 from app.config.settings import Settings, SettingsError
-from workers.commands import role_commands, settings_commands, user_commands
+from workers.commands import moving_commands, role_commands, settings_commands, user_commands
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
@@ -44,6 +44,7 @@ for group in (user_commands.users, user_commands.groups, user_commands.projects)
 for group in (role_commands.grants, role_commands.api_tokens):
     app.add_typer(group)
 app.add_typer(settings_commands.group, name="config")
+app.command("import-ironic")(moving_commands.import_ironic)
 
 
 def main() -> None:
@@ -117,8 +118,8 @@ def conductor(
         return
     settings = read_alone(config)
     permissions.prepare(settings)
-    chosen = name or settings.default.host or socket.gethostname()
-    roles.become_alone(settings, chosen, "conductor", chosen)
+    conductor_name = name or settings.default.host or socket.gethostname()
+    roles.become_alone(settings, conductor_name, "conductor", conductor_name)
 
 
 @app.command()
@@ -173,10 +174,10 @@ def upgrade(
     settings = read(config, database__connection=database)
     if grants and not settings.database.connection.startswith("postgres"):
         raise SettingsError("--grants: only PostgreSQL has users")
-    own = not settings.database.connection
+    uses_bundled_database = not settings.database.connection
     location.make_key(settings)
     settings = location.complete(settings)
-    if own:
+    if uses_bundled_database:
         Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
         permissions.prepare(settings)
     roles.migrate(settings)
@@ -228,13 +229,13 @@ def doctor(
             )
         )
     )
-    found = [each.document() for each in examination.examine(settings, fix=fix)]
-    if found or output is Form.JSON:
+    results = [result.document() for result in examination.examine(settings, fix=fix)]
+    if results or output is Form.JSON:
         columns = ("check", "subject", "explanation", "repaired" if fix else "repairable")
-        Output(output).items(found, columns)
+        Output(output).items(results, columns)
     else:
         typer.echo("\n".join(("No findings.", *examination.scope(settings))))
-    raise typer.Exit(bool(found))
+    raise typer.Exit(bool(results))
 
 
 @db.command()
@@ -257,16 +258,16 @@ def restored(
     from workers.restoration import restore
 
     settings = location.complete(read(config, database__connection=database))
-    made = runtime.make(settings, send=lambda _message: False)
+    service_runtime = runtime.make(settings, send=lambda _message: False)
     try:
-        with made.transaction(Actor.COMMAND) as session:
-            ended, nodes = restore.quarantine(session)
+        with service_runtime.transaction(Actor.COMMAND) as session:
+            operation_count, nodes = restore.quarantine(session)
             audit_records.add_command(connection_of(session), settings, "update/database/restored")
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None
     finally:
-        made.engine.dispose()
-    typer.echo(f"{ended} operations ended, {nodes} nodes are in maintenance")
+        service_runtime.engine.dispose()
+    typer.echo(f"{operation_count} operations ended, {nodes} nodes are in maintenance")
 
 
 def _record_upgrade(settings: Settings, grants: bool) -> None:
@@ -307,14 +308,16 @@ def _with_data_keys(
     from app.db.diagnosis import reason
     from app.db.sealing import keyring_of
 
-    made = runtime.make(location.complete(read(config)), send=lambda _message: False)
+    service_runtime = runtime.make(location.complete(read(config)), send=lambda _message: False)
     try:
-        with made.write_connection() as connection:
-            return work(made.settings, connection, keyring_of(connection.dialect).masters)
+        with service_runtime.write_connection() as connection:
+            return work(
+                service_runtime.settings, connection, keyring_of(connection.dialect).masters
+            )
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None
     finally:
-        made.engine.dispose()
+        service_runtime.engine.dispose()
 
 
 @keys.command()
@@ -325,8 +328,8 @@ def status(config: Config = None) -> None:
     def work(_: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
         return data_keys.status(connection, masters)
 
-    found = _with_data_keys(config, work)
-    typer.echo(json.dumps(found, indent=2))
+    table_status = _with_data_keys(config, work)
+    typer.echo(json.dumps(table_status, indent=2))
 
 
 @keys.command()
@@ -372,13 +375,13 @@ def verify_audit(
             raise SettingsError("[database]secrets_key_file is needed: audit records are signed")
         return audit_proofs.verify(connection, settings.audit, head)
 
-    found = _with_data_keys(config, work)
-    for finding in found.findings:
+    report = _with_data_keys(config, work)
+    for finding in report.findings:
         typer.echo(finding)
-    typer.echo(f"{found.records} records, {found.checkpoints} checkpoints, head {found.head}")
-    if found.unproven:
-        typer.echo(f"{found.unproven} records are older than the first checkpoint: not verified")
-    raise typer.Exit(1 if found.findings else 0)
+    typer.echo(f"{report.records} records, {report.checkpoints} checkpoints, head {report.head}")
+    if report.unproven:
+        typer.echo(f"{report.unproven} records are older than the first checkpoint: not verified")
+    raise typer.Exit(1 if report.findings else 0)
 
 
 if sys.argv[1:2] != ["up"]:  # its processes would keep what the operator's commands import

@@ -26,11 +26,11 @@ def _words() -> Sequence[str]:
     """Return the words of the command line, or of the one that the shell completes."""
     if VARIABLE not in os.environ:
         return sys.argv[1:]
-    at = os.environ.get("COMP_CWORD")
+    cursor = os.environ.get("COMP_CWORD")
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
-    words = line.split()[1:]
+    arguments = line.split()[1:]
     # the word under the cursor may be incomplete
-    return words[: int(at) - 1] if at and at.isdecimal() else words
+    return arguments[: int(cursor) - 1] if cursor and cursor.isdecimal() else arguments
 
 
 if __name__ == "__main__":

@@ -55,14 +55,16 @@ def of_node(session: Session, node: Node) -> list[KeptLog]:
 
 
 def of_operation(session: Session, node: Node, operation: str | None) -> str | None:
-    """Return the name of the log that an operation, given by its UUID, has kept; None: none."""
+    """Return the name of the log that an operation, given by its UUID, has kept, if any."""
     if operation is None:
         return None
-    names = (kept.name for kept in of_node(session, node) if kept.operation == operation)
+    names = (
+        agent_log.name for agent_log in of_node(session, node) if agent_log.operation == operation
+    )
     return next(names, None)
 
 
-def content(runtime: Runtime, node: str, kept: KeptLog) -> tuple[int, Iterator[bytes]]:
+def content(runtime: Runtime, node: str, agent_log: KeptLog) -> tuple[int, Iterator[bytes]]:
     """
     Return the size of a log, and its content in parts, which its conductor reads.
 
@@ -73,24 +75,29 @@ def content(runtime: Runtime, node: str, kept: KeptLog) -> tuple[int, Iterator[b
     def read(offset: int) -> tuple[int, bytes]:
         try:
             answer = rpc.call_at(
-                runtime, kept.conductor, node, "read_agent_log", name=kept.name, offset=offset
+                runtime,
+                agent_log.conductor,
+                node,
+                "read_agent_log",
+                name=agent_log.name,
+                offset=offset,
             )
         except rpc.NoSuchConductor:
             raise Unavailable(
-                f"The log is kept by conductor {kept.conductor}, which is not alive: start it, or"
-                f" read {kept.name} in the directory of agent logs of its host"
+                f"The log is kept by conductor {agent_log.conductor}, which is not alive: start it,"
+                f" or read {agent_log.name} in the directory of agent logs of its host"
                 " ([agent]deploy_logs_local_path)."
             ) from None
         return answer["size"], base64.b64decode(answer["content"])
 
-    size, first = read(0)
+    size, first_part = read(0)
 
     def parts() -> Iterator[bytes]:
-        part, sent = first, 0
+        part, offset = first_part, 0
         while part:
             yield part
-            sent += len(part)
-            part = read(sent)[1] if sent < size else b""
+            offset += len(part)
+            part = read(offset)[1] if offset < size else b""
 
     return size, parts()
 
@@ -102,13 +109,13 @@ def path_of(node: str, name: str) -> str:
 
 def find(session: Session, node: Node, name: str) -> KeptLog:
     """Return a log by the name of its file. Raises NotFound."""
-    for kept in of_node(session, node):
-        if kept.name == name:
-            return kept
+    for agent_log in of_node(session, node):
+        if agent_log.name == name:
+            return agent_log
     raise NotFound("agent log", name)
 
 
 def _name_of(result: object) -> str | None:
-    """Return the file name in the result of a step; None: it has kept none."""
+    """Return the file name in the result of a step, or None if it has kept no file."""
     path = result.get(RESULT) if isinstance(result, dict) else None
     return PurePath(path).name or None if isinstance(path, str) else None

@@ -35,7 +35,7 @@ from drivers.net import networks
 
 logger = log.get(__name__)
 
-#: Provision states in which a heartbeat is recorded.
+#: Provision states that record heartbeats.
 HEARTBEAT_STATES = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
 #: Accepted values of `agent_status`: progress of a command, as the agent reports it.
 STATUSES = ("start", "end", "error")
@@ -76,8 +76,8 @@ def heartbeat(runtime: Runtime, ident: str, body: Mapping[str, Any]) -> None:
             node_id = _record(connection, runtime.settings, ident, body)
             return None if node_id is None else _recorded(runtime.settings, connection, node_id)
 
-    if recorded := retrying(record):
-        resume_waiting(runtime, recorded)
+    if heartbeat_record := retrying(record):
+        resume_waiting(runtime, heartbeat_record)
 
 
 def record_batch(
@@ -91,20 +91,20 @@ def record_batch(
     """
     settings = runtime.settings
 
-    def one(connection: Connection, each: AgentHeartbeat) -> RecordedHeartbeat | None:
+    def one(connection: Connection, sign: AgentHeartbeat) -> RecordedHeartbeat | None:
         try:
-            check(settings.agent, each.body)
+            check(settings.agent, sign.body)
         except AgentRefused:
             return None
-        values = {**_fields(connection, each.body), "uuid": each.node}
+        values = {**_fields(connection, sign.body), "uuid": sign.node}
         row = _RECORD_REPEATED.first(connection, values)
         return _recorded(settings, connection, row[0]) if row else None
 
     with runtime.write_connection() as connection:
-        return [one(connection, each) for each in signs]
+        return [one(connection, sign) for sign in signs]
 
 
-def resume_waiting(runtime: Runtime, recorded: RecordedHeartbeat) -> None:
+def resume_waiting(runtime: Runtime, record: RecordedHeartbeat) -> None:
     """
     Resume the operation that waits for a recorded heartbeat.
 
@@ -115,9 +115,9 @@ def resume_waiting(runtime: Runtime, recorded: RecordedHeartbeat) -> None:
 
     def work() -> None:
         with runtime.transaction() as session:
-            wake.resume_on_heartbeat(session, recorded.node_id)
+            wake.resume_on_heartbeat(session, record.node_id)
 
-    if recorded.waited_for:
+    if record.waited_for:
         kill_points.reach("called")
         retrying(work)
 
@@ -168,7 +168,7 @@ _RECORD_REPEATED = Prepared(
         .join_from(_UNLOCKED, Node.__table__, _NODES.id == _UNLOCKED.c.node_id)
         .where(
             _NODES.uuid == bindparam("uuid"),
-            _NODES.provision_state.in_([literal(each) for each in sorted(HEARTBEAT_STATES)]),
+            _NODES.provision_state.in_([literal(state) for state in sorted(HEARTBEAT_STATES)]),
         )
         .with_for_update(of=_UNLOCKED, skip_locked=True)
         .scalar_subquery(),
@@ -208,15 +208,15 @@ def _record(
     row = connection.execute(_KNOWN.where(_NODES[column] == value)).one_or_none()
     if row is None:
         raise NotFound("node", ident)
-    matches = row.token and secrets.compare_digest(row.token.encode(), (token or "").encode())
-    if token and not matches:
+    token_matches = row.token and secrets.compare_digest(row.token.encode(), (token or "").encode())
+    if token and not token_matches:
         raise AgentRefused("token", _WRONG_TOKEN)
     check(settings.agent, body, row.url, row.verify_ca)
     if row.url is None and row.reservation is not None:
         raise NodeLocked(row.uuid, row.reservation)
     state = row.provision_state
-    kept = state in WITHOUT_INSTANCE and fast_track(settings, row.driver_info)
-    if state not in HEARTBEAT_STATES and not kept:
+    is_kept = state in WITHOUT_INSTANCE and fast_track(settings, row.driver_info)
+    if state not in HEARTBEAT_STATES and not is_kept:
         logger.info("heartbeat.ignored", node=row.uuid, state=row.provision_state)
         return None
     values = {**_fields(connection, body), "node": row.id, "stored_token": row.stored_token}
@@ -250,8 +250,8 @@ def check(
         raise AgentRefused(
             "address", 'An issue with the supplied "callback_url" has been detected.'
         )
-    if url and (wrong := _not_of_an_agent(url)):
-        raise AgentRefused("address", f"callback_url: must not have a {wrong}")
+    if url and (wrong_part := _not_of_an_agent(url)):
+        raise AgentRefused("address", f"callback_url: must not have a {wrong_part}")
     if known_url is not None and url != known_url:
         raise AgentRefused("address", 'Detected change in ramdisk provided "callback_url"')
     if settings.require_tls and url and not url.startswith("https://"):
@@ -267,14 +267,14 @@ def check(
 @lru_cache(maxsize=4096)
 def _not_of_an_agent(url: str) -> str | None:
     """
-    Return the part of a URL that no agent's has; None: there is none.
+    Return the part of a URL that no agent's URL has, if there is one.
 
     The service appends the paths of the agent's API: after a query or a fragment, the machine would
     choose the path of requests that have its node's document and token.
     """
     try:
         parts = urlsplit(url)
-        found = {
+        parts_present = {
             "query": "?" in url,
             "fragment": "#" in url,
             "user": "@" in parts.netloc,
@@ -284,9 +284,11 @@ def _not_of_an_agent(url: str) -> str | None:
         }
     except ValueError:
         return "malformed host or port"
-    return next((name for name, is_there in found.items() if is_there), None)
+    return next((name for name, is_there in parts_present.items() if is_there), None)
 
 
 @lru_cache(maxsize=4)
-def _reach(allowed: tuple[str, ...], denied: tuple[str, ...]) -> networks.Reach:
-    return networks.of_agents({"agent": {"allowed_networks": allowed, "denied_networks": denied}})
+def _reach(allowed_networks: tuple[str, ...], denied_networks: tuple[str, ...]) -> networks.Reach:
+    return networks.of_agents(
+        {"agent": {"allowed_networks": allowed_networks, "denied_networks": denied_networks}}
+    )

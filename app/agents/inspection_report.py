@@ -64,14 +64,16 @@ def receive(
     Raises NotFound: no node expects the report; one text for all reasons.
     Raises NodeLocked: the agent has no token yet, and an operation holds the node.
     """
-    sent = (report["inventory"].get(name) for name in ("bmc_address", "bmc_v6address"))
-    addresses = {address for address in sent if address not in NO_BMC_ADDRESS}
+    reported_addresses = (
+        report["inventory"].get(name) for name in ("bmc_address", "bmc_v6address")
+    )
+    addresses = {address for address in reported_addresses if address not in NO_BMC_ADDRESS}
     if not macs and not addresses and not node_uuid:
         raise Invalid("No lookup information provided")
     node_id = _find_node(session, macs, addresses, node_uuid)
     discovers = node_id is None and runtime_of(session).settings.auto_discovery.enabled
-    known = select(Node).where(Node.id == node_id).with_for_update()
-    node = _enroll(session) if discovers else session.scalar(known)
+    query = select(Node).where(Node.id == node_id).with_for_update()
+    node = _enroll(session) if discovers else session.scalar(query)
     if node is None or not (discovers or _expects(session, node)):
         seldom.warning(
             "inspection.report_refused",
@@ -130,7 +132,7 @@ def _enroll(session: Session) -> Node:
 
 
 def _reached_limit(session: Session) -> str | None:
-    """Return the setting that forbids to enroll another machine; None: none does."""
+    """Return the setting that forbids to enroll another machine, if one does."""
     settings = runtime_of(session).settings.auto_discovery
     discovered = select(func.count(Operation.node_id.distinct())).where(
         Operation.kind == OperationKind.DISCOVERY
@@ -162,11 +164,11 @@ def _find_node(
     """
     by_uuid = select(Node.id).where(Node.uuid == node_uuid)
     by_mac = select(Port.node_id).where(Port.address.in_(macs)).distinct()
-    known = set(session.scalars(by_uuid)) if node_uuid else set()
+    node_ids = set(session.scalars(by_uuid)) if node_uuid else set()
     owners = set(session.scalars(by_mac)) if macs else set()
-    if (node_uuid and not known) or len(known | owners) > 1:
+    if (node_uuid and not node_ids) or len(node_ids | owners) > 1:
         raise _not_found()
-    known |= owners
+    node_ids |= owners
     inspected = select(Node.id, Node.driver_internal_info).where(
         Node.provision_state.in_(REPORT_STATES)
     )
@@ -175,15 +177,15 @@ def _find_node(
         for node_id, info in session.execute(inspected)
         if addresses.intersection(info.get(Inspect.BMC_ADDRESSES) or ())
     }
-    if by_bmc and known:
-        known &= by_bmc  # a port of one node and the BMC of another: one of the records is wrong
+    if by_bmc and node_ids:
+        node_ids &= by_bmc  # a port of one node and the BMC of another: one of the records is wrong
     if not owners and not node_uuid:
-        known = by_bmc
-        if not known:
+        node_ids = by_bmc
+        if not node_ids:
             return None
-    if len(known) != 1:
+    if len(node_ids) != 1:
         raise _not_found()
-    return next(iter(known))
+    return next(iter(node_ids))
 
 
 def _expects(session: Session, node: Node) -> bool:
@@ -200,9 +202,9 @@ def _expects(session: Session, node: Node) -> bool:
     if operation is None:
         return False
     positions = {row.label: row.position for row in operations.steps_of(session, operation)}
-    awaited = positions.get("inspect.await_report", -1)
-    powered_on = positions.get("power.power_on", awaited)
-    return powered_on <= operation.cursor <= awaited
+    report_position = positions.get("inspect.await_report", -1)
+    powered_on = positions.get("power.power_on", report_position)
+    return powered_on <= operation.cursor <= report_position
 
 
 def _store(session: Session, node: Node, report: Mapping[str, Any]) -> None:

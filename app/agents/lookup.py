@@ -25,15 +25,15 @@ class LookupRefused(NotFound):
     A lookup that gets no node. Callers get one text for all reasons, as they are unauthenticated.
     """
 
-    def __init__(self, ident: str, why: str, node: str | None = None) -> None:
+    def __init__(self, ident: str, reason: str, node: str | None = None) -> None:
         super().__init__("node", ident)
-        self.why = why  # for operators
+        self.reason = reason  # for operators
         self.node = node  # UUID of the node that refused the lookup; None if no node was found
 
 
-#: Provision states in which an agent may look up its node.
+#: Provision states that allow a lookup by the node's agent.
 LOOKUP_STATES = frozenset().union(*(flow.states(flow.looks_up) for flow in FLOWS))
-#: Provision states in which lookups are allowed with fast track, too.
+#: Provision states that allow lookups with fast track, too.
 FAST_TRACK_STATES = WITHOUT_INSTANCE.union(*(flow.states(flow.looks_up_if_kept) for flow in FLOWS))
 
 MAC = r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}"
@@ -45,7 +45,7 @@ def normalize_mac(text: str) -> str | None:
     if not _MAC.fullmatch(text):
         return None
     digits = re.sub("[:-]", "", text).lower()
-    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+    return ":".join(digits[index : index + 2] for index in range(0, 12, 2))
 
 
 def lookup(
@@ -57,7 +57,7 @@ def lookup(
     """
     Return the node of a machine, found by UUID or else by MAC addresses, and its agent's token.
 
-    caller: address of the sender that no other client can have; None: it is not known; see `token`.
+    caller: address of the sender that no other client can have, if it is known; see `token`.
 
     Raises LookupRefused.
     Raises NodeLocked: the agent has no token yet, and an operation holds the node.
@@ -67,18 +67,20 @@ def lookup(
         condition = Node.uuid == node_uuid
     else:
         owners = select(Port.node_id).where(Port.address.in_(addresses)).distinct()
-        found = session.scalars(owners.limit(2)).all()
-        if len(found) != 1:
+        node_ids = session.scalars(owners.limit(2)).all()
+        if len(node_ids) != 1:
             several = "the addresses belong to ports of several nodes"
-            raise LookupRefused(ident, several if found else "no port has any of these addresses")
-        condition = Node.id == found[0]
+            raise LookupRefused(
+                ident, several if node_ids else "no port has any of these addresses"
+            )
+        condition = Node.id == node_ids[0]
     node = session.scalar(select(Node).where(condition).with_for_update())
     settings = runtime_of(session).settings
     if node is None:
         raise LookupRefused(ident, "there is no node with the UUID that it sent")
     if settings.api.restrict_lookup and not _expected(settings, node):
-        why = f"node {node.uuid} is {node.provision_state}, where no agent is expected"
-        raise LookupRefused(ident, why, node.uuid)
+        reason = f"node {node.uuid} is {node.provision_state}, where no agent is expected"
+        raise LookupRefused(ident, reason, node.uuid)
     return node, token(session, node, caller)
 
 
@@ -88,7 +90,7 @@ WITHHELD = "******"
 
 def token(session: Session, node: Node, caller: str | None = None) -> str:
     """
-    Return the token of a node's agent, and create it if there is none. The node's row is locked.
+    Return the token of a node's agent, and create it if it is missing. The node's row is locked.
 
     A repeated lookup from the same address returns the token again within
     `[api]lookup_repeat_time`, until the first heartbeat; all others return `WITHHELD`.
@@ -97,8 +99,8 @@ def token(session: Session, node: Node, caller: str | None = None) -> str:
     """
     agent = session.get(AgentRecord, node.id)
     if agent is not None and agent.token:
-        repeated = caller is not None and agent.given_to == caller and agent.url is None
-        return agent.token if repeated and _issued_recently(session, agent) else WITHHELD
+        is_repeated = caller is not None and agent.given_to == caller and agent.url is None
+        return agent.token if is_repeated and _issued_recently(session, agent) else WITHHELD
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
     if agent is None:
@@ -111,8 +113,8 @@ def token(session: Session, node: Node, caller: str | None = None) -> str:
 
 def _issued_recently(session: Session, agent: AgentRecord) -> bool:
     limit = runtime_of(session).settings.api.lookup_repeat_time
-    given = select(AgentRecord.node_id).where(AgentRecord.node_id == agent.node_id)
-    return session.scalar(given.where(age(AgentRecord.given_at) < limit)) is not None
+    query = select(AgentRecord.node_id).where(AgentRecord.node_id == agent.node_id)
+    return session.scalar(query.where(age(AgentRecord.given_at) < limit)) is not None
 
 
 def _expected(settings: Settings, node: Node) -> bool:

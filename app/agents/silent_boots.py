@@ -56,15 +56,19 @@ def _boot_again(
         return False  # left to a conductor that has loaded it
     if not targets.driver_of(runtime, node).boot.boots_again:
         return False
-    before = [row for row in operations.steps_of(session, operation) if _is_before(row, operation)]
-    booted = [row for row in before if row.label == _BOOTS][-1]
+    finished_rows = [
+        row for row in operations.steps_of(session, operation) if _is_before(row, operation)
+    ]
+    booted = [row for row in finished_rows if row.label == _BOOTS][-1]
     limit = timeouts.callback_timeout(session, node)
     if limit and booted.attempts * timeout >= limit:
         return False  # no time for another boot before the deadline
-    starts = [
-        row.position for row in before if row.label == _OFF and row.position < booted.position
+    off_positions = [
+        row.position
+        for row in finished_rows
+        if row.label == _OFF and row.position < booted.position
     ]
-    operations.rewind(session, operation, max(starts, default=booted.position))
+    operations.rewind(session, operation, max(off_positions, default=booted.position))
     facts = {"node": node.uuid, "operation": operation.uuid, "request_id": operation.request_id}
     logger.warning("boot.retried", **facts, silent=timeout)
     return wake.resume_operation(session, node, operation)
@@ -77,7 +81,7 @@ def _is_before(row: OperationStep, operation: Operation) -> bool:
 def _silent(timeout: float) -> Select[Any]:
     """Select operations whose agent was booted `timeout` seconds ago and has not called yet."""
     interface, _, name = _BOOTS.partition(".")
-    heard = (
+    has_called = (
         select(AgentRecord.node_id)
         .where(
             AgentRecord.node_id == Operation.node_id,
@@ -95,7 +99,7 @@ def _silent(timeout: float) -> Select[Any]:
             Node.provision_state.in_(_STATES),
             Node.maintenance.is_(False),
             Node.reservation.is_(None),
-            ~heard,
+            ~has_called,
             OperationStep.interface == interface,
             OperationStep.name == name,
             OperationStep.state == StepState.DONE,

@@ -47,38 +47,38 @@ def advance(connection: Connection) -> str | None:
 
     For one process at a time. Does nothing unless all processes can sign their records.
     """
-    started = connection.scalar(select(func.max(age(DataKey.created_at))).where(DataKey.bound))
-    if started is None or started < 2 * REFRESH or not keyring_of(connection.dialect).binds:
+    key_age = connection.scalar(select(func.max(age(DataKey.created_at))).where(DataKey.bound))
+    if key_age is None or key_age < 2 * REFRESH or not keyring_of(connection.dialect).binds:
         return None
-    last = _last(connection)
-    if last is None or last.mac is not None:
-        last = _open(connection, last)
-    if last is None or not _is_complete(connection, last.horizon):
+    checkpoint = _last(connection)
+    if checkpoint is None or checkpoint.mac is not None:
+        checkpoint = _open(connection, checkpoint)
+    if checkpoint is None or not _is_complete(connection, checkpoint.horizon):
         return None
-    return _close(connection, last)
+    return _close(connection, checkpoint)
 
 
 def _last(connection: Connection) -> Row[Any] | None:
     return connection.execute(select(_C).order_by(_C.first.desc()).limit(1)).one_or_none()
 
 
-def _open(connection: Connection, last: Row[Any] | None) -> Row[Any] | None:
-    """Insert a checkpoint for the settled records since the last one; None: there are none."""
-    if last is None:  # records without a HMAC are those from before there was a key
-        first = (connection.scalar(select(func.max(_R.id)).where(_R.mac.is_(None))) or 0) + 1
+def _open(connection: Connection, checkpoint: Row[Any] | None) -> Row[Any] | None:
+    """Insert a checkpoint for the settled records since the last one, if there are any."""
+    if checkpoint is None:  # records without a HMAC are older than the first key
+        first_id = (connection.scalar(select(func.max(_R.id)).where(_R.mac.is_(None))) or 0) + 1
     else:
-        first = last.last + 1
+        first_id = checkpoint.last + 1
     unsettled = or_(
         age(_R.created_at) < SETTLED,
         (_R.outcome == Outcome.PENDING) & (age(_R.created_at) < audit_records.OPEN + SETTLED),
     )
-    limit = connection.scalar(select(func.min(_R.id)).where(_R.id >= first, unsettled))
-    covered = select(_R.id).where(_R.id >= first, *(() if limit is None else (_R.id < limit,)))
+    limit = connection.scalar(select(func.min(_R.id)).where(_R.id >= first_id, unsettled))
+    covered = select(_R.id).where(_R.id >= first_id, *(() if limit is None else (_R.id < limit,)))
     end = connection.scalar(select(func.max(covered.order_by(_R.id).limit(MOST).subquery().c.id)))
     if end is None:
         return None
     horizon = connection.scalar(text(_XMAX)) if connection.dialect.name != "sqlite" else None
-    values = {"first": first, "last": end, "horizon": horizon}
+    values = {"first": first_id, "last": end, "horizon": horizon}
     connection.execute(insert(AuditCheckpoint).values(values))
     return _last(connection)
 
@@ -90,10 +90,10 @@ def _is_complete(connection: Connection, horizon: int | None) -> bool:
 
 def _close(connection: Connection, row: Row[Any]) -> str | None:
     facts = _facts(connection, row.first, row.last)
-    before = connection.scalar(
+    previous_mac = connection.scalar(
         select(_C.mac).where(_C.first < row.first).order_by(_C.first.desc()).limit(1)
     )
-    mac = keyring_of(connection.dialect).proof(_signed(before, row.first, row.last, facts))
+    mac = keyring_of(connection.dialect).proof(_signed(previous_mac, row.first, row.last, facts))
     values = {**facts.columns(), "mac": mac}
     connection.execute(update(AuditCheckpoint).where(_C.id == row.id).values(values))
     return mac
@@ -108,17 +108,19 @@ class _Facts:
     newest_at: Any = None
     digests: Any = field(default_factory=lambda: (hashlib.sha256(), hashlib.sha256()))
 
-    def add(self, ident: int, created_at: Any, outcome: str, *rest: Any) -> None:
+    def add(self, ident: int, created_at: Any, outcome: str, *values: Any) -> None:
         succeeded = outcome == Outcome.SUCCESS
         self.successes += succeeded
         self.others += not succeeded
         self.newest_at = max(created_at, self.newest_at or created_at)
-        line = [ident, created_at.isoformat(), outcome, *rest]
+        line = [ident, created_at.isoformat(), outcome, *values]
         self.digests[not succeeded].update(orjson.dumps(line))
 
     def columns(self) -> dict[str, Any]:
         names = ("successes_digest", "others_digest")
-        digests = {name: each.hexdigest() for name, each in zip(names, self.digests, strict=True)}
+        digests = {
+            name: digest.hexdigest() for name, digest in zip(names, self.digests, strict=True)
+        }
         return {
             "successes": self.successes,
             "others": self.others,
@@ -127,35 +129,39 @@ class _Facts:
         }
 
 
-def _facts(connection: Connection, first: int, last: int) -> _Facts:
+def _facts(connection: Connection, first_id: int, last_id: int) -> _Facts:
     facts = _Facts()
-    for row in _records(connection, _PROVEN, first, last):
+    for row in _records(connection, _PROVEN, first_id, last_id):
         facts.add(row.id, row.created_at, row.outcome, row.status, row.mac)
     return facts
 
 
 def _records(
-    connection: Connection, columns: Sequence[Any], first: int, last: int | None
+    connection: Connection, columns: Sequence[Any], first_id: int, last_id: int | None
 ) -> Iterator[Row[Any]]:
-    """Yield records in the order of their numbers. columns: begin with `id`."""
-    upto = () if last is None else (_R.id <= last,)
+    """Yield records in the order of their numbers. columns: the first one is `id`."""
+    upto = () if last_id is None else (_R.id <= last_id,)
     while True:
-        query = select(*columns).where(_R.id >= first, *upto).order_by(_R.id).limit(_BATCH)
+        query = select(*columns).where(_R.id >= first_id, *upto).order_by(_R.id).limit(_BATCH)
         rows = connection.execute(query).all()
         yield from rows
         if len(rows) < _BATCH:
             return
-        first = rows[-1].id + 1
+        first_id = rows[-1].id + 1
 
 
-def _signed(before: str | None, first: int, last: int, facts: _Facts | Row[Any]) -> bytes:
+def _signed(
+    previous_mac: str | None, first_id: int, last_id: int, facts: _Facts | Row[Any]
+) -> bytes:
     if isinstance(facts, _Facts):
         values = facts.columns()
     else:
         values = {name: getattr(facts, name) for name in _Facts().columns()}
     newest = values["newest_at"]
     values["newest_at"] = newest and newest.isoformat()
-    return orjson.dumps([before, first, last, *(values[name] for name in sorted(values))])
+    return orjson.dumps(
+        [previous_mac, first_id, last_id, *(values[name] for name in sorted(values))]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,21 +182,21 @@ def verify(connection: Connection, settings: Audit, head: str | None = None) -> 
     ring, findings = keyring_of(connection.dialect), _Findings()
     checkpoints = connection.execute(select(_C).where(_C.mac.is_not(None)).order_by(_C.first)).all()
     start = checkpoints[0].first if checkpoints else 1
-    before: str | None = None
+    previous_mac: str | None = None
     end = start - 1
     tail = checkpoints[-1].last if checkpoints else 0
     is_later = (_R.id > tail) & (_R.outcome != Outcome.SUCCESS)
-    younger = connection.scalar(select(func.count()).where(is_later)) or 0
-    younger += sum(each.others for each in checkpoints)
+    later_records = connection.scalar(select(func.count()).where(is_later)) or 0
+    later_records += sum(checkpoint.others for checkpoint in checkpoints)
     for row in checkpoints:
         if row.first != end + 1:
             findings.add(f"checkpoints of records {end + 1} to {row.first - 1} are missing")
-        if ring.proof(_signed(before, row.first, row.last, row)) != row.mac:
+        if ring.proof(_signed(previous_mac, row.first, row.last, row)) != row.mac:
             findings.add(f"the checkpoint of records {row.first} to {row.last} was changed")
-        younger -= row.others
-        _compare(connection, row, settings, younger, findings)
-        before, end = row.mac, row.last
-    if head is not None and head not in {each.mac for each in checkpoints}:
+        later_records -= row.others
+        _compare(connection, row, settings, later_records, findings)
+        previous_mac, end = row.mac, row.last
+    if head is not None and head not in {checkpoint.mac for checkpoint in checkpoints}:
         findings.add("the checkpoint with the given head is missing: records after it, too")
     checked = 0
     for record in _records(connection, tuple(_R), start, None):
@@ -200,27 +206,31 @@ def verify(connection: Connection, settings: Audit, head: str | None = None) -> 
         elif ring.proof(audit_records.signed({**record._mapping})) != record.mac:
             findings.add(f"record {record.id} was changed, or added by another program")
     unproven = connection.scalar(select(func.count()).where(_R.id < start)) or 0
-    return Verdict(checked, len(checkpoints), unproven, before, findings.listed())
+    return Verdict(checked, len(checkpoints), unproven, previous_mac, findings.listed())
 
 
 def _compare(
-    connection: Connection, row: Row[Any], settings: Audit, younger: int, findings: "_Findings"
+    connection: Connection,
+    row: Row[Any],
+    settings: Audit,
+    later_records: int,
+    findings: "_Findings",
 ) -> None:
-    """Compare the records of a range with its checkpoint. younger: others in later ranges."""
+    """Compare the records of a range with its checkpoint. later_records: others in later ranges."""
     facts = _facts(connection, row.first, row.last).columns()
-    old = settings.keep_days and connection.scalar(
+    is_old = settings.keep_days and connection.scalar(
         select(age(_C.newest_at) > 86400 * settings.keep_days).where(_C.id == row.id)
     )
-    surplus = settings.keep_refused and younger >= settings.keep_refused
-    for name, may_be_deleted in (("successes", old), ("others", old or surplus)):
+    surplus = settings.keep_refused and later_records >= settings.keep_refused
+    for name, may_be_deleted in (("successes", is_old), ("others", is_old or surplus)):
         if facts[f"{name}_digest"] == getattr(row, f"{name}_digest"):
             continue
         if may_be_deleted and not facts[name]:
             continue
         was, is_ = getattr(row, name), facts[name]
-        what = f"{was} records of {name} had been proven, and there are {is_}"
-        changed = "" if was != is_ else ": outcomes, times or records were changed"
-        findings.add(f"records {row.first} to {row.last}: {what}{changed}")
+        comparison = f"{was} records of {name} had been proven, and there are {is_}"
+        explanation = "" if was != is_ else ": outcomes, times or records were changed"
+        findings.add(f"records {row.first} to {row.last}: {comparison}{explanation}")
 
 
 class _Findings:
@@ -231,5 +241,5 @@ class _Findings:
         self._all.append(finding)
 
     def listed(self) -> list[str]:
-        more = len(self._all) - _LISTED
-        return self._all[:_LISTED] + ([f"and {more} more"] if more > 0 else [])
+        remainder = len(self._all) - _LISTED
+        return self._all[:_LISTED] + ([f"and {remainder} more"] if remainder > 0 else [])

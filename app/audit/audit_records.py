@@ -33,23 +33,23 @@ Row = dict[str, Any]
 #: Values of the column `auth` in records of commands that use the database directly, and in those
 #: of refused requests of agents.
 COMMAND, AGENT = "command", "agent"
-#: Documents whose keys mean nothing to the service: of them few names are recorded, after those of
-#: all other fields, so that no number of them hides another field.
+#: Documents whose keys mean nothing to the service: few of their names are recorded, after all
+#: other fields, so that no number of them hides another field.
 FREE = ("extra", "properties", "network_data")
 #: Most names of keys of these documents in the column `fields`, and characters of a name.
 MOST_NAMES, LONGEST_NAME = 30, 100
 #: Seconds after which a record without an outcome keeps none.
 OPEN = 3600.0
-#: Seconds in which equal refused requests of a node's agents are one record.
+#: Period of one record of equal refused requests of a node's agents, in seconds.
 AGENT_PERIOD = 3600.0
 
 _TABLE: Any = AuditRecord.__table__
-_NAMES = tuple(each.name for each in _TABLE.c if each.name not in ("id", "created_at"))
+_NAMES = tuple(column.name for column in _TABLE.c if column.name not in ("id", "created_at"))
 #: Columns that equal refused requests of agents have in common; without a target, `address` too.
 SAME_OF_AGENT = ("action", "status", "reason", "target")
 #: Columns that change after the insertion, and in records of agents `requests`.
 _CHANGED = ("outcome", "status", "mac")
-#: Text column -> its length; None: no limit.
+#: Text column -> its length, or None without a limit.
 _LONGEST = {
     name: _TABLE.c[name].type.length for name in _NAMES if isinstance(_TABLE.c[name].type, String)
 }
@@ -61,7 +61,10 @@ _EMPTY: Mapping[str, Any] = {
 
 #: Column -> its parameter in a statement.
 _PARAMETERS = {name: f"new_{name}" for name in _NAMES}
-_VALUES = {**{name: bindparam(each) for name, each in _PARAMETERS.items()}, "created_at": now()}
+_VALUES = {
+    **{name: bindparam(parameter) for name, parameter in _PARAMETERS.items()},
+    "created_at": now(),
+}
 _INSERT = Prepared(insert(_TABLE).values(_VALUES))
 _INSERT_PENDING = Prepared(insert(_TABLE).values(_VALUES).returning(_TABLE.c.id))
 _SETTLE = Prepared(
@@ -102,33 +105,36 @@ _COUNT_AGENT = Prepared(
 
 def row(**values: Any) -> Row:
     """Build a record from values by column; texts are made printable and cut."""
-    made = {**_EMPTY, **values}
+    record = {**_EMPTY, **values}
     for name, text in values.items():
         if text and name in _LONGEST:
-            made[name] = printable(text)[: _LONGEST[name]]
-    return made
+            record[name] = printable(text)[: _LONGEST[name]]
+    return record
 
 
 def printable(text: str) -> str:
     """Replace characters that are not printable, such as NUL, which databases refuse."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def listed(names: Iterable[str]) -> str | None:
     """
-    Join names for a column; None if there are none.
+    Join names for a column. Returns None without any name.
 
     Names in `FREE` documents are the last ones, and few; none of the others is left out.
     """
-    distinct = dict.fromkeys(each[:LONGEST_NAME].replace(",", "?") for each in names)
-    fields = [each for each in distinct if each.partition("/")[0] not in FREE]
-    free = [each for each in distinct if each.partition("/")[0] in FREE]
-    first_of = {each.partition("/")[0]: each for each in reversed(free)}
-    shown = [*first_of.values(), *(each for each in free if each not in first_of.values())]
-    more = [f"+{len(shown) - MOST_NAMES}"] if len(shown) > MOST_NAMES else []
-    return ",".join([*fields, *shown[:MOST_NAMES], *more]) or None
+    distinct = dict.fromkeys(name[:LONGEST_NAME].replace(",", "?") for name in names)
+    fields = [name for name in distinct if name.partition("/")[0] not in FREE]
+    free_fields = [name for name in distinct if name.partition("/")[0] in FREE]
+    first_of = {name.partition("/")[0]: name for name in reversed(free_fields)}
+    recorded_names = [
+        *first_of.values(),
+        *(name for name in free_fields if name not in first_of.values()),
+    ]
+    remainder = [f"+{len(recorded_names) - MOST_NAMES}"] if len(recorded_names) > MOST_NAMES else []
+    return ",".join([*fields, *recorded_names[:MOST_NAMES], *remainder]) or None
 
 
 def add(connection: Connection, record: Row) -> None:
@@ -137,33 +143,33 @@ def add(connection: Connection, record: Row) -> None:
 
 
 def add_all(connection: Connection, records: Sequence[Row]) -> None:
-    """Insert records; those of agents add to the one of their node, reason and hour."""
-    others = [each for each in records if each["auth"] != AGENT]
-    if others:
-        _INSERT.many(connection, [_named(connection, each) for each in others])
+    """Insert records; records of agents add to the record of their node, reason and hour."""
+    other_records = [record for record in records if record["auth"] != AGENT]
+    if other_records:
+        _INSERT.many(connection, [_named(connection, record) for record in other_records])
     for record in records:
         if record["auth"] == AGENT and not _add_to(connection, record):
             add(connection, record)
 
 
 def _add_to(connection: Connection, record: Row) -> bool:
-    """Add the requests of agents to those of an equal record; return whether there is one."""
-    same = {name: record[name] for name in (*SAME_OF_AGENT, "address", "requests")}
-    return bool(_COUNT_AGENT.count(connection, {f"new_{name}": same[name] for name in same}))
+    """Add the requests of agents to an equal record; return whether there is one."""
+    values = {name: record[name] for name in (*SAME_OF_AGENT, "address", "requests")}
+    return bool(_COUNT_AGENT.count(connection, {f"new_{name}": values[name] for name in values}))
 
 
 def signed(record: Mapping[str, Any]) -> bytes:
     """Return the bytes of a record that its HMAC is made of."""
-    changed = (*_CHANGED, "requests") if record["auth"] == AGENT else _CHANGED
-    return orjson.dumps([record[name] for name in _NAMES if name not in changed])
+    unsigned = (*_CHANGED, "requests") if record["auth"] == AGENT else _CHANGED
+    return orjson.dumps([record[name] for name in _NAMES if name not in unsigned])
 
 
 def announce(connection: Connection, record: Row) -> int:
     """Insert a record whose outcome is not known yet, and return its id for `settle`."""
     pending = {**record, "outcome": Outcome.PENDING.value}
-    found = _INSERT_PENDING.first(connection, _named(connection, pending))
-    assert found is not None
-    return int(found[0])
+    inserted_row = _INSERT_PENDING.first(connection, _named(connection, pending))
+    assert inserted_row is not None
+    return int(inserted_row[0])
 
 
 def settle(connection: Connection, record: int, outcome: Outcome, status: int | None) -> None:

@@ -1,9 +1,11 @@
 """
 Audit records of refused requests: collected for some seconds, then written in one transaction.
 
-Strangers can send any number of such requests. So equal ones are one record with their number, a
-client gets few records in this time, and all strangers together some more. Further requests are
-counted in one record. None of them costs a transaction of its own, or waits for the database.
+Unauthenticated clients can send any number of such requests. So equal ones are one record with
+their number, a client gets few records in this time, and all unauthenticated clients together some
+more. Further requests are counted in one record. None of them costs a transaction of its own, or
+waits
+for the database.
 """
 
 import threading
@@ -19,7 +21,7 @@ logger = log.get(__name__)
 
 #: Seconds from the first refused request until the records are written.
 WINDOW = 5.0
-#: Most records in this time: of one client, of all strangers, of all clients.
+#: Limits of records in this time: per client, for all unauthenticated clients, for all clients.
 PER_CLIENT, OF_STRANGERS, MOST = 10, 50, 500
 #: Columns that equal requests have in common.
 SAME = (
@@ -48,12 +50,12 @@ class RefusedRequests:
         self._timer: threading.Timer | None = None
 
     def add(self, record: Row, client: str) -> None:
-        """Add a record. client: user, or network of a stranger."""
+        """Add a record. client: a user, or the network of an unauthenticated client."""
         key = tuple(record[name] for name in SAME)
         stranger = record["user_id"] is None
         with self._lock:
-            if known := self._records.get(key):
-                known["requests"] += 1
+            if equal_record := self._records.get(key):
+                equal_record["requests"] += 1
             elif self._is_full(client, stranger):
                 self._omitted += 1
             else:
@@ -82,14 +84,14 @@ class RefusedRequests:
                 self._timer.cancel()
                 self._timer = None
         if omitted:
-            denied = Outcome.DENIED.value
+            outcome = Outcome.DENIED.value
             records.append(
-                audit_records.row(action=OMITTED, auth="", outcome=denied, requests=omitted)
+                audit_records.row(action=OMITTED, auth="", outcome=outcome, requests=omitted)
             )
         if not records:
             return
         try:
             self._write(records)
         except Exception as error:  # the thread has no caller
-            lost = sum(each["requests"] for each in records)
-            logger.warning("audit.lost", requests=lost, error=str(error))
+            count = sum(record["requests"] for record in records)
+            logger.warning("audit.lost", requests=count, error=str(error))

@@ -1,7 +1,7 @@
 """
 Messages in the broker: length of a conductor's queue, and detection of a broker that lost all.
 
-A mark is stored beside the messages, as a key in Redis or as a queue in RabbitMQ, so that it is
+A mark is stored next to the messages, as a key in Redis or as a queue in RabbitMQ, so that it is
 lost together with them.
 """
 

@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
-import orjson
 from celery import Celery
 from kombu.exceptions import OperationalError
 
 from app.broker.queue import FAILURES, queues_of, send_task
 from app.broker.redis_broker import OUTAGE, client
+from app.broker.seals import Forged, Seals
 from app.config.settings import Settings
-from app.db.master_keys import WrongKey
 from app.db.sealing import Keyring
 from app.errors import Unavailable
 from app.observe import log
@@ -33,21 +32,17 @@ logger = log.RateLimited(log.get(__name__))
 
 #: Task that answers one call, in a conductor's control process.
 CALL_TASK = "ingot.ask"
-#: Most bytes of a stored call, several times those of the largest request body of a call.
+#: Limit of a stored call in bytes, several times the largest request body of a call.
 LARGEST = 8 << 20
 #: Fields of a call that every release writes, with their types.
 _FIELDS = {"node": str, "what": str, "arguments": dict}
-
-
-class Forged(Exception):
-    """A document in Redis was not written by this service for this call; one line says why."""
 
 
 class RedisCalls:
     """The methods of the caller raise Unavailable when Redis is out of reach."""
 
     def __init__(self, application: Celery, settings: Settings, keyring: Keyring) -> None:
-        self._keyring = keyring
+        self._seals = Seals(keyring)
         self._application = application
         self._prefix = settings.broker.prefix
         self._client = client(settings.broker.url, max(settings.broker.connect_timeout, 5.0))
@@ -56,7 +51,7 @@ class RedisCalls:
     def post(self, conductor: str, key: str, call: Mapping[str, Any], seconds: float) -> None:
         name = self._call(key)
         with self._reaching():
-            self._client.set(name, self._sealed(call, name), px=int(seconds * 1000))
+            self._client.set(name, self._seals.seal(call, name), px=int(seconds * 1000))
             hint = (key, call["node"])
             # a late message is harmless: its call has expired in Redis
             queue = queues_of(self._application).now(conductor)
@@ -65,9 +60,9 @@ class RedisCalls:
     def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
         name = self._answer(key)
         with self._reaching():
-            found = self._client.blpop([name], timeout=seconds)
+            item = self._client.blpop([name], timeout=seconds)
         try:
-            return self._opened(cast("bytes", found[1]), name) if found else None
+            return self._seals.open(cast("bytes", item[1]), name) if item else None
         except Forged as error:  # the caller waits for another one
             logger.warning("answer.forged", detail=str(error))
             return None
@@ -87,52 +82,24 @@ class RedisCalls:
             pipeline.getrange(name, 0, LARGEST)
             pipeline.pttl(name)
             pipeline.delete(name)
-            found, left, _ = pipeline.execute()
-        if not found:
+            data, milliseconds, _ = pipeline.execute()
+        if not data:
             return None
-        if len(found) > LARGEST:
+        if len(data) > LARGEST:
             raise Forged(f"it has more than {LARGEST} bytes")
-        call = self._opened(found, name)
+        call = self._seals.open(data, name)
         for field, kind in _FIELDS.items():
             if not isinstance(call.get(field), kind):
                 raise Forged(f"it has no {field}")
-        return call, left / 1000
+        return call, milliseconds / 1000
 
     def answer(self, key: str, answer: Mapping[str, Any], seconds: float) -> None:
         """Store an answer for `seconds`, the rest of the caller's timeout, but at least one."""
         name = self._answer(key)
         with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.rpush(name, self._sealed(answer, name))
+            pipeline.rpush(name, self._seals.seal(answer, name))
             pipeline.pexpire(name, int(max(seconds, 1.0) * 1000))
             pipeline.execute()
-
-    def _sealed(self, document: Mapping[str, Any], name: str) -> bytes:
-        data = orjson.dumps(document)
-        return self._keyring.seal(data, name).encode() if self._seals() else data
-
-    def _opened(self, data: bytes, name: str) -> Mapping[str, Any]:
-        """
-        Return the document stored under a Redis key.
-
-        Raises Forged.
-        """
-        try:
-            content = self._keyring.unseal(data.decode(), name) if self._seals() else data
-            if content is None:
-                raise Forged("it is not sealed with a key of this service for this call")
-            found = orjson.loads(content)
-        except (ValueError, WrongKey) as error:
-            raise Forged(f"it cannot be read: {error}") from None
-        if not isinstance(found, dict):
-            raise Forged("it is no document")
-        return found
-
-    def _seals(self) -> bool:
-        """Whether documents are sealed; at once when another process has made the first key."""
-        ring = self._keyring
-        if ring.masters and not ring.seals:
-            ring.refresh()
-        return ring.seals
 
     def _call(self, key: str) -> str:
         return f"{self._prefix}:question:{key}"

@@ -24,7 +24,7 @@ from app.process import release
 RUN = "ingot.run"
 #: Header with the name of the node, for monitors.
 NODE_NAME = "ingot_node"
-#: Headers of each message. Arguments of RUN begin with node and operation in every release; a
+#: Headers of each message. Arguments of RUN start with node and operation in every release; a
 #: release may add arguments at the end.
 HEADERS = {"ingot_version": release.NEEDED}
 _NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
@@ -44,16 +44,16 @@ def publish(application: Celery, message: Message, queue: str | Queue, timeout: 
     Raises one of `app.broker.queue.FAILURES`.
     """
     name = queue if isinstance(queue, str) else queue.name
-    first, *rest = message.links
+    first_link, *later_links = message.links
     task = application.amqp.as_task_v2(
-        first.task,
+        first_link.task,
         RUN,
-        args=_arguments(message, first),
-        shadow=first.label,
+        args=_arguments(message, first_link),
+        shadow=first_link.label,
         root_id=message.root,
         parent_id=message.parent,
-        chain=[_signature(message, link, name) for link in reversed(rest)] or None,
-        argsrepr=monitoring.shown(message, first),
+        chain=[_signature(message, link, name) for link in reversed(later_links)] or None,
+        argsrepr=monitoring.shown(message, first_link),
         kwargsrepr="",
         origin=_origin(),
         ignore_result=True,
@@ -108,10 +108,10 @@ def received(conductor: str, request: Any, arguments: Sequence[Any]) -> Message:
             links.append(Link(options["task_id"], signature["args"][3], options["shadow"]))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise Malformed(f"arguments or chain ({type(error).__name__})") from None
-    names = (node, operation, request.root_id, request.parent_id, *(each.task for each in links))
-    if not all(each is None or _is_name(each) for each in names) or None in (node, operation):
+    names = (node, operation, request.root_id, request.parent_id, *(link.task for link in links))
+    if not all(name is None or _is_name(name) for name in names) or None in (node, operation):
         raise Malformed("the identifier of a node, an operation or a task")
-    if not all(_is_number(each) for each in (fence, *(link.position for link in links))):
+    if not all(_is_number(number) for number in (fence, *(link.position for link in links))):
         raise Malformed("fence or position")
     if not all(isinstance(link.label, str) for link in links):
         raise Malformed("label of a step")

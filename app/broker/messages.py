@@ -34,11 +34,13 @@ class Message:
 
     @property
     def rest(self) -> "Message | None":
-        """Message with the chain after its first link; None if there is none."""
-        first, *links = self.links
+        """Message with the chain after its first link, if there is one."""
+        first_link, *links = self.links
         if not links:
             return None
-        return replace(self, links=tuple(links), root=self.root or first.task, parent=first.task)
+        return replace(
+            self, links=tuple(links), root=self.root or first_link.task, parent=first_link.task
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +63,19 @@ class Calls(Protocol):
 
     def withdraw(self, key: str) -> bool:
         """Cancel a call; False if the conductor has started it, or it is lost."""
+
+
+class Consoles(Protocol):
+    """Output, input and tickets of consoles, for the API (`app.broker.consoles`)."""
+
+    def output(self, node: str, start: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Return (position, document) of a node's output after a position, or wait a little."""
+
+    def send(self, node: str, document: Mapping[str, Any]) -> None:
+        """Send a document of input."""
+
+    def keep_ticket(self, ticket: str, document: Mapping[str, Any]) -> None:
+        """Keep the document of a ticket."""
+
+    def take_ticket(self, ticket: str) -> Mapping[str, Any] | None:
+        """Return the document of a ticket, once."""

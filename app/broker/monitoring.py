@@ -50,11 +50,11 @@ class Outbox:
         """
         Collect events of one kind.
 
-        sender: name of the worker or client. fields: those of each event, beside the common ones.
+        sender: name of the worker or client. fields: of each event, without the common ones.
         """
         moment = time.time()
         with self._lock:
-            self._events += [(sender, kind, moment, each) for each in fields]
+            self._events += [(sender, kind, moment, event) for event in fields]
             del self._events[MOST:]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="events", daemon=True)
@@ -108,7 +108,7 @@ def outbox_of(application: Celery) -> Outbox:
 
 
 class Dispatcher(EventDispatcher):  # type: ignore[misc]
-    """Sends the events of a worker; those of its tasks through the outbox."""
+    """Sends the events of a worker; the outbox sends the events of its tasks."""
 
     def send(self, type: str, **fields: Any) -> Any:  # noqa: A002 - Celery's name
         if not type.startswith("task-"):
@@ -124,8 +124,8 @@ class Dispatcher(EventDispatcher):  # type: ignore[misc]
 
 def shown(message: Message, link: Link) -> str:
     """Arguments as monitors show them. Celery's repr of them costs more than the whole message."""
-    named = f"{message.name}: " if message.name else ""
-    return f"{named}node {message.node}, operation {message.operation}, step {link.position}"
+    prefix = f"{message.name}: " if message.name else ""
+    return f"{prefix}node {message.node}, operation {message.operation}, step {link.position}"
 
 
 def announce(application: Celery, message: Message, queue: str) -> None:
@@ -151,6 +151,6 @@ def announce(application: Celery, message: Message, queue: str) -> None:
 def withdraw(application: Celery, conductor: str, links: Sequence[Link]) -> None:
     """Send `task-revoked` for links that a conductor does not run, if task events are on."""
     if links and application.conf.worker_send_task_events:
-        ended = {"terminated": False, "signum": None, "expired": False}
-        events = [{"uuid": link.task, **ended} for link in links]
+        outcome = {"terminated": False, "signum": None, "expired": False}
+        events = [{"uuid": link.task, **outcome} for link in links]
         outbox_of(application).add(f"conductor@{conductor}", "task-revoked", events)

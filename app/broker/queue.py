@@ -29,7 +29,7 @@ from app.metrics.table import MESSAGES
 from app.process.before_fork import BuiltBeforeFork
 from app.process.circuit_breaker import CircuitBreaker
 
-#: `[broker]prefix` that names of queues do not begin with, as those of earlier releases did not.
+#: `[broker]prefix` that is left out of the names of queues, as in earlier releases.
 PLAIN = "ingot"
 #: Exceptions of Redis and of RabbitMQ that mean: the broker is out of reach or refuses messages.
 FAILURES = (KombuError, redis.RedisError, AMQPError, OSError)
@@ -144,7 +144,7 @@ def celery(settings: Settings) -> Celery:
     application.outbox = monitoring.Outbox(application)
     application.finalize()
     _ = application.backend  # Celery reads the entry points of all packages for it
-    for name in [each for each in application.tasks if each.startswith("celery.")]:
+    for name in [task_name for task_name in application.tasks if task_name.startswith("celery.")]:
         application.tasks.unregister(name)  # they run or send any task that a message names
     return application
 

@@ -18,7 +18,7 @@ from app.process.circuit_breaker import CircuitBreaker
 KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 #: Name and version of redis-py, which each connection would read from a file otherwise.
 DRIVER = DriverInfo()
-#: Log events at the begin and the end of an outage of Redis or RabbitMQ.
+#: Log events at the start and the end of an outage of Redis or RabbitMQ.
 OUTAGE = ("broker.unreachable", "broker.reached_again")
 
 
@@ -32,10 +32,14 @@ class MasterConnection(SentinelManagedConnection):
     """
 
     def read_response(
-        self, disable_decoding: bool = False, *, disconnect_on_error: bool | None = True, **how: Any
+        self,
+        disable_decoding: bool = False,
+        *,
+        disconnect_on_error: bool | None = True,
+        **arguments: Any,
     ) -> Any:
         return super().read_response(
-            disable_decoding, disconnect_on_error=disconnect_on_error, **how
+            disable_decoding, disconnect_on_error=disconnect_on_error, **arguments
         )
 
 

@@ -36,20 +36,22 @@ def of(info: Mapping[str, object]) -> tuple[str, str]:
 def warn(broker: "redis.Redis") -> None:
     """Log a warning if the server has known holes; a user that may not ask it is no reason."""
     with suppress(redis.RedisError):
-        if why := complaint(*of(broker.info("server"))):
-            logger.warning("redis.outdated", detail=why)
+        if problem := complaint(*of(broker.info("server"))):
+            logger.warning("redis.outdated", detail=problem)
 
 
 def complaint(product: str, version: str) -> str | None:
-    """Return what is wrong with a release, as a clause; None: it has no known hole."""
+    """Describe the known hole of a release, if it has one, as a clause."""
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     if match is None:
         return f"its version {version!r} is unknown"
-    major, minor, patch = (int(each or 0) for each in match.groups())
-    if least := LEAST.get((product, (major, minor))):
-        if (major, minor, patch) >= least:
+    major, minor, patch = (int(part or 0) for part in match.groups())
+    if minimum := LEAST.get((product, (major, minor))):
+        if (major, minor, patch) >= minimum:
             return None
-        return f"{product} {version} has known holes: install {'.'.join(map(str, least))} or newer"
+        return (
+            f"{product} {version} has known holes: install {'.'.join(map(str, minimum))} or newer"
+        )
     if (major, minor) > max(series for name, series in LEAST if name == product):
         return None
     return (

@@ -28,8 +28,8 @@ class Refusal:
 
     macs: tuple[str, ...]  # lower case, with colons
     address: str  # the agent's IP address; empty: unknown
-    why: str  # the reason, as the end of a sentence
-    node: str | None  # UUID of the node that refused it; None: no node was found
+    reason: str  # as the end of a sentence
+    node: str | None  # UUID of the node that refused it, if a node was found
     at: datetime  # UTC
 
     def summary(self) -> str:
@@ -37,7 +37,7 @@ class Refusal:
         return (
             f"a lookup of an agent with the MAC addresses {', '.join(self.macs)}, at"
             f" {self.at:%Y-%m-%d %H:%M:%S} UTC from {self.address or 'an unknown address'},"
-            f" was refused: {self.why}"
+            f" was refused: {self.reason}"
         )
 
 
@@ -53,13 +53,13 @@ class Refusals:
         self._reach: CircuitBreaker = circuit_breaker()
 
     def note(
-        self, macs: Sequence[str], address: str, why: str, node: str | None, at: datetime
+        self, macs: Sequence[str], address: str, reason: str, node: str | None, time: datetime
     ) -> None:
-        """Record a refused lookup; see `Refusal`. at: by the database's clock, naive UTC."""
-        entry = [list(macs[:MOST_MACS]), _NOT_OF_ADDRESSES.sub("", address)[:64], why, node]
+        """Record a refused lookup; see `Refusal`. time: by the database's clock, naive UTC."""
+        entry = [list(macs[:MOST_MACS]), _NOT_OF_ADDRESSES.sub("", address)[:64], reason, node]
         try:
             with self._reach.guard(), self._client.pipeline(transaction=False) as pipeline:
-                pipeline.zadd(self._key, {orjson.dumps(entry): _seconds(at)})
+                pipeline.zadd(self._key, {orjson.dumps(entry): _seconds(time)})
                 pipeline.zremrangebyrank(self._key, 0, -MOST - 1)
                 pipeline.expire(self._key, LIFETIME)
                 pipeline.execute()
@@ -71,19 +71,19 @@ class Refusals:
         begin = _seconds(moment)
         try:
             with self._reach.guard():
-                found = cast(
+                entries = cast(
                     "list[tuple[bytes, float]]",
                     self._client.zrevrangebyscore(self._key, "+inf", begin, withscores=True),
                 )
         except (redis.RedisError, OSError):
             return []
-        return [_read(entry, at) for entry, at in found]
+        return [_read(entry, score) for entry, score in entries]
 
 
 def _seconds(moment: datetime) -> float:
     return moment.replace(tzinfo=UTC).timestamp()
 
 
-def _read(entry: bytes, at: float) -> Refusal:
-    macs, address, why, node = orjson.loads(entry)
-    return Refusal(tuple(macs), address, why, node, datetime.fromtimestamp(at, UTC))
+def _read(entry: bytes, score: float) -> Refusal:
+    macs, address, reason, node = orjson.loads(entry)
+    return Refusal(tuple(macs), address, reason, node, datetime.fromtimestamp(score, UTC))

@@ -16,7 +16,7 @@ COLUMNS = ("kept_at", "kind", "conductor", "name", "operation")
 
 def agent_logs(
     api: Api,
-    out: Output,
+    output: Output,
     node: Node,
     name: Annotated[str | None, typer.Argument(help="Name of a log: download it")] = None,
     *,
@@ -26,15 +26,15 @@ def agent_logs(
 ) -> None:
     """List the logs that operations have kept of a node's agents; with a name, download one."""
     if name is None:
-        out.items(api.get("nodes", node, "agent-logs")["agent-logs"], COLUMNS)
+        output.items(api.get("nodes", node, "agent-logs")["agent-logs"], COLUMNS)
         return
     path = file or Path(Path(name).name)
     if path.exists():
         raise Usage(f"--file: {path} exists")
     archive = api.request("GET", "nodes", node, "agent-logs", name).content
     try:
-        with open(path, "xb", opener=lambda place, flags: os.open(place, flags, 0o600)) as target:
+        with open(path, "xb", opener=lambda entry, flags: os.open(entry, flags, 0o600)) as target:
             target.write(archive)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from None
-    out.result({"file": str(path), "bytes": len(archive)}, f"{path}: {len(archive)} bytes")
+    output.result({"file": str(path), "bytes": len(archive)}, f"{path}: {len(archive)} bytes")

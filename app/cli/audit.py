@@ -29,7 +29,7 @@ COLUMNS = (
     "auth", "address", "user_agent", "request_id", "reason", "fields",
 )  # fmt: skip
 NEWEST = 100
-#: Texts that begin with one of these are formulas for spreadsheets.
+#: Prefixes of texts that spreadsheets evaluate as formulas.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 #: Filter of the API -> what it selects. A filter is an option of both commands.
@@ -50,16 +50,16 @@ FILTERS = tuple(
 
 def list_records(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of items")] = NEWEST,
     **filters: Any,
 ) -> None:
     """List audit records, the newest first."""
-    found = api.every("audit", limit=limit, **filters)
-    if out.people:
-        found = map(_for_people, found)
-    out.items(found, COLUMNS, BRIEFLY)
+    records = api.every("audit", limit=limit, **filters)
+    if output.people:
+        records = map(_for_people, records)
+    output.items(records, COLUMNS, BRIEFLY)
 
 
 def _for_people(record: Document) -> Document:
@@ -70,25 +70,25 @@ def _for_people(record: Document) -> Document:
 
 def export(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV instead of JSON lines")] = False,
     **filters: Any,
 ) -> None:
     """Write all audit records, the oldest first: a JSON object a line, or CSV."""
-    found = api.every("audit", sort_dir="asc", **filters)
+    records = api.every("audit", sort_dir="asc", **filters)
     if as_csv:
-        _write_csv(found)
+        _write_csv(records)
     else:
-        for each in found:
-            typer.echo(json.dumps(each))
+        for record in records:
+            typer.echo(json.dumps(record))
 
 
 def _write_csv(records: Iterator[Document]) -> None:
     writer = csv.writer(sys.stdout)
     writer.writerow(COLUMNS)
-    for each in records:
-        writer.writerow([_cell(each[name]) for name in COLUMNS])
+    for record in records:
+        writer.writerow([_cell(record[name]) for name in COLUMNS])
 
 
 def _cell(value: Any) -> Any:

@@ -24,19 +24,28 @@ from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
 
 JOBS, MOST_JOBS = 8, 64
-#: Parameters of a list that are no filters.
-NO_FILTERS = ("fields", "limit", "marker", "sort_key", "sort_dir", "detail")
+#: Filters of the API beside its expressions of selection.
+PARAMETERS = ("conductor", "description_contains", "include_children", "parent_node", "project")
+#: Of every command with `--where`.
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="EXPRESSION",
+        help="Nodes that it selects, as 'power_state=error or name=rack1-*'; repeatable",
+    ),
+]
 
 
 def _names_and_words(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete names of nodes, and the values of the argument after them."""
-    words = [
+    argument_values = [
         item.value
-        for each in ctx.command.params
-        if isinstance(each, TyperArgument) and each.nargs == 1
-        for item in each.shell_complete(ctx, incomplete)
+        for parameter in ctx.command.params
+        if isinstance(parameter, TyperArgument) and parameter.nargs == 1
+        for item in parameter.shell_complete(ctx, incomplete)
     ]
-    return node_names(ctx, incomplete) + words
+    return node_names(ctx, incomplete) + argument_values
 
 
 Nodes = Annotated[
@@ -45,14 +54,12 @@ Nodes = Annotated[
 ]
 #: Options of every command that takes `Nodes`.
 OPTIONS = (
+    option("where", Where),
     option(
-        "where",
+        "names_file",
         Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="FIELD=VALUE",
-                help="Instead of names: every node with this value; repeatable",
-            ),
+            str | None,
+            typer.Option("--nodes", metavar="FILE", help='Names, one a line; "-": standard input'),
         ],
     ),
     option(
@@ -67,22 +74,25 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class NodeSelection:
     """The nodes of a command line: named, or selected by filters."""
 
     names: Sequence[str]
-    where: Sequence[str] = ()  # FIELD=VALUE of each filter
+    filters: Sequence[str] = ()  # expressions, each of which selects the nodes
     jobs: int = JOBS
     yes: bool = False  # skip the confirmation
+    in_file: bool = False  # the names are those of a file
 
     @classmethod
-    def of(cls, nodes: Sequence[str] | None, options: dict[str, Any]) -> "Chosen":
+    def of(cls, nodes: Sequence[str] | None, options: dict[str, Any]) -> "NodeSelection":
         """Remove its options from `options` and parse them. Raises Usage."""
-        values = {each.name: options.pop(each.name) for each in OPTIONS}
-        chosen = cls(nodes or (), values["where"] or (), values["jobs"], values["yes"])
-        if bool(chosen.names) == bool(chosen.where):
-            raise Usage("name nodes, or choose them by --where FIELD=VALUE: one of both")
-        return chosen
+        values = {parameter.name: options.pop(parameter.name) for parameter in OPTIONS}
+        names, file, filters = nodes or (), values["names_file"], values["where"] or ()
+        if (bool(names), bool(filters), file is not None).count(True) != 1:
+            raise Usage("name nodes, or choose them by --where EXPRESSION or --nodes FILE: one of")
+        if file is not None:
+            names = names_in(file)
+        return cls(names, filters, values["jobs"], values["yes"], file is not None)
 
     @property
     def only_node(self) -> str | None:
@@ -91,22 +101,41 @@ class Chosen:
 
     def nodes(self, api: Api) -> list[str]:
         """Return the name of each node, or its UUID if it has none. Raises Failure."""
-        if not self.where:
+        if not self.filters:
             return list(dict.fromkeys(self.names))
-        query: dict[str, Any] = {**filters_of(self.where), "fields": "uuid,name"}
-        found = api.every("nodes", **query)
-        return [each["name"] or each["uuid"] for each in found]
+        query: dict[str, Any] = {**filters_of(self.filters), "fields": "uuid,name"}
+        nodes = api.every("nodes", **query)
+        return [node["name"] or node["uuid"] for node in nodes]
 
 
-def filters_of(where: Sequence[str]) -> Mapping[str, str]:
-    """Parse the filters of `--where`. Raises Usage."""
-    filters = arguments.texts_of("--where", where)
-    if len(filters) < len(where):
-        raise Usage("--where: a field can be given once")
-    for name, value in filters.items():
-        if name in NO_FILTERS or not value:
-            raise Usage(f"--where: {name}={value} chooses no nodes")
-    return filters
+def names_in(path: str) -> Sequence[str]:
+    """Read names of nodes: one a line, without blank lines and those with "#". Raises Usage."""
+    lines = (line.strip() for line in arguments.lines("--nodes", path))
+    names = [line for line in lines if line and not line.startswith("#")]
+    if not names:
+        raise Usage(f"--nodes: {path} names no nodes")
+    return names
+
+
+def filters_of(choices: Sequence[str]) -> Mapping[str, str]:
+    """Return the parameters of the list of the nodes that `--where` selects. Raises Usage."""
+    parameters: dict[str, str] = {}
+    expressions = []
+    for choice in choices:
+        name, _, value = choice.partition("=")
+        if not choice.strip() or (name.isidentifier() and "=" in choice and not value):
+            raise Usage(f"--where: {choice!r} chooses no nodes")
+        if name in parameters:
+            raise Usage(f"--where: {name} can be given once")
+        if name in PARAMETERS:
+            parameters[name] = value
+        else:
+            expressions.append(choice)
+    if expressions:
+        if len(expressions) > 1:
+            expressions = [f"({expression})" for expression in expressions]
+        parameters["where"] = " and ".join(expressions)
+    return parameters
 
 
 class Outcome(NamedTuple):
@@ -116,55 +145,56 @@ class Outcome(NamedTuple):
     text: str
 
 
-Act = Callable[[Api, str], Outcome]
+NodeAction = Callable[[Api, str], Outcome]
 
 
-def each(
+def for_each_node(
     api: Api,
-    out: Output,
-    chosen: Chosen,
-    act: Act,
-    then: Callable[[Api, str, Outcome], Outcome] | None = None,
+    output: Output,
+    selection: NodeSelection,
+    action: NodeAction,
+    follow_up: Callable[[Api, str, Outcome], Outcome] | None = None,
     *,
     destroys: str = "",
 ) -> None:
     """
-    Run `act` for every node.
+    Run `action` for every node.
 
-    then: second phase, called with the result of `act` after all nodes have passed the first.
-    destroys: name of the action if nodes that filters selected need a confirmation; else empty.
+    follow_up: second phase, called with the result of `action` after all nodes passed the first.
+    destroys: name of the action if nodes that are not named in the command need a confirmation;
+        else empty.
 
     Raises NotYet: every failed node failed with NotYet. Raises Failure: a node failed otherwise.
     """
-    if chosen.only_node:
-        single = act(api, chosen.only_node)
-        out.result(*(then(api, chosen.only_node, single) if then else single))
+    if selection.only_node:
+        outcome = action(api, selection.only_node)
+        output.result(*(follow_up(api, selection.only_node, outcome) if follow_up else outcome))
         return
-    nodes = chosen.nodes(api)
-    if destroys and chosen.where and nodes and not chosen.yes:
-        shown = ", ".join(nodes[:5]) + (", ..." if len(nodes) > 5 else "")
-        confirm(f"{destroys}: {len(nodes)} nodes ({shown})")
+    nodes = selection.nodes(api)
+    if destroys and (selection.filters or selection.in_file) and nodes and not selection.yes:
+        examples = ", ".join(nodes[:5]) + (", ..." if len(nodes) > 5 else "")
+        confirm(f"{destroys}: {len(nodes)} nodes ({examples})")
     results: dict[str, Outcome | Failure] = {}
-    going = nodes
-    if then:
-        results = dict(_parallel(api, nodes, chosen.jobs, act))
+    pending_nodes = nodes
+    if follow_up:
+        results = dict(_parallel(api, nodes, selection.jobs, action))
         requested = {
             node: result for node, result in results.items() if isinstance(result, Outcome)
         }
-        going, follow = list(requested), then
+        pending_nodes, second_phase = list(requested), follow_up
 
-        def act(api: Api, node: str) -> Outcome:
-            return follow(api, node, requested[node])
+        def action(api: Api, node: str) -> Outcome:
+            return second_phase(api, node, requested[node])
 
-    for node, result in _parallel(api, going, chosen.jobs, act):
+    for node, result in _parallel(api, pending_nodes, selection.jobs, action):
         results[node] = result
-        if out.people and isinstance(result, Outcome):
-            out.say(result.text)
-    _conclude(out, nodes, results)
+        if output.people and isinstance(result, Outcome):
+            output.say(result.text)
+    _conclude(output, nodes, results)
 
 
 def _parallel(
-    api: Api, nodes: Sequence[str], jobs: int, act: Act
+    api: Api, nodes: Sequence[str], jobs: int, action: NodeAction
 ) -> Iterator[tuple[str, Outcome | Failure]]:
     """
     Yield the result of each node, in order of completion.
@@ -176,12 +206,12 @@ def _parallel(
         waiting.put(node)
 
     def work() -> None:
-        own = api.another()
+        thread_api = api.another()
         with suppress(Empty):
             while True:
                 node = waiting.get_nowait()
                 try:
-                    results.put((node, act(own, node)))
+                    results.put((node, action(thread_api, node)))
                 except Exception as error:  # raised again where the results are read
                     results.put((node, error))
 
@@ -194,20 +224,22 @@ def _parallel(
         yield node, result
 
 
-def _conclude(out: Output, nodes: Sequence[str], results: Mapping[str, Outcome | Failure]) -> None:
+def _conclude(
+    output: Output, nodes: Sequence[str], results: Mapping[str, Outcome | Failure]
+) -> None:
     """Print the failures, and for scripts all results. Raises Failure, NotYet."""
     failed = {node: result for node in nodes if isinstance(result := results[node], Failure)}
-    if not out.people:
+    if not output.people:
         documents = (_document(node, results[node]) for node in nodes)
-        out.items(documents, ("node", "ok", "error"))
+        output.items(documents, ("node", "ok", "error"))
     elif not nodes:
-        out.say("there is no such node")
+        output.say("there is no such node")
     if not failed:
         return
-    errors = console(out.colour, stderr=True)
+    errors = console(output.colour, stderr=True)
     for node, failure in failed.items():
         errors.print(text(f"{node}: {failure}", styles.TROUBLE))
-    kind = NotYet if all(isinstance(each, NotYet) for each in failed.values()) else Failure
+    kind = NotYet if all(isinstance(failure, NotYet) for failure in failed.values()) else Failure
     raise kind(f"{len(failed)} of {len(nodes)} nodes failed, for the reasons above")
 
 
@@ -217,13 +249,13 @@ def _document(node: str, result: Outcome | Failure) -> Document:
     return {"node": node, "ok": True, "error": None, "result": result.document}
 
 
-def confirm(what: str) -> None:
+def confirm(question: str) -> None:
     """
     Ask for a confirmation.
 
     Raises Usage: there is no terminal. Raises Failure: the user refused.
     """
     if not sys.stdin.isatty():
-        raise Usage(f"{what}: needs --yes where there is no terminal")
-    if not typer.confirm(f"{what}?", err=True):
+        raise Usage(f"{question}: needs --yes where there is no terminal")
+    if not typer.confirm(f"{question}?", err=True):
         raise Failure("nothing was done")

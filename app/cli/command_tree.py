@@ -12,7 +12,7 @@ from app.cli.lazy_groups import Entry, Group, Loader, application, at
 
 def _bulk(module: str, name: str) -> Loader:
     """Load a command for many nodes."""
-    return at(module, name, lambda found: found.bulk.OPTIONS)
+    return at(module, name, lambda commands: commands.bulk.OPTIONS)
 
 
 def _of(kind: str, method: str) -> Loader:
@@ -21,8 +21,8 @@ def _of(kind: str, method: str) -> Loader:
     def load() -> Command:
         from app.cli import resource_table  # imports requests and rich
 
-        made: Command = getattr(getattr(resource_table, kind), method)()
-        return made
+        command: Command = getattr(getattr(resource_table, kind), method)()
+        return command
 
     return load
 
@@ -95,6 +95,8 @@ NODE: Mapping[str, Entry] = {
             "show": at("node_commands.node_parts", "show_console"),
             "enable": at("node_commands.node_parts", "enable_console"),
             "disable": at("node_commands.node_parts", "disable_console"),
+            "open": at("node_commands.console", "open_console"),
+            "history": at("node_commands.console", "history"),
         },
     ),
 }
@@ -180,8 +182,8 @@ OPERATORS = Group(
 )
 
 
-def _print_release(wanted: bool) -> None:
-    if wanted:
+def _print_release(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version  # slow to import
 
         typer.echo(f"ingot {version('ingot')}")
@@ -206,7 +208,7 @@ def join(app: typer.Typer, conductor: typer.Typer, on_database: Mapping[str, typ
     for name, group in GROUPS.items():
         if name in on_database:
             entries = {**group.entries, ON_DATABASE[name]: on_database[name]}
-            group = Group(group.about, entries)
+            group = Group(group.help_text, entries)
         app.add_typer(application(group), name=name)
     for name, load in CONDUCTOR.items():
         add(conductor, name, load())
@@ -227,9 +229,9 @@ def operators() -> typer.Typer:
 
 def has_command(words: Sequence[str]) -> bool:
     """Whether the application of `operators` has the command of a command line."""
-    first, second = (*words, "", "")[:2]
-    if first == "conductor":
+    first_word, second = (*words, "", "")[:2]
+    if first_word == "conductor":
         return second in CONDUCTOR
-    if ON_DATABASE.get(first) == second:
+    if ON_DATABASE.get(first_word) == second:
         return False
-    return first in OPERATORS.entries or first == "--version"
+    return first_word in OPERATORS.entries or first_word == "--version"

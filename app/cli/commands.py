@@ -34,7 +34,7 @@ Bundle = Annotated[
     ),
 ]  # fmt: skip
 Insecure = Annotated[bool, typer.Option("--insecure", help="Skip the verification of certificates")]
-Written = Annotated[Form, typer.Option("--output", "-o", "-f", help="Output format")]
+OutputForm = Annotated[Form, typer.Option("--output", "-o", "-f", help="Output format")]
 Fields = Annotated[
     str | None, typer.Option("--fields", "-c", help="Fields to show, separated by commas")
 ]
@@ -60,7 +60,7 @@ CONNECTION = (
 )
 #: Options for the output.
 WRITING = (
-    option("output", Written, Form.TABLE),
+    option("output", OutputForm, Form.TABLE),
     option("fields", Fields),
     option("color", Colour),
 )
@@ -78,7 +78,9 @@ def connect(values: dict[str, Any]) -> Any:
     """Create the API client, and remove the CONNECTION options from the values. Raises Failure."""
     from app.cli.rest import Api, Credentials, trusted  # requests is slow to import
 
-    url, token, bundle, insecure = (values.pop(each.name, each.default) for each in CONNECTION)
+    url, token, bundle, insecure = (
+        values.pop(parameter.name, parameter.default) for parameter in CONNECTION
+    )
     trust = trusted(os.environ, bundle, insecure=bool(insecure))
     return Api(url or DEFAULT_URL, Credentials.of(os.environ, token), trust)
 
@@ -86,11 +88,11 @@ def connect(values: dict[str, Any]) -> Any:
 def node_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name or UUID of a node; nothing if the service is unreachable."""
     try:
-        found = connect(dict(ctx.params)).every("nodes", fields="name,uuid")
-        known = [each["name"] or each["uuid"] for each in found]
+        nodes = connect(dict(ctx.params)).every("nodes", fields="name,uuid")
+        names = [node["name"] or node["uuid"] for node in nodes]
     except Failure:
         return []
-    return [name for name in known if name.startswith(incomplete)]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def hold_kinds(incomplete: str) -> list[str]:
@@ -107,37 +109,39 @@ class Waiting(TyperCommand):
     """A command whose --wait has an optional value: without one it waits without a limit."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = list(args)
-        for at, word in enumerate(words):
-            if word == "--wait" and not _is_number(words[at + 1 : at + 2]):
-                words[at] = f"--wait={FOREVER:g}"
-        return super().parse_args(ctx, words)
+        arguments = list(args)
+        for index, word in enumerate(arguments):
+            if word == "--wait" and not _is_number(arguments[index + 1 : index + 2]):
+                arguments[index] = f"--wait={FOREVER:g}"
+        return super().parse_args(ctx, arguments)
 
 
-def _is_number(words: list[str]) -> bool:
-    return bool(words) and words[0].replace(".", "", 1).isdecimal()
+def _is_number(arguments: list[str]) -> bool:
+    return bool(arguments) and arguments[0].replace(".", "", 1).isdecimal()
 
 
 def add(group: typer.Typer, name: str, command: Command) -> None:
     """Add a function to a group as a command; its first arguments are the API and the output."""
     function = command.function
-    own = list(inspect.signature(function, eval_str=True).parameters.values())[2:]
-    named = [each for each in own if each.kind is not Parameter.VAR_KEYWORD]
+    parameters = list(inspect.signature(function, eval_str=True).parameters.values())[2:]
+    named_parameters = [
+        parameter for parameter in parameters if parameter.kind is not Parameter.VAR_KEYWORD
+    ]
 
     @wraps(function)
     def run(**values: Any) -> None:
         from app.cli.terminal.output import Output  # rich is slow to import
 
-        form, fields, colour = (values.pop(each.name) for each in WRITING)
+        form, fields, colour = (values.pop(parameter.name) for parameter in WRITING)
         try:
-            chosen = tuple(part.strip() for part in (fields or "").split(",") if part.strip())
-            function(connect(values), Output(form, chosen, colour), **values)
+            columns = tuple(part.strip() for part in (fields or "").split(",") if part.strip())
+            function(connect(values), Output(form, columns, colour), **values)
         except Failure as failure:
             typer.echo(harmless(f"ingot: {failure}"), err=True)
             raise typer.Exit(failure.exit_status) from failure
 
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*named, *command.options, *CONNECTION, *WRITING]
+        [*named_parameters, *command.options, *CONNECTION, *WRITING]
     )
     run.__annotations__ = {}
     group.command(name, cls=Waiting)(run)

@@ -8,7 +8,7 @@ from typer.completion import (  # type: ignore[attr-defined]  # not exported, in
     get_completion_script,
 )
 
-#: Variable in which the shell passes its request for completions.
+#: Environment variable with the shell's request for completions.
 VARIABLE = "_INGOT_COMPLETE"
 
 

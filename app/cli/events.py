@@ -22,7 +22,7 @@ TABLE = ("created_at", "node", "type", "subject", "before", "after")
 
 def events(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     node: Annotated[str | None, typer.Option(help="Only of this node: a name or UUID")] = None,
     kind: Annotated[
@@ -38,35 +38,37 @@ def events(
 ) -> None:
     """List the newest changes of nodes, operations, steps and other resources."""
     filters = {"node": node, "type": kind}
-    found: list[Document] = []
+    page_events: list[Document] = []
     if after is None:
         page = api.get("events", limit=limit, **filters)
-        found, after = page["events"], page["last"]
+        page_events, after = page["events"], page["last"]
     elif not follow:
-        found = list(_until_newest(api, after, filters))
+        page_events = list(_until_newest(api, after, filters))
     if not follow:
-        out.items([_row(each) for each in found] if out.people else found, FIELDS, TABLE)
+        output.items(
+            [_row(event) for event in page_events] if output.people else page_events, FIELDS, TABLE
+        )
         return
-    for each in chain(found, _without_end(api.another(patient=True), after, filters)):
-        print_event(out, each)
+    for event in chain(page_events, _without_end(api.another(patient=True), after, filters)):
+        print_event(output, event)
 
 
-def _until_newest(api: Api, after: int, filters: dict[str, Any]) -> Iterator[Document]:
+def _until_newest(api: Api, position: int, filters: dict[str, Any]) -> Iterator[Document]:
     """Yield the events that follow a number."""
     while True:
-        page = api.get("events", after=after, **filters)
+        page = api.get("events", after=position, **filters)
         yield from page["events"]
-        if page["last"] == after:
+        if page["last"] == position:
             return
-        after = page["last"]
+        position = page["last"]
 
 
-def _without_end(api: Api, after: int, filters: dict[str, Any]) -> Iterator[Document]:
+def _without_end(api: Api, position: int, filters: dict[str, Any]) -> Iterator[Document]:
     """Yield the events that follow a number, as they occur."""
     while True:
-        page = api.get("events", after=after, wait=WAIT, **filters)
+        page = api.get("events", after=position, wait=WAIT, **filters)
         yield from page["events"]
-        after = page["last"]
+        position = page["last"]
 
 
 def _row(event: Document) -> Document:
@@ -75,9 +77,9 @@ def _row(event: Document) -> Document:
     return {**event, "node": event["node_name"] or event["node_uuid"] or "", "subject": subject}
 
 
-def print_event(out: Output, event: Document) -> None:
+def print_event(output: Output, event: Document) -> None:
     """Print an event as a line."""
     row = _row(event)
     change = " -> ".join(filter(None, (event["before"], event["after"])))
-    words = [moment(event["created_at"]), row["node"], event["type"], row["subject"], change]
-    out.line(event, FIELDS, "  ".join(filter(None, words)))
+    cells = [moment(event["created_at"]), row["node"], event["type"], row["subject"], change]
+    output.line(event, FIELDS, "  ".join(filter(None, cells)))

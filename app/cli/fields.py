@@ -33,13 +33,13 @@ class Field:
     """A field and its option."""
 
     name: str  # as in the API
-    about: str  # help text of the option
+    help_text: str  # help text of the option
     kind: Kind = Kind.TEXT
-    said: str = ""  # name of the option; empty: that of the field
+    option_name: str = ""  # name of the option; empty: that of the field
 
     @property
     def flag(self) -> str:
-        return f"--{(self.said or self.name).replace('_', '-')}"
+        return f"--{(self.option_name or self.name).replace('_', '-')}"
 
     def setting(self) -> Parameter:
         """Option of `create` and `set`."""
@@ -47,34 +47,42 @@ class Field:
             case Kind.FLAG:
                 flags = f"{self.flag}/--no-{self.flag[2:]}"
                 return option(
-                    self.name, Annotated[bool | None, typer.Option(flags, help=self.about)]
+                    self.name, Annotated[bool | None, typer.Option(flags, help=self.help_text)]
                 )
             case Kind.PAIRS:
-                about = f"{self.about}: KEY=VALUE, several times"
+                help_text = f"{self.help_text}: KEY=VALUE, several times"
                 return option(
-                    self.name, Annotated[list[str] | None, typer.Option(self.flag, help=about)]
+                    self.name, Annotated[list[str] | None, typer.Option(self.flag, help=help_text)]
                 )
             case Kind.WORDS:
-                about = f"{self.about}, several times"
+                help_text = f"{self.help_text}, several times"
                 return option(
-                    self.name, Annotated[list[str] | None, typer.Option(self.flag, help=about)]
+                    self.name, Annotated[list[str] | None, typer.Option(self.flag, help=help_text)]
                 )
             case Kind.JSON:
-                about = f"{self.about}: a file of JSON, - for standard input, or JSON itself"
+                help_text = (
+                    f"{self.help_text}: a file of JSON, - for standard input, or JSON itself"
+                )
             case Kind.SECRET:
-                about = f"{self.about}: a file, or - for standard input; its first line counts"
+                help_text = (
+                    f"{self.help_text}: a file, or - for standard input; its first line counts"
+                )
             case _:
-                about = self.about
-        return option(self.name, Annotated[str | None, typer.Option(self.flag, help=about)])
+                help_text = self.help_text
+        return option(self.name, Annotated[str | None, typer.Option(self.flag, help=help_text)])
 
     def unsetting(self) -> Parameter:
         """Option of `unset`, which removes the field or keys of it."""
         if self.kind is Kind.PAIRS:
-            about = f"A key of its {self.about[0].lower()}{self.about[1:]}, several times"
-            return option(
-                self.name, Annotated[list[str] | None, typer.Option(self.flag, help=about)]
+            help_text = (
+                f"A key of its {self.help_text[0].lower()}{self.help_text[1:]}, several times"
             )
-        return option(self.name, Annotated[bool, typer.Option(self.flag, help=self.about)], False)
+            return option(
+                self.name, Annotated[list[str] | None, typer.Option(self.flag, help=help_text)]
+            )
+        return option(
+            self.name, Annotated[bool, typer.Option(self.flag, help=self.help_text)], False
+        )
 
     def value(self, text: Any) -> Any:
         """Parse the text of an option. Raises Usage."""
@@ -95,29 +103,31 @@ class Fields:
 
     all: Sequence[Field]
     required: Sequence[str] = ()  # on creation
-    later: Sequence[str] = ()  # cannot be set on creation
-    first: Sequence[str] = ()  # can only be set on creation
+    update_only: Sequence[str] = ()  # cannot be set on creation
+    creation_only: Sequence[str] = ()  # can only be set on creation
 
     @property
     def creating(self) -> list[Parameter]:
-        return [each.setting() for each in self.all if each.name not in self.later]
+        return [field.setting() for field in self.all if field.name not in self.update_only]
 
     @property
     def setting(self) -> list[Parameter]:
-        return [each.setting() for each in self.all if each.name not in self.first]
+        return [field.setting() for field in self.all if field.name not in self.creation_only]
 
     @property
     def unsetting(self) -> list[Parameter]:
-        fixed = {*self.required, *self.first}
-        return [each.unsetting() for each in self.all if each.name not in fixed]
+        immutable_names = {*self.required, *self.creation_only}
+        return [field.unsetting() for field in self.all if field.name not in immutable_names]
 
     def body(self, values: Mapping[str, Any]) -> Document:
         """Build the body of a creation from the given options. Raises Usage."""
-        for each in self.all:
-            if each.name in self.required and not _given(values, each):
-                raise Usage(f"{each.flag} is needed: {each.about}")
+        for field in self.all:
+            if field.name in self.required and not _given(values, field):
+                raise Usage(f"{field.flag} is needed: {field.help_text}")
         return {
-            each.name: each.value(values[each.name]) for each in self.all if _given(values, each)
+            field.name: field.value(values[field.name])
+            for field in self.all
+            if _given(values, field)
         }
 
     def additions(self, values: Mapping[str, Any]) -> list[Document]:

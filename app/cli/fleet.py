@@ -25,21 +25,18 @@ NODES = ("node", "group", "wave", "state", "code", "error")
 #: Most waves and exclusions of a plan that are printed for people.
 MOST = 10
 
-Which = Annotated[str, typer.Argument(metavar="UUID", help="UUID of the rollout")]
+RolloutArgument = Annotated[str, typer.Argument(metavar="UUID", help="UUID of the rollout")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Largest number of items")]
 
 
 def run(
     api: Api,
-    out: Output,
+    output: Output,
     target: Annotated[
         str, typer.Argument(help='Verb, as clean; or power state, as "power off" or rebooting')
     ],
     *,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="Nodes with this value; repeatable"),
-    ] = None,
+    expressions: bulk.Where = None,
     all_nodes: Annotated[bool, typer.Option("--all", help="All nodes, without --where")] = False,
     clean_steps: StepsGiven = None,
     deploy_steps: StepsGiven = None,
@@ -68,8 +65,8 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")] = False,
 ) -> None:
     """Request a verb for many nodes in waves; shows its plan, and asks for a confirmation."""
-    if bool(where) == all_nodes:
-        raise Usage("choose nodes by --where FIELD=VALUE, or all by --all: one of both")
+    if bool(expressions) == all_nodes:
+        raise Usage("choose nodes by --where EXPRESSION, or all by --all: one of both")
     steps = {
         name: text and arguments.document(f"--{name.replace('_', '-')}", text)
         for name, text in (
@@ -82,40 +79,40 @@ def run(
         max_per_group=max_per_group, canary=canary, error_budget=error_budget,
     )  # fmt: skip
     body = _without_none(
-        target=target, nodes=bulk.filters_of(where or ()), strategy=strategy, **steps,
+        target=target, nodes=bulk.filters_of(expressions or ()), strategy=strategy, **steps,
         runbook=runbook, timeout=timeout, description=description, uuid=uuid,
     )  # fmt: skip
     if dry_run or not yes:
         plan = api.request("POST", "rollouts", body={**body, "dry_run": True}).json()
-        if dry_run and not out.people:
-            out.item(plan)
-        elif out.people:
-            _show_plan(out, plan)
+        if dry_run and not output.people:
+            output.item(plan)
+        elif output.people:
+            _show_plan(output, plan)
         if dry_run:
             return
         bulk.confirm(f"{target}: {plan['included']} nodes in {plan['waves']} waves")
     rollout = api.request("POST", "rollouts", body=body).json()
-    out.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
+    output.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
 
 
 def _without_none(**values: Any) -> Document:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _show_plan(out: Output, plan: Document) -> None:
+def _show_plan(output: Output, plan: Document) -> None:
     """Print the waves of a dry run, and the nodes that do not take part."""
-    out.say(
+    output.say(
         f"{plan['included']} nodes in {plan['waves']} waves, {plan['excluded']} excluded;"
         f" pauses at {plan['error_budget']} failed nodes"
     )
     waves: dict[int, list[str]] = {}
-    for each in plan["nodes"]:
-        waves.setdefault(each["wave"], []).append(each["node_name"] or each["node_uuid"])
+    for node in plan["nodes"]:
+        waves.setdefault(node["wave"], []).append(node["node_name"] or node["node_uuid"])
     for wave, names in list(waves.items())[:MOST]:
         canary = " (canary)" if wave <= plan["canary_waves"] else ""
-        out.say(f"wave {wave}{canary}: {len(names)} nodes: {_some(names)}")
-    for each in plan["excluded_nodes"][:MOST]:
-        out.say(f"excluded: {each['node_name'] or each['node_uuid']}: {each['reason']}")
+        output.say(f"wave {wave}{canary}: {len(names)} nodes: {_some(names)}")
+    for node in plan["excluded_nodes"][:MOST]:
+        output.say(f"excluded: {node['node_name'] or node['node_uuid']}: {node['reason']}")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -124,27 +121,27 @@ def _some(names: Sequence[str]) -> str:
 
 def list_rollouts(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     state: Annotated[str | None, typer.Option(help="Only those in this state")] = None,
     limit: Limit = None,
 ) -> None:
     """List rollouts, the newest first."""
-    out.items(api.every("rollouts", state=state, limit=limit), COLUMNS)
+    output.items(api.every("rollouts", state=state, limit=limit), COLUMNS)
 
 
-def show(api: Api, out: Output, which: Which) -> None:
+def show(api: Api, output: Output, uuid: RolloutArgument) -> None:
     """Show a rollout, and what it waits for."""
-    rollout = api.get("rollouts", _uuid(which))
-    if out.people:
-        out.say(rollout["summary"])
-    out.item(rollout)
+    rollout = api.get("rollouts", _uuid(uuid))
+    if output.people:
+        output.say(rollout["summary"])
+    output.item(rollout)
 
 
 def nodes(
     api: Api,
-    out: Output,
-    which: Which,
+    output: Output,
+    uuid: RolloutArgument,
     *,
     state: Annotated[str | None, typer.Option(help="Only those in this state")] = None,
     wave: Annotated[int | None, typer.Option(min=1, help="Only those of this wave")] = None,
@@ -152,46 +149,48 @@ def nodes(
 ) -> None:
     """List the nodes of a rollout, with the code and the message of each failure."""
     query = {"state": state, "wave": wave}
-    found = list(api.every("rollouts", _uuid(which), "nodes", limit=limit, **query))
-    if out.people:
-        found = [each | {"node": each["node_name"] or each["node_uuid"]} for each in found]
-    out.items(found, NODE_COLUMNS, NODES)
+    rollout_nodes = list(api.every("rollouts", _uuid(uuid), "nodes", limit=limit, **query))
+    if output.people:
+        rollout_nodes = [
+            node | {"node": node["node_name"] or node["node_uuid"]} for node in rollout_nodes
+        ]
+    output.items(rollout_nodes, NODE_COLUMNS, NODES)
 
 
-def pause(api: Api, out: Output, which: Which) -> None:
+def pause(api: Api, output: Output, uuid: RolloutArgument) -> None:
     """Pause a rollout; operations in progress continue."""
-    _request(api, out, which, "pause")
+    _request(api, output, uuid, "pause")
 
 
-def resume(api: Api, out: Output, which: Which) -> None:
+def resume(api: Api, output: Output, uuid: RolloutArgument) -> None:
     """Resume a rollout; its failures so far are accepted."""
-    _request(api, out, which, "resume")
+    _request(api, output, uuid, "resume")
 
 
-def abort(api: Api, out: Output, which: Which) -> None:
+def abort(api: Api, output: Output, uuid: RolloutArgument) -> None:
     """Abort a rollout; operations in progress continue."""
-    _request(api, out, which, "abort")
+    _request(api, output, uuid, "abort")
 
 
 def delete(
     api: Api,
-    out: Output,
-    which: Annotated[list[str], typer.Argument(metavar="UUID...", help="UUIDs of the rollouts")],
+    output: Output,
+    uuids: Annotated[list[str], typer.Argument(metavar="UUID...", help="UUIDs of the rollouts")],
 ) -> None:
     """Delete rollouts that have ended, and the record of their nodes."""
-    for each in map(_uuid, which):
-        api.request("DELETE", "rollouts", each)
-        out.result({"which": each, "deleted": True}, f"{each}: deleted")
+    for uuid in map(_uuid, uuids):
+        api.request("DELETE", "rollouts", uuid)
+        output.result({"which": uuid, "deleted": True}, f"{uuid}: deleted")
 
 
-def _request(api: Api, out: Output, which: str, target: str) -> None:
-    answer = api.request("PUT", "rollouts", _uuid(which), "states", body={"target": target})
+def _request(api: Api, output: Output, uuid: str, target: str) -> None:
+    answer = api.request("PUT", "rollouts", _uuid(uuid), "states", body={"target": target})
     rollout = answer.json()
-    out.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
+    output.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
 
 
-def _uuid(which: str) -> str:
+def _uuid(uuid: str) -> str:
     """Check the form of a UUID. Raises Usage."""
-    if not UUID.fullmatch(which.lower()):
-        raise Usage(f"{which!r} is not the UUID of a rollout; `ingot fleet list` has them")
-    return which
+    if not UUID.fullmatch(uuid.lower()):
+        raise Usage(f"{uuid!r} is not the UUID of a rollout; `ingot fleet list` has them")
+    return uuid

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import bulk
-from app.cli.bulk import Chosen, Nodes, Outcome
+from app.cli.bulk import Nodes, NodeSelection, Outcome
 from app.cli.commands import hold_kinds
 from app.cli.resources import Limit
 from app.cli.rest import Api
@@ -20,7 +20,7 @@ COLUMNS = (
 #: Unit of a duration -> its seconds.
 UNITS = {"m": 60, "h": 3600, "d": 86400}
 
-Which = Annotated[str, typer.Argument(metavar="UUID", help="UUID of the hold")]
+HoldArgument = Annotated[str, typer.Argument(metavar="UUID", help="UUID of the hold")]
 Until = Annotated[
     str | None, typer.Option(metavar="TIME", help="Its expiry, as 2026-01-31T12:00:00Z")
 ]
@@ -31,7 +31,7 @@ For = Annotated[
 
 def create(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     nodes: Nodes = None,
     kind: Annotated[
@@ -40,22 +40,22 @@ def create(
     ],
     reason: Annotated[str, typer.Option(help="The reason, which refused callers read")],
     until: Until = None,
-    lasting: For = None,
-    **choosing: Any,
+    hold_duration: For = None,
+    **selection_options: Any,
 ) -> None:
     """Set a hold on nodes."""
-    body = {"kind": kind, "reason": reason, **_expiry(until, lasting)}
+    body = {"kind": kind, "reason": reason, **_expiry(until, hold_duration)}
 
     def act(api: Api, node: str) -> Outcome:
-        made: Document = api.request("POST", "nodes", node, "holds", body=body).json()
-        return Outcome(made, f"{node}: {kind} hold {made['uuid']}, {_until(made)}")
+        hold: Document = api.request("POST", "nodes", node, "holds", body=body).json()
+        return Outcome(hold, f"{node}: {kind} hold {hold['uuid']}, {_until(hold)}")
 
-    bulk.each(api, out, Chosen.of(nodes, choosing), act)
+    bulk.for_each_node(api, output, NodeSelection.of(nodes, selection_options), act)
 
 
 def list_holds(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     node: Annotated[str | None, typer.Option(help="Only those on this node")] = None,
     kind: Annotated[
@@ -71,66 +71,66 @@ def list_holds(
     """List holds, the oldest first."""
     path = ("nodes", node, "holds") if node else ("holds",)
     query = {"kind": kind, "owner": owner, "user": user, "expired_before": expired_before}
-    out.items(api.every(*path, limit=limit, **query), COLUMNS)
+    output.items(api.every(*path, limit=limit, **query), COLUMNS)
 
 
-def show(api: Api, out: Output, which: Which) -> None:
+def show(api: Api, output: Output, uuid: HoldArgument) -> None:
     """Show a hold."""
-    out.item(api.get("holds", _uuid(which)))
+    output.item(api.get("holds", _uuid(uuid)))
 
 
 def extend(
     api: Api,
-    out: Output,
-    which: Which,
+    output: Output,
+    uuid: HoldArgument,
     *,
     until: Until = None,
-    lasting: For = None,
+    hold_duration: For = None,
     unlimited: Annotated[bool, typer.Option("--unlimited", help="It has no expiry")] = False,
     reason: Annotated[str | None, typer.Option(help="A new reason")] = None,
 ) -> None:
     """Change the expiry of a hold, its reason, or both."""
-    if unlimited and (until or lasting):
+    if unlimited and (until or hold_duration):
         raise Usage("--unlimited: not with --until or --for")
-    values = {**_expiry(until, lasting), **({"reason": reason} if reason else {})}
-    patch = [{"op": "add", "path": f"/{name}", "value": each} for name, each in values.items()]
+    values = {**_expiry(until, hold_duration), **({"reason": reason} if reason else {})}
+    patch = [{"op": "add", "path": f"/{name}", "value": value} for name, value in values.items()]
     if unlimited:
         patch.append({"op": "remove", "path": "/expires_at"})
     if not patch:
         raise Usage("nothing to change was named; --help says what there is")
-    changed = api.request("PATCH", "holds", _uuid(which), body=patch).json()
-    out.result(changed, f"{which}: {changed['kind']} hold, {_until(changed)}")
+    hold = api.request("PATCH", "holds", _uuid(uuid), body=patch).json()
+    output.result(hold, f"{uuid}: {hold['kind']} hold, {_until(hold)}")
 
 
 def delete(
     api: Api,
-    out: Output,
-    which: Annotated[list[str], typer.Argument(metavar="UUID...", help="UUIDs of holds")],
+    output: Output,
+    uuids: Annotated[list[str], typer.Argument(metavar="UUID...", help="UUIDs of holds")],
 ) -> None:
     """End holds."""
-    for each in map(_uuid, which):
-        api.request("DELETE", "holds", each)
-        out.result({"which": each, "deleted": True}, f"{each}: ended")
+    for uuid in map(_uuid, uuids):
+        api.request("DELETE", "holds", uuid)
+        output.result({"which": uuid, "deleted": True}, f"{uuid}: ended")
 
 
-def _expiry(until: str | None, lasting: str | None) -> Document:
+def _expiry(until: str | None, hold_duration: str | None) -> Document:
     """Return the field of the expiry, if one is given. Raises Usage."""
-    if until and lasting:
+    if until and hold_duration:
         raise Usage("--until, --for: one of both")
-    if not lasting:
+    if not hold_duration:
         return {"expires_at": until} if until else {}
-    found = re.fullmatch(rf"(\d{{1,5}})([{''.join(UNITS)}])", lasting)
-    if found is None:
-        raise Usage(f"--for: {lasting!r} is no duration, as 30m, 4h or 2d")
-    return {"expires_in": int(found[1]) * UNITS[found[2]]}
+    match = re.fullmatch(rf"(\d{{1,5}})([{''.join(UNITS)}])", hold_duration)
+    if match is None:
+        raise Usage(f"--for: {hold_duration!r} is no duration, as 30m, 4h or 2d")
+    return {"expires_in": int(match[1]) * UNITS[match[2]]}
 
 
 def _until(hold: Document) -> str:
     return f"until {moment(hold['expires_at'])}" if hold["expires_at"] else "until it is ended"
 
 
-def _uuid(which: str) -> str:
+def _uuid(uuid: str) -> str:
     """Check the form of a UUID. Raises Usage."""
-    if not UUID.fullmatch(which.lower()):
-        raise Usage(f"{which!r} is not the UUID of a hold; `ingot hold list` has them")
-    return which
+    if not UUID.fullmatch(uuid.lower()):
+        raise Usage(f"{uuid!r} is not the UUID of a hold; `ingot hold list` has them")
+    return uuid

@@ -21,7 +21,7 @@ Entry = Union[Loader, "Group", typer.Typer]
 class Group:
     """Commands and groups, by name."""
 
-    about: str  # help text
+    help_text: str  # help text
     entries: Mapping[str, Entry]
 
 
@@ -29,8 +29,8 @@ def at(module: str, name: str, options: Callable[[Any], Any] = lambda _module: (
     """Load a function of a module in this package. options: gets its options from the module."""
 
     def load() -> Command:
-        found = import_module(f"app.cli.{module}")
-        return Command(getattr(found, name), options(found))
+        package_module = import_module(f"app.cli.{module}")
+        return Command(getattr(package_module, name), options(package_module))
 
     return load
 
@@ -69,12 +69,12 @@ class _Lazy(TyperGroup):
 def application(group: Group) -> typer.Typer:
     """Create a typer application for a group, to run or for `add_typer`."""
     lazy = type("Lazy", (_Lazy,), {"entries": group.entries})
-    made = typer.Typer(
-        help=group.about, cls=lazy, no_args_is_help=True, add_completion=False,
+    typer_app = typer.Typer(
+        help=group.help_text, cls=lazy, no_args_is_help=True, add_completion=False,
         pretty_exceptions_enable=False,
     )  # fmt: skip
-    made.callback()(_nothing)
-    return made
+    typer_app.callback()(_nothing)
+    return typer_app
 
 
 def _nothing() -> None:
@@ -83,9 +83,9 @@ def _nothing() -> None:
 
 def _command(name: str, entry: Entry) -> Any:
     if isinstance(entry, Group):
-        made = typer.main.get_command(application(entry))
-        made.name = name
-        return made
+        command = typer.main.get_command(application(entry))
+        command.name = name
+        return command
     if isinstance(entry, typer.Typer):
         return typer.main.get_command(entry)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -22,11 +22,11 @@ OF_ANOTHER = ("abort", "unhold")
 
 
 def find_operation(api: Api, node: str, verb: str, request_id: str | None) -> Document | None:
-    """Find the operation that a request created, or acted on; None if there is none."""
+    """Find the operation that a request created or acted on, if there is one."""
     for operation in api.get("nodes", node, "operations")["operations"]:
         if verb in OF_ANOTHER or operation["request_id"] == request_id:
-            found: Document = operation
-            return found
+            document: Document = operation
+            return document
     return None
 
 
@@ -47,18 +47,18 @@ def follow(
         show(operation)
         if operation["state"] in (*ENDED, "held"):
             return operation
-        left = end - time.monotonic()
-        if left <= 0:
+        seconds_left = end - time.monotonic()
+        if seconds_left <= 0:
             raise NotYet(
                 f"{operation['kind']} of {node} is not over yet; it goes on,"
                 f" operation {uuid}{_in(under_way(operation))}"
             )
-        began = time.monotonic()
+        start = time.monotonic()
         with suppress(Busy):  # the operation is read again all the same
-            api.get("nodes", node, "states", wait=min(LOOK, left))
-        took = time.monotonic() - began
-        time.sleep(max(0, pause - took))
-        pause = min(2 * pause, LOOK) if took < BREATH else BREATH
+            api.get("nodes", node, "states", wait=min(LOOK, seconds_left))
+        elapsed = time.monotonic() - start
+        time.sleep(max(0, pause - elapsed))
+        pause = min(2 * pause, LOOK) if elapsed < BREATH else BREATH
 
 
 def require_success(operation: Document, node: str, verb: str) -> None:
@@ -70,8 +70,8 @@ def require_success(operation: Document, node: str, verb: str) -> None:
             f" `ingot node provision-state {node} unhold` goes on, `abort` ends it"
         )
     if state == "failed" or (state == "aborted" and verb != "abort"):
-        said = joined(error.get("message"), error.get("hint"))
-        raise Failure(f"{kind} of {node} {state}{': ' if said else ''}{said}")
+        detail = joined(error.get("message"), error.get("hint"))
+        raise Failure(f"{kind} of {node} {state}{': ' if detail else ''}{detail}")
 
 
 def label(step: Mapping[str, Any]) -> str:
@@ -82,16 +82,16 @@ def under_way(operation: Mapping[str, Any]) -> Document | None:
     """Return the current step of an operation; None once it has ended."""
     if operation["state"] in ENDED:
         return None
-    at = operation["cursor"]
-    return next((step for step in operation["steps"] if step["position"] == at), None)
+    cursor = operation["cursor"]
+    return next((step for step in operation["steps"] if step["position"] == cursor), None)
 
 
 def seconds_of(step: Mapping[str, Any]) -> float | None:
     """Return the duration of a step in seconds; None while it runs."""
     if not step["started_at"] or not step["finished_at"]:
         return None
-    began, ended = (datetime.fromisoformat(step[name]) for name in ("started_at", "finished_at"))
-    return round((ended - began).total_seconds(), 1)
+    start, end = (datetime.fromisoformat(step[name]) for name in ("started_at", "finished_at"))
+    return round((end - start).total_seconds(), 1)
 
 
 def progress_of(step: Mapping[str, Any]) -> str:
@@ -121,18 +121,18 @@ def clock_of(operation: Mapping[str, Any], step: Mapping[str, Any]) -> str:
 
 
 def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
-def since(moment: str) -> str:
+def since(time_text: str) -> str:
     """Format the time from a moment of the API to now."""
-    return duration(datetime.now(UTC) - _moment(moment))
+    return duration(datetime.now(UTC) - _moment(time_text))
 
 
-def until(moment: str) -> str:
+def until(time_text: str) -> str:
     """Format the time from now to a moment of the API."""
-    return duration(_moment(moment) - datetime.now(UTC))
+    return duration(_moment(time_text) - datetime.now(UTC))
 
 
 def duration(span: timedelta) -> str:

@@ -48,11 +48,11 @@ class Display:
     def show(self, operation: Mapping[str, Any]) -> None:
         """Print the steps that finished since the last call, and update the bar."""
         steps = operation["steps"]
-        ended = [step for step in steps if step["state"] in STEP_ENDED]
-        for step in ended:
-            known = (step["position"], step["finished_at"])
-            if known not in self._printed:
-                self._printed.add(known)
+        ended_steps = [step for step in steps if step["state"] in STEP_ENDED]
+        for step in ended_steps:
+            key = (step["position"], step["finished_at"])
+            if key not in self._printed:
+                self._printed.add(key)
                 style = styles.TROUBLE if step["state"] == "failed" else ""
                 self._console.print(text(_line(step, len(steps)), style))
         now, queued = under_way(operation), operation.get("admission")
@@ -62,12 +62,12 @@ class Display:
             if not self._queued:
                 self._console.print(status)
         self._queued = bool(queued)
-        self._bar.update(self._task, total=len(steps), completed=len(ended), now=status)
+        self._bar.update(self._task, total=len(steps), completed=len(ended_steps), now=status)
 
 
-def _line(step: Mapping[str, Any], of: int) -> str:
-    took = seconds_of(step)
-    words = f"{step['position'] + 1}/{of} {label(step)} {step['state']}"
-    words += f" in {took:g} s" if took is not None else ""
+def _line(step: Mapping[str, Any], total: int) -> str:
+    seconds = seconds_of(step)
+    text = f"{step['position'] + 1}/{total} {label(step)} {step['state']}"
+    text += f" in {seconds:g} s" if seconds is not None else ""
     error = step["error"] if step["state"] == "failed" else None
-    return f"{words}: {' '.join(error.split())}" if error else words
+    return f"{text}: {' '.join(error.split())}" if error else text

@@ -1,4 +1,4 @@
-"""Resources beside nodes, and the fields of them that operators see and set."""
+"""Resources other than nodes, with the fields that operators see and set."""
 
 from app.cli.fields import Field, Fields
 from app.cli.fields import Kind as Given
@@ -14,7 +14,7 @@ PORT = Kind(
     ("address", "name", "node_uuid", "pxe_enabled", "physical_network", "uuid"),
     Fields(
         (
-            Field("node_ident", "The node that it belongs to", said="node"),
+            Field("node_ident", "The node that it belongs to", option_name="node"),
             Field("address", "Its MAC address"),
             Field("name", "A name that no other port has"),
             Field("pxe_enabled", "The machine boots from it", Given.FLAG),
@@ -24,7 +24,7 @@ PORT = Kind(
                 Given.PAIRS,
             ),
             Field("physical_network", "The physical network that it is connected to"),
-            Field("portgroup_uuid", "The port group that it belongs to", said="portgroup"),
+            Field("portgroup_uuid", "The port group that it belongs to", option_name="portgroup"),
             Field("is_smartnic", "It is a smart NIC", Given.FLAG),
             Field("vendor", "Its manufacturer"),
             Field("category", "Its category"),
@@ -32,14 +32,14 @@ PORT = Kind(
             _EXTRA,
         ),
         required=("node_ident", "address"),
-        first=("node_ident",),
+        creation_only=("node_ident",),
     ),
     filters=(
         ("node", "of this node"),
         ("address", "with this MAC address"),
         ("portgroup", "of this port group"),
     ),
-    called="address",
+    name_field="address",
 )
 DRIVER = Kind(
     "a driver", "drivers, the hardware types that live conductors have loaded", "drivers",
@@ -86,15 +86,15 @@ WEBHOOK = Kind(
     Fields(
         (
             Field("name", "A name that no other webhook has"),
-            Field("url", "The URL that events are posted to", said="receiver"),
+            Field("url", "The URL that events are posted to", option_name="receiver"),
             Field("secret", "Key of the signatures", Given.SECRET, "secret-file"),
             Field("types", "A type of events to post, as node.power_state", Given.WORDS, "type"),
-            Field("node_uuid", "The only node whose events are posted", said="node"),
+            Field("node_uuid", "The only node whose events are posted", option_name="node"),
             Field("enabled", "Events are posted", Given.FLAG),
             Field("owner", "The project that it belongs to"),
         ),
         required=("name", "url", "secret"),
-        first=("owner",),
+        creation_only=("owner",),
     ),
     filters=(("owner", "of this project"),),
 )
@@ -113,7 +113,7 @@ ALLOCATION = Kind(
             Field("owner", "The project that it is for"),
             _EXTRA,
         ),
-        first=("resource_class", "traits", "candidate_nodes", "node", "owner"),
+        creation_only=("resource_class", "traits", "candidate_nodes", "node", "owner"),
     ),
     filters=(
         ("node", "of this node"),

@@ -1,5 +1,5 @@
 """
-Commands for resources beside nodes: list, show, create, set, unset and delete, derived from one
+Commands for resources other than nodes: list, show, create, set, unset and delete, derived from one
 table for each resource.
 """
 
@@ -27,94 +27,96 @@ NO_FIELDS = Fields(())
 class Kind:
     """A resource, and the attributes of its commands."""
 
-    one: str  # in help texts: "a port"
-    many: str  # in help texts: "ports"
+    singular: str  # in help texts: "a port"
+    plural: str  # in help texts: "ports"
     path: str  # of the collection
     columns: Sequence[str]  # of the list
     fields: Fields = NO_FIELDS  # that can be set
     filters: Sequence[tuple[str, str]] = ()  # of the list: (parameter, help text)
-    called: str = ""  # field that identifies an item beside its UUID, and filters the list
+    name_field: str = ""  # field that identifies an item beside its UUID, and filters the list
     paged: bool = True
 
     def listing(self) -> Command:
-        def items(api: Api, out: Output, **values: Any) -> None:
-            wanted = {name: value for name, value in values.items() if value is not None}
+        def items(api: Api, output: Output, **values: Any) -> None:
+            query = {name: value for name, value in values.items() if value is not None}
             if self.paged:
-                wanted["fields"] = ",".join(out.fields or self.columns)
-                out.items(api.every(self.path, **wanted), self.columns)
+                query["fields"] = ",".join(output.fields or self.columns)
+                output.items(api.every(self.path, **query), self.columns)
             else:
-                out.items(api.get(self.path, **wanted)[self.path], self.columns)
+                output.items(api.get(self.path, **query)[self.path], self.columns)
 
-        items.__doc__ = f"List {self.many}."
+        items.__doc__ = f"List {self.plural}."
         options = [
-            option(name, Annotated[str | None, typer.Option(help=f"Only those {about}")])
-            for name, about in self.filters
+            option(name, Annotated[str | None, typer.Option(help=f"Only those {help_text}")])
+            for name, help_text in self.filters
         ]
         return Command(items, [*options, *([option("limit", Limit)] if self.paged else ())])
 
     def showing(self) -> Command:
-        def show(api: Api, out: Output, which: Ident) -> None:
-            fields = ",".join(out.fields) or None
-            out.item(api.get(self.path, self._found(api, which), fields=fields))
+        def show(api: Api, output: Output, ident: Ident) -> None:
+            fields = ",".join(output.fields) or None
+            output.item(api.get(self.path, self._uuid_of(api, ident), fields=fields))
 
-        return self._command(show, f"Show {self.one}.")
+        return self._command(show, f"Show {self.singular}.")
 
     def creating(self) -> Command:
         def create(
             api: Api,
-            out: Output,
+            output: Output,
             uuid: Annotated[str | None, typer.Option(help="Its UUID; else a new one")] = None,
             **values: Any,
         ) -> None:
             body = self.fields.body(values) | ({"uuid": uuid} if uuid else {})
-            out.item(api.request("POST", self.path, body=body).json(), self.columns)
+            output.item(api.request("POST", self.path, body=body).json(), self.columns)
 
-        return self._command(create, f"Create {self.one}.", self.fields.creating)
+        return self._command(create, f"Create {self.singular}.", self.fields.creating)
 
     def setting(self) -> Command:
-        def change(api: Api, out: Output, which: Ident, **values: Any) -> None:
-            self._change(api, out, which, self.fields.additions(values))
+        def change(api: Api, output: Output, ident: Ident, **values: Any) -> None:
+            self._change(api, output, ident, self.fields.additions(values))
 
-        return self._command(change, f"Set fields of {self.one}, all or none.", self.fields.setting)
+        return self._command(
+            change, f"Set fields of {self.singular}, all or none.", self.fields.setting
+        )
 
     def unsetting(self) -> Command:
-        def change(api: Api, out: Output, which: Ident, **values: Any) -> None:
-            self._change(api, out, which, self.fields.removals(values))
+        def change(api: Api, output: Output, ident: Ident, **values: Any) -> None:
+            self._change(api, output, ident, self.fields.removals(values))
 
-        about = f"Remove fields of {self.one}, all or none."
-        return self._command(change, about, self.fields.unsetting)
+        help_text = f"Remove fields of {self.singular}, all or none."
+        return self._command(change, help_text, self.fields.unsetting)
 
     def deleting(self) -> Command:
-        def delete(api: Api, out: Output, which: Idents) -> None:
-            for each in which:
-                api.request("DELETE", self.path, self._found(api, each))
-                out.result({"which": each, "deleted": True}, f"{each}: deleted")
+        def delete(api: Api, output: Output, idents: Idents) -> None:
+            for ident in idents:
+                api.request("DELETE", self.path, self._uuid_of(api, ident))
+                output.result({"which": ident, "deleted": True}, f"{ident}: deleted")
 
-        return self._command(delete, f"Delete {self.many}.")
+        return self._command(delete, f"Delete {self.plural}.")
 
-    def _change(self, api: Api, out: Output, which: str, patch: list[Document]) -> None:
+    def _change(self, api: Api, output: Output, ident: str, patch: list[Document]) -> None:
         if not patch:
             raise Usage("nothing to change was named; --help says what there is")
-        answer = api.request("PATCH", self.path, self._found(api, which), body=patch)
-        changed = ", ".join(dict.fromkeys(each["path"].split("/")[1] for each in patch))
-        out.result(answer.json(), f"{which}: changed {changed}")
+        answer = api.request("PATCH", self.path, self._uuid_of(api, ident), body=patch)
+        field_names = ", ".join(dict.fromkeys(change["path"].split("/")[1] for change in patch))
+        output.result(answer.json(), f"{ident}: changed {field_names}")
 
-    def _found(self, api: Api, which: str) -> str:
+    def _uuid_of(self, api: Api, ident: str) -> str:
         """Return the UUID for an identification that the API accepts in GET or as a filter only."""
-        if not self.called or UUID.fullmatch(which.lower()):
-            return which
-        if ":" not in which:
-            return str(api.get(self.path, which, fields="uuid")["uuid"])
-        found = api.get(self.path, **{self.called: which})[self.path]
-        if not found:
+        if not self.name_field or UUID.fullmatch(ident.lower()):
+            return ident
+        if ":" not in ident:
+            return str(api.get(self.path, ident, fields="uuid")["uuid"])
+        items = api.get(self.path, **{self.name_field: ident})[self.path]
+        if not items:
             raise Failure(
-                f"there is no {self.path.removesuffix('s')} whose {self.called} is {which}"
+                f"there is no {self.path.removesuffix('s')} whose {self.name_field} is {ident}"
             )
-        return str(found[0]["uuid"])
+        return str(items[0]["uuid"])
 
     @staticmethod
     def _command(
-        function: Callable[..., None], about: str, options: Sequence[Parameter] = ()
+        function: Callable[..., None], help_text: str, options: Sequence[Parameter] = ()
     ) -> Command:
-        function.__doc__ = about
+        function.__doc__ = help_text
         return Command(function, options)

@@ -1,12 +1,12 @@
 """Client of the REST API."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
 import requests
@@ -18,6 +18,9 @@ from urllib3.util import Retry
 from app.cli import DEFAULT_URL
 from app.cli.terminal.errors import Busy, Failure, Usage
 from app.cli.terminal.output import Document
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
 
 #: Microversion of all requests; an older service refuses it with a message.
 HEADERS = {"X-OpenStack-Ironic-API-Version": "1.115", "User-Agent": "ingot"}
@@ -32,7 +35,7 @@ AGAIN = Retry(
 BROKEN = 3
 #: Requested page size; the service may return fewer items.
 PAGE = 1000
-#: Environment variables with the path of CA certificates that replace those of the system.
+#: Environment variables with the path of CA certificates, instead of the system's.
 BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
 
@@ -68,8 +71,8 @@ def trusted(
     """
     if insecure:
         return False
-    named = {"--os-cacert": bundle, **{name: environ.get(name) for name in BUNDLES}}
-    for name, path in named.items():
+    bundle_paths = {"--os-cacert": bundle, **{name: environ.get(name) for name in BUNDLES}}
+    for name, path in bundle_paths.items():
         if path:
             if not Path(path).exists():
                 raise Usage(f"{name}: there is no file {path}")
@@ -97,14 +100,14 @@ class Api:
     ) -> None:
         self._url, self._credentials, self._trust = url.rstrip("/"), credentials, trust
         self._patient = patient
-        where = urlsplit(self._url)
-        if where.scheme not in ("http", "https") or not where.netloc:
+        parts = urlsplit(self._url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
             raise Usage(f"{url!r} is no URL of a service; it looks like {DEFAULT_URL}")
         if trust is False:
             disable_warnings(InsecureRequestWarning)  # --insecure is deliberate
         self._session = requests.Session()
         # a proxy cannot reach this host
-        self._session.trust_env = where.hostname not in ("127.0.0.1", "localhost", "::1")
+        self._session.trust_env = parts.hostname not in ("127.0.0.1", "localhost", "::1")
         self._session.headers.update(HEADERS)
         if credentials.token:
             self._session.headers["X-Auth-Token"] = credentials.token
@@ -139,8 +142,38 @@ class Api:
         """Send a request. Raises Failure, Busy: the status is not 2xx, or there is no response."""
         params = {name: _word(value) for name, value in (query or {}).items() if value is not None}
         wait = float((query or {}).get("wait") or 0)
-        where = "/".join(("v1", *map(_part, path)))
-        return self._answer(method, where, params=params, json=body, timeout=(CONNECT, READ + wait))
+        url_path = "/".join(("v1", *map(_part, path)))
+        return self._answer(
+            method, url_path, params=params, json=body, timeout=(CONNECT, READ + wait)
+        )
+
+    def socket(
+        self, *path: str, protocols: Sequence[str]
+    ) -> AbstractContextManager["ClientConnection"]:
+        """
+        Return a WebSocket, open within `with`. protocols: one of them is accepted.
+
+        `with` raises OSError, WebSocketException: it cannot be opened.
+        """
+        import ssl  # here, as few commands need it
+
+        from websockets.sync.client import connect
+        from websockets.typing import Subprotocol
+
+        place = "/".join(("v1", *map(_part, path)))
+        context = None
+        if self._url.startswith("https"):
+            context = ssl.create_default_context(
+                cafile=self._trust if isinstance(self._trust, str) else None
+            )
+            if self._trust is False:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        url = f"ws{self._url.removeprefix('http')}/{place}"
+        subprotocols = [Subprotocol(protocol) for protocol in protocols]
+        proxy: Literal[True] | None = True if self._session.trust_env else None
+        return connect(
+            url, subprotocols=subprotocols, ssl=context, proxy=proxy, open_timeout=CONNECT
+        )
 
     def root(self) -> requests.Response:
         """Get the root document, which needs no credentials."""
@@ -187,13 +220,15 @@ def _word(value: Any) -> str:
 
 def _cause(error: BaseException) -> str:
     """Return the text of the innermost cause of an error."""
-    found: Any = error
+    cause: Any = error
     while True:
-        wrapped = (getattr(found, "reason", None), *found.args[:1], found.__cause__)
-        inner = next((each for each in wrapped if isinstance(each, BaseException)), None)
+        wrapped = (getattr(cause, "reason", None), *cause.args[:1], cause.__cause__)
+        inner = next(
+            (argument for argument in wrapped if isinstance(argument, BaseException)), None
+        )
         if inner is None:
-            return getattr(found, "strerror", None) or str(found)
-        found = inner
+            return getattr(cause, "strerror", None) or str(cause)
+        cause = inner
 
 
 def error_text(answer: requests.Response) -> str:
@@ -202,9 +237,9 @@ def error_text(answer: requests.Response) -> str:
         fault = answer.json()
         if isinstance(inner := fault.get("error_message"), str):
             fault = json.loads(inner)
-        said = fault.get("faultstring") or fault.get("description") or fault.get("title")
+        message = fault.get("faultstring") or fault.get("description") or fault.get("title")
     except (ValueError, AttributeError):
-        said = None
-    if not said:
+        message = None
+    if not message:
         return f"{answer.status_code} {answer.reason} from {urlsplit(answer.url).netloc}"
-    return " ".join(str(said).split())
+    return " ".join(str(message).split())

@@ -20,13 +20,13 @@ from app.cli.terminal.output import Document, Output
 
 #: Most current steps that are read.
 STEPS = 200
-#: Lines of the screen beside the tables' rows: states, counts, heads of tables, blank lines.
+#: Lines of the screen without the tables' rows: states, counts, heads of tables, blank lines.
 FRAME = 10
 
 
 def top(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     interval: Annotated[
         float, typer.Option(min=0.2, help="Seconds between two pictures", metavar="SECONDS")
@@ -36,15 +36,15 @@ def top(
     ] = False,
 ) -> None:
     """Show the fleet live: states, current steps, queues and conductors; until Ctrl-C."""
-    found = read(api)
-    screen = console(out.colour)
-    if not out.people:
-        out.item(found)
+    snapshot = read(api)
+    screen = console(output.colour)
+    if not output.people:
+        output.item(snapshot)
     elif once or not screen.is_terminal:
-        screen.print(Group(*pictures(found)))
+        screen.print(Group(*pictures(snapshot)))
     else:
         with Live(console=screen, screen=True, auto_refresh=False) as live:
-            _follow(api, live, found, interval)
+            _follow(api, live, snapshot, interval)
 
 
 def read(api: Api) -> Document:
@@ -53,44 +53,44 @@ def read(api: Api) -> Document:
 
     `service` is None if the caller may not see it. Raises Failure.
     """
-    found: Document = {
+    snapshot: Document = {
         "nodes": api.get("provision_states"),
         "operations": api.get("operations", "current", limit=STEPS),
         "queues": api.get("operations", "queues")["queues"],
     }
     try:
-        found["service"] = api.get("service")
+        snapshot["service"] = api.get("service")
     except Failure:
         api.root()  # raises Failure if the service is away
-        found["service"] = None
-    return found
+        snapshot["service"] = None
+    return snapshot
 
 
-def _follow(api: Api, live: Live, found: Document, interval: float) -> None:
+def _follow(api: Api, live: Live, snapshot: Document, interval: float) -> None:
     """Draw until Ctrl-C; while the service does not answer, the last picture stays."""
     trouble = ""
     try:
         while True:
             height = max(live.console.height - FRAME, 4)
-            live.update(Group(*pictures(found, trouble, height)), refresh=True)
+            live.update(Group(*pictures(snapshot, trouble, height)), refresh=True)
             time.sleep(interval)
             try:
-                found, trouble = read(api), ""
+                snapshot, trouble = read(api), ""
             except Failure as failure:
                 trouble = str(failure)
     except KeyboardInterrupt:
         return
 
 
-def pictures(found: Document, trouble: str = "", rows: int = STEPS) -> Iterator[RenderableType]:
+def pictures(snapshot: Document, trouble: str = "", rows: int = STEPS) -> Iterator[RenderableType]:
     """Yield the parts of a picture. trouble: why it is old. rows: most lines of its tables."""
     if trouble:
         yield text(trouble, styles.TROUBLE)
-    yield _states(found["nodes"])
-    yield _counts(found["operations"]["counts"])
-    for queue in found["queues"]:
+    yield _states(snapshot["nodes"])
+    yield _counts(snapshot["operations"]["counts"])
+    for queue in snapshot["queues"]:
         yield text(_queue(queue))
-    service = found["service"]
+    service = snapshot["service"]
     if service is not None:
         for part in service["parts"]:
             if not part["healthy"]:
@@ -99,7 +99,7 @@ def pictures(found: Document, trouble: str = "", rows: int = STEPS) -> Iterator[
         yield Text()
         yield _conductors(members[: max(rows // 2, 3)])
         rows -= min(len(members), max(rows // 2, 3))
-    steps = found["operations"]["steps"]
+    steps = snapshot["operations"]["steps"]
     yield Text()
     if steps:
         yield _steps(steps[:rows])
@@ -108,10 +108,10 @@ def pictures(found: Document, trouble: str = "", rows: int = STEPS) -> Iterator[
 def _states(nodes: Document) -> Text:
     """Format the number of nodes, in all and by provision state."""
     line = Text(f"{nodes['nodes']} nodes", "bold")
-    for each in nodes["provision_states"]:
-        state = each["provision_state"]
+    for entry in nodes["provision_states"]:
+        state = entry["provision_state"]
         line.append("  ").append_text(
-            text(f"{state} {each['nodes']}", styles.of("provision_state", state))
+            text(f"{state} {entry['nodes']}", styles.of("provision_state", state))
         )
     return line
 
@@ -141,28 +141,31 @@ def _table(*names: str) -> Table:
 
 def _conductors(members: list[Document]) -> Table:
     table = _table("conductor", "group", "state", "nodes", "running", "waiting", "messages", "seen")
-    for each in members:
-        holds, messages = each["holds"], each["messages"]
+    for conductor in members:
+        holds, messages = conductor["holds"], conductor["messages"]
         cells: tuple[Any, ...] = (
-            each["hostname"], each["conductor_group"] or "-", each["state"], each["nodes"],
-            f"{holds['running']} of {each['threads']}", holds["waiting"],
+            conductor["hostname"], conductor["conductor_group"] or "-", conductor["state"],
+            conductor["nodes"],
+            f"{holds['running']} of {conductor['threads']}", holds["waiting"],
             "?" if messages is None else messages,
-            f"{duration(timedelta(seconds=each['heartbeat_seconds']))} ago",
+            f"{duration(timedelta(seconds=conductor['heartbeat_seconds']))} ago",
         )  # fmt: skip
-        lost = styles.TROUBLE if each["state"] == "lost" else ""
-        table.add_row(*(text(str(cell), lost) for cell in cells))
+        style = styles.TROUBLE if conductor["state"] == "lost" else ""
+        table.add_row(*(text(str(cell), style) for cell in cells))
     return table
 
 
 def _steps(steps: list[Document]) -> Table:
     table = _table("node", "operation", "step", "for", "why", "conductor")
-    for each in steps:
+    for step in steps:
         cells = (
-            each["node_name"] or each["node_uuid"], each["kind"], each["step"],
-            since(each["since"]), why(each), each["conductor"] or "",
+            step["node_name"] or step["node_uuid"], step["kind"], step["step"],
+            since(step["since"]), why(step), step["conductor"] or "",
         )  # fmt: skip
-        style = styles.of("state", each["state"])
-        table.add_row(*(text(cell, style if at == 4 else "") for at, cell in enumerate(cells)))
+        style = styles.of("state", step["state"])
+        table.add_row(
+            *(text(cell, style if index == 4 else "") for index, cell in enumerate(cells))
+        )
     return table
 
 

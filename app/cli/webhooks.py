@@ -11,22 +11,24 @@ from app.cli.terminal.output import Output
 FAILURE = ("created_at", "after", "last", "error")
 
 
-def list_failures(api: Api, out: Output, which: Ident) -> None:
+def list_failures(api: Api, output: Output, ident: Ident) -> None:
     """List the events that the receiver did not accept for too long."""
-    out.items(api.get("webhooks", which, "failures")["failures"], FAILURE)
+    output.items(api.get("webhooks", ident, "failures")["failures"], FAILURE)
 
 
 def replay(
     api: Api,
-    out: Output,
-    which: Ident,
+    output: Output,
+    ident: Ident,
     *,
-    after: Annotated[
+    sequence: Annotated[
         int | None,
-        typer.Option(min=0, help="The events after this number; else from the oldest failure on"),
+        typer.Option(
+            "--after", min=0, help="The events after this number; else from the oldest failure on"
+        ),
     ] = None,
 ) -> None:
     """Post events again, in order."""
-    body = {} if after is None else {"after": after}
-    found = api.request("POST", "webhooks", which, "replay", body=body).json()
-    out.result(found, f"{which}: the events after {found['position']} are posted again")
+    body = {} if sequence is None else {"after": sequence}
+    answer = api.request("POST", "webhooks", ident, "replay", body=body).json()
+    output.result(answer, f"{ident}: the events after {answer['position']} are posted again")

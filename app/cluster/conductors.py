@@ -93,13 +93,13 @@ def lost(session: Session | Connection, timeout: float) -> list[tuple[str, str, 
     Conductors that were stopped gracefully are not among them.
     """
     rows = _LOST.all(_connection(session), {"timeout": timeout})
-    return [(name, incarnation, float(silent)) for name, incarnation, silent in rows]
+    return [(name, incarnation, float(silence)) for name, incarnation, silence in rows]
 
 
 def seconds_since_heartbeat(session: Session | Connection) -> float:
     """Seconds since the last heartbeat of any conductor; 0 without conductors."""
-    least = _LEAST_SILENCE.first(_connection(session), {})
-    return float(least[0] or 0) if least else 0.0
+    row = _LEAST_SILENCE.first(_connection(session), {})
+    return float(row[0] or 0) if row else 0.0
 
 
 def _connection(session: Session | Connection) -> Connection:
@@ -108,8 +108,8 @@ def _connection(session: Session | Connection) -> Connection:
 
 def living_incarnations(session: Session, timeout: float) -> set[str]:
     """Incarnations with a recent heartbeat, including those that drain."""
-    fresh = age(Conductor.heartbeat_at) < timeout
-    return set(session.scalars(select(Conductor.incarnation).where(fresh)))
+    is_alive = age(Conductor.heartbeat_at) < timeout
+    return set(session.scalars(select(Conductor.incarnation).where(is_alive)))
 
 
 def registered_incarnations(session: Session) -> set[str]:
@@ -123,7 +123,7 @@ def beat_leads(session: Session) -> bool:
 
 
 def beat_silence(session: Session) -> float | None:
-    """Seconds since a leading beat last sent a message; None: none was recorded."""
+    """Seconds since a leading beat last sent a message, if any was recorded."""
     seconds = session.scalar(select(age(BeatLease.sent_at)))
     return None if seconds is None else max(float(seconds), 0.0)
 
@@ -136,9 +136,9 @@ def members(runtime: Runtime, session: Session | Connection | None = None) -> tu
     if session is None:
         with runtime.read_connection() as connection:
             return members(runtime, connection)
-    found = tuple(alive(session, runtime.settings.conductor.heartbeat_timeout))
-    runtime.cache["members"] = (time.monotonic(), found)
-    return found
+    live_members = tuple(alive(session, runtime.settings.conductor.heartbeat_timeout))
+    runtime.cache["members"] = (time.monotonic(), live_members)
+    return live_members
 
 
 class Share(NamedTuple):
@@ -150,7 +150,7 @@ class Share(NamedTuple):
     members: Sequence[Member]  # live; without one the nodes cannot be managed
 
 
-def shares(session: Session, alive: Sequence[Member]) -> list[Share]:
+def shares(session: Session, live_conductors: Sequence[Member]) -> list[Share]:
     """
     Return the nodes by driver and conductor group, with the live conductors that serve them.
 
@@ -158,7 +158,7 @@ def shares(session: Session, alive: Sequence[Member]) -> list[Share]:
     largest group are read.
     """
     driver, group, number = Node.driver, Node.conductor_group, func.count()
-    left = Counter(dict(session.execute(select(driver, number).group_by(driver)).all()))
+    unassigned = Counter(dict(session.execute(select(driver, number).group_by(driver)).all()))
     groups = Counter(dict(session.execute(select(group, number).group_by(group)).all()))
     largest = next((name for name, _ in groups.most_common(1)), "")
     counts: Counter[tuple[str, str]] = Counter()
@@ -167,10 +167,10 @@ def shares(session: Session, alive: Sequence[Member]) -> list[Share]:
         query = select(driver, group, number).where(smaller).group_by(driver, group)
         for kind, place, count in session.execute(query):
             counts[kind, place] = count
-            left[kind] -= count
-    counts.update({(kind, largest): count for kind, count in left.items() if count > 0})
+            unassigned[kind] -= count
+    counts.update({(kind, largest): count for kind, count in unassigned.items() if count > 0})
     return [
-        Share(kind, place, count, serving(kind, place, alive))
+        Share(kind, place, count, serving(kind, place, live_conductors))
         for (kind, place), count in sorted(counts.items())
     ]
 
@@ -183,12 +183,14 @@ def owner_of(session: Session, node: Node, version: int = 0) -> Member:
 
     Raises Unavailable: no live conductor of the node's group has its driver.
     """
-    able = [each for each in members(runtime_of(session), session) if each.version >= version]
-    found = owner(node.uuid, node.driver, node.conductor_group, able)
-    if found is None:
+    candidates = [
+        member for member in members(runtime_of(session), session) if member.version >= version
+    ]
+    conductor = owner(node.uuid, node.driver, node.conductor_group, candidates)
+    if conductor is None:
         group = f" in conductor group {node.conductor_group!r}" if node.conductor_group else ""
         raise Unavailable(f"no live conductor{group} serves driver {node.driver!r}")
-    return found
+    return conductor
 
 
 def require_served(session: Session, node: Node) -> None:
@@ -219,7 +221,7 @@ def heartbeat(session: Session, name: str, incarnation: str, impediment: str | N
     """
     Record a heartbeat; False if another incarnation has registered the name.
 
-    impediment: why the conductor can do no new work, so that others get it; None: it can.
+    impediment: reason why the conductor can do no new work, so that others get it.
     """
     beating = {"name": name, "own": incarnation, "reason": impediment}
     return bool(_HEARTBEAT.count(connection_of(session), beating))
@@ -239,11 +241,11 @@ def mark_offline(session: Session, name: str, incarnation: str) -> None:
     )
 
 
-def remove_silent(session: Session, silent: float) -> list[str]:
-    """Remove conductors without a heartbeat for `silent` seconds, and return their names."""
-    gone = age(Conductor.heartbeat_at) >= silent
-    names = list(session.scalars(select(Conductor.hostname).where(gone)))
-    if names:  # one of them may send a heartbeat meanwhile, so `gone` is checked again
-        session.execute(delete(Conductor).where(Conductor.hostname.in_(names), gone))
+def remove_silent(session: Session, seconds: float) -> list[str]:
+    """Remove conductors without a heartbeat for `seconds` seconds, and return their names."""
+    is_gone = age(Conductor.heartbeat_at) >= seconds
+    names = list(session.scalars(select(Conductor.hostname).where(is_gone)))
+    if names:  # one of them may send a heartbeat meanwhile, so `is_gone` is checked again
+        session.execute(delete(Conductor).where(Conductor.hostname.in_(names), is_gone))
         periodic_passes.forget(connection_of(session), names)
     return names

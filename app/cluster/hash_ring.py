@@ -25,8 +25,8 @@ class Member:
 
 def owners(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Sequence[Member]:
     """Sort the members that serve the node's driver and group, its owner first."""
-    able = serving(driver, group, members)
-    return sorted(able, key=lambda each: _score(each.name, node_uuid), reverse=True)
+    candidates = serving(driver, group, members)
+    return sorted(candidates, key=lambda member: _score(member.name, node_uuid), reverse=True)
 
 
 def owner(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Member | None:
@@ -36,14 +36,14 @@ def owner(node_uuid: str, driver: str, group: str, members: Iterable[Member]) ->
 
 def serving(driver: str, group: str, members: Iterable[Member]) -> Sequence[Member]:
     """Select the members that serve a driver and a group."""
-    return [each for each in members if each.group == group and driver in each.drivers]
+    return [member for member in members if member.group == group and driver in member.drivers]
 
 
-def winner(node_uuid: str, able: Sequence[Member]) -> Member | None:
+def winner(node_uuid: str, candidates: Sequence[Member]) -> Member | None:
     """Return the owner of a node among members that can serve it; None if there are none."""
-    if len(able) < 2:
-        return able[0] if able else None
-    return max(able, key=lambda each: _score(each.name, node_uuid))
+    if len(candidates) < 2:
+        return candidates[0] if candidates else None
+    return max(candidates, key=lambda member: _score(member.name, node_uuid))
 
 
 def _score(name: str, node_uuid: str) -> bytes:

@@ -37,8 +37,10 @@ WITHOUT: Mapping[str, str] = {
     "ingot.prune_tokens": "ended tokens accumulate",
     "ingot.prune_change_events": "change events accumulate",
     "ingot.prune_rollouts": "ended rollouts accumulate",
+    "ingot.prune_bmc_exchanges": "recorded exchanges with BMCs accumulate",
     "ingot.deliver_webhooks": "webhooks get no events",
     "ingot.send_notifications": "no notifications are sent",
+    "ingot.send_power_updates": "Nova learns no change of the power",
     "ingot.forget_conductors": "conductors that are gone for good stay listed",
     "ingot.seal_older_rows": "secrets of older rows stay in plain text",
     "ingot.boot_again": "machines that have not booted the agent are not booted again",
@@ -87,22 +89,24 @@ class Pass:
         return WITHOUT.get(self.task, "its work is not done")
 
     def __str__(self) -> str:
-        where = f" on conductor {self.conductor}" if self.conductor else ""
-        return f"{self.task}{where} has not completed for {self.seconds:.0f} s"
+        place = f" on conductor {self.conductor}" if self.conductor else ""
+        return f"{self.task}{place} has not completed for {self.seconds:.0f} s"
 
 
 def bound(period: float, timeout: float) -> float:
     """
     Return the seconds after which a task of a period counts as stopped.
 
-    Two passes may be missed, and the time of a takeover beside them. timeout: seconds without a
+    Two passes may be missed, in addition to the time of a takeover. timeout: seconds without a
     heartbeat after which a conductor counts as dead.
     """
     return 3 * period + 2 * timeout
 
 
 def resolution(period: float, timeout: float) -> float:
-    """Return the seconds between two records of passes: few, and short beside the bound."""
+    """
+    Return the seconds between two records of passes: few records, and short against the bound.
+    """
     return min(RECORDED_EVERY, bound(period, timeout) / 4)
 
 
@@ -114,13 +118,13 @@ def expect(connection: Connection, tasks: Mapping[str, float]) -> None:
     because a beat is started.
     """
     rows = select(PeriodicPass.task).where(PeriodicPass.conductor == ANY)
-    present = set(connection.scalars(rows))
-    mine = PeriodicPass.conductor == ANY
-    connection.execute(delete(PeriodicPass).where(mine, PeriodicPass.task.not_in(tasks)))
-    for task in sorted(present & tasks.keys()):
-        row = update(PeriodicPass).where(mine, PeriodicPass.task == task)
+    recorded_tasks = set(connection.scalars(rows))
+    is_shared = PeriodicPass.conductor == ANY
+    connection.execute(delete(PeriodicPass).where(is_shared, PeriodicPass.task.not_in(tasks)))
+    for task in sorted(recorded_tasks & tasks.keys()):
+        row = update(PeriodicPass).where(is_shared, PeriodicPass.task == task)
         connection.execute(row.values(period=tasks[task]))
-    _insert(connection, {task: tasks[task] for task in tasks.keys() - present}, ANY)
+    _insert(connection, {task: tasks[task] for task in tasks.keys() - recorded_tasks}, ANY)
 
 
 def expect_of(connection: Connection, conductor: str, tasks: Mapping[str, float]) -> None:
@@ -165,4 +169,7 @@ def passes(connection: Connection, timeout: float) -> list[Pass]:
 
 def oldest(passes: Iterable[Pass]) -> dict[str, Pass]:
     """Return the oldest pass of each task, by its name: of the conductor that is behind."""
-    return {each.task: each for each in sorted(passes, key=lambda each: each.seconds)}
+    return {
+        task_pass.task: task_pass
+        for task_pass in sorted(passes, key=lambda task_pass: task_pass.seconds)
+    }

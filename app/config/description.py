@@ -28,17 +28,17 @@ class Described:
 def describe(settings: Settings) -> Iterator[Described]:
     """Yield all settings with their values, in the order of declaration."""
     values = settings.options()
-    for each in options.options(Settings):
-        value = values[each.group][each.name]
+    for option in options.options(Settings):
+        value = values[option.group][option.name]
         yield Described(
-            group=each.group,
-            name=each.name,
-            variable=each.variable,
-            value=masked(value) if each.about.secret else value,
-            default=each.default,
-            help=each.about.help,
-            choices=each.about.choices,
-            origin=settings.origins.get(f"{each.group}.{each.name}", "default"),
+            group=option.group,
+            name=option.name,
+            variable=option.variable,
+            value=masked(value) if option.about.secret else value,
+            default=option.default,
+            help=option.about.help,
+            choices=option.about.choices,
+            origin=settings.origins.get(f"{option.group}.{option.name}", "default"),
         )
 
 
@@ -46,6 +46,6 @@ def masked(value: str | None) -> str | None:
     """Mask a secret; of a URL, the credentials only. An unclear URL is masked whole."""
     if not value:
         return value
-    shown = mask_urls(value)
-    unclear = shown.count("@") > 1 or "@" in shown.replace(f"{HIDDEN}@", "")
-    return HIDDEN if "://" not in value or unclear else shown
+    masked_value = mask_urls(value)
+    unclear = masked_value.count("@") > 1 or "@" in masked_value.replace(f"{HIDDEN}@", "")
+    return HIDDEN if "://" not in value or unclear else masked_value

@@ -31,7 +31,7 @@ def entries(
     defaults: Mapping[str, object],
 ) -> Iterator[Entry]:
     """
-    Yield the options of a file or folder, then those of the environment, in ascending precedence.
+    Yield the options of a file or folder, then of the environment, in ascending precedence.
 
     defaults: values of options, by "group.name", for references of an ironic.conf.
 

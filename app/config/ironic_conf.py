@@ -1,7 +1,7 @@
 """
 ironic.conf: the INI files and OS_GROUP__OPTION variables of oslo.config, with their references.
 
-The rules are those of oslo.config: https://docs.openstack.org/oslo.config/latest/reference/
+The rules are oslo.config's: https://docs.openstack.org/oslo.config/latest/reference/
 configuration-files.html and sources.html (driver `environment`).
 """
 
@@ -93,7 +93,8 @@ def interpolated(
     place: str, values: Mapping[str, str], defaults: Mapping[str, object]
 ) -> str | None:
     """
-    Return the value of an option with its references replaced; None: Ironic's word for the default.
+    Return the value of an option with its references replaced; None for Ironic's word for the
+    default.
 
     values: of all options by "group.name"; defaults: of those that `values` lacks.
 

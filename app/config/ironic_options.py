@@ -27,7 +27,7 @@ webserver_tls_ciphers webserver_tls_minimum_version webserver_verify_timeout
 [agent]
 agent_api_version certificates_path command_wait_attempts command_wait_interval
 deploy_logs_storage_backend deploy_logs_swift_container deploy_logs_swift_days_to_expire
-neutron_agent_max_attempts neutron_agent_poll_interval neutron_agent_status_retry_interval
+neutron_agent_poll_interval
 
 [api]
 max_json_body_depth max_json_body_size max_json_body_size_inspection
@@ -65,6 +65,10 @@ asyncio_connection backend connection_debug connection_parameters connection_rec
 connection_trace db_inc_retry_interval db_max_retries db_max_retry_interval db_retry_interval
 max_retries mysql_engine mysql_sql_mode mysql_wsrep_sync_wait retry_interval slave_connection
 sqlite_max_wait_for_retry sqlite_retries sqlite_synchronous synchronous_reader use_db_reconnect
+
+[console]
+kill_timeout subprocess_checking_interval subprocess_timeout terminal terminal_cert_dir
+terminal_pid_dir terminal_timeout terminal_url_scheme
 
 [deploy]
 default_boot_option http_image_subdir image_server_auth_hosts
@@ -110,6 +114,20 @@ memcache_secret_key memcache_security_strategy memcache_use_advanced_pool
 agent_backend agent_global_prefix agent_prepend_host agent_prepend_host_reverse
 agent_prepend_uuid backend global_prefix prepend_host prepend_host_reverse
 
+[neutron]
+allow_disabling_power_off auth_section certfile collect_timing connect_retries
+connect_retry_delay default_domain_id default_domain_name dhcpv6_stateful_address_count
+domain_id domain_name keyfile max_version min_version passcode project_domain_id project_id
+retriable_status_codes service_name service_type split_loggers status_code_retries
+status_code_retry_delay tenant_id tenant_name timeout trust_id user_domain_id user_id
+
+[nova]
+auth_section certfile collect_timing connect_retries connect_retry_delay default_domain_id
+default_domain_name domain_id domain_name keyfile max_version min_version passcode
+project_domain_id project_id retriable_status_codes service_name service_type split_loggers
+status_code_retries status_code_retry_delay system_scope tenant_id tenant_name trust_id
+user_domain_id user_id
+
 [oslo_messaging_notifications]
 driver retry topics
 
@@ -143,8 +161,8 @@ raid_config_status_interval swift_container swift_object_expiry_timeout tls_ciph
 tls_minimum_version use_swift
 
 [*]
-agent_containers ansible cifs console cors dhcp disk_utils dnsmasq drac errors ironic_lib
-ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd molds neutron nfs nova
+agent_containers ansible cifs cors disk_utils dnsmasq drac errors ironic_lib
+ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd molds nfs
 oci oslo_concurrency oslo_messaging_kafka oslo_middleware oslo_reports oslo_versionedobjects
 profiler pxe_filter sensor_data service_catalog swift vnc
 """
@@ -153,8 +171,8 @@ profiler pxe_filter sensor_data service_catalog swift vnc
 def _parse(text: str) -> dict[str, frozenset[str]]:
     """Option names by group; groups of the list [*] get the single name "*"."""
     sections = (part.partition("]") for part in text.split("[")[1:])
-    named = {group: frozenset(names.split()) for group, _, names in sections}
-    return dict.fromkeys(named.pop("*"), frozenset("*")) | named
+    names_by_group = {group: frozenset(names.split()) for group, _, names in sections}
+    return dict.fromkeys(names_by_group.pop("*"), frozenset("*")) | names_by_group
 
 
 IRONIC_ONLY: Mapping[str, frozenset[str]] = _parse(_NAMES)

@@ -46,13 +46,13 @@ class Finding:
 #: Options of Ironic -> the missing function, and the way around it, if there is one. Patterns of
 #: `fnmatch`; the first that fits counts. Options that none fits are harmless.
 FUNCTIONS: Mapping[str, str] = {
-    "neutron.*": "networks of Neutron",
-    "glance.*": "images of Glance; use http(s) or file URLs",
-    "nova.*": "power notifications to Nova",
+    "neutron.allow_disabling_power_off": "tenant networks of machines that must stay on",
+    "neutron.*": "options of Neutron's clients beyond those that are honoured",
+    "glance.*": "options of Glance's clients beyond those that are honoured",
+    "nova.*": "options of Nova's clients beyond those that are honoured",
     "cinder.*": "volumes of Cinder beyond the options that are honoured",
     "swift.*": "object storage",
     "*.*swift*": "object storage; files are kept on the conductor and in the database",
-    "dhcp.dhcp_provider": "DHCP options of ports; see `ingot dhcp-config`",
     "dnsmasq.*": "DHCP options of ports; see `ingot dhcp-config`",
     "pxe_filter.*": "DHCP filters for unknown machines; see `ingot dhcp-config`",
     "sensor_data.*": "notifications with sensor data; the API reads sensors",
@@ -62,7 +62,6 @@ FUNCTIONS: Mapping[str, str] = {
     "agent_containers.*": "containers on the ramdisk",
     "ansible.*": "deploy interface ansible",
     "vnc.*": "graphical consoles",
-    "console.*": "consoles",
     "nfs.*": "boot media on NFS; they are served by HTTP",
     "cifs.*": "boot media on CIFS; they are served by HTTP",
     "cors.*": "browsers of other origins; put a proxy in front",
@@ -97,14 +96,16 @@ def examine(path: Path) -> list[Finding]:
 
 def _findings(path: Path) -> Iterator[Finding]:
     table = {f"{option.group}.{option.name}": option for option in options.options(Settings)}
-    present = {old: name for name, option in table.items() for old in option.about.deprecated}
+    current_names = {
+        old_name: name for name, option in table.items() for old_name in option.about.deprecated
+    }
     defaults = {place: option.default for place, option in table.items()}
     try:
         entries = list(files.entries(path, {}, defaults))
     except files.NotReadable as error:
         raise SettingsError(str(error)) from None
     for entry in entries:
-        place = present.get(entry.place, entry.place)
+        place = current_names.get(entry.place, entry.place)
         if place in table:
             yield _of_setting(table[place], place, entry.value)
         else:

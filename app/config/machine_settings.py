@@ -85,6 +85,8 @@ class Agent:
     tls_minimum_version: str = option("1.3", "Lowest TLS version that agents offer", choices=("1.2", "1.3"))
     tls_ciphers: str | None = option(None, "OpenSSL cipher list that agents offer")
     allow_md5_checksum: bool = option(True, "Allow MD5 checksums of images")
+    neutron_agent_max_attempts: int = count(100, "Reads of a port in Neutron until it must be connected", minimum=1)
+    neutron_agent_status_retry_interval: float = seconds(10, "Seconds between these reads; an event of Neutron ends the wait at once", minimum=0.1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,10 @@ class KeystoneAuthtoken:
 
 
 @dataclass(frozen=True, slots=True)
-class Cinder:
-    auth_url: str | None = option(None, "Keystone's URL, for storage interface cinder", check=web_url)
+class ServiceSession:
+    """Common part of the groups of OpenStack's services: a session of keystoneauth."""
+
+    auth_url: str | None = option(None, "Keystone's URL", check=web_url)
     auth_type: str = option("password", "Plugin of keystoneauth; none: no authentication, with endpoint_override")
     username: str | None = option(None, "User name of the service")
     password: str | None = option(None, "Password of the service", secret=True)
@@ -54,31 +56,27 @@ class Cinder:
     project_domain_name: str = option("Default", "Domain of the project")
     application_credential_id: str | None = option(None, "Application credential, for auth_type v3applicationcredential")
     application_credential_secret: str | None = option(None, "Secret of the application credential", secret=True)
-    region_name: str | None = option(None, "Region of the volume service")
     valid_interfaces: tuple[str, ...] = option(("internal", "public"), "Interfaces of the endpoint in Keystone's catalog, the preferred one first")
+    insecure: bool = option(False, "Do not verify their certificates")
+
+
+@dataclass(frozen=True, slots=True)
+class Cinder(ServiceSession):
+    auth_url: str | None = option(None, "Keystone's URL, for storage interface cinder", check=web_url)
+    region_name: str | None = option(None, "Region of the volume service")
     endpoint_override: str | None = option(None, "URL of the volume service's API, version 3; empty: from Keystone's catalog")
     cafile: str | None = option(None, "CA file for Keystone and the volume service")
-    insecure: bool = option(False, "Do not verify their certificates")
     timeout: float = seconds(60, "Seconds for an answer", minimum=1)
     connect_retries: int = count(2, "Further attempts to connect")
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class Glance(ServiceSession):
     auth_url: str | None = option(None, "Keystone's URL, for images of Glance", check=web_url)
-    auth_type: str = option("password", "Plugin of keystoneauth; none: no authentication, with endpoint_override")
-    username: str | None = option(None, "User name of the service")
-    password: str | None = option(None, "Password of the service", secret=True)
-    user_domain_name: str = option("Default", "Domain of the user")
     project_name: str = option("service", "Project of the service; nodes may use its images")
-    project_domain_name: str = option("Default", "Domain of the project")
-    application_credential_id: str | None = option(None, "Application credential, for auth_type v3applicationcredential")
-    application_credential_secret: str | None = option(None, "Secret of the application credential", secret=True)
     region_name: str | None = option(None, "Region of Glance")
-    valid_interfaces: tuple[str, ...] = option(("internal", "public"), "Interfaces of the endpoint in Keystone's catalog, the preferred one first")
     endpoint_override: str | None = option(None, "URL of Glance's API; empty: from Keystone's catalog", check=web_url)
     cafile: str | None = option(None, "CA file for Keystone and Glance")
-    insecure: bool = option(False, "Do not verify their certificates")
     timeout: float = seconds(60, "Seconds for Glance to connect and for each pause in its answer; [conductor]fetch_timeout limits the whole", minimum=1)
     num_retries: int = count(3, "Further attempts of a request that Glance did not receive, or answered by 503")
 

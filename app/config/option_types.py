@@ -1,7 +1,7 @@
 """
 Types of options, and checks of their values.
 
-A check raises ValueError with the reason; the error that a user sees begins with the option's name.
+A check raises ValueError with the reason; the error that a user sees starts with the option's name.
 """
 
 import ipaddress
@@ -25,21 +25,37 @@ def delay(text: str) -> None:
 
 
 def database_url(url: str) -> None:
-    scheme, colon, rest = url.partition("://")
+    scheme, colon, address = url.partition("://")
     if url and (not colon or scheme not in DATABASES):
-        named = f"{scheme}://" if colon and re.fullmatch("[a-z][a-z0-9+]*", scheme) else "it"
+        label = f"{scheme}://" if colon and re.fullmatch("[a-z][a-z0-9+]*", scheme) else "it"
         raise ValueError(
-            f"{named} is not a supported database:"
+            f"{label} is not a supported database:"
             " expected SQLite (sqlite:///FILE) or PostgreSQL"
             " (postgresql://USER:PASSWORD@HOST/NAME)"
         )
-    if not scheme.startswith("sqlite") and rest.count("@") > 1:  # a part of the password is a host
+    if (
+        not scheme.startswith("sqlite") and address.count("@") > 1
+    ):  # a part of the password is a host
         raise ValueError("@ in a user, a password or an option is written as %40")
 
 
 def key_prefix(prefix: str) -> None:
     if not re.fullmatch(r"[\w-]{1,64}", prefix, re.ASCII):
         raise ValueError("expected 1 to 64 letters, digits, - and _")
+
+
+def ports_of(text: str) -> range:
+    """
+    Return the ports of a range such as 10000:20000, which includes its last one; empty: port 0.
+
+    Raises ValueError.
+    """
+    if not text:
+        return range(1)
+    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text, re.ASCII)
+    if not match or not 1024 <= int(match[1]) <= int(match[2]) <= 65535:
+        raise ValueError(f"{text!r} is not a range of ports from 1024 to 65535, as 10000:20000")
+    return range(int(match[1]), int(match[2]) + 1)
 
 
 def redis_address(url: str) -> None:
@@ -56,10 +72,10 @@ def messages_url(url: str) -> None:
         )
     login, _, place = url.partition("://")[2].rpartition("@")
     try:
-        wrong = re.search(r"[@/?#\[\]]", login) or urlsplit(f"//{place}").port == 0
+        is_wrong = re.search(r"[@/?#\[\]]", login) or urlsplit(f"//{place}").port == 0
     except ValueError:  # its text quotes the port
-        wrong = True
-    if wrong:
+        is_wrong = True
+    if is_wrong:
         raise ValueError(
             "expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST; @ / ? # [ ] in a user or"
             " password are written as %40 %2F %3F %23 %5B %5D"
@@ -72,24 +88,24 @@ def transport_urls(url: str) -> list[str]:
 
     Raises ValueError.
     """
-    found = re.fullmatch(r"(rabbit|amqp|amqps)://([^/?#]+)(/[^?#@]*)?", url)
+    match = re.fullmatch(r"(rabbit|amqp|amqps)://([^/?#]+)(/[^?#@]*)?", url)
     try:
-        hosts = found[2].split(",") if found else []
+        hosts = match[2].split(",") if match else []
         # all or none: else a part of a password with a comma is a host
-        if len({"@" in each for each in hosts}) > 1 or any(each.count("@") > 1 for each in hosts):
+        if len({"@" in host for host in hosts}) > 1 or any(host.count("@") > 1 for host in hosts):
             raise ValueError
-        if found is None or not all(urlsplit(f"//{each}").hostname for each in found[2].split(",")):
+        if match is None or not all(urlsplit(f"//{host}").hostname for host in match[2].split(",")):
             raise ValueError
-        for each in found[2].split(","):
-            _ = urlsplit(f"//{each}").port
+        for host in match[2].split(","):
+            _ = urlsplit(f"//{host}").port
     except ValueError:
         raise ValueError(
             "expected rabbit://, amqp:// or, for TLS, amqps://, then USER:PASSWORD@HOST:PORT, more"
             " of these after commas, and /VIRTUAL_HOST, without a query; , @ : / ? # in a password"
             " are percent-encoded"
         ) from None
-    scheme = "amqp" if found[1] == "rabbit" else found[1]
-    return [f"{scheme}://{each}{found[3] or ''}" for each in found[2].split(",")]
+    scheme = "amqp" if match[1] == "rabbit" else match[1]
+    return [f"{scheme}://{host}{match[3] or ''}" for host in match[2].split(",")]
 
 
 def transport_url(url: str) -> None:
@@ -189,12 +205,12 @@ def cidr_map(pairs: tuple[str, ...]) -> None:
             raise ValueError(f"{pair!r} is not of the form CIDR:physical network")
 
 
-def seconds(default: float, help: str, **about: Any) -> Any:  # noqa: A002 - as `option`
-    return option(default, help, **{"minimum": 0, **about})
+def seconds(default: float, help: str, **constraints: Any) -> Any:  # noqa: A002 - as `option`
+    return option(default, help, **{"minimum": 0, **constraints})
 
 
-def count(default: int, help: str, **about: Any) -> Any:  # noqa: A002 - as `option`
-    return option(default, help, **{"minimum": 0, **about})
+def count(default: int, help: str, **constraints: Any) -> Any:  # noqa: A002 - as `option`
+    return option(default, help, **{"minimum": 0, **constraints})
 
 
 def enabled(kind: str, but: str = "") -> Any:
@@ -206,5 +222,5 @@ def preferred(kind: str) -> Any:
 
 
 def fake_delay(kind: str) -> Any:
-    about = "Duration of fake {} work in seconds: 'a', or 'a,b' for a random time"
-    return option("0", about.format(kind), check=delay)
+    template = "Duration of fake {} work in seconds: 'a', or 'a,b' for a random time"
+    return option("0", template.format(kind), check=delay)

@@ -68,9 +68,12 @@ class RedisUrl:
             return f"redis+socket://{login}{quote(self.path)}?virtual_host={self.db}"
         names = [f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in self.hosts]
         if self.scheme == "sentinel":
-            first, *others = names
+            first_name, *other_names = names
             return ";".join(
-                [f"sentinel://{login}{first}/{self.db}", *(f"sentinel://{name}" for name in others)]
+                [
+                    f"sentinel://{login}{first_name}/{self.db}",
+                    *(f"sentinel://{name}" for name in other_names),
+                ]
             )
         query = "&".join(f"{name}={quote(value, '')}" for name, value in self.tls.items())
         return f"{self.scheme}://{login}{names[0]}/{self.db}{f'?{query}' if query else ''}"

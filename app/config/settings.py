@@ -16,6 +16,7 @@ from typing import Any
 
 from app.config import options
 from app.config.conductor_settings import Conductor
+from app.config.console_settings import Console
 from app.config.identity_settings import Identity, Oidc
 from app.config.ironic_options import IRONIC_ONLY
 from app.config.machine_settings import (
@@ -33,6 +34,7 @@ from app.config.machine_settings import (
     Redfish,
 )
 from app.config.monitoring_settings import Audit, Healthcheck, Metrics, Tracing, Webhooks
+from app.config.network_settings import Dhcp, Neutron, Nova
 from app.config.openstack_settings import (
     Cinder,
     Glance,
@@ -129,14 +131,14 @@ class Default:
     @property
     def enabled_interfaces(self) -> dict[str, tuple[str, ...]]:
         """Accepted interface names by kind, without the kinds that accept all."""
-        named = {kind: getattr(self, f"enabled_{kind}_interfaces") for kind in KINDS}
-        return {kind: names for kind, names in named.items() if names}
+        names_by_kind = {kind: getattr(self, f"enabled_{kind}_interfaces") for kind in KINDS}
+        return {kind: names for kind, names in names_by_kind.items() if names}
 
     @property
     def default_interfaces(self) -> dict[str, str]:
         """Default interface name by kind, without the kinds that have none."""
-        named = {kind: getattr(self, f"default_{kind}_interface") for kind in KINDS}
-        return {kind: name for kind, name in named.items() if name}
+        names_by_kind = {kind: getattr(self, f"default_{kind}_interface") for kind in KINDS}
+        return {kind: name for kind, name in names_by_kind.items() if name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +162,8 @@ class Database:
     @property
     def limits(self) -> dict[str, Any]:
         """Pool sizes and timeouts: keyword arguments of `app.db.connections.connect`."""
-        others = ("connection", "secrets_key_file", "secrets_key")
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in others}
+        excluded_names = ("connection", "secrets_key_file", "secrets_key")
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in excluded_names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,7 @@ class Settings:
     broker: Broker = group(Broker)
     api: Api = group(Api)
     conductor: Conductor = group(Conductor)
+    console: Console = group(Console)
     deploy: Deploy = group(Deploy)
     agent: Agent = group(Agent)
     pxe: Pxe = group(Pxe)
@@ -245,6 +248,9 @@ class Settings:
     keystone_authtoken: KeystoneAuthtoken = group(KeystoneAuthtoken)
     cinder: Cinder = group(Cinder)
     glance: Glance = group(Glance)
+    neutron: Neutron = group(Neutron)
+    dhcp: Dhcp = group(Dhcp)
+    nova: Nova = group(Nova)
     oslo_policy: OsloPolicy = group(OsloPolicy)
     oslo_messaging_notifications: OsloMessagingNotifications = group(OsloMessagingNotifications)
     oslo_messaging_rabbit: OsloMessagingRabbit = group(OsloMessagingRabbit)
@@ -282,7 +288,9 @@ class Settings:
     def options(self) -> dict[str, dict[str, Any]]:
         """Values by group and name, for `drivers.core.target.Target.options`."""
         return {
-            name: {each.name: getattr(getattr(self, attribute), each.name) for each in fields(kind)}
+            name: {
+                field.name: getattr(getattr(self, attribute), field.name) for field in fields(kind)
+            }
             for attribute, name, kind in options.groups(Settings)
         }
 
@@ -297,11 +305,11 @@ def load(
 
     Raises SettingsError: a setting is wrong; the message is one line that names it.
     """
-    loaded = options.load(Settings, environ, path, flags, IRONIC_ONLY)
-    made = {
-        attribute: kind(**loaded.values[name]) for attribute, name, kind in options.groups(Settings)
+    result = options.load(Settings, environ, path, flags, IRONIC_ONLY)
+    groups = {
+        attribute: kind(**result.values[name]) for attribute, name, kind in options.groups(Settings)
     }
-    settings = Settings(**made, origins=loaded.origins, warnings=loaded.warnings)
+    settings = Settings(**groups, origins=result.origins, warnings=result.warnings)
     if settings.conductor.heartbeat_timeout < 2 * settings.conductor.heartbeat_interval:
         raise SettingsError(
             f"[conductor]heartbeat_timeout: {settings.conductor.heartbeat_timeout:g} is less than"

@@ -75,14 +75,14 @@ def _after_postgresql(element: after, compiler: Any, **kw: Any) -> str:
 
 @compiles(age, "sqlite")
 def _age_sqlite(element: age, compiler: Any, **kw: Any) -> str:
-    then = compiler.process(element.clauses, **kw)
-    return f"((julianday('now') - julianday({then})) * 86400.0)"
+    moment = compiler.process(element.clauses, **kw)
+    return f"((julianday('now') - julianday({moment})) * 86400.0)"
 
 
 @compiles(age, "postgresql")
 def _age_postgresql(element: age, compiler: Any, **kw: Any) -> str:
-    then = compiler.process(element.clauses, **kw)
-    return f"extract(epoch FROM clock_timestamp() AT TIME ZONE 'utc' - {then})"
+    moment = compiler.process(element.clauses, **kw)
+    return f"extract(epoch FROM clock_timestamp() AT TIME ZONE 'utc' - {moment})"
 
 
 _NOW = Typed(select(now()))

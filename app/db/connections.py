@@ -27,7 +27,7 @@ def connect(
     Create an engine with timeouts and JSON codec for a SQLite or PostgreSQL URL.
 
     The limits are the settings of group [database]. SQLite uses only `busy_timeout`. keyring: seals
-    and opens secrets (`app.db.secret_columns`); None: they are written and read as they are.
+    and opens secrets (`app.db.secret_columns`), which are otherwise written and read as they are.
 
     Raises ValueError: the URL is malformed.
     """

@@ -32,17 +32,17 @@ def reason(error: BaseException) -> str:
 
 
 def database_problem(error: SQLAlchemyError) -> str | None:
-    """Problem of the database, as the end of a sentence "The database"; None: a defect of ours."""
+    """Problem of the database, as the end of a sentence "The database"; None for our own defect."""
     if isinstance(error, PoolTimeout):
         return "has no connection left"
     if not isinstance(error, DBAPIError):
         return None
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
-    for known, problem in PROBLEMS.items():
-        if (code or "").startswith(known):
+    for code_prefix, problem in PROBLEMS.items():
+        if (code or "").startswith(code_prefix):
             return problem
-    lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
-    return "is out of reach" if lost else None
+    is_lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return "is out of reach" if is_lost else None
 
 
 def is_unavailable(error: SQLAlchemyError) -> bool:

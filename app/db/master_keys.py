@@ -58,7 +58,7 @@ def masters_of(text: str) -> list[Master]:
 
     Raises WrongKey.
     """
-    found = []
+    keys = []
     for line in text.split():
         try:
             key = base64.b64decode(line, validate=True)
@@ -66,10 +66,10 @@ def masters_of(text: str) -> list[Master]:
             key = b""
         if len(key) != _KEY:
             raise WrongKey("a key is base64 of 32 bytes, as `openssl rand -base64 32` prints it")
-        found.append(Master(key))
-    if not found:
+        keys.append(Master(key))
+    if not keys:
         raise WrongKey("there is no key in it")
-    return found
+    return keys
 
 
 def unwrapped(masters: Iterable[Master], row: DataKeyRow) -> bytes:

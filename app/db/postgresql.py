@@ -17,7 +17,7 @@ from app.process.circuit_breaker import CircuitBreaker
 
 #: Seconds after which the server ends an idle transaction, as it holds locks.
 IDLE_IN_TRANSACTION = 10
-#: Log events at the begin and the end of an outage.
+#: Log events at the start and the end of an outage.
 OUTAGE = ("database.unreachable", "database.reached_again")
 #: Messages of servers and poolers that have no connection left. psycopg has no SQLSTATE for errors
 #: of connecting.
@@ -55,7 +55,7 @@ def prepare(engine: Engine, connect_timeout: float, statement_timeout: float) ->
 class LimitedConnection(psycopg.Connection[Any]):
     """Closes itself if the server does not answer in time."""
 
-    #: Seconds for an answer; None: no limit.
+    #: Seconds for an answer, or None without a limit.
     patience: float | None = None
     #: Called when the server has not answered in time.
     gave_up: Callable[[], None] = staticmethod(lambda: None)
@@ -74,7 +74,7 @@ class _Server:
 
     def __init__(self, connect_timeout: float, statement_timeout: float) -> None:
         self._connect_timeout = connect_timeout
-        #: Seconds for a statement; None: no limit.
+        #: Seconds for a statement, or None without a limit.
         self._patience = statement_timeout + 1 if statement_timeout else None
         self._reach = CircuitBreaker(
             OUTAGE, (psycopg.Error,), psycopg.OperationalError, probe=self._probe
@@ -84,12 +84,12 @@ class _Server:
         #: `at`: monotonic time at which this thread has last waited for a statement in vain.
         self._gave_up = threading.local()
         idle = IDLE_IN_TRANSACTION if statement_timeout else 0
-        limits = {
+        timeouts = {
             "statement_timeout": f"{statement_timeout * 1000:.0f}",
             "idle_in_transaction_session_timeout": f"{idle * 1000}",
         }
         settings = {
-            **limits,
+            **timeouts,
             # JIT compilation takes longer than any query of the service; the planner uses it even
             # for single rows as long as a new database's tables have no statistics
             "jit": "off",
@@ -98,7 +98,7 @@ class _Server:
             "default_transaction_isolation": "'read committed'",
         }
         self._session_sql = "; ".join(f"SET {name} = {value}" for name, value in settings.items())
-        local = (f"SET LOCAL {name} = {value}" for name, value in limits.items())
+        local = (f"SET LOCAL {name} = {value}" for name, value in timeouts.items())
         self._pooled_begin = Prepared(text("BEGIN; " + "; ".join(local)))
         self._options: dict[str, Any] = {
             "autocommit": True,  # `begin` sends BEGIN, not psycopg
@@ -110,7 +110,7 @@ class _Server:
         }
 
     def connect(
-        self, _dialect: Any, _record: Any, arguments: list[Any], named: dict[str, Any]
+        self, _dialect: Any, _record: Any, arguments: list[Any], parameters: dict[str, Any]
     ) -> psycopg.Connection[Any]:
         """
         Open a connection for the pool.
@@ -120,21 +120,21 @@ class _Server:
         """
         if time.monotonic() - getattr(self._gave_up, "at", -math.inf) < SAME_REQUEST:
             raise psycopg.OperationalError("the server did not answer a moment ago")
-        self._last = (arguments, named)
+        self._last = (arguments, parameters)
         with self._reach.guard():
-            return self._open(arguments, named, self._connect_timeout)
+            return self._open(arguments, parameters, self._connect_timeout)
 
     def _probe(self) -> None:
         self._open(*self._last, PROBE_TIMEOUT).close()
 
     def _open(
-        self, arguments: list[Any], named: dict[str, Any], seconds: float
+        self, arguments: list[Any], parameters: dict[str, Any], seconds: float
     ) -> psycopg.Connection[Any]:
         """Connect, and prepare the session. The hosts of the URL share the seconds."""
-        hosts = str(named.get("host") or named.get("hostaddr") or "").count(",") + 1
+        hosts = str(parameters.get("host") or parameters.get("hostaddr") or "").count(",") + 1
         limit = {"connect_timeout": max(round(seconds / hosts), 1)}
         try:
-            connection = LimitedConnection.connect(*arguments, **self._options | limit | named)
+            connection = LimitedConnection.connect(*arguments, **self._options | limit | parameters)
         except psycopg.OperationalError as error:
             if any(words in str(error) for words in TOO_MANY_CONNECTIONS):
                 raise psycopg.errors.TooManyConnections(str(error)) from None
@@ -210,7 +210,7 @@ def _is_pooled(connection: psycopg.Connection[Any]) -> bool:
     Whether a pooler is between this process and the server, such as PgBouncer.
 
     A pooler may give each transaction another session of the server, so a prepared statement, or a
-    setting of the session, may be those of another process. The pooler itself chooses the key by
+    setting of the session, may belong to another process. The pooler itself chooses the key by
     which a client cancels a statement, of which the server's contains its process.
     """
     (pid,) = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone() or (None,)

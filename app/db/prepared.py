@@ -27,18 +27,18 @@ class _Text:
     """A statement in one dialect's SQL."""
 
     sql: str
-    order: Sequence[str] | None  # of positional parameters; None: the dialect has named ones
+    order: Sequence[str] | None  # of positional parameters; None if the dialect has named ones
     constants: Mapping[str, Any]  # values of parameters that the caller does not pass
-    given: Converters = ()  # of parameters
+    converters: Converters = ()  # of parameters
     # None until the first result; psycopg's `cursor.description` is too expensive for each one
     read: Converters | None = None  # of columns
     returns_rows: bool | None = None
 
     def parameters(self, values: Mapping[str, Any]) -> Any:
-        named = {**self.constants, **values}
-        for name, convert in self.given:
-            named[name] = convert(named[name])
-        return named if self.order is None else tuple([named[each] for each in self.order])
+        arguments = {**self.constants, **values}
+        for name, convert in self.converters:
+            arguments[name] = convert(arguments[name])
+        return arguments if self.order is None else tuple([arguments[name] for name in self.order])
 
 
 class Prepared:
@@ -83,7 +83,7 @@ class Prepared:
             self.count(connection, values[0])
             return
         text = self._text(connection.dialect)
-        parameters = [text.parameters(each) for each in values]
+        parameters = [text.parameters(row) for row in values]
         self._call(connection, "executemany", text.sql, parameters).close()
 
     def _run(self, connection: Connection, values: Mapping[str, Any]) -> Any:
@@ -148,7 +148,7 @@ class Typed(Prepared):
             name: converters.pop(name)(value) if name in converters else value
             for name, value in text.constants.items()
         }
-        text.given = list(converters.items())
+        text.converters = list(converters.items())
         return text
 
     def _converted(self, connection: Connection, cursor: Any, rows: Sequence[Row]) -> Sequence[Row]:
@@ -169,8 +169,8 @@ class Typed(Prepared):
         if not text.read:
             return rows
         converted = []
-        for each in rows:
-            row = list(each)
+        for raw_row in rows:
+            row = list(raw_row)
             for index, convert in text.read:
                 row[index] = convert(row[index])
             converted.append(tuple(row))
@@ -189,8 +189,8 @@ def _numbered(sql: str) -> tuple[str, Sequence[str]]:
     """
     names: list[str] = []
 
-    def number(found: re.Match[str]) -> str:
-        name = found[1]
+    def number(match: re.Match[str]) -> str:
+        name = match[1]
         if name is None:
             return "%"
         if name not in names:
@@ -214,5 +214,5 @@ _KNOWN: WeakSet[Prepared] = WeakSet()
 
 def compile_all(dialect: Dialect) -> None:
     """Compile all statements for a dialect, so that processes forked later share the result."""
-    for each in _KNOWN:
-        each._text(dialect)
+    for statement in _KNOWN:
+        statement._text(dialect)

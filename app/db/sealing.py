@@ -78,12 +78,12 @@ class Keyring:
         """
         self._read_at = time.monotonic()
         rows = self._rows()
-        found = {row.id: unwrapped(self.masters, row) for row in rows}
+        keys = {row.id: unwrapped(self.masters, row) for row in rows}
         self._bound = frozenset(row.id for row in rows if row.bound)
-        self._keys = {ident: AESGCM(key) for ident, key in found.items()}
-        self._current = next(reversed(found), None)
-        if found:  # of the oldest key, as digests are to outlive a rotation
-            oldest = next(iter(found.values()))
+        self._keys = {ident: AESGCM(key) for ident, key in keys.items()}
+        self._current = next(reversed(keys), None)
+        if keys:  # of the oldest key, as digests are to outlive a rotation
+            oldest = next(iter(keys.values()))
             self._digest_key = hmac.digest(oldest, b"tokens", "sha256")
             self._proof_key = hmac.digest(oldest, b"audit", "sha256")
 
@@ -111,7 +111,8 @@ class Keyring:
         """
         Return the content of a text that `seal` returned.
 
-        None: it is none, was changed, was sealed for another purpose, or its key is unknown.
+        None if it is not such a text, was changed, was sealed for another purpose, or its key is
+        unknown.
         """
         sealed = _SEALED.fullmatch(text)
         if sealed is None or sealed[1] != OF_PURPOSE:
@@ -139,8 +140,8 @@ class Keyring:
         """
         Return the content of a text that `seal_at` returned for the same place.
 
-        None, which is logged: it is none, was changed or moved, or its key is unknown. A text that
-        is bound to nothing is opened until all rows have been sealed again.
+        None, which is logged, if it is not such a text, was changed or moved, or its key is
+        unknown. A text that is bound to nothing is opened until all rows have been sealed again.
         """
         data = None
         if sealed := _SEALED.fullmatch(text):
@@ -176,9 +177,9 @@ class Keyring:
         if isinstance(value, str):
             return self._opened_value(value, place, path) if value.startswith(MARK) else value
         if isinstance(value, dict):
-            return {key: self.opened(each, place, (*path, key)) for key, each in value.items()}
+            return {key: self.opened(item, place, (*path, key)) for key, item in value.items()}
         if isinstance(value, list):
-            return [self.opened(each, place, (*path, at)) for at, each in enumerate(value)]
+            return [self.opened(item, place, (*path, index)) for index, item in enumerate(value)]
         return value
 
     def opened_text(self, text: str, place: Place) -> str:
@@ -193,7 +194,7 @@ class Keyring:
         return hmac.new(self._digest_key, token.encode(), "sha256").hexdigest()
 
     def proof(self, data: bytes) -> str | None:
-        """Return an HMAC by which a record is proven to be unchanged; None: there is no key."""
+        """Return an HMAC that proves a record to be unchanged, or None without a key."""
         if self._newest() is None:
             return None
         return hmac.new(self._proof_key, data, "sha256").hexdigest()
@@ -221,9 +222,9 @@ class Keyring:
         if _is_sealed_at_any_key(value) or (_names_secret(path) and not _is_empty(value)):
             return self.seal_at(orjson.dumps(value), place, path)
         if isinstance(value, dict):
-            return {key: self._sealed(each, place, (*path, key)) for key, each in value.items()}
+            return {key: self._sealed(item, place, (*path, key)) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._sealed(each, place, (*path, at)) for at, each in enumerate(value)]
+            return [self._sealed(item, place, (*path, index)) for index, item in enumerate(value)]
         return value
 
     def _text(self, version: str, ident: str, bound: bytes, data: bytes) -> str:
@@ -268,8 +269,14 @@ def shown(document: Any) -> str:
     return orjson.dumps(document, lambda _: None, orjson.OPT_PASSTHROUGH_SUBCLASS).decode()
 
 
-def unreadable_key(document: Any) -> str | None:
-    """Return the key of an unreadable secret in an opened document, if there is one."""
+def data_key_of(secret: Unreadable) -> str:
+    """Return the name of the data key that a secret needs."""
+    sealed = _SEALED.fullmatch(secret)
+    return sealed[2] if sealed else "unknown"
+
+
+def unreadable_secret(document: Any) -> tuple[str, Unreadable] | None:
+    """Return path and text of an unreadable secret in an opened document, if there is one."""
     if isinstance(document, dict):
         pairs: Iterable[tuple[Any, Any]] = document.items()
     elif isinstance(document, list):
@@ -278,9 +285,9 @@ def unreadable_key(document: Any) -> str | None:
         return None
     for key, value in pairs:
         if isinstance(value, Unreadable):
-            return str(key)
-        if (inner := unreadable_key(value)) is not None:
-            return f"{key}/{inner}"
+            return str(key), value
+        if (inner := unreadable_secret(value)) is not None:
+            return f"{key}/{inner[0]}", inner[1]
     return None
 
 
@@ -291,8 +298,10 @@ def is_to_seal(value: Any, path: Path = ()) -> bool:
     if _is_sealed_at_any_key(value) or (_names_secret(path) and not _is_empty(value)):
         return True
     if isinstance(value, dict):
-        return any(is_to_seal(each, (key,)) for key, each in value.items())
-    return isinstance(value, list) and any(is_to_seal(each, (at,)) for at, each in enumerate(value))
+        return any(is_to_seal(item, (key,)) for key, item in value.items())
+    return isinstance(value, list) and any(
+        is_to_seal(item, (index,)) for index, item in enumerate(value)
+    )
 
 
 def is_text_to_seal(text: str) -> bool:

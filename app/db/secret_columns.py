@@ -52,8 +52,10 @@ def is_secret(column: ColumnElement[Any]) -> bool:
 
 def row_columns(table: Table) -> list[str]:
     """Return the names of the columns that identify a row in the places of its secrets."""
-    named: tuple[str, ...] | None = table.info.get(ROW)
-    return list(named or (("uuid",) if "uuid" in table.c else table.primary_key.columns.keys()))
+    column_names: tuple[str, ...] | None = table.info.get(ROW)
+    return list(
+        column_names or (("uuid",) if "uuid" in table.c else table.primary_key.columns.keys())
+    )
 
 
 def place_of(column: Any, row: Mapping[Any, Any]) -> Place:
@@ -92,7 +94,9 @@ class _WithPlace(FunctionElement[Any]):
 
 @compiles(_WithPlace)
 def _compile_with_place(element: _WithPlace, compiler: SQLCompiler, **kwargs: Any) -> str:
-    *row, value = (f"CAST({compiler.process(each, **kwargs)} AS TEXT)" for each in element.clauses)
+    *row, value = (
+        f"CAST({compiler.process(clause, **kwargs)} AS TEXT)" for clause in element.clauses
+    )
     ident = " || '/' || ".join(row) or "''"
     return f"('{element.column_name}:' || {ident} || '\n' || {value})"
 

@@ -61,11 +61,11 @@ def begin(session: Session, node: Node, operation: Operation, step: OperationSte
     for row in remaining:
         step_transition(row, StepEvent.SKIP)
     operation.aborting = True
-    where = (
+    point = (
         f"before {node.provision_state} began" if operation.is_queued else f"in step {step.label}"
     )
     operation.error = failures.describe(
-        FailureCode.ABORTED, f"By request, the {operation.kind} operation was aborted {where}."
+        FailureCode.ABORTED, f"By request, the {operation.kind} operation was aborted {point}."
     ) | {"step": step.label, "attempt": step.attempt, "retryable": False}
     state, flow = State(node.provision_state), flows.under_way_in(node.provision_state)
     provision_state.move(

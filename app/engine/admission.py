@@ -47,7 +47,7 @@ def _queue_of(settings: Settings, node: Node) -> str | None:
     """
     Return the queue of the flow that a node is in, `class` or `class/conductor group`.
 
-    None: the flow has no limit.
+    Returns None if the flow has no limit.
     """
     flow = flows.busy_in(node.provision_state)
     if flow is None or flow.limit is None:
@@ -92,14 +92,14 @@ def enter(session: Session, node: Node, operation: Operation) -> bool:
         operation.admitted_at = operation.admitted_at or operation.created_at
         return True
     operation.queue, operation.admitted_at = queue, None
-    others = 0
+    concurrent_admissions = 0
     if _on_postgresql(session):
         session.execute(_LANE, {"key": _key(queue), "lane": node.id % LANES + 1})
-        others = LANES - 1
-    found = _HELD_AND_QUEUED.first(transactions.connection_of(session), {"queue": queue})
-    assert found is not None  # counts
-    held, others_queue = found
-    if held + others < limit_of(settings, queue) and not others_queue:
+        concurrent_admissions = LANES - 1
+    counts = _HELD_AND_QUEUED.first(transactions.connection_of(session), {"queue": queue})
+    assert counts is not None  # it selects counts
+    held_slots, others_queue = counts
+    if held_slots + concurrent_admissions < limit_of(settings, queue) and not others_queue:
         operation.admitted_at = clock.moment(session)
     return operation.admitted_at is not None
 
@@ -125,18 +125,20 @@ def admit(runtime: Runtime, queue: str) -> list[int]:
         if _on_postgresql(session):
             session.execute(_ALL_LANES, {"key": _key(queue), "lanes": LANES})
         _assign_rounds(session, queue)
-        free = limit_of(runtime.settings, queue) - session.scalars(_HELD, {"queue": queue}).one()
-        if free <= 0:
+        free_slots = (
+            limit_of(runtime.settings, queue) - session.scalars(_HELD, {"queue": queue}).one()
+        )
+        if free_slots <= 0:
             return []
         # a locked one is ending in another transaction, which calls `admit` after its commit
-        first = (
+        query = (
             select(Operation.id)
             .where(_QUEUES)
             .order_by(Operation.round, Operation.id)
-            .limit(free)
+            .limit(free_slots)
             .with_for_update(skip_locked=True)
         )
-        admitted = list(session.scalars(first, {"queue": queue}))
+        admitted = list(session.scalars(query, {"queue": queue}))
         if admitted:
             session.execute(
                 update(Operation)
@@ -163,19 +165,20 @@ def _assign_rounds(session: Session, queue: str) -> None:
     Each party has one operation per round. A party with queued operations continues after its last
     round; a new one joins the lowest round in the queue.
     """
-    named = {"queue": queue}
-    new = select(Operation.id, Operation.party).where(_QUEUES, Operation.round.is_(None))
-    rows = session.execute(new.order_by(Operation.id), named).all()
+    parameters = {"queue": queue}
+    new_operations = select(Operation.id, Operation.party).where(_QUEUES, Operation.round.is_(None))
+    rows = session.execute(new_operations.order_by(Operation.id), parameters).all()
     if not rows:
         return
-    served = session.scalar(select(func.min(Operation.round)).where(_QUEUES), named) or 1
-    last: dict[str | None, int | None] = {}  # party -> its last round; None: not in the queue
+    lowest_round = session.scalar(select(func.min(Operation.round)).where(_QUEUES), parameters) or 1
+    # party -> its last round, or None if it has no operation in the queue
+    last_rounds: dict[str | None, int | None] = {}
     for number, party in rows:
-        if party not in last:
+        if party not in last_rounds:
             of_party = select(func.max(Operation.round)).where(_QUEUES, Operation.party == party)
-            last[party] = session.scalar(of_party, named)
-        before = last[party]
-        round_ = last[party] = served if before is None else before + 1
+            last_rounds[party] = session.scalar(of_party, parameters)
+        last_round = last_rounds[party]
+        round_ = last_rounds[party] = lowest_round if last_round is None else last_round + 1
         session.execute(
             update(Operation)
             .where(Operation.id == number)
@@ -186,8 +189,8 @@ def _assign_rounds(session: Session, queue: str) -> None:
 
 def is_queued(session: Session, node: Node) -> bool:
     """Return whether the node's operation is in an admission queue."""
-    queued = select(Operation.id).where(Operation.id == node.operation_id, Operation.is_queued)
-    return session.scalar(queued) is not None
+    query = select(Operation.id).where(Operation.id == node.operation_id, Operation.is_queued)
+    return session.scalar(query) is not None
 
 
 def document(session: Session, operation: Operation) -> dict[str, Any] | None:
@@ -199,9 +202,9 @@ def document(session: Session, operation: Operation) -> dict[str, Any] | None:
     queue = operation.queue
     if queue is None or not operation.is_queued:
         return None
-    named = {"queue": queue}
+    parameters = {"queue": queue}
     limited, _, group = queue.partition("/")
-    held = session.execute(
+    holders = session.execute(
         select(
             Operation.kind,
             Operation.state,
@@ -211,16 +214,16 @@ def document(session: Session, operation: Operation) -> dict[str, Any] | None:
         .where(_HOLDS)
         .group_by(Operation.kind, Operation.state)
         .order_by(Operation.kind, Operation.state),
-        named,
+        parameters,
     )
     count = select(func.count()).where(_QUEUES)
     return {
         "class": limited,
         "conductor_group": group or None,
         "limit": limit_of(runtime_of(session).settings, queue),
-        "place": 1 + session.scalars(count.where(_is_before(operation)), named).one(),
-        "queued": session.scalars(count, named).one(),
-        "held_by": [dict(row._mapping) for row in held],
+        "place": 1 + session.scalars(count.where(_is_before(operation)), parameters).one(),
+        "queued": session.scalars(count, parameters).one(),
+        "held_by": [dict(row._mapping) for row in holders],
     }
 
 

@@ -72,7 +72,7 @@ class Refusal:
     cause: str  # key of REMEDIES
     words: str  # the error, for operators
     address: str  # of the sender, as the request has it
-    node: str | None  # UUID or name of the node; None: unknown
+    node: str | None  # UUID or name of the node, if known
 
 
 def note(runtime: Runtime, refusal: Refusal) -> None:
@@ -117,11 +117,11 @@ def _record(session: Session, ident: str, event_type: str, text: str) -> None:
     if node is None or node.provision_state not in _AWAITED:
         return
     newest = select(func.max(Operation.created_at)).where(Operation.node_id == node.id)
-    recorded = select(NodeHistory.id).where(
+    query = select(NodeHistory.id).where(
         NodeHistory.node_id == node.id,
         NodeHistory.event_type == event_type,
         age(NodeHistory.created_at) < _PAUSE,
         NodeHistory.created_at >= func.coalesce(newest.scalar_subquery(), NodeHistory.created_at),
     )
-    if session.scalar(recorded.limit(1)) is None:
+    if session.scalar(query.limit(1)) is None:
         history.add(session, node, event_type, text, "ERROR")

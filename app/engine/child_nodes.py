@@ -18,64 +18,67 @@ from drivers.core import reserved
 from drivers.core.steps import Flow
 
 
-def problems(session: Session, flow: Flow, requested: Iterable[RequestedStep]) -> list[str]:
+def problems(session: Session, flow: Flow, requested_steps: Iterable[RequestedStep]) -> list[str]:
     """
     List the errors in steps of a flow that are requested for child nodes, one sentence each.
 
     In-band steps cannot run on a child: only the parent's agent is booted.
     """
-    found = []
-    for each in requested:
-        if not each.get("child") or each["step"] in reserved.METHODS:
+    errors = []
+    for requested_step in requested_steps:
+        if not requested_step.get("child") or requested_step["step"] in reserved.METHODS:
             continue
-        child = session.scalars(select(Node).where(Node.uuid == each["child"])).one()
-        known = {step.key: step for step in of_driver(targets.of_node(session, child), flow)}
-        step = known.get((each["interface"], each["step"]))
+        child = session.scalars(select(Node).where(Node.uuid == requested_step["child"])).one()
+        driver_steps = {step.key: step for step in of_driver(targets.of_node(session, child), flow)}
+        step = driver_steps.get((requested_step["interface"], requested_step["step"]))
         if step is None:
-            found.append(
-                f"{each['interface']}.{each['step']}: the driver of child node {child.uuid} has no"
+            errors.append(
+                f"{requested_step['interface']}.{requested_step['step']}: the driver of child node"
+                f" {child.uuid} has no"
                 f" {flow} step of that name, and steps of an agent cannot be run on child nodes"
             )
         else:
-            found += wrong_args(each, step.args)
-    return found
+            errors += wrong_args(requested_step, step.args)
+    return errors
 
 
 def check_project(
-    session: Session, node: Node, requested: Iterable[RequestedStep], caller: Caller
+    session: Session, node: Node, requested_steps: Iterable[RequestedStep], caller: Caller
 ) -> None:
     """
     Check that a caller of a project may have requested steps run on child nodes of a node.
 
-    The project must own the children; those of a node that it only leases, it must own or lease.
+    The project must own the children, or, for a node that it only leases, own or lease them.
 
     Raises Invalid: a child is another project's.
     """
     children, project = (
-        {each["child"] for each in requested if each.get("child")},
+        {step["child"] for step in requested_steps if step.get("child")},
         caller.project_id,
     )
     if not children or project is None:
         return
-    own: ColumnElement[bool] = Node.owner == project
+    of_project: ColumnElement[bool] = Node.owner == project
     if node.owner != project:
-        own |= Node.lessee == project
-    if session.scalar(select(func.count()).where(Node.uuid.in_(children), own)) != len(children):
+        of_project |= Node.lessee == project
+    if session.scalar(select(func.count()).where(Node.uuid.in_(children), of_project)) != len(
+        children
+    ):
         raise Invalid(
             f"Steps on child nodes of node {node.uuid} are refused: a child node is not of your"
             " project."
         )
 
 
-def check_not_held(session: Session, requested: Iterable[RequestedStep]) -> None:
+def check_not_held(session: Session, requested_steps: Iterable[RequestedStep]) -> None:
     """Raises NodeHeld: a child node of the requested steps has a hold against operations."""
-    if children := {each["child"] for each in requested if each.get("child")}:
+    if children := {step["child"] for step in requested_steps if step.get("child")}:
         holds.check_uuids(session, children, Effect.OPERATIONS)
 
 
 def reserve(session: Session, operation: Operation, child: str, holder: str) -> Node | None:
     """Reserve a child node for an operation of its parent; None if it is reserved otherwise."""
-    taken = session.execute(
+    result = session.execute(
         update(Node)
         .where(
             Node.uuid == child,
@@ -84,7 +87,7 @@ def reserve(session: Session, operation: Operation, child: str, holder: str) -> 
         .values(reservation=holder, operation_id=operation.id)
         .execution_options(synchronize_session=False)
     )
-    if not taken.rowcount:  # type: ignore[attr-defined]
+    if not result.rowcount:  # type: ignore[attr-defined]
         return None
     return session.scalar(select(Node).where(Node.uuid == child))
 

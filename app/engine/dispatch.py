@@ -198,9 +198,9 @@ def links_of(session: Session, operation: Operation) -> tuple[Link, ...]:
     if operation.uuid in cached_steps(session):
         rows = [(row.position, row.label) for row in pending(session, operation)]
     else:  # the labels suffice
-        named = {"operation_id": operation.id, "cursor": operation.cursor}
-        found = session.execute(_LABELS, named)
-        rows = [(position, f"{interface}.{name}") for position, interface, name in found]
+        parameters = {"operation_id": operation.id, "cursor": operation.cursor}
+        labels = session.execute(_LABELS, parameters)
+        rows = [(position, f"{interface}.{name}") for position, interface, name in labels]
     return tuple(Link(str(uuid4()), position, label) for position, label in rows[:LONGEST_CHAIN])
 
 

@@ -12,7 +12,15 @@ from app.db.clock import now
 from app.engine import inspection_findings, provision_state
 from app.inspection.process import INPUT
 from app.inventory import history
-from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node, VolumeTarget
+from app.models import (
+    AgentRecord,
+    BiosSetting,
+    FirmwareComponent,
+    Node,
+    Port,
+    Portgroup,
+    VolumeTarget,
+)
 from drivers.core.interface_kinds import Boot
 
 Facts = Iterable[Mapping[str, Any]]
@@ -36,7 +44,7 @@ def apply(
     """
     Write a driver's reports (`drivers.core.target`); the caller has locked the node's row.
 
-    incarnation: of the conductor that ran the step; None: the reports are not those of a step.
+    incarnation: of the conductor that ran the step, if the reports come from one.
 
     Raises InspectionFailed: the findings of an inspection cannot be stored.
     """
@@ -53,7 +61,7 @@ def apply(
             continue
         if name in MERGED:
             merged = {**getattr(node, name), **value}
-            value = {key: each for key, each in merged.items() if each is not None}
+            value = {key: item for key, item in merged.items() if item is not None}
         if getattr(node, name) != value:
             setattr(node, name, value)
             changed = True
@@ -84,32 +92,32 @@ def _apply_to_agent(session: Session, node: Node, reports: Mapping[str, Any]) ->
 def _write_bios(session: Session, node: Node, settings: Facts) -> None:
     """Write the complete set of BIOS settings; rows of other settings are deleted."""
     query = select(BiosSetting).where(BiosSetting.node_id == node.id)
-    known = {row.name: row for row in session.scalars(query)}
+    rows_by_name = {row.name: row for row in session.scalars(query)}
     for fact in settings:
-        row = known.pop(fact["name"], None)
+        row = rows_by_name.pop(fact["name"], None)
         value = fact.get("value")
         columns = {**fact, "value": value if value is None else str(value)}
         if row is None:
             session.add(BiosSetting(node_id=node.id, **columns))
         else:
             _update(row, columns)
-    for row in known.values():
+    for row in rows_by_name.values():
         session.delete(row)
 
 
 def _write_firmware(session: Session, node: Node, components: Facts) -> None:
     """Write the complete set of firmware components; rows of other components are deleted."""
     query = select(FirmwareComponent).where(FirmwareComponent.node_id == node.id)
-    known = {row.component: row for row in session.scalars(query)}
+    rows_by_component = {row.component: row for row in session.scalars(query)}
     for fact in components:
-        row = known.pop(fact["component"], None)
+        row = rows_by_component.pop(fact["component"], None)
         columns = {name: value for name, value in fact.items() if value is not None}
         if row is None:
             initial = fact.get("current_version") or ""
             session.add(FirmwareComponent(node_id=node.id, initial_version=initial, **columns))
         else:
             _update(row, columns)
-    for row in known.values():
+    for row in rows_by_component.values():
         session.delete(row)
 
 
@@ -118,6 +126,19 @@ def _update_volumes(session: Session, node: Node, changes: Mapping[str, Any]) ->
     query = select(VolumeTarget).where(VolumeTarget.node_id == node.id)
     for row in session.scalars(query.where(VolumeTarget.uuid.in_(changes))):
         _update(row, changes[row.uuid])
+
+
+def _update_places(session: Session, node: Node, changes: Mapping[str, Any]) -> None:
+    """Merge keys into `internal_info` of ports and port groups, by UUID; None deletes a key."""
+    rows: list[Port | Portgroup] = []
+    for model in (Port, Portgroup):
+        mine = model.node_id == node.id, model.uuid.in_(changes)
+        rows += session.scalars(select(model).where(*mine).with_for_update())
+    for row in rows:
+        merged = {**row.internal_info, **changes[row.uuid]}
+        info = {key: value for key, value in merged.items() if value is not None}
+        if info != row.internal_info:
+            row.internal_info, row.updated_at = info, now()
 
 
 def _update(
@@ -149,12 +170,20 @@ def _note_console_error(session: Session, node: Node, error: str) -> None:
     history.add(session, node, "console", error, "ERROR")
 
 
-#: Report about other tables -> the function that writes it.
+def _write_passwords(_session: Session, node: Node, passwords: Mapping[str, str]) -> None:
+    """Write passwords of the BMC that a login has verified."""
+    node.driver_info = {**node.driver_info, **passwords}
+    node.updated_at = now()
+
+
+#: Report about other tables, or about a part of a column -> the function that writes it.
 _TABLES: Mapping[str, Callable[[Session, Node, Any], None]] = {
     "bios_settings": _write_bios,
     "boot_warning": _note_boot_warning,
     "console_error": _note_console_error,
     "findings": inspection_findings.write,
     "firmware": _write_firmware,
+    "login_passwords": _write_passwords,
+    "port_internal_info": _update_places,
     "volume_targets": _update_volumes,
 }

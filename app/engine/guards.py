@@ -42,7 +42,7 @@ class Candidate:
 Guard = Callable[[Candidate], None]
 
 
-#: Events that begin a clean.
+#: Events that start a clean.
 _CLEANING = (Event.CLEAN, Event.PROVIDE)
 
 

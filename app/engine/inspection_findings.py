@@ -50,7 +50,7 @@ def material_of(runtime: Runtime, node: Node, step: OperationStep) -> dict[str, 
 
 
 def _material(session: Session, node: Node) -> Material:
-    report, kept = session.get(InspectionReport, node.id), session.get(NodeInventory, node.id)
+    report, inventory = session.get(InspectionReport, node.id), session.get(NodeInventory, node.id)
     ports = session.scalars(select(Port).where(Port.node_id == node.id).order_by(Port.id))
     rules: list[dict[str, Any]] = []
     interface = targets.driver_of(runtime_of(session), node).inspect.name
@@ -69,7 +69,7 @@ def _material(session: Session, node: Node) -> Material:
         ],
         traits=traits.of_node(session, node),
         rules=rules,
-        before=None if kept is None else kept.inventory,
+        before=None if inventory is None else inventory.inventory,
     )
 
 
@@ -86,12 +86,12 @@ def write(session: Session, node: Node, findings: Findings) -> None:
                 _write_traits(session, node, findings.traits)
             if findings.ports is not None:
                 _write_ports(session, node, findings.ports)
-            kept = runtime_of(session).settings.inventory.data_backend == "database"
-            if kept and findings.inventory is not None:
+            stores_inventory = runtime_of(session).settings.inventory.data_backend == "database"
+            if stores_inventory and findings.inventory is not None:
                 hardware_inventory.store(session, node, findings.inventory, findings.plugin_data)
             if findings.inventory is not None:
-                used = delete(InspectionReport).where(InspectionReport.node_id == node.id)
-                session.execute(used)
+                deletion = delete(InspectionReport).where(InspectionReport.node_id == node.id)
+                session.execute(deletion)
     except (ServiceError, HardwareError) as error:
         raise InspectionFailed(f"the findings cannot be stored: {error}") from error
 
@@ -102,42 +102,44 @@ def _write_node(session: Session, node: Node, values: Mapping[str, Any]) -> None
 
     Raises Invalid, AlreadyExists, InvalidDriverInfo.
     """
-    wanted = {name: value for name, value in values.items() if name in (*NODE_FIELDS, *_INTERFACES)}
-    if not wanted:
+    fields = {name: value for name, value in values.items() if name in (*NODE_FIELDS, *_INTERFACES)}
+    if not fields:
         return
-    _check_lengths(Node, wanted)
-    row_changes.change(session, node, wanted)
+    _check_lengths(Node, fields)
+    row_changes.change(session, node, fields)
     targets.driver_of(runtime_of(session), node)
 
 
-def _write_traits(session: Session, node: Node, wanted: Sequence[str]) -> None:
-    traits.check_count(wanted)
-    known = traits.of_node(session, node)
-    for trait in wanted:
+def _write_traits(session: Session, node: Node, reported_traits: Sequence[str]) -> None:
+    traits.check_count(reported_traits)
+    stored_traits = traits.of_node(session, node)
+    for trait in reported_traits:
         if not traits.is_trait(trait):
             raise Invalid(f"{trait!r} is neither CUSTOM_[A-Z0-9_]+ nor a standard trait")
-        if trait not in known:
+        if trait not in stored_traits:
             session.add(NodeTrait(node_id=node.id, trait=trait))
-    for trait in set(known) - set(wanted):
+    for trait in set(stored_traits) - set(reported_traits):
         session.delete(session.get_one(NodeTrait, (node.id, trait)))
 
 
-def _write_ports(session: Session, node: Node, wanted: Iterable[Mapping[str, Any]]) -> None:
+def _write_ports(session: Session, node: Node, reported_ports: Iterable[Mapping[str, Any]]) -> None:
     """
-    Make the node's ports those of the findings.
+    Make the node's ports equal to the ports of the findings.
 
     A new port with the address of another node's port is skipped, as in Ironic.
     """
     query = select(Port).where(Port.node_id == node.id)
-    known = {port.uuid: port for port in session.scalars(query)}
-    for fields in wanted:
+    stored_ports = {port.uuid: port for port in session.scalars(query)}
+    for fields in reported_ports:
         values = {name: fields[name] for name in PORT_FIELDS if name in fields}
         _check_lengths(Port, values)
-        port = known.pop(fields["uuid"], None)
+        port = stored_ports.pop(fields["uuid"], None)
         if port is not None:
-            changed = {name: each for name, each in values.items() if getattr(port, name) != each}
-            if changed:
-                row_changes.change(session, port, changed)
+            changes = {
+                name: value for name, value in values.items() if getattr(port, name) != value
+            }
+            if changes:
+                row_changes.change(session, port, changes)
             continue
         try:
             with session.begin_nested():
@@ -145,7 +147,7 @@ def _write_ports(session: Session, node: Node, wanted: Iterable[Mapping[str, Any
                 row_changes.add(session, row)
         except AlreadyExists:
             logger.warning("inspection.port_taken", node=node.uuid, address=values["address"])
-    for port in known.values():
+    for port in stored_ports.values():
         session.delete(port)
 
 

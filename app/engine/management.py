@@ -137,12 +137,12 @@ def vendor_function(
     Raises Invalid.
     """
     interface = interfaces_of(_validated(session, node, "vendor")).vendor
-    known = passthru.functions(interface)
-    function = known.get(name)
+    functions = passthru.functions(interface)
+    function = functions.get(name)
     if function is None:
         raise Invalid(
             f"Vendor interface {interface.name} has no function {name!r};"
-            f" it has {', '.join(known) or 'none'}."
+            f" it has {', '.join(functions) or 'none'}."
         )
     if http_method not in function.http_methods:
         raise Invalid(
@@ -189,7 +189,7 @@ def _validated(session: Session, node: Node, kind: str, method: str | None = Non
     """
     Validate an interface of the node and return the node's target.
 
-    method: one that the interface must implement; None: any.
+    method: a method that the interface must implement, if any.
 
     Raises Invalid.
     """

@@ -114,14 +114,14 @@ def fire(session: Session, node: Node, operation: Operation, event: Event) -> No
     stays = node.retired or node.target_provision_state == State.MANAGEABLE
     if event is Event.DONE and state is State.CLEANING and stays:
         event = Event.MANAGE
-    passed = MACHINE[state].passed
+    milestone = MACHINE[state].passed
     user = operation.requested_by
     if event is Event.FAIL:
         failed_in = (operation.error or {}).get("step")
         history.record_end(session, node, _steps_of_flow(session, operation), failed_in, user)
     else:
-        if passed:
-            history.add(session, node, "transition", f"The node was {passed}.", user=user)
+        if milestone:
+            history.add(session, node, "transition", f"The node was {milestone}.", user=user)
         history.record_end(session, node, _steps_of_flow(session, operation), user=user)
     provision_state.move(session, node, event)
     if event is Event.FAIL:
@@ -133,14 +133,14 @@ def fire(session: Session, node: Node, operation: Operation, event: Event) -> No
 
 def _steps_of_flow(session: Session, operation: Operation) -> Sequence[OperationStep]:
     """
-    Return the steps of the current flow: those after the last step that fired an event.
+    Return the steps of the current flow: all after the last step that fired an event.
 
     Empty for an operation that was never dispatched.
     """
     if not operation.fence:  # never dispatched
         return ()
     rows = steps_of(session, operation)
-    return rows[next((at + 1 for at, row in enumerate(rows) if row.event), 0) :]
+    return rows[next((index + 1 for index, row in enumerate(rows) if row.event), 0) :]
 
 
 def record_error(session: Session, node: Node, operation: Operation) -> None:

@@ -95,14 +95,14 @@ def drafted(session: Session, node_id: int, operation_id: int) -> Iterator[tuple
     Raises NotFound.
     """
     connection = connection_of(session)
-    found = _DRAFTED.first(connection, {"node_id": node_id, "operation_id": operation_id})
-    if found is None:
+    record = _DRAFTED.first(connection, {"node_id": node_id, "operation_id": operation_id})
+    if record is None:
         raise NotFound("node", str(node_id))
-    columns = iter(found)
+    columns = iter(record)
     node, operation = _node(columns), _operation(columns)
     session.info[WATERMARK] = next(columns)
     rows = _DRAFT_STEPS.all(connection, {"operation_id": operation_id})
-    cached_steps(session)[operation.uuid] = [_step(each) for each in rows]
+    cached_steps(session)[operation.uuid] = [_step(step_columns) for step_columns in rows]
     yield node, operation
     for row in (*steps_of(session, operation), operation, node):
         draft.save(connection, row)
@@ -133,31 +133,39 @@ _WATERMARK = Typed(select(_LEVEL))
 def watermark(session: Session) -> int:
     """Return the database's watermark; read once per transaction."""
     if WATERMARK not in session.info:
-        found = _WATERMARK.first(connection_of(session), {})
-        assert found is not None
-        (session.info[WATERMARK],) = found
+        row = _WATERMARK.first(connection_of(session), {})
+        assert row is not None
+        (session.info[WATERMARK],) = row
     level: int = session.info[WATERMARK]
     return level
 
 
 def lock_available(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node, Operation]]:
     """
-    Lock those of the operations that no other transaction has locked, and their nodes.
+    Lock the operations that no other transaction has locked, and their nodes.
 
     Returns them in the given order, with their steps read: at most one per node, as a transaction
     must not change two operations of a node.
     """
     nodes = {node.id: node for node in session.scalars(_LOCK_FREE_NODES, {"ids": operation_ids})}
-    found = {
-        each.id: each
-        for each in session.scalars(_LOCK_FREE, {"ids": operation_ids, "nodes": list(nodes)})
+    operations_by_id = {
+        operation.id: operation
+        for operation in session.scalars(_LOCK_FREE, {"ids": operation_ids, "nodes": list(nodes)})
     }
-    for each in found.values():
-        cached_steps(session)[each.uuid] = []
-    for row in session.scalars(_STEPS_OF_ALL, {"ids": list(found)}):
-        cached_steps(session)[found[row.operation_id].uuid].append(row)
-    locked = [found[each] for each in operation_ids if each in found]
-    return [(nodes.pop(each.node_id), each) for each in locked if each.node_id in nodes]
+    for operation in operations_by_id.values():
+        cached_steps(session)[operation.uuid] = []
+    for row in session.scalars(_STEPS_OF_ALL, {"ids": list(operations_by_id)}):
+        cached_steps(session)[operations_by_id[row.operation_id].uuid].append(row)
+    locked_operations = [
+        operations_by_id[operation_id]
+        for operation_id in operation_ids
+        if operation_id in operations_by_id
+    ]
+    return [
+        (nodes.pop(operation.node_id), operation)
+        for operation in locked_operations
+        if operation.node_id in nodes
+    ]
 
 
 _ids = bindparam("ids", expanding=True, type_=Integer)
@@ -208,20 +216,20 @@ def record_finished(
 
 def append(session: Session, operation: Operation, rows: Iterable[OperationStep]) -> None:
     """Append steps after the last one."""
-    known = steps_of(session, operation)
+    steps = steps_of(session, operation)
     for row in rows:
-        row.operation_id, row.position = operation.id, known[-1].position + 1
+        row.operation_id, row.position = operation.id, steps[-1].position + 1
         step_transition(row, StepEvent.PLAN)
         session.add(row)
-        known.append(row)
+        steps.append(row)
 
 
 def steps_of(session: Session, operation: Operation) -> list[OperationStep]:
     """Return all steps of an operation in order; read once per transaction."""
-    known = cached_steps(session)
-    if operation.uuid not in known:
-        known[operation.uuid] = list(session.scalars(_STEPS, {"operation_id": operation.id}))
-    return known[operation.uuid]
+    cache = cached_steps(session)
+    if operation.uuid not in cache:
+        cache[operation.uuid] = list(session.scalars(_STEPS, {"operation_id": operation.id}))
+    return cache[operation.uuid]
 
 
 _STEPS = (
@@ -281,14 +289,14 @@ def current(
     """
     Map node ids to their active operation, its current step and all its steps.
 
-    Takes two queries for any number of nodes. Power changes and other operations beside the
-    provision state are excluded.
+    Takes two queries for any number of nodes. Power changes and other operations that do not move
+    the node are excluded.
     """
     if not node_ids:
         return {}
-    found = {
-        each.id: each
-        for each in session.scalars(
+    operations_by_id = {
+        operation.id: operation
+        for operation in session.scalars(
             select(Operation).where(
                 Operation.node_id.in_(node_ids),
                 Operation.state.in_(ACTIVE),
@@ -296,20 +304,20 @@ def current(
             )
         )
     }
-    if not found:
+    if not operations_by_id:
         return {}
-    steps: dict[int, list[OperationStep]] = {key: [] for key in found}
+    steps: dict[int, list[OperationStep]] = {key: [] for key in operations_by_id}
     for row in session.scalars(
         select(OperationStep)
-        .where(OperationStep.operation_id.in_(found))
+        .where(OperationStep.operation_id.in_(operations_by_id))
         .order_by(OperationStep.operation_id, OperationStep.position)
     ):
         steps[row.operation_id].append(row)
     return {
-        each.node_id: (
-            each,
-            next((row for row in steps[each.id] if row.position == each.cursor), None),
-            steps[each.id],
+        operation.node_id: (
+            operation,
+            next((row for row in steps[operation.id] if row.position == operation.cursor), None),
+            steps[operation.id],
         )
-        for each in found.values()
+        for operation in operations_by_id.values()
     }

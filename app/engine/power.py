@@ -32,8 +32,8 @@ def check(session: Session, node: Node, state: str) -> None:
     Raises IllegalMove, Invalid, Conflict, NodeLocked, NodeHeld, Unavailable.
     """
     if state not in TARGETS:
-        why = f"{state!r} is not a power state; valid are {', '.join(TARGETS)}"
-        raise IllegalMove(state, node.uuid, node.provision_state, why)
+        reason = f"{state!r} is not a power state; valid are {', '.join(TARGETS)}"
+        raise IllegalMove(state, node.uuid, node.provision_state, reason)
     if node.provision_state in FORBIDDEN_IN:
         raise IllegalMove(state, node.uuid, node.provision_state)
     if node.disable_power_off and state in (POWER_OFF, SOFT_OFF):
@@ -58,7 +58,7 @@ def request(
     """
     Change the power state of a node, and return the operation.
 
-    timeout: seconds; None: the setting's. The caller has locked the node's row.
+    timeout: seconds; the setting's by default. The caller has locked the node's row.
 
     Raises the errors of `check`.
     """

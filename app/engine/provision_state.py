@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import moment, now
 from app.errors import IllegalMove
+from app.inventory import vifs
 from app.lifecycle import flows
 from app.lifecycle.flows import Effect, ProvisionFlow
 from app.lifecycle.provision_states import MACHINE, Event, Kind, State
@@ -30,35 +31,35 @@ RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 
 def move(session: Session, node: Node, event: Event, target: State | None = None) -> None:
     """
-    Apply an event to the provision state of a node: the only way in which it changes.
+    Apply an event to the provision state of a node. Nothing else changes it.
 
-    target: target provision state of the flow that begins; None: the table's. Within a flow the
-    target is kept. The caller has locked the row.
+    target: target provision state of the flow that starts; the table's by default. Within a flow
+    the target is kept. The caller has locked the row.
 
     Raises IllegalMove: the event is not allowed in the node's state.
     """
-    old = MACHINE[State(node.provision_state)]
-    if event not in old.moves:
+    old_row = MACHINE[State(node.provision_state)]
+    if event not in old_row.moves:
         raise IllegalMove(event, node.uuid, node.provision_state)
-    state = old.moves[event]
-    new = MACHINE[state]
+    state = old_row.moves[event]
+    new_row = MACHINE[state]
     node.provision_state, node.provision_event = state, event
-    if new.kind is Kind.STABLE:
+    if new_row.kind is Kind.STABLE:
         node.target_provision_state = None
-    elif target is not None or old.target != new.target or old.kind is Kind.STABLE:
-        node.target_provision_state = target or new.target
+    elif target is not None or old_row.target != new_row.target or old_row.kind is Kind.STABLE:
+        node.target_provision_state = target or new_row.target
     node.provision_updated_at = node.updated_at = moment(session)
     if event is Event.INSPECT:
         node.inspection_started_at, node.inspection_finished_at = now(), None
-    elif event in (Event.DONE, Event.FAIL, Event.ABORT) and old.target is State.MANAGEABLE:
-        _end_inspection(session, node, done=event is Event.DONE)
+    elif event in (Event.DONE, Event.FAIL, Event.ABORT) and old_row.target is State.MANAGEABLE:
+        _end_inspection(session, node, succeeded=event is Event.DONE)
 
 
-def _end_inspection(session: Session, node: Node, *, done: bool) -> None:
+def _end_inspection(session: Session, node: Node, *, succeeded: bool) -> None:
     """Set the times of an inspection that ends; nothing for other flows."""
     if node.inspection_started_at is not None:
         node.inspection_started_at = None
-        node.inspection_finished_at = moment(session) if done else None
+        node.inspection_finished_at = moment(session) if succeeded else None
 
 
 def apply_effects(
@@ -91,17 +92,21 @@ def _wipe_instance(session: Session, node: Node, operation: Operation, flow: Pro
     session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     node.instance_info = {}
     node.instance_uuid = node.instance_name = None
-    dropped = {
+    dropped_keys = {
         "instance", "root_uuid_or_disk_id", "is_whole_disk_image", "deploy_boot_mode", "image",
         "image_facts", Boot.INSTANCE_NEXT,
     }  # fmt: skip
     internal = node.driver_internal_info
     if internal.get("automatic_lessee"):
         node.lessee = None
-        dropped |= {"automatic_lessee"}
+        dropped_keys |= {"automatic_lessee"}
     node.driver_internal_info = {
-        key: value for key, value in internal.items() if key not in dropped
+        key: value for key, value in internal.items() if key not in dropped_keys
     }
+
+
+def _detach_vifs(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    vifs.detach_all(session, node)
 
 
 def _forget_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
@@ -183,6 +188,7 @@ _APPLY: Mapping[Effect, Callable[[Session, Node, Operation, ProvisionFlow], None
     Effect.FORGET_REPORT: _forget_report,
     Effect.FORGET_PASSWORD: _forget_password,
     Effect.WIPE_INSTANCE: _wipe_instance,
+    Effect.DETACH_VIFS: _detach_vifs,
     Effect.UNKNOWN_POWER: _unknown_power,
     Effect.SET_FAULT: _set_fault,
     Effect.SET_FAULT_IF_ATTEMPTED: _set_fault_if_attempted,

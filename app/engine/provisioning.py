@@ -55,12 +55,12 @@ class Intent:
     """Decision about a verb: the changes that `request` would make."""
 
     event: Event
-    leaves: State  # state before the event; for a queued operation, its wait state
-    how: Verb | None = None  # None: only a transition, or a change of the active operation
+    from_state: State  # state before the event; for a queued operation, its wait state
+    declaration: Verb | None = None  # without one, only the state or the active operation changes
     rows: Sequence[OperationStep] = ()  # planned steps
     steps: Sequence[RequestedStep] = ()  # requested steps
-    wrong: Sequence[str] = ()  # errors in them; with any, the operation fails before its first step
-    shown: Arguments = field(default_factory=dict)  # arguments without secrets
+    step_errors: Sequence[str] = ()  # with any, the operation fails before its first step
+    public_arguments: Arguments = field(default_factory=dict)  # arguments without secrets
 
     @property
     def tears_down(self) -> bool:
@@ -78,61 +78,63 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
     Raises NodeHeld: a hold on the node, or on a child node of a step, forbids it.
     Raises Unavailable: no conductor serves the node.
     """
-    candidate, leaves, how = _admissible(session, node, verb)
-    if how is None:
-        return Intent(candidate.event, leaves)
+    candidate, from_state, declaration = _admissible(session, node, verb)
+    if declaration is None:
+        return Intent(candidate.event, from_state)
     if "configdrive" in arguments:  # checked before it is stored
         info = {**candidate.target.instance_info, "configdrive": arguments["configdrive"]}
         candidate.target = replace(candidate.target, instance_info=info)
-    for guard in how.before_work:
+    for guard in declaration.before_work:
         guard(candidate)
-    request, invalid = _checked_request(candidate, how, arguments, caller)
+    request, invalid = _checked_request(candidate, declaration, arguments, caller)
     child_nodes.check_not_held(session, request.steps)
-    rows, wrong = _plan(candidate, how, request, invalid)
+    rows, step_errors = _plan(candidate, declaration, request, invalid)
     hidden = ("configdrive", "rescue_password")
-    shown = {key: value for key, value in arguments.items() if key not in hidden}
-    return Intent(candidate.event, leaves, how, rows, request.steps, wrong, shown)
+    public_arguments = {key: value for key, value in arguments.items() if key not in hidden}
+    return Intent(
+        candidate.event, from_state, declaration, rows, request.steps, step_errors, public_arguments
+    )
 
 
 def _admissible(session: Session, node: Node, verb: str) -> tuple[Candidate, State, Verb | None]:
     """
     Check what a verb requires without its arguments: the node's state, fields and holds.
 
-    Returns the candidate, the state that it leaves, and the declaration of its work; None: there is
-    only the transition. Raises as `decide`.
+    Returns the candidate, the state that it leaves, and the declaration of its work, or None if the
+    verb is only a transition. Raises as `decide`.
     """
     event = VERBS.get(verb)
     if event is None:
         raise _illegal(verb, node, "there is no such action, and ")
-    leaves = _departed_state(session, node, verb, event)
+    from_state = _departed_state(session, node, verb, event)
     candidate = Candidate(session, node, verb, event)
-    how = DECLARATIONS.get(event)
-    for guard in (how or INTERRUPTS[event]).guards:
+    declaration = DECLARATIONS.get(event)
+    for guard in (declaration or INTERRUPTS[event]).guards:
         guard(candidate)
-    if how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE:
-        return candidate, leaves, None
-    holds.check(session, node, how.held_by)
-    return candidate, leaves, how
+    if declaration is None or MACHINE[from_state].moves[event] is State.MANAGEABLE:
+        return candidate, from_state, None
+    holds.check(session, node, declaration.held_by)
+    return candidate, from_state, declaration
 
 
 def refusals(session: Session, node: Node) -> Mapping[str, str | None]:
     """
-    Map each verb that the state of a node has to the reason why it is refused; None: it is not.
+    Map each verb of the node's state to the reason why it is refused, or None if it is accepted.
 
     A verb that is not refused may still be, for its arguments, or for fields of the node that an
     interface finds invalid.
     """
-    found: dict[str, str | None] = {}
+    reasons: dict[str, str | None] = {}
     for verb in VERBS:
         try:
             _admissible(session, node, verb)
-            found[verb] = None
+            reasons[verb] = None
         except (IllegalMove, NodeLocked):
             continue
         except ServiceError as error:
-            found[verb] = str(error)
-    found.pop("undeploy", None)  # `deleted` is the same
-    return found
+            reasons[verb] = str(error)
+    reasons.pop("undeploy", None)  # `deleted` is the same
+    return reasons
 
 
 def _departed_state(session: Session, node: Node, verb: str, event: Event) -> State:
@@ -143,20 +145,28 @@ def _departed_state(session: Session, node: Node, verb: str, event: Event) -> St
 
     Raises NodeLocked, IllegalMove.
     """
-    leaves = State(node.provision_state)
+    from_state = State(node.provision_state)
     if node.reservation is not None:
-        waits = waits_in(leaves)
-        if waits is None or not allows(waits, event) or not _may_end(session, node, event):
+        wait_state = waits_in(from_state)
+        if (
+            wait_state is None
+            or not allows(wait_state, event)
+            or not _may_end(session, node, event)
+        ):
             raise NodeLocked(node.uuid, node.reservation)
-        leaves = waits
-    if not allows(leaves, event):
+        from_state = wait_state
+    if not allows(from_state, event):
         raise _illegal(verb, node)
-    return leaves
+    return from_state
 
 
-def _illegal(verb: str, node: Node, why: str = "") -> IllegalMove:
-    accepted = ", ".join(verbs_in(node.provision_state)) or "none until its operation has ended"
-    return IllegalMove(verb, node.uuid, node.provision_state, f"{why}the state accepts {accepted}")
+def _illegal(verb: str, node: Node, detail: str = "") -> IllegalMove:
+    accepted_verbs = (
+        ", ".join(verbs_in(node.provision_state)) or "none until its operation has ended"
+    )
+    return IllegalMove(
+        verb, node.uuid, node.provision_state, f"{detail}the state accepts {accepted_verbs}"
+    )
 
 
 def _may_end(session: Session, node: Node, event: Event) -> bool:
@@ -179,13 +189,13 @@ def check_deployment(session: Session, node: Node, target: Target) -> None:
     candidate = Candidate(session, node, "deploy", Event.DEPLOY)
     candidate.target = target
     boot_mode_allowed(candidate)
-    how = DECLARATIONS[Event.DEPLOY]
-    _plan(candidate, how, *_checked_request(candidate, how, {}, Caller()))
+    declaration = DECLARATIONS[Event.DEPLOY]
+    _plan(candidate, declaration, *_checked_request(candidate, declaration, {}, Caller()))
 
 
 def leads_to(intent: Intent) -> State:
     """Return the state that the node enters at once."""
-    return MACHINE[intent.leaves].moves[intent.event]
+    return MACHINE[intent.from_state].moves[intent.event]
 
 
 def request(
@@ -194,44 +204,50 @@ def request(
     """
     Start a verb: change the provision state and dispatch the operation.
 
-    The caller has locked the node's row. Returns the new operation, which may have ended; None: the
-    verb needs none. Raises the errors of `provisioning.decide`.
+    The caller has locked the node's row. Returns the new operation, which may have ended, or None
+    if the verb needs no operation. Raises the errors of `provisioning.decide`.
     """
     intent = decide(session, node, verb, arguments, caller)
     if intent.event in INTERRUPTS:
         INTERRUPTS[intent.event].act(session, node, caller)
         return None
-    if intent.leaves != node.provision_state:
+    if intent.from_state != node.provision_state:
         provision_state.move(session, node, Event.WAIT)
     row = MACHINE[State(node.provision_state)]
     if row.kind in (Kind.WAIT, Kind.HOLD):
         transitions.supersede(session, node)
-    how = intent.how
-    if how is None:
+    declaration = intent.declaration
+    if declaration is None:
         provision_state.move(session, node, intent.event)
         return None
     node.last_error = None
     _keep_arguments(runtime_of(session), node, intent.event, arguments, caller)
     provision_state.move(
-        session, node, intent.event, how.target or MACHINE[row.moves[intent.event]].target
+        session, node, intent.event, declaration.target or MACHINE[row.moves[intent.event]].target
     )
     if intent.rows:
-        steps = [dict(each) for each in intent.steps]
-        started = dispatch.start(
-            session, node, how.kind, intent.rows, intent.shown, caller, requested_steps=steps
+        steps = [dict(step) for step in intent.steps]
+        operation = dispatch.start(
+            session,
+            node,
+            declaration.kind,
+            intent.rows,
+            intent.public_arguments,
+            caller,
+            requested_steps=steps,
         )
         history.record_start(session, node, intent.rows, caller.user_id)
-        return started
+        return operation
     code = FailureCode.INVALID_STEPS
-    error = failures.describe(code, "; ".join(intent.wrong)) if intent.wrong else None
-    finished = operations.record_finished(session, node, how.kind, caller, error)
-    operation_end.report_end(session, node, finished)
-    operation_end.fire(session, node, finished, Event.FAIL if error else Event.DONE)
-    return finished
+    error = failures.describe(code, "; ".join(intent.step_errors)) if intent.step_errors else None
+    ended_operation = operations.record_finished(session, node, declaration.kind, caller, error)
+    operation_end.report_end(session, node, ended_operation)
+    operation_end.fire(session, node, ended_operation, Event.FAIL if error else Event.DONE)
+    return ended_operation
 
 
 def _checked_request(
-    candidate: Candidate, how: Verb, arguments: Arguments, caller: Caller
+    candidate: Candidate, declaration: Verb, arguments: Arguments, caller: Caller
 ) -> tuple[requested_steps.Request, list[str]]:
     """
     Return the request of a verb, and the errors in its steps.
@@ -245,69 +261,75 @@ def _checked_request(
     session, node, target = candidate.session, candidate.node, candidate.target
     tears_down = candidate.event is Event.DELETE
     try:
-        if tears_down:  # the steps are those of cleaning
+        if tears_down:  # the steps belong to cleaning
             target = targets.without_instance(runtime_of(session), node, target)
-        request = how.read_request(session, node, arguments)
+        request = declaration.read_request(session, node, arguments)
     except (Invalid, NotFound, InvalidDriverInfo) as error:
         if not tears_down:
             raise
         return requested_steps.Request(state=State(node.provision_state), errors=(str(error),)), []
-    if how.read_request is not requested_steps.by_settings:  # steps of settings are the operator's
+    if (
+        declaration.read_request is not requested_steps.by_settings
+    ):  # steps of settings are the operator's
         child_nodes.check_project(session, node, request.steps, caller)
-    wrong = _step_errors(target, how, request)
-    if how.flow is not None:
-        wrong += child_nodes.problems(session, how.flow, request.steps)
-    if wrong and tears_down:
-        return replace(request, steps=(), errors=wrong), []
-    if wrong and not how.fails:
-        raise Invalid("; ".join(wrong))
-    return request, wrong
+    step_errors = _step_errors(target, declaration, request)
+    if declaration.flow is not None:
+        step_errors += child_nodes.problems(session, declaration.flow, request.steps)
+    if step_errors and tears_down:
+        return replace(request, steps=(), errors=step_errors), []
+    if step_errors and not declaration.fails:
+        raise Invalid("; ".join(step_errors))
+    return request, step_errors
 
 
 def _plan(
-    candidate: Candidate, how: Verb, request: requested_steps.Request, wrong: Sequence[str]
+    candidate: Candidate,
+    declaration: Verb,
+    request: requested_steps.Request,
+    step_errors: Sequence[str],
 ) -> tuple[Sequence[OperationStep], Sequence[str]]:
     """
-    Return the plan of a verb, and the errors in it; with any, or with `wrong`, it has no steps.
+    Return the plan of a verb, and the errors in it; with any, or with `step_errors`, it has no
+    steps.
 
     Raises Invalid: errors in the plan of a verb that refuses them.
     """
-    if wrong:
-        return [], wrong
+    if step_errors:
+        return [], step_errors
     runtime, node, target = runtime_of(candidate.session), candidate.node, candidate.target
-    rows = how.plan(runtime, node, target, request)
-    errors = plan_conditions.problems(target, flows.of_operation(how.kind), rows)
-    if errors and not how.fails:
+    rows = declaration.plan(runtime, node, target, request)
+    errors = plan_conditions.problems(target, flows.of_operation(declaration.kind), rows)
+    if errors and not declaration.fails:
         raise Invalid("; ".join(errors))
     return ([], errors) if errors else (rows, ())
 
 
-def _step_errors(target: Target, how: Verb, request: requested_steps.Request) -> list[str]:
+def _step_errors(target: Target, declaration: Verb, request: requested_steps.Request) -> list[str]:
     """List the errors in the requested steps, as far as the offered steps are known."""
-    if how.flow is None or not request.steps:
+    if declaration.flow is None or not request.steps:
         return []
-    known = offered(target, how.flow)
-    if how.flow is Flow.DEPLOY:  # in-band steps are known once the agent has booted
-        known = {key: step for key, step in known.items() if not step.in_band}
+    steps = offered(target, declaration.flow)
+    if declaration.flow is Flow.DEPLOY:  # in-band steps are known once the agent has booted
+        steps = {key: step for key, step in steps.items() if not step.in_band}
     ramdisk = not request.disable_ramdisk
-    agent = ramdisk and planning.frame(target, how.flow).collect is not None
-    return problems(request.steps, how.flow, known, agent=agent, ramdisk=ramdisk)
+    agent = ramdisk and planning.frame(target, declaration.flow).collect is not None
+    return problems(request.steps, declaration.flow, steps, agent=agent, ramdisk=ramdisk)
 
 
 def _keep_arguments(
     runtime: Runtime, node: Node, event: Event, arguments: Arguments, caller: Caller
 ) -> None:
     """Store the arguments of a verb that belong to the node."""
-    kept = {}
+    instance_values = {}
     if "configdrive" in arguments:
-        kept["configdrive"] = arguments["configdrive"]
+        instance_values["configdrive"] = arguments["configdrive"]
     if event is Event.RESCUE:
         password = arguments["rescue_password"]
         algorithm = runtime.settings.conductor.rescue_password_hash_algorithm
-        kept["rescue_password"] = password
-        kept["hashed_rescue_password"] = hashed(password, algorithm)
-    if kept:
-        node.instance_info = {**node.instance_info, **kept}
+        instance_values["rescue_password"] = password
+        instance_values["hashed_rescue_password"] = hashed(password, algorithm)
+    if instance_values:
+        node.instance_info = {**node.instance_info, **instance_values}
     if event is Event.DEPLOY:
         _set_lessee(runtime, node, caller)
 

@@ -7,13 +7,14 @@ a conductor dies, the call is sent to the new owner of the node.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from app.broker.messages import Calls
 from app.cluster import conductors
@@ -36,12 +37,12 @@ LIVENESS_INTERVAL = 0.5
 class Method:
     """A method of an interface, or of the conductor itself, that can be called."""
 
-    interface: str | None  # None: the conductor's own
+    interface: str | None  # None for the conductor's own
     method: str
     locked: bool = True  # refused while the node is reserved, as in Ironic
     order: bool = False  # it changes the machine: takes the node's lease
     repeatable: bool = True  # sent again if the conductor died while executing it
-    kept: float = 0  # seconds for which its answer is given again; 0: it is not
+    answer_lifetime: float = 0  # seconds for which its answer is given again, if any
     needs: int = (
         release.NEEDED
     )  # version that the conductor must understand (`app.process.release`)
@@ -55,10 +56,15 @@ METHODS: Mapping[str, Method] = {
     "indicators": Method("management", "indicators", locked=False),
     "get_indicator": Method("management", "get_indicator"),
     "set_indicator": Method("management", "set_indicator", order=True),
-    "sensors": Method("management", "sensors", locked=False, kept=10),
+    "sensors": Method("management", "sensors", locked=False, answer_lifetime=10),
     "read_documents": Method("management", "read_documents", locked=False),
     "virtual_media": Method("management", "virtual_media", locked=False),
-    "get_console": Method("console", "get_console", locked=False),
+    "get_console": Method(None, "get_console", locked=False),
+    "open_console": Method(None, "open_console", locked=False),
+    "read_console_history": Method(None, "read_console_history", locked=False),
+    "vif_networks": Method("network", "vif_networks", locked=False),
+    "plug_vif": Method("network", "plug_vif", order=True),
+    "unplug_vif": Method("network", "unplug_vif", order=True),
     "read_agent_log": Method(None, "read_agent_log", locked=False),
     "call": Method("vendor", "call", order=True, repeatable=False),
     "call_shared": Method("vendor", "call", locked=False, repeatable=False),
@@ -82,9 +88,9 @@ class RemoteLocked(RemoteError, NodeLocked):
     """A call that is repeated: the node was locked, its agent busy, or its lease lost."""
 
 
-def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
+def call(runtime: Runtime, ident: str, method_name: str, /, **arguments: Any) -> Any:
     """
-    Call `what`, a key of `rpc.METHODS`, for the node `ident` and return the result (JSON).
+    Call `method_name`, a key of `rpc.METHODS`, for the node `ident` and return the result (JSON).
 
     Waits up to `[api]call_timeout` seconds, including the wait for a locked node.
 
@@ -98,13 +104,13 @@ def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
 
     def attempt() -> Any:
         with yielding_slot():
-            return _call(runtime, ident, what, arguments, end)
+            return _call(runtime, ident, method_name, arguments, end)
 
     return retry_while_locked(runtime.settings.conductor, attempt)
 
 
 def ask(
-    runtime: Runtime, member: Member, node: str, what: str, seconds: float
+    runtime: Runtime, member: Member, node: str, method_name: str, seconds: float
 ) -> Mapping[str, Any]:
     """
     Call one conductor about a node, by its UUID, also if another conductor owns the node.
@@ -114,43 +120,68 @@ def ask(
 
     Raises Unavailable: the broker is out of reach.
     """
-    calls = runtime.calls
-    if calls is None:
-        raise Unavailable("This process cannot call conductors.")
+    calls = _calls_of(runtime)
     with runtime.reading() as session:
-        until = session.scalars(select(now())).one() + timedelta(seconds=seconds)
-    document = {
-        "node": node,
-        "what": what,
-        "arguments": {},
-        "version": METHODS[what].needs,
-        "until": until.isoformat(),
-    }
-    key = f"{member.incarnation}:{uuid4()}"
+        document = _document(session, node, method_name, {}, seconds)
+    key = _new_key(member)
     calls.post(member.name, key, document, seconds)
     return calls.receive(key, seconds) or {}
 
 
-def call_at(runtime: Runtime, conductor: str, ident: str, what: str, /, **arguments: Any) -> Any:
+def ask_all(
+    runtime: Runtime,
+    members: Iterable[Member],
+    node: str,
+    method_name: str,
+    seconds: float,
+    **arguments: Any,
+) -> dict[str, Any]:
     """
-    Call `what` at a conductor, given by its name, that need not own the node; else as `call`.
+    Call `method_name` for a node, by its UUID, at several conductors at once.
+
+    Returns name of the conductor -> result, of those that have given one within the seconds.
+
+    Raises Unavailable: the broker is out of reach, or too many requests of this process wait.
+    """
+    calls = _calls_of(runtime)
+    with runtime.reading() as session:
+        document = _document(session, node, method_name, arguments, seconds)
+    end = time.monotonic() + seconds
+    results = {}
+    with yielding_slot():
+        keys = {member.name: _new_key(member) for member in members}
+        for conductor, key in keys.items():
+            calls.post(conductor, key, document, seconds)
+        for conductor, key in keys.items():
+            answer = calls.receive(key, max(end - time.monotonic(), 0.01)) or {}
+            if "answer" in answer:
+                results[conductor] = answer["answer"]
+    return results
+
+
+def call_at(
+    runtime: Runtime, conductor: str, ident: str, method_name: str, /, **arguments: Any
+) -> Any:
+    """
+    Call `method_name` at a conductor, given by its name, that need not own the node; else as
+    `call`.
 
     Raises NoSuchConductor.
     """
     end = time.monotonic() + runtime.settings.api.call_timeout
     with yielding_slot():
-        return _call(runtime, ident, what, arguments, end, conductor)
+        return _call(runtime, ident, method_name, arguments, end, conductor)
 
 
 def _call(  # noqa: PLR0917 - as `call_at` and `call`
     runtime: Runtime,
     ident: str,
-    what: str,
+    method_name: str,
     arguments: Mapping[str, Any],
     end: float,
     conductor: str | None = None,
 ) -> Any:
-    method = METHODS[what]
+    method = METHODS[method_name]
     with runtime.reading() as session:
         node = nodes.find(session, ident)
         if method.locked and node.reservation is not None:
@@ -159,15 +190,7 @@ def _call(  # noqa: PLR0917 - as `call_at` and `call`
             member = conductors.owner_of(session, node, method.needs)
         else:
             member = _member(runtime, conductor)
-        until = session.scalars(select(now())).one() + timedelta(seconds=end - time.monotonic())
-    document = {
-        "node": node.uuid,
-        "what": what,
-        "arguments": dict(arguments),
-        "version": method.needs,
-        "request_id": log.fact("request_id"),
-        "until": until.isoformat(),  # by the database's clock
-    }
+        document = _document(session, node.uuid, method_name, arguments, end - time.monotonic())
     pending = _PendingCall(runtime, node, method, document, end, pinned=conductor is not None)
     answer = pending.result_from(member)
     if "status" in answer:
@@ -175,6 +198,39 @@ def _call(  # noqa: PLR0917 - as `call_at` and `call`
         transient = answer.get("transient", answer["status"] == NodeLocked.status)
         raise RemoteLocked(answer) if transient else RemoteError(answer)
     return answer["answer"]
+
+
+def _document(
+    session: Session, node: str, call_name: str, arguments: Mapping[str, Any], seconds: float
+) -> dict[str, Any]:
+    """
+    Return the document of a call.
+
+    node: UUID. call_name: key of `METHODS`. seconds: until it expires.
+
+    Its request id is that of this thread's request or task; None: it has none.
+    """
+    until = session.scalars(select(now())).one() + timedelta(seconds=seconds)
+    return {
+        "node": node,
+        "what": call_name,
+        "arguments": dict(arguments),
+        "version": METHODS[call_name].needs,
+        "request_id": log.fact("request_id"),
+        "until": until.isoformat(),  # by the database's clock
+    }
+
+
+def _calls_of(runtime: Runtime) -> Calls:
+    """Return the transport of calls. Raises Unavailable: this process has none."""
+    if runtime.calls is None:
+        raise Unavailable("This process cannot call conductors.")
+    return runtime.calls
+
+
+def _new_key(member: Member) -> str:
+    """Return the key of a new call, which no other incarnation of the conductor takes."""
+    return f"{member.incarnation}:{uuid4()}"
 
 
 def _member(runtime: Runtime, conductor: str) -> Member:
@@ -195,26 +251,25 @@ class _PendingCall:
     document: Mapping[str, Any]
     end: float  # by this process's monotonic clock
     pinned: bool = False  # to the first conductor: no successor can answer it
-    refused: set[str] = field(default_factory=set)  # incarnations of too old a release
+    refusing: set[str] = field(default_factory=set)  # incarnations of too old a release
 
     def result_from(self, member: Member) -> Mapping[str, Any]:
         """Send the call to a conductor, and to its successors, until one has answered."""
-        calls = self.runtime.calls
-        if calls is None:
-            raise Unavailable("This process cannot call conductors.")
+        calls = _calls_of(self.runtime)
         callee, key = member, self._post(calls, member)
-        while (left := self.end - time.monotonic()) > 0:
-            answer = calls.receive(key, min(left, LIVENESS_INTERVAL))
+        while (remaining := self.end - time.monotonic()) > 0:
+            answer = calls.receive(key, min(remaining, LIVENESS_INTERVAL))
             if answer is not None and "understands" not in answer:
                 return answer
             if answer is not None:  # the release of this conductor is too old
-                self.refused.add(callee.incarnation)
+                self.refusing.add(callee.incarnation)
             if self.pinned and answer is not None:
                 raise Unavailable(f"Conductor {callee.name} is of an earlier release.")
             members = [
-                each
-                for each in conductors.members(self.runtime)
-                if each.version >= self.method.needs and each.incarnation not in self.refused
+                candidate
+                for candidate in conductors.members(self.runtime)
+                if candidate.version >= self.method.needs
+                and candidate.incarnation not in self.refusing
             ]
             successor = (
                 None
@@ -224,7 +279,7 @@ class _PendingCall:
             if successor is None or successor.incarnation == callee.incarnation:
                 continue
             if answer is None and not calls.withdraw(key):  # the conductor has started it
-                if any(each.incarnation == callee.incarnation for each in members):
+                if any(candidate.incarnation == callee.incarnation for candidate in members):
                     continue
                 if not self.method.repeatable:
                     raise GatewayTimeout(
@@ -241,7 +296,7 @@ class _PendingCall:
         )
 
     def _post(self, calls: Calls, member: Member) -> str:
-        key = f"{member.incarnation}:{uuid4()}"  # no other incarnation takes it
+        key = _new_key(member)
         calls.post(member.name, key, self.document, max(self.end - time.monotonic(), 0.001))
         return key
 

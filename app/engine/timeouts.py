@@ -53,10 +53,10 @@ def charge_budget(
             return outcome
         step.remaining = limit
     elif step.remaining <= seconds:
-        late = "the machine did not get there in time"
+        cause = "the machine did not get there in time"
         if agent_waits.is_polled(step):
-            late = "its agent was busy, or did not answer"
-        facts = "; ".join((late, *last_error(step, outcome)))
+            cause = "its agent was busy, or did not answer"
+        facts = "; ".join((cause, *last_error(step, outcome)))
         return Failed(f"Timeout reached in step {step.label}: {facts}", FailureCode.TIMEOUT)
     else:
         step.remaining -= seconds
@@ -72,28 +72,29 @@ def last_error(step: OperationStep, outcome: Wait | None = None) -> list[str]:
 
 
 def budget_of(session: Session, node: Node, step: OperationStep, outcome: Wait) -> float:
-    """Return the time budget of a step in seconds; 0: unlimited."""
+    """Return the time budget of a step in seconds, or 0 without a limit."""
     return outcome.timeout or step.timeout or callback_timeout(session, node)
 
 
 def callback_timeout(session: Session, node: Node) -> float:
     """
-    Return the time in seconds that the node's agent may be silent in its state; 0: unlimited.
+    Return the time in seconds that the node's agent may be silent in its state, or 0 without a
+    limit.
 
     It counts from the start of the wait. Ironic counts inspections from their start, but here that
     includes the time in the admission queue.
     """
-    # the cleanup after an abort runs in a state in which no flow is under way
+    # no flow is under way in the state of the cleanup after an abort
     flow = flows.under_way_in(node.provision_state) or flows.DEPLOY
     return float(getattr(runtime_of(session).settings.conductor, flow.callback_timeout))
 
 
 def extend_deadlines(session: Session, seconds: float) -> None:
     """Extend the deadlines of all waits for agents after `seconds` without any live conductor."""
-    waits = (Operation.state == OperationState.WAITING, Operation.wake_at.is_(None))
+    is_waiting = (Operation.state == OperationState.WAITING, Operation.wake_at.is_(None))
     for model, condition in (
-        (Operation, waits),
-        (OperationStep, (OperationStep.operation_id.in_(select(Operation.id).where(*waits)),)),
+        (Operation, is_waiting),
+        (OperationStep, (OperationStep.operation_id.in_(select(Operation.id).where(*is_waiting)),)),
     ):
         session.execute(
             update(model)

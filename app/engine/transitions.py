@@ -195,8 +195,8 @@ def fail(
         operation.error = failures.with_cleanup(operation.error, step, failure)
     else:
         operation.error = failures.document(step, failure)
-        rest = [row for row in pending(session, operation) if row.position > step.position]
-        for row in rest:
+        later_rows = [row for row in pending(session, operation) if row.position > step.position]
+        for row in later_rows:
             step_transition(row, StepEvent.SKIP)
         cleanup = _cleanup_rows(session, node, operation)
         if operation.moves_node:
@@ -212,11 +212,11 @@ def _advance(
     event: OperationEvent,
 ) -> bool:
     """Move the cursor to the next step with an event; the caller sends or runs it."""
-    rest = [row for row in pending(session, operation) if row.position > step.position]
-    if not rest:
+    later_rows = [row for row in pending(session, operation) if row.position > step.position]
+    if not later_rows:
         operation_end.end_of_steps(session, node, operation)
         return False
-    operation.cursor = rest[0].position
+    operation.cursor = later_rows[0].position
     transition(session, operation, event)
     operation.claimed_by = operation.deadline_at = None
     operation.sent_at = operation.first_sent_at = now()
@@ -230,8 +230,8 @@ def _cleanup_rows(session: Session, node: Node, operation: Operation) -> list[Op
         return []
     started = any(row.flow and row.attempts for row in steps_of(session, operation))
     setting = None if started else flow.power_off_on_failure
-    off = bool(setting and getattr(runtime_of(session).settings.conductor, setting))
-    return planning.cleanup(targets.of_node(session, node), flow.name, power_off=off)
+    power_off = bool(setting and getattr(runtime_of(session).settings.conductor, setting))
+    return planning.cleanup(targets.of_node(session, node), flow.name, power_off=power_off)
 
 
 def _replan(
@@ -244,17 +244,17 @@ def _replan(
     """
     under_way = flows.busy_in(node.provision_state)
     assert under_way is not None  # only frames of flows collect the agent's steps
-    rest = [row for row in pending(session, operation) if row.position > step.position]
-    before = [row for row in steps_of(session, operation) if row.position <= step.position]
+    pending_rows = [row for row in pending(session, operation) if row.position > step.position]
+    finished_rows = [row for row in steps_of(session, operation) if row.position <= step.position]
     session.flush()
-    target, requested = targets.of_node(session, node), operation.requested_steps
+    target, requested_steps = targets.of_node(session, node), operation.requested_steps
     rows, errors = planning.continued(
-        runtime_of(session), target, under_way, before, rest, requested
+        runtime_of(session), target, under_way, finished_rows, pending_rows, requested_steps
     )
     if errors:
-        lacks = (step.result or {}).get("lacks")
-        return [*errors, f"the ramdisk has no {lacks} extension"] if lacks else errors
-    for row in rest:
+        extension = (step.result or {}).get("lacks")
+        return [*errors, f"the ramdisk has no {extension} extension"] if extension else errors
+    for row in pending_rows:
         session.delete(row)
         steps_of(session, operation).remove(row)
     session.flush()  # their positions are free before the new rows take them
@@ -269,13 +269,13 @@ def _rewind_clean(session: Session, operation: Operation, step: OperationStep) -
     Limited, as the agent may change at each boot (spec implement-cleaning-states).
     """
     rows = steps_of(session, operation)
-    lists = next((row for row in rows if row.collects), None)
-    if step.flow != Flow.CLEAN or operation.kind == OperationKind.CLEAN or lists is None:
+    collecting_row = next((row for row in rows if row.collects), None)
+    if step.flow != Flow.CLEAN or operation.kind == OperationKind.CLEAN or collecting_row is None:
         return False
-    lists.faults += 1
-    if lists.faults > RESTARTS:
+    collecting_row.faults += 1
+    if collecting_row.faults > RESTARTS:
         return False
-    rewind(session, operation, lists.position)
+    rewind(session, operation, collecting_row.position)
     return True
 
 
@@ -311,7 +311,7 @@ def request_abort(session: Session, node: Node) -> None:
 
 
 def _lock_active(session: Session, node: Node) -> Operation | None:
-    """Lock and return the node's operation that has not ended; None if there is none."""
+    """Lock and return the node's operation that has not ended, if any."""
     query = select(Operation).where(*aborts.abortable_operation(node)).with_for_update()
     return session.scalar(query.execution_options(populate_existing=True))
 

@@ -52,9 +52,9 @@ class Verb:
     read_request: requested_steps.RequestReader = (
         requested_steps.no_steps
     )  # finds the requested steps
-    flow: Flow | None = None  # the requested steps belong to it; None: they are not checked
+    flow: Flow | None = None  # of the requested steps; without one they are not checked
     fails: bool = False  # invalid steps fail the operation; else the API refuses them
-    target: State | None = None  # target provision state; None: the state machine's
+    target: State | None = None  # target provision state; the state machine's by default
     guards: tuple[Guard, ...] = ()  # checked in this order, before any change
     # a hold with this effect refuses the verb, if an operation starts
     held_by: Effect = Effect.OPERATIONS
@@ -124,18 +124,21 @@ def _abort(session: Session, node: Node, caller: Caller) -> None:
     if node.provision_state != State.SERVICE_FAIL:
         transitions.request_abort(session, node)
         return
-    past = operations.of_node(session, node.id)
-    failed = next((each for each in past if each.kind == OperationKind.SERVICE), None)
+    past_operations = operations.of_node(session, node.id)
+    failed_service = next(
+        (operation for operation in past_operations if operation.kind == OperationKind.SERVICE),
+        None,
+    )
     rows = []
-    if failed and operations.has_frame(session, failed):
+    if failed_service and operations.has_frame(session, failed_service):
         rows = planning.abort_cleanup(targets.of_node(session, node), Flow.SERVICE)
     if rows:
         dispatch.start(session, node, OperationKind.SERVICE, rows, {}, caller, aborting=True)
     else:
         state = State(node.provision_state)
-        finished = operations.record_finished(session, node, OperationKind.SERVICE, caller)
+        ended_operation = operations.record_finished(session, node, OperationKind.SERVICE, caller)
         provision_state.move(session, node, Event.ABORT)
-        provision_state.apply_effects(session, node, state, Event.ABORT, finished)
+        provision_state.apply_effects(session, node, state, Event.ABORT, ended_operation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,25 +71,27 @@ def not_polled(timeout: float | BindParameter[float]) -> ColumnElement[bool]:
     Only then do heartbeats resume the operation. timeout: seconds after which a conductor without
     heartbeat counts as dead.
     """
-    alive = select(Conductor.incarnation).where(
+    live_conductors = select(Conductor.incarnation).where(
         Conductor.online, age(Conductor.heartbeat_at) < timeout
     )
-    without_poller = func.coalesce(Operation.claimed_by, "").not_in(alive)
+    without_poller = func.coalesce(Operation.claimed_by, "").not_in(live_conductors)
     return or_(Operation.watched_until.is_(None), Operation.watched_until < now(), without_poller)
 
 
-def extend_polling(runtime: Runtime, watched: Sequence[tuple[int, int]]) -> None:
+def extend_polling(runtime: Runtime, polled_operations: Sequence[tuple[int, int]]) -> None:
     """
     Extend the polling of agents for these operations, given as (id, fence).
 
     Until it expires, their heartbeats resume nothing.
     """
-    for at in range(0, len(watched), BATCH):
-        these = tuple_(Operation.id, Operation.fence).in_(watched[at : at + BATCH])
+    for start in range(0, len(polled_operations), BATCH):
+        condition = tuple_(Operation.id, Operation.fence).in_(
+            polled_operations[start : start + BATCH]
+        )
         with runtime.transaction() as session:
             session.execute(
                 update(Operation)
-                .where(these, Operation.watched_until.is_not(None))
+                .where(condition, Operation.watched_until.is_not(None))
                 .values(watched_until=after(POLLING_PERIOD))
                 .execution_options(synchronize_session=False)
             )
@@ -103,11 +105,11 @@ def leave_to_agent(
 
     reason: the last error of the polls, which its step keeps.
     """
-    held = (Operation.id == operation_id, Operation.fence == fence)
+    conditions = (Operation.id == operation_id, Operation.fence == fence)
     with runtime.transaction() as session:
-        session.execute(update(Operation).where(*held).values(watched_until=None))
+        session.execute(update(Operation).where(*conditions).values(watched_until=None))
         if reason:
-            cursor = select(Operation.cursor).where(*held).scalar_subquery()
+            cursor = select(Operation.cursor).where(*conditions).scalar_subquery()
             session.execute(
                 update(OperationStep)
                 .where(OperationStep.operation_id == operation_id, OperationStep.position == cursor)

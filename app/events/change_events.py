@@ -74,19 +74,19 @@ def number(runtime: Runtime) -> None:
         seldom.warning("change_events.not_numbered", error=str(error.orig))
 
 
-def has_news(runtime: Runtime, known: int) -> bool:
+def has_news(runtime: Runtime, last_number: int) -> bool:
     """
-    Return whether the newest number is not the known one, or events are not numbered yet.
+    Return whether there is a newer number than `last_number`, or events are not numbered yet.
 
     It is one statement, a fraction of the cost of `number` and `read`.
     """
     with runtime.read_connection() as connection:
         newest, some_unnumbered = _NEWS.first(connection, {}) or (0, False)
-    return bool(newest != known or some_unnumbered)
+    return bool(newest != last_number or some_unnumbered)
 
 
 def newest(runtime: Runtime) -> int:
-    """Number the committed events, and return the newest number; 0: there is no event."""
+    """Number the committed events, and return the newest number, or 0 without any event."""
     number(runtime)
     with runtime.read_connection() as connection:
         return ends(connection)[1]
@@ -107,26 +107,26 @@ def _number_batch(runtime: Runtime) -> int:
             ))
             .subquery()
         )  # fmt: skip
-        last = select(func.coalesce(func.max(_EVENTS.sequence), 0)).scalar_subquery()
+        newest = select(func.coalesce(func.max(_EVENTS.sequence), 0)).scalar_subquery()
         numbered = (
             update(ChangeEvent)
             .where(ChangeEvent.id == oldest.c.id)
-            .values(sequence=last + oldest.c.place)
+            .values(sequence=newest + oldest.c.place)
         )
         return connection.execute(numbered).rowcount
 
 
 def ends(connection: Connection | Session) -> tuple[int, int]:
-    """Return the oldest and the newest number that are kept; 0: there is no event."""
-    first, newest = connection.execute(_ENDS).one()
-    return int(first), int(newest)
+    """Return the oldest and the newest number that are kept; both are 0 without any event."""
+    oldest, newest = connection.execute(_ENDS).one()
+    return int(oldest), int(newest)
 
 
 class Found(NamedTuple):
     """Events, and where to continue; true if there are any."""
 
     rows: Sequence[Row[Any]]
-    first: int  # oldest number that is kept; 0: there is no event
+    first: int  # oldest number that is kept, or 0 without any event
     last: int  # all events up to this number were examined
 
     def __bool__(self) -> bool:
@@ -136,7 +136,7 @@ class Found(NamedTuple):
 def read(
     connection: Connection,
     query: Select[Any],
-    after: int | None,
+    sequence: int | None,
     limit: int,
     *,
     of_node: bool = False,
@@ -144,26 +144,26 @@ def read(
     """
     Return at most `limit` events of a query, the oldest first.
 
-    after: the events that follow this number; None: the newest. At most `SPAN` numbers are
-    examined, so that a query that few events match is short. of_node: the query selects one node,
-    so that an index finds its events, and all numbers are examined.
+    sequence: return the events that follow this number, the newest by default. At most `SPAN`
+    numbers are examined, so that a query that few events match is short. of_node: the query selects
+    one node, so that an index finds its events, and all numbers are examined.
 
-    Raises Invalid: `after` is higher than the newest number.
+    Raises Invalid: `sequence` is higher than the newest number.
     """
-    first, newest = ends(connection)
-    if after is not None and after > newest:
+    oldest, newest = ends(connection)
+    if sequence is not None and sequence > newest:
         raise Invalid(
-            f"after: there is no event {after} yet, the newest is {newest}. If the database was"
+            f"after: there is no event {sequence} yet, the newest is {newest}. If the database was"
             " restored from a backup, read all nodes again, and continue after the newest event."
         )
-    low = max(newest - SPAN, 0) if after is None else max(after, first - 1)
+    low = max(newest - SPAN, 0) if sequence is None else max(sequence, oldest - 1)
     high = newest if of_node else min(newest, low + SPAN)
-    within = query.where(_EVENTS.sequence <= high)
-    if after is None:
+    range_query = query.where(_EVENTS.sequence <= high)
+    if sequence is None:
         if not of_node:
-            within = within.where(_EVENTS.sequence > low)
-        newest_first = within.order_by(_EVENTS.sequence.desc()).limit(limit)
-        return Found(connection.execute(newest_first).all()[::-1], first, high)
-    following = within.where(_EVENTS.sequence > low).order_by(_EVENTS.sequence).limit(limit)
+            range_query = range_query.where(_EVENTS.sequence > low)
+        newest_first = range_query.order_by(_EVENTS.sequence.desc()).limit(limit)
+        return Found(connection.execute(newest_first).all()[::-1], oldest, high)
+    following = range_query.where(_EVENTS.sequence > low).order_by(_EVENTS.sequence).limit(limit)
     rows = connection.execute(following).all()
-    return Found(rows, first, rows[-1].sequence if len(rows) == limit else high)
+    return Found(rows, oldest, rows[-1].sequence if len(rows) == limit else high)

@@ -149,27 +149,27 @@ class EventFeed:
                 return False
             change_events.number(self._runtime)
             with self._runtime.read_connection() as connection:
-                found = change_events.read(connection, self._query, self._last, PAGE)
+                page = change_events.read(connection, self._query, self._last, PAGE)
         except Invalid:
             return self._begin_again()
         except SQLAlchemyError as error:
             seldom.warning("change_events.not_read", detail=diagnosis.reason(error))
             return False
         now = time.monotonic()
-        new = [
+        new_events = [
             Event(row.sequence, row, self._encode(row), now - max(row.waited, 0.0))
-            for row in found.rows
+            for row in page.rows
         ]
-        if found.last == self._last:
+        if page.last == self._last:
             return False
-        if len(new) == PAGE:
+        if len(new_events) == PAGE:
             self._look.set()
         with self._changed:
-            self._events += new
+            self._events += new_events
             if len(self._events) > KEPT:
                 del self._events[:-KEPT]
                 self._begin = self._events[0].sequence - 1
-            self._last = found.last
+            self._last = page.last
             self._changed.notify_all()
         return True
 
@@ -206,24 +206,24 @@ class Follower:
 
         Raises Missed, Restored.
         """
-        found = self._tail._events_after(self, seconds)
-        if found:
-            self.position = found[-1].sequence
-        return found
+        events = self._tail._events_after(self, seconds)
+        if events:
+            self.position = events[-1].sequence
+        return events
 
-    def wait(self, seconds: float, concerns: Callable[[Row[Any]], bool]) -> bool:
+    def wait(self, seconds: float, is_relevant: Callable[[Row[Any]], bool]) -> bool:
         """
-        Wait for an event that `concerns` selects, at most `seconds`.
+        Wait for an event that `is_relevant` selects, at most `seconds`.
 
         Return whether the request may go on waiting: the process does not end.
         """
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not self._tail.is_closed:
+        while (remaining := end - time.monotonic()) > 0 and not self._tail.is_closed:
             try:
-                found = self.events(left)
+                events = self.events(remaining)
             except (Missed, Restored):
                 self.position, self.restored = self._tail._last, self._tail._restored
                 break
-            if any(concerns(each.row) for each in found):
+            if any(is_relevant(event.row) for event in events):
                 break
         return not self._tail.is_closed

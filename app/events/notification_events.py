@@ -36,20 +36,20 @@ class Waiting(NamedTuple):
     """Events that are not sent yet."""
 
     events: int  # at most `COUNTED`
-    seconds: float  # age of the oldest; 0: there is none
+    seconds: float  # age of the oldest, or 0 without any event
     failed_attempts: int  # since the last success
-    last_error: str | None  # of the last attempt; None: it was a success
+    last_error: str | None  # of the last attempt, if it failed
 
     def __str__(self) -> str:
         if not self.events:
             return "no event waits to be sent"
-        many = f"{self.events} or more" if self.events == COUNTED else str(self.events)
+        count = f"{self.events} or more" if self.events == COUNTED else str(self.events)
         error = f"; last error: {self.last_error}" if self.last_error else ""
-        return f"{many} events wait, the oldest for {self.seconds:.0f} s{error}"
+        return f"{count} events wait, the oldest for {self.seconds:.0f} s{error}"
 
 
 def waiting(session: Session) -> Waiting | None:
-    """Return the events that wait for RabbitMQ; None: notifications were never on."""
+    """Return the events that wait for RabbitMQ, or None if notifications were never on."""
     cursor = session.scalar(select(NotificationCursor))
     if cursor is None:
         return None

@@ -33,10 +33,10 @@ def create(
     """
     owner = fields.get("owner")
     _check(session, fields, owner)
-    most = runtime_of(session).settings.webhooks.max_per_project
-    if owner and _count(session, owner) >= most:
+    limit = runtime_of(session).settings.webhooks.max_per_project
+    if owner and _count(session, owner) >= limit:
         raise Conflict(
-            f"owner: project {owner} has {most} webhooks, the most that [webhooks]max_per_project"
+            f"owner: project {owner} has {limit} webhooks, the most that [webhooks]max_per_project"
             " allows: delete one of them"
         )
     _, newest = change_events.ends(session)
@@ -68,31 +68,32 @@ def remove(session: Session, webhook: Webhook) -> None:
     session.delete(webhook)
 
 
-def replay(session: Session, webhook: Webhook, after: int | None) -> None:
+def replay(session: Session, webhook: Webhook, sequence: int | None) -> None:
     """
     Post all events after a number again, in order; the row of the webhook is locked.
 
-    after: None: the events from the oldest failure on. Failures in the range are deleted.
+    sequence: the number before the first event; from the oldest failure on by default. Failures in
+    the range are deleted.
 
     Raises Invalid: there are no such events, or not all of them are kept.
     """
     failures = WebhookFailure.webhook_id == webhook.id
-    first, newest = change_events.ends(session)
-    if after is None:
+    oldest_event, newest = change_events.ends(session)
+    if sequence is None:
         oldest = session.scalar(select(func.min(WebhookFailure.after)).where(failures))
         if oldest is None:
             raise Invalid("after: required, because the webhook has no failures")
-        after = max(oldest, first - 1)
-    least = max(first - 1, 0)
-    if not least <= after <= newest:
+        sequence = max(oldest, oldest_event - 1)
+    lowest = max(oldest_event - 1, 0)
+    if not lowest <= sequence <= newest:
         raise Invalid(
-            f"after: {after} must be at least {least}, as older events were deleted, and at most"
-            f" {newest}, the number of the newest event"
+            f"after: {sequence} must be at least {lowest}, as older events were deleted, and at"
+            f" most {newest}, the number of the newest event"
         )
-    partly = failures & (WebhookFailure.after < after) & (WebhookFailure.last > after)
-    session.execute(delete(WebhookFailure).where(failures, WebhookFailure.after >= after))
-    session.execute(update(WebhookFailure).where(partly).values(last=after))
-    webhook.position, webhook.failing_since = after, None
+    partly = failures & (WebhookFailure.after < sequence) & (WebhookFailure.last > sequence)
+    session.execute(delete(WebhookFailure).where(failures, WebhookFailure.after >= sequence))
+    session.execute(update(WebhookFailure).where(partly).values(last=sequence))
+    webhook.position, webhook.failing_since = sequence, None
     _try_now(webhook)
 
 

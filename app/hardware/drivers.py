@@ -29,21 +29,21 @@ class LoadedDriver:
 def loaded(session: Session) -> dict[str, LoadedDriver]:
     """Return the loaded drivers by name, in alphabetical order."""
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
-    alive = {each.name for each in conductors.alive(session, timeout)}
-    found: dict[str, LoadedDriver] = {}
+    live_hosts = {conductor.name for conductor in conductors.alive(session, timeout)}
+    drivers: dict[str, LoadedDriver] = {}
     rows = session.execute(
         select(Conductor.hostname, Conductor.interfaces).order_by(Conductor.hostname)
     )
     for host, types in rows:
-        if host not in alive:
+        if host not in live_hosts:
             continue
         for name, kinds in types.items():
-            driver = found.setdefault(name, LoadedDriver(name))
+            driver = drivers.setdefault(name, LoadedDriver(name))
             driver.hosts.append(host)
             for kind, names in (kinds or {}).items():
-                known = driver.interfaces.setdefault(kind, [])
-                known.extend(each for each in names if each not in known)
-    return dict(sorted(found.items()))
+                interface_names = driver.interfaces.setdefault(kind, [])
+                interface_names.extend(name for name in names if name not in interface_names)
+    return dict(sorted(drivers.items()))
 
 
 UNKNOWN = "The driver '{ident}' is unknown: no live conductor has loaded it."

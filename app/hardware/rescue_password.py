@@ -60,16 +60,16 @@ def _text(digest: bytes, algorithm: str) -> str:
     else:
         groups = [_rotated(group, i % 3, backwards=False) for i, group in enumerate(order)]
         tail = (63,)
-    text = "".join(_base64([digest[at] for at in group], 4) for group in groups)
-    return text + _base64([digest[at] for at in tail], len(tail) + 1)
+    text = "".join(_base64([digest[index] for index in group], 4) for group in groups)
+    return text + _base64([digest[index] for index in tail], len(tail) + 1)
 
 
-def _rotated(group: tuple[int, ...], by: int, *, backwards: bool) -> tuple[int, ...]:
-    by = -by % 3 if backwards else by
-    return group[by:] + group[:by]
+def _rotated(group: tuple[int, ...], count: int, *, backwards: bool) -> tuple[int, ...]:
+    count = -count % 3 if backwards else count
+    return group[count:] + group[:count]
 
 
 def _base64(values: Sequence[int], length: int) -> str:
     """Encode bytes, the most significant one first, as `length` characters, low bits first."""
     number = int.from_bytes(bytes(values), "big")
-    return "".join(_ALPHABET[number >> 6 * at & 63] for at in range(length))
+    return "".join(_ALPHABET[number >> 6 * position & 63] for position in range(length))

@@ -28,8 +28,8 @@ def offered(target: Target, flow: Flow) -> dict[Key, Step]:
 
     Raises Invalid: an interface lists malformed steps.
     """
-    found = [*of_driver(target, flow), *interfaces_of(target).deploy.in_band_steps(target, flow)]
-    return {step.key: step for step in found}
+    in_band_steps = interfaces_of(target).deploy.in_band_steps(target, flow)
+    return {step.key: step for step in (*of_driver(target, flow), *in_band_steps)}
 
 
 def of_driver(target: Target, flow: Flow) -> list[Step]:
@@ -45,9 +45,9 @@ def of_driver(target: Target, flow: Flow) -> list[Step]:
 
 
 def problems(
-    requested: Iterable[RequestedStep],
+    requested_steps: Iterable[RequestedStep],
     flow: Flow,
-    known: Mapping[Key, Step],
+    offered_steps: Mapping[Key, Step],
     *,
     agent: bool,
     ramdisk: bool = True,
@@ -55,72 +55,79 @@ def problems(
     """
     Return all errors in requested steps, one sentence each.
 
-    `known` comes from `offered`. `agent`: an agent takes part and has not reported its steps yet,
-    so an unknown step may be the agent's. `ramdisk`: the ramdisk is booted, or may be.
+    `offered_steps` comes from `offered`. `agent`: an agent takes part and has not reported its
+    steps yet, so an unknown step may be the agent's. `ramdisk`: the ramdisk is booted, or may be.
     """
-    found = []
-    seen: set[Key] = set()
-    for each in requested:
-        key = (each["interface"], each["step"])
+    errors = []
+    earlier_keys: set[Key] = set()
+    for requested_step in requested_steps:
+        key = (requested_step["interface"], requested_step["step"])
         label = ".".join(key)
-        if each.get("child"):
+        if requested_step.get("child"):
             if key[1] in reserved.METHODS and key[1] not in reserved.ON_CHILDREN:
-                found.append(f"{label}: cannot be run on child nodes")
+                errors.append(f"{label}: cannot be run on child nodes")
             continue
         if key[1] in reserved.METHODS:
-            found += wrong_args(each, reserved.ARGS.get(key[1], ()))
+            errors += wrong_args(requested_step, reserved.ARGS.get(key[1], ()))
             continue
-        step = known.get(key)
+        step = offered_steps.get(key)
         if flow is Flow.DEPLOY:
-            found += _wrong_in_deploy(label, each, step, key in seen)
-        seen.add(key)
+            errors += _wrong_in_deploy(label, requested_step, step, key in earlier_keys)
+        earlier_keys.add(key)
         if step is None:
             if not agent:
-                found.append(f"{label}: this node has no {flow} step of that name")
+                errors.append(f"{label}: this node has no {flow} step of that name")
             continue
-        enabled = flow is not Flow.DEPLOY or each.get("priority", 0) > 0
-        found += wrong_args(each, step.args, enabled=enabled)
+        enabled = flow is not Flow.DEPLOY or requested_step.get("priority", 0) > 0
+        errors += wrong_args(requested_step, step.args, enabled=enabled)
         if not ramdisk and step.needs_ramdisk:
-            found.append(f"{label}: needs the ramdisk, which disable_ramdisk leaves out")
-    return found
+            errors.append(f"{label}: needs the ramdisk, which disable_ramdisk leaves out")
+    return errors
 
 
-def wrong_args(each: RequestedStep, declared: Sequence[Arg], *, enabled: bool = True) -> list[str]:
+def wrong_args(
+    requested_step: RequestedStep, declarations: Sequence[Arg], *, enabled: bool = True
+) -> list[str]:
     """List the errors in the arguments of a requested step; one that does not run may lack some."""
-    label, given = f"{each['interface']}.{each['step']}", each.get("args") or {}
-    args = {arg.name: arg for arg in declared}
-    found = [
+    label = f"{requested_step['interface']}.{requested_step['step']}"
+    values = requested_step.get("args") or {}
+    args = {arg.name: arg for arg in declarations}
+    errors = [
         f"{label}: has no argument {name!r}; it has {', '.join(args) or 'none'}"
-        for name in given
+        for name in values
         if name not in args
     ]
     if enabled:
-        missing = [name for name, arg in args.items() if arg.required and name not in given]
-        found += [f"{label}: the argument {name!r} is required and missing" for name in missing]
-    return found
+        missing_names = [name for name, arg in args.items() if arg.required and name not in values]
+        errors += [
+            f"{label}: the argument {name!r} is required and missing" for name in missing_names
+        ]
+    return errors
 
 
 def _wrong_in_deploy(
-    label: str, each: RequestedStep, step: Step | None, repeated: bool
+    label: str, requested_step: RequestedStep, step: Step | None, repeated: bool
 ) -> list[str]:
-    priority, found = each.get("priority", 0), []
+    priority, errors = requested_step.get("priority", 0), []
     if repeated:
-        found.append(f"{label}: is requested twice")
+        errors.append(f"{label}: is requested twice")
     low, high = IN_BAND_DEPLOY
     if (step is None or step.in_band) and priority and not low <= priority <= high:
-        found.append(
+        errors.append(
             f"{label}: has priority {priority:g}; it is not a step of the driver, and the agent's"
             f" steps must have priorities from {low} to {high}"
         )
-    return found
+    return errors
 
 
-def needs_ramdisk(requested: Iterable[RequestedStep], known: Mapping[Key, Step]) -> bool:
+def needs_ramdisk(
+    requested_steps: Iterable[RequestedStep], offered_steps: Mapping[Key, Step]
+) -> bool:
     """Whether requested steps need the ramdisk; an unknown step may be the agent's, so it does."""
-    for each in requested:
-        if each["step"] in reserved.METHODS or each.get("child"):
+    for requested_step in requested_steps:
+        if requested_step["step"] in reserved.METHODS or requested_step.get("child"):
             continue
-        step = known.get((each["interface"], each["step"]))
+        step = offered_steps.get((requested_step["interface"], requested_step["step"]))
         if step is None or step.needs_ramdisk:
             return True
     return False

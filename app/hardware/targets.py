@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Text, bindparam, cast, func, select, type_coerce
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.util import identity_key
 
 from app.db.clock import moment
 from app.db.prepared import Typed
-from app.db.sealing import unreadable_key
+from app.db.sealing import data_key_of, unreadable_secret
 from app.db.transactions import connection_of
-from app.models import AgentRecord, Node, NodeTrait, Port
+from app.models import AgentRecord, Node, NodeTrait, Port, Portgroup
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
@@ -23,7 +23,8 @@ from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface_kinds import KINDS
-from drivers.core.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
+from drivers.core.password_rotation import KEY as CANDIDATES
+from drivers.core.target import Agent, Nic, NicGroup, Target, VolumeConnector, VolumeTarget
 
 #: Fields of the node that are sent to the agent, in `params.node` of a command.
 _RECORD = (
@@ -49,14 +50,28 @@ def driver_of(runtime: Runtime, node: Node) -> Driver:
     )
 
 
+def require_readable(name: str, document: Any) -> None:
+    """
+    Check that keys open all secrets of a document. name: of the document, for the error.
+
+    Raises InvalidDriverInfo: names the secret, and the data key that it needs.
+    """
+    if (unreadable := unreadable_secret(document)) is not None:
+        path, secret = unreadable
+        raise InvalidDriverInfo(
+            f"{name}/{path}: it cannot be decrypted without data key {data_key_of(secret)}, or was"
+            " moved here from elsewhere in the database: set it again"
+        )
+
+
 def without_instance(runtime: Runtime, node: Node, target: Target) -> Target:
     """
     Return the target of a node whose instance is removed, with the interfaces of the node itself.
 
     Raises InvalidDriverInfo: one of them is not loaded here.
     """
-    own = {kind: getattr(node, f"{kind}_interface") for kind in KINDS}
-    return replace(target, driver=runtime.drivers.driver(node.driver, own), instance_info={})
+    interfaces = {kind: getattr(node, f"{kind}_interface") for kind in KINDS}
+    return replace(target, driver=runtime.drivers.driver(node.driver, interfaces), instance_info={})
 
 
 def build(
@@ -67,22 +82,19 @@ def build(
     *,
     traits: Sequence[str] = (),
     silent_for: float | None = None,
+    groups: Sequence[Portgroup] = (),
     **attempt: Any,
 ) -> Target:
     """
     Build a target. `attempt` has the fields of a step's attempt (progress, before_order, ...).
 
     `traits` are sent to the agent, and `silent_for` are the seconds since its last heartbeat; both
-    may be left out if none runs.
+    may be left out if none runs. `groups` are needed if the network interface keeps VIFs.
 
     Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here, or a secret of
         `driver_info` cannot be decrypted: BMCs lock users after wrong passwords.
     """
-    if (key := unreadable_key(node.driver_info)) is not None:
-        why = (
-            "it cannot be decrypted, or was moved here from elsewhere in the database: set it again"
-        )
-        raise InvalidDriverInfo(f"driver_info/{key}: {why}")
+    require_readable("driver_info", node.driver_info)
     options = runtime.cache.get("options")
     if options is None:
         options = runtime.cache["options"] = runtime.settings.options()
@@ -99,7 +111,8 @@ def build(
         power_state=node.power_state,
         provision_state=node.provision_state,
         disable_power_off=node.disable_power_off,
-        nics=tuple(Nic(port.uuid, port.address, port.pxe_enabled, port.extra) for port in ports),
+        nics=_nics(ports, groups),
+        nic_groups=tuple(map(_nic_group, groups)),
         agent=_agent(agent, silent_for),
         record=_record(node, traits),
         options=options,
@@ -127,45 +140,91 @@ def of_node(session: Session, node: Node) -> Target:
 
 def _agent_of(session: Session, node: Node) -> AgentRecord | None:
     """The agent's row if the session has loaded it, with its pending changes; else a snapshot."""
-    known: AgentRecord | None = session.identity_map.get(identity_key(AgentRecord, node.id))
-    if known is not None:
-        return known
+    loaded_row: AgentRecord | None = session.identity_map.get(identity_key(AgentRecord, node.id))
+    if loaded_row is not None:
+        return loaded_row
     row = _AGENT.first(connection_of(session), {"node": node.id})
     return None if row is None else _agent_row(row)
 
 
-def volumes_and_traits(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
+def nodes_with(runtime: Runtime, node: Node, text: str) -> list[tuple[str, Mapping[str, Any]]]:
     """
-    Return optional arguments of `build`: volumes, traits, and the silence of the agent.
+    Return name or UUID, and `driver_info`, of the other nodes that have a text in `driver_info`.
 
-    Volumes if the storage interface uses them, the others if an agent runs; in all other cases no
-    query is made.
+    It reads the rows of all nodes: for steps that are rare.
+    """
+    stored = cast(type_coerce(Node.driver_info, Text), Text)
+    query = select(Node.name, Node.uuid, Node.driver_info).where(
+        Node.id != node.id, func.lower(stored).contains(text.lower(), autoescape=True)
+    )
+    with runtime.reading() as session:
+        return [(row.name or row.uuid, row.driver_info) for row in session.execute(query)]
+
+
+def rarely_needed(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
+    """
+    Return optional arguments of `build`: volumes, port groups, traits, and the agent's silence.
+
+    Volumes if the storage interface uses them, port groups if the network interface keeps VIFs, the
+    others if an agent runs; in all other cases no query is made.
 
     Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here.
     """
-    if not (_uses_volumes(runtime, node) or _runs(agent)):
+    driver = driver_of(runtime, node)
+    if not (driver.storage.uses_volumes or driver.network.keeps_vifs or _runs(agent)):
         return {}
     with runtime.reading() as session:
         return _more(session, node, agent)
 
 
 def _more(session: Session, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
-    found = _volumes(session, node) if _uses_volumes(runtime_of(session), node) else {}
+    driver = driver_of(runtime_of(session), node)
+    fields = _volumes(session, node) if driver.storage.uses_volumes else {}
+    if driver.network.keeps_vifs:
+        of_node = select(Portgroup).where(Portgroup.node_id == node.id).order_by(Portgroup.id)
+        fields["groups"] = list(session.scalars(of_node))
     if agent is not None and _runs(agent):
         if agent.last_heartbeat_at:
             silence = moment(session) - agent.last_heartbeat_at
-            found["silent_for"] = silence.total_seconds()
-        mine = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
-        found["traits"] = list(session.scalars(mine.order_by(NodeTrait.trait)))
-    return found
+            fields["silent_for"] = silence.total_seconds()
+        query = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
+        fields["traits"] = list(session.scalars(query.order_by(NodeTrait.trait)))
+    return fields
 
 
 def _runs(agent: AgentRecord | None) -> bool:
     return agent is not None and agent.url is not None
 
 
-def _uses_volumes(runtime: Runtime, node: Node) -> bool:
-    return driver_of(runtime, node).storage.uses_volumes
+def _nics(ports: Sequence[Port], groups: Sequence[Portgroup]) -> tuple[Nic, ...]:
+    uuids = {group.id: group.uuid for group in groups}
+    return tuple(
+        Nic(
+            port.uuid,
+            port.address,
+            port.pxe_enabled,
+            port.extra,
+            uuids.get(port.portgroup_id) if port.portgroup_id is not None else None,
+            port.local_link_connection,
+            port.physical_network,
+            port.is_smartnic,
+            port.internal_info,
+        )
+        for port in ports
+    )
+
+
+def _nic_group(group: Portgroup) -> NicGroup:
+    return NicGroup(
+        group.uuid,
+        group.name,
+        group.address,
+        group.mode,
+        group.properties,
+        group.physical_network,
+        group.internal_info,
+        group.extra,
+    )
 
 
 def _volumes(session: Session, node: Node) -> dict[str, Any]:
@@ -213,5 +272,8 @@ def _agent(agent: AgentRecord | None, silent_for: float | None) -> Agent:
 def _record(node: Node, traits: Sequence[str]) -> Mapping[str, Any]:
     record = {name: getattr(node, name) for name in _RECORD}
     record["driver_info"] = {}
+    record["driver_internal_info"] = {
+        key: value for key, value in node.driver_internal_info.items() if key != CANDIDATES
+    }
     record["traits"] = {"objects": [{"trait": trait} for trait in traits]}
     return record

@@ -28,16 +28,16 @@ def is_name(text: str) -> bool:
 
     HTTP Basic separates user and password by a colon, so no name has one.
     """
-    plain = text.isprintable() and text == text.strip() and ":" not in text
-    return plain and 0 < len(text) <= LONGEST_NAME
+    is_plain = text.isprintable() and text == text.strip() and ":" not in text
+    return is_plain and 0 < len(text) <= LONGEST_NAME
 
 
 def create_user(
     session: Session, name: str, password_hash: str | None = None, uuid: str | None = None
 ) -> User:
     """
-    Create a user. password_hash: result of `passwords.hashed`; None: for API tokens only. uuid:
-    of `provided.uuid_of`; None: a new one.
+    Create a user. password_hash: result of `passwords.hashed`, or None for a user with API
+    tokens only. uuid: of `provided.uuid_of`; a new one by default.
 
     Raises Invalid: the name is malformed.
     Raises AlreadyExists.
@@ -51,13 +51,13 @@ def create_user(
 
 def set_password(session: Session, name: str, password: str | None) -> None:
     """
-    Replace the password of a user; None: the user has API tokens only. Tokens stay valid.
+    Replace the password of a user, or remove it for one with API tokens only. Tokens stay valid.
 
     Raises Invalid: the password is too short or too long.
     Raises NotFound.
     """
-    stored = None if password is None else passwords.hashed(password)
-    row_changes.change(session, find(session, User, name), {"password_hash": stored})
+    password_hash = None if password is None else passwords.hashed(password)
+    row_changes.change(session, find(session, User, name), {"password_hash": password_hash})
 
 
 def set_enabled(session: Session, name: str, *, enabled: bool) -> None:
@@ -88,9 +88,9 @@ def add_member(session: Session, group: str, user: str) -> None:
 
     Raises NotFound.
     """
-    found, member = find(session, Group, group), find(session, User, user)
-    if session.get(Membership, (found.id, member.id)) is None:
-        session.add(Membership(group_id=found.id, user_id=member.id))
+    group_row, member = find(session, Group, group), find(session, User, user)
+    if session.get(Membership, (group_row.id, member.id)) is None:
+        session.add(Membership(group_id=group_row.id, user_id=member.id))
 
 
 def remove_member(session: Session, group: str, user: str) -> None:
@@ -99,8 +99,8 @@ def remove_member(session: Session, group: str, user: str) -> None:
 
     Raises NotFound: a name is unknown, or the user is no member.
     """
-    found, member = find(session, Group, group), find(session, User, user)
-    row = session.get(Membership, (found.id, member.id))
+    group_row, member = find(session, Group, group), find(session, User, user)
+    row = session.get(Membership, (group_row.id, member.id))
     if row is None:
         raise NotFound("user", user, "{kind} {ident} is not in group " + group + ".")
     session.delete(row)
@@ -132,7 +132,7 @@ def groups_of(session: Session, user: str) -> Sequence[str]:
 
 def create_project(session: Session, name: str, ident: str | None = None) -> Project:
     """
-    Create a project. ident: the value of `owner` and `lessee` of its nodes; None: a new UUID.
+    Create a project. ident: the value of `owner` and `lessee` of its nodes; a new UUID by default.
 
     Raises Invalid: a value is malformed, or the word for the scope of the system.
     Raises AlreadyExists.
@@ -152,10 +152,10 @@ def find(session: Session, model: type[Named], name: str) -> Named:
 
     Raises NotFound.
     """
-    found = session.scalar(select(model).where(model.name == name).with_for_update())
-    if found is None:
+    row = session.scalar(select(model).where(model.name == name).with_for_update())
+    if row is None:
         raise NotFound(kind_of(model), name)
-    return found
+    return row
 
 
 def everything(session: Session, model: type[Named]) -> Sequence[Named]:

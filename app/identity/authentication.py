@@ -26,7 +26,7 @@ class Account:
     uuid: str
     name: str
     password_hash: str | None
-    provided: Provided | None = None  # groups of the OpenID provider's token; None: no such token
+    provided: Provided | None = None  # groups of the OpenID provider's token, if there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Token:
     """A valid token of an enabled user."""
 
     id: int
-    project_id: int | None  # None: the scope is the system
+    project_id: int | None  # None if the scope is the system
     role: str | None
     use_is_due: bool  # the use is to be recorded
     account: Account
@@ -56,7 +56,7 @@ _BY_DIGEST = (
 
 
 def account_of(connection: Connection, name: str) -> Account | None:
-    """Return the enabled user of a name; None: there is none."""
+    """Return the enabled user of a name, if there is one."""
     if not accounts.is_name(name):
         return None
     row = connection.execute(_BY_NAME, {"name": name}).one_or_none()
@@ -64,13 +64,13 @@ def account_of(connection: Connection, name: str) -> Account | None:
 
 
 def account_with(connection: Connection, uuid: str, provided: Provided) -> Account | None:
-    """Return the enabled user with a UUID, for a token of the OpenID provider; None: no such."""
+    """Return the enabled user with a UUID, if any, for a token of the OpenID provider."""
     row = connection.execute(_BY_UUID, {"uuid": uuid}).one_or_none()
     return row and Account(*row, provided)
 
 
 def token_of(connection: Connection, text: str) -> Token | None:
-    """Return a token; None: it is unknown, expired or revoked, or its user is disabled."""
+    """Return a token, or None if it is unknown, expired or revoked, or its user is disabled."""
     if not tokens.PATTERN.fullmatch(text):
         return None
     row = connection.execute(_BY_DIGEST, tokens.digests(connection, text)).one_or_none()
@@ -85,60 +85,60 @@ def with_token(connection: Connection, token: Token, request_id: str) -> Caller:
     """
     if token.role == tokens.NO_ROLE:
         raise Forbidden("The session has no scope yet: choose one by POST /v1/login/scope.")
-    found = roles.grants(connection, token.account.id)
-    mine = [each for each in found if each.project_id == token.project_id]
-    allowed = None if token.role is None else with_implied([token.role])
-    return caller_of(token.account, mine, allowed, request_id)
+    grants = roles.grants(connection, token.account.id)
+    scope_grants = [grant for grant in grants if grant.project_id == token.project_id]
+    role_names = None if token.role is None else with_implied([token.role])
+    return caller_of(token.account, scope_grants, role_names, request_id)
 
 
 def of_account(
     connection: Connection, account: Account, project: str | None, request_id: str
 ) -> Caller:
     """
-    Return the caller of a user. project: value of `PROJECT`; None: it is not sent.
+    Return the caller of a user. project: value of `PROJECT`, if it is sent.
 
     Without it the scope is the system, if the user has a role there, else the user's only project.
 
     Raises Invalid: the user has several projects, so that the header is needed.
     Raises Forbidden: the user has no role, or none in this project.
     """
-    found = roles.grants(connection, account.id, account.provided)
+    grants = roles.grants(connection, account.id, account.provided)
     if project is None:
-        mine = roles.in_system(found) or _only_project(account, found)
+        scope_grants = roles.in_system(grants) or _only_project(account, grants)
     else:
-        mine = roles.in_project(found, project)
-        if not mine:
+        scope_grants = roles.in_project(grants, project)
+        if not scope_grants:
             raise Forbidden(f"{PROJECT}: user {account.name} has no role in project {project}.")
-    return caller_of(account, mine, None, request_id)
+    return caller_of(account, scope_grants, None, request_id)
 
 
-def _only_project(account: Account, found: list[Grant]) -> list[Grant]:
-    names = sorted({str(each.project_name) for each in found})
+def _only_project(account: Account, grants: list[Grant]) -> list[Grant]:
+    names = sorted({str(grant.project_name) for grant in grants})
     if len(names) > 1:
-        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        suffix = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         raise Invalid(
             f"{PROJECT}: user {account.name} has roles in several projects; name one of"
-            f" {', '.join(names[:LISTED])}{more}"
+            f" {', '.join(names[:LISTED])}{suffix}"
         )
-    return found
+    return grants
 
 
 def caller_of(
-    account: Account, mine: Sequence[Grant], allowed: Sequence[str] | None, request_id: str
+    account: Account, grants: Sequence[Grant], allowed_roles: Sequence[str] | None, request_id: str
 ) -> Caller:
     """
-    Return the caller with these roles, all of one scope, as far as `allowed` has them.
+    Return the caller with these roles, all of one scope, as far as `allowed_roles` has them.
 
     Raises Forbidden: there are none.
     """
-    names = with_implied(each.role for each in mine)
-    names = tuple(each for each in names if allowed is None or each in allowed)
+    names = with_implied(grant.role for grant in grants)
+    names = tuple(name for name in names if allowed_roles is None or name in allowed_roles)
     if not names:
         raise Forbidden(
             f"User {account.name} has no role in this scope: an operator gives one with"
             " `ingot role grant`."
         )
-    scope = mine[0]
+    scope = grants[0]
     return Caller(
         user_id=account.uuid,
         user_name=account.name,

@@ -44,9 +44,9 @@ class Caller:
     @property
     def tenant(self) -> str | None:
         """
-        The one whose share of the service a request uses: a project, or a user of the system.
+        Client whose share of the service a request uses: a project, or a user of the system.
 
-        None: the caller has no name.
+        None if the caller has no name.
         """
         if self.project_id is not None:
             return f"project {self.project_id}"
@@ -55,7 +55,7 @@ class Caller:
     @property
     def credentials(self) -> dict[str, Any]:
         """Attributes for policy rules, by oslo.policy's names, without those that are None."""
-        named = {
+        attributes = {
             "user_id": self.user_id,
             "user_name": self.user_name,
             "user_domain_id": self.user_domain_id,
@@ -67,7 +67,7 @@ class Caller:
             "is_admin_project": self.is_admin_project,
             "roles": list(self.roles),
         }
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: value for name, value in attributes.items() if value is not None}
 
 
 #: Caller of a request without authentication, and of the service's own work.

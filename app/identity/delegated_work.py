@@ -40,8 +40,8 @@ EFFECTS: Mapping[str, str] = {
 def of_user(session: Session, user: User) -> Iterator[dict[str, Any]]:
     """Yield the work of a user: its kind, its UUID, its subject, and its fate."""
     for kind, query in _queries(user):
-        for uuid, about in session.execute(query):
-            yield {"kind": kind, "uuid": uuid, "about": about, "then": EFFECTS[kind]}
+        for uuid, subject in session.execute(query):
+            yield {"kind": kind, "uuid": uuid, "about": subject, "then": EFFECTS[kind]}
 
 
 def _queries(user: User) -> Iterator[tuple[str, Select[Any, Any]]]:

@@ -2,8 +2,8 @@
 OpenID provider: its documents and keys, the exchange of a code, the verification of its JWTs.
 
 The issuer is a setting. All other URLs are from its documents, so they are checked, and each answer
-is limited in size and time. A JWT is a stranger's until its signature, issuer, audience and times
-are verified.
+is limited in size and time. A JWT is untrusted until its signature, issuer, audience and times are
+verified.
 """
 
 import threading
@@ -92,18 +92,18 @@ class Provider:
         with self._client(redirect) as client, yielding_slot(self._places.hold()), _asking():
             answers.bind(client, self._adapter(endpoint))
             try:
-                found = client.fetch_token(
+                response = client.fetch_token(
                     endpoint, grant_type="authorization_code", code=code, code_verifier=verifier,
                     allow_redirects=False, timeout=self._oidc.timeout, verify=self._verify,
                 )  # fmt: skip
             except AuthlibBaseError as error:
                 logger.warning("oidc.code_refused", error=str(error.error)[:200])
                 raise Unauthorized("The OpenID provider refused the code of the login.") from None
-        text = found.get("id_token")
+        text = response.get("id_token")
         claims = self._verified(text, self._oidc.client_id)
         _validate(CodeIDToken(claims.claims, claims.header, params={
             "nonce": nonce, "client_id": self._oidc.client_id,
-            "access_token": found.get("access_token"),
+            "access_token": response.get("access_token"),
         }), self._now(), LEEWAY)  # fmt: skip
         return claims.claims
 
@@ -146,26 +146,26 @@ class Provider:
         return self._keys.get(lambda: self._read_keys(url), other_than)
 
     def _read_document(self) -> dict[str, Any]:
-        found = self._get(get_well_known_url(self._oidc.issuer, external=True))
-        if found.get("issuer") != self._oidc.issuer:
-            raise ValueError(f"its document names another issuer: {found.get('issuer')!r:.200}")
+        document = self._get(get_well_known_url(self._oidc.issuer, external=True))
+        if document.get("issuer") != self._oidc.issuer:
+            raise ValueError(f"its document names another issuer: {document.get('issuer')!r:.200}")
         for name in ENDPOINTS:
-            url = found.get(name)
+            url = document.get(name)
             if not isinstance(url, str):
                 raise TypeError(f"{name}: it is missing")
             if urlsplit(url).scheme != urlsplit(self._oidc.issuer).scheme:
                 raise ValueError(f"{name}: its scheme is not that of the issuer")
             provider_url(url.partition("?")[0])
-        return found
+        return document
 
     def _read_keys(self, url: str) -> KeySet:
-        listed = self._get(url).get("keys")
-        if not isinstance(listed, list) or len(listed) > MOST_KEYS:
+        documents = self._get(url).get("keys")
+        if not isinstance(documents, list) or len(documents) > MOST_KEYS:
             raise ValueError(f"keys: expected at most {MOST_KEYS}")
         keys = []
-        for each in listed:
+        for document in documents:
             with suppress(Exception):  # of a kind that the library does not know, or malformed
-                keys.append(import_key(each))
+                keys.append(import_key(document))
         return KeySet(keys)
 
     def _adapter(self, url: str) -> answers.MachineAdapter:
@@ -178,10 +178,10 @@ class Provider:
             )
             if answer.status_code != 200:
                 raise ValueError(f"status {answer.status_code}")
-            found = answers.parsed(NAME, answer.content)
-        if not isinstance(found, dict):
+            document = answers.parsed(NAME, answer.content)
+        if not isinstance(document, dict):
             raise TypeError("it did not send an object")
-        return found
+        return document
 
     @contextmanager
     def _client(self, redirect: str) -> Iterator[OAuth2Session]:
@@ -213,16 +213,17 @@ class _Kept(Generic[T]):
         """
         Return the document. other_than: one that lacks something; a newer one is read.
 
-        Within `PAUSE` after an attempt there is no other one: strangers can name unknown keys.
+        Within `PAUSE` after an attempt there is no other one: anyone can send a JWT with an unknown
+        key.
 
         Raises Unavailable: it cannot be read, or too many requests wait for it.
         """
-        found = self._found
-        if found is not None and found is not other_than and self._is_fresh():
-            return found
+        document = self._found
+        if document is not None and document is not other_than and self._is_fresh():
+            return document
         with yielding_slot(self._places.hold()), self._lock:
-            wanted = self._found is None or self._found is other_than or not self._is_fresh()
-            if wanted and time.monotonic() - self._tried >= PAUSE:
+            must_read = self._found is None or self._found is other_than or not self._is_fresh()
+            if must_read and time.monotonic() - self._tried >= PAUSE:
                 self._tried = time.monotonic()
                 with _asking():
                     self._found = read()
@@ -253,7 +254,7 @@ def _decode(text: str, keys: KeySet) -> jwt.Token:
         return jwt.decode(text, keys, algorithms=ALGORITHMS)
     except InvalidKeyIdError:
         raise
-    except Exception as error:  # a stranger's text may break the parsers in any way
+    except Exception as error:  # an untrusted text may break the parsers in any way
         raise _refusal("its signature cannot be verified") from error
 
 
@@ -266,5 +267,5 @@ def _validate(claims: Any, *arguments: Any) -> None:
         raise _refusal(f"{name} is wrong, is missing, or has expired") from error
 
 
-def _refusal(why: str) -> Unauthorized:
-    return Unauthorized(f"The OpenID provider's token is refused: {why}.")
+def _refusal(reason: str) -> Unauthorized:
+    return Unauthorized(f"The OpenID provider's token is refused: {reason}.")

@@ -1,5 +1,5 @@
 """
-Local users of people whom the OpenID provider vouches for.
+Local accounts for OIDC identities.
 
 A person is known by issuer and subject, from which the UUID of the local user is derived. So a
 person who chooses a local user's name at the provider does not become that user.
@@ -33,7 +33,7 @@ class Person:
     """Facts of a verified token."""
 
     uuid: str  # of the local user
-    name: Any  # claim of `[oidc]username_claim`; None: it is missing
+    name: Any  # claim of `[oidc]username_claim`, if there is one
     groups: Provided
 
 
@@ -56,11 +56,11 @@ def person_of(oidc: Oidc, claims: Mapping[str, Any]) -> Person:
 
     Raises Unauthorized: a claim is malformed.
     """
-    listed = claims.get(oidc.groups_claim, [])
-    listed = [listed] if isinstance(listed, str) else listed
-    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+    group_names = claims.get(oidc.groups_claim, [])
+    group_names = [group_names] if isinstance(group_names, str) else group_names
+    if not isinstance(group_names, list) or not all(isinstance(name, str) for name in group_names):
         raise Unauthorized(f"[oidc]groups_claim: {oidc.groups_claim} is no list of texts.")
-    mapped = frozenset(oidc.group_map[each] for each in listed if each in oidc.group_map)
+    mapped = frozenset(oidc.group_map[name] for name in group_names if name in oidc.group_map)
     try:
         uuid = uuid_of(oidc.issuer, claims["sub"])
     except Invalid as error:
@@ -73,12 +73,12 @@ def account_of(connection: Connection, person: Person) -> Account:
     """
     Return the enabled user of a person, with the groups of the token.
 
-    Raises Unauthorized: there is none.
+    Raises Unauthorized: there is no such user.
     """
-    found = authentication.account_with(connection, person.uuid, person.groups)
-    if found is None:
+    account = authentication.account_with(connection, person.uuid, person.groups)
+    if account is None:
         raise Unauthorized("The user is disabled, or has never signed in with a browser.")
-    return found
+    return account
 
 
 def sign_in(session: Session, oidc: Oidc, person: Person) -> Account:
@@ -116,7 +116,7 @@ def _create(session: Session, oidc: Oidc, person: Person) -> User:
 
 
 def _join(session: Session, user: User, groups: Provided) -> None:
-    """Make a user a member of exactly the groups of the token, among those of `[oidc]group_map`."""
+    """Make a user a member of exactly the token's groups, among the groups of `[oidc]group_map`."""
     managed = session.scalars(select(Group).where(Group.name.in_(groups.managed))).all()
     for group in managed:
         member = session.get(Membership, (group.id, user.id))
@@ -124,6 +124,6 @@ def _join(session: Session, user: User, groups: Provided) -> None:
             session.add(Membership(group_id=group.id, user_id=user.id))
         elif group.name not in groups.names and member is not None:
             session.delete(member)
-    missing = groups.names - {each.name for each in managed}
-    if missing:
-        logger.warning("oidc.groups_missing", groups=sorted(missing))
+    missing_groups = groups.names - {group.name for group in managed}
+    if missing_groups:
+        logger.warning("oidc.groups_missing", groups=sorted(missing_groups))

@@ -28,15 +28,15 @@ def hashed(password: str) -> str:
     return _HASHER.hash(password)
 
 
-def matches(stored: str, password: str) -> bool:
+def matches(password_hash: str, password: str) -> bool:
     """Whether a password is the one of a hash; it takes tens of milliseconds."""
     try:
-        return _HASHER.verify(stored, password)
+        return _HASHER.verify(password_hash, password)
     except (VerificationError, InvalidHashError):
         return False
 
 
 @cache
 def decoy() -> str:
-    """Return a hash that takes as long to check as those of users."""
+    """Return a hash that takes as long to check as the hash of a user."""
     return _HASHER.hash("no user has this password")

@@ -44,7 +44,7 @@ class Scope:
 
     def project_id(self, session: Session) -> int | None:
         """
-        Return the primary key of the project; None: the system.
+        Return the primary key of the project, or None for the system.
 
         Raises Invalid: not exactly one is set.
         Raises NotFound.
@@ -59,7 +59,7 @@ class Grant:
     """A role of a user, of the user's own or by a group."""
 
     role: str
-    project_id: int | None  # None: in the system
+    project_id: int | None  # None in the system
     project: str | None  # identifier: `owner` of nodes
     project_name: str | None
 
@@ -68,7 +68,7 @@ class Grant:
 class Provided:
     """Groups that a token of the OpenID provider decides about: names of local groups."""
 
-    managed: frozenset[str]  # those of `[oidc]group_map`
+    managed: frozenset[str]  # all groups of `[oidc]group_map`
     names: frozenset[str]  # those that the token names, among `managed`
 
 
@@ -93,8 +93,8 @@ def revoke(session: Session, role: Role, holder: Holder, scope: Scope) -> None:
     values = _columns(session, role, holder, scope)
     ids = session.scalars(select(RoleAssignment.id).filter_by(**values)).all()
     if not ids:
-        where = scope.project or SYSTEM
-        raise NotFound("role", role, "{kind} {ident} was not given to it in " + where + ".")
+        scope_name = scope.project or SYSTEM
+        raise NotFound("role", role, "{kind} {ident} was not given to it in " + scope_name + ".")
     session.execute(delete(RoleAssignment).where(RoleAssignment.id.in_(ids)))
 
 
@@ -146,31 +146,31 @@ def grants(connection: Connection, user: int, provided: Provided | None = None) 
     return [Grant(*row) for row in connection.execute(_OF_TOKEN, {"user": user, **groups})]
 
 
-def in_system(found: Iterable[Grant]) -> list[Grant]:
-    return [each for each in found if each.project_id is None]
+def in_system(grants: Iterable[Grant]) -> list[Grant]:
+    return [grant for grant in grants if grant.project_id is None]
 
 
-def in_project(found: Iterable[Grant], project: str) -> list[Grant]:
+def in_project(grants: Iterable[Grant], project: str) -> list[Grant]:
     """Return the roles in a project. project: its identifier, or its name."""
-    by_ident = [each for each in found if each.project == project]
-    return by_ident or [each for each in found if each.project_name == project]
+    by_ident = [grant for grant in grants if grant.project == project]
+    return by_ident or [grant for grant in grants if grant.project_name == project]
 
 
-def scopes(found: Iterable[Grant]) -> list[str]:
+def scopes(grants: Iterable[Grant]) -> list[str]:
     """Return the scopes of roles: `SYSTEM` first, then the names of projects."""
-    projects = sorted({each.project_name for each in found if each.project_name is not None})
-    return [SYSTEM, *projects] if in_system(found) else projects
+    projects = sorted({grant.project_name for grant in grants if grant.project_name is not None})
+    return [SYSTEM, *projects] if in_system(grants) else projects
 
 
 def has_admin(session: Session) -> bool:
     """Whether an enabled user has the role admin of the system."""
-    holds = or_(
+    is_holder = or_(
         RoleAssignment.user_id == User.id,
         RoleAssignment.group_id.in_(
             select(Membership.group_id).where(Membership.user_id == User.id)
         ),
     )
     admin = exists().where(
-        holds, RoleAssignment.role == Role.ADMIN.value, RoleAssignment.project_id.is_(None)
+        is_holder, RoleAssignment.role == Role.ADMIN.value, RoleAssignment.project_id.is_(None)
     )
     return session.scalar(select(User.id).where(User.enabled, admin).limit(1)) is not None

@@ -24,20 +24,20 @@ class BrowserSession:
     """A valid session."""
 
     caller: Caller
-    scope: str | None  # name of a project, or `SYSTEM`; None: not chosen yet
-    scopes: list[str]  # those in which the user has a role
+    scope: str | None  # name of a project, or `SYSTEM`; None until it is chosen
+    scopes: list[str]  # all scopes with a role of the user
 
 
 def of(connection: Connection, text: str, request_id: str) -> BrowserSession | None:
-    """Return the session of a text; None: it has ended, or the user has no role in its scope."""
+    """Return the session of a text, unless it has ended, or the user has no role in its scope."""
     token = authentication.token_of(connection, text)
     if token is None:
         return None
-    found = roles.grants(connection, token.account.id)
+    grants = roles.grants(connection, token.account.id)
     if token.role == tokens.NO_ROLE:
-        return _without_scope(token.account, found, request_id)
-    mine = [each for each in found if each.project_id == token.project_id]
-    return _in_scope(token.account, found, mine, request_id) if mine else None
+        return _without_scope(token.account, grants, request_id)
+    scope_grants = [grant for grant in grants if grant.project_id == token.project_id]
+    return _in_scope(token.account, grants, scope_grants, request_id) if scope_grants else None
 
 
 def create(
@@ -46,8 +46,8 @@ def create(
     """
     Create a session; return it, and the text of its token, which cannot be read again.
 
-    scope: see `_chosen`; None: the user's only one, or one that is chosen later. seconds: its
-    lifetime.
+    scope: see `_chosen`; by default the user's only one, or one that is chosen later. seconds:
+    its lifetime.
 
     Raises Unauthorized: the user has been disabled or deleted meanwhile.
     Raises Forbidden: the user has no role, or none in this scope.
@@ -55,18 +55,18 @@ def create(
     enabled = select(User.id).where(User.id == account.id, User.enabled).with_for_update()
     if session.scalar(enabled) is None:
         raise Unauthorized(f"User {account.name} is disabled.")
-    found = roles.grants(connection_of(session), account.id, account.provided)
+    grants = roles.grants(connection_of(session), account.id, account.provided)
     project, role = None, None
-    if scope is None and len(roles.scopes(found)) > 1:
-        made, role = _without_scope(account, found, request_id), tokens.NO_ROLE
+    if scope is None and len(roles.scopes(grants)) > 1:
+        browser_session, role = _without_scope(account, grants, request_id), tokens.NO_ROLE
     else:
-        mine = found if scope is None else _chosen(account, found, scope)
-        made = _in_scope(account, found, mine, request_id)
-        project = mine[0].project_id
+        scope_grants = grants if scope is None else _chosen(account, grants, scope)
+        browser_session = _in_scope(account, grants, scope_grants, request_id)
+        project = scope_grants[0].project_id
     _, text = tokens.issue(
         session, account.id, project, name=tokens.SESSION, role=role, seconds=seconds
     )
-    return made, text
+    return browser_session, text
 
 
 def change_scope(
@@ -82,41 +82,41 @@ def change_scope(
     token = authentication.token_of(connection, text)
     if token is None:
         raise Unauthorized("The session has ended.")
-    found = roles.grants(connection, token.account.id)
-    mine = _chosen(token.account, found, scope)
-    renewed = tokens.move(session, text, mine[0].project_id)
-    if renewed is None:
+    grants = roles.grants(connection, token.account.id)
+    scope_grants = _chosen(token.account, grants, scope)
+    new_text = tokens.move(session, text, scope_grants[0].project_id)
+    if new_text is None:
         raise Unauthorized("The token is no session, or another request has changed its scope.")
-    return _in_scope(token.account, found, mine, request_id), renewed
+    return _in_scope(token.account, grants, scope_grants, request_id), new_text
 
 
-def _chosen(account: Account, found: list[Grant], scope: str) -> list[Grant]:
+def _chosen(account: Account, grants: list[Grant], scope: str) -> list[Grant]:
     """
     Return the roles in a scope: `SYSTEM`, or the identifier or name of a project.
 
     Raises Forbidden: there are none.
     """
-    mine = roles.in_system(found) if scope == SYSTEM else roles.in_project(found, scope)
-    if not mine:
-        where = "the system" if scope == SYSTEM else f"project {scope}"
-        raise Forbidden(f"scope: user {account.name} has no role in {where}.")
-    return mine
+    scope_grants = roles.in_system(grants) if scope == SYSTEM else roles.in_project(grants, scope)
+    if not scope_grants:
+        scope_name = "the system" if scope == SYSTEM else f"project {scope}"
+        raise Forbidden(f"scope: user {account.name} has no role in {scope_name}.")
+    return scope_grants
 
 
 def _in_scope(
-    account: Account, found: list[Grant], mine: list[Grant], request_id: str
+    account: Account, grants: list[Grant], scope_grants: list[Grant], request_id: str
 ) -> BrowserSession:
     """
-    Return a session in the scope of `mine`.
+    Return a session in the scope of `scope_grants`.
 
     Raises Forbidden: the user has no role.
     """
-    caller = authentication.caller_of(account, mine, None, request_id)
-    return BrowserSession(caller, caller.project_name or SYSTEM, roles.scopes(found))
+    caller = authentication.caller_of(account, scope_grants, None, request_id)
+    return BrowserSession(caller, caller.project_name or SYSTEM, roles.scopes(grants))
 
 
-def _without_scope(account: Account, found: list[Grant], request_id: str) -> BrowserSession:
+def _without_scope(account: Account, grants: list[Grant], request_id: str) -> BrowserSession:
     caller = Caller(
         user_id=account.uuid, user_name=account.name, request_id=request_id, restricted=True
     )
-    return BrowserSession(caller, None, roles.scopes(found))
+    return BrowserSession(caller, None, roles.scopes(grants))

@@ -2,8 +2,8 @@
 Standing of users whose work goes on after their request: whether they still have its rights.
 
 A rollout starts operations for as long as it runs. It has the authority of its caller: a user, a
-scope and the roles there. The rights are those of the user now: one who was disabled or deleted has
-none, and a role that was taken away is missing.
+scope and the roles there. The user's current rights count: a user who was disabled or deleted has
+no rights, and a role that was taken away is missing.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Authority:
     """A user of the database, and the roles in one scope that work relies on."""
 
     user: str  # UUID
-    project: str | None  # identifier; None: the system
+    project: str | None  # identifier, or None for the system
     roles: tuple[str, ...]  # with implied ones
 
 
@@ -32,29 +32,33 @@ def authority_of(session: Session, caller: Caller) -> Mapping[str, Any] | None:
     """
     Return the authority of a caller, as a document.
 
-    Roles that only the caller's token gives, such as those of a provider's JWT, are left out: they
-    cannot be read again. None: the caller is no user of the database, such as one of Keystone.
+    Roles that only the caller's token gives, as a provider's JWT does, are left out: they cannot
+    be read again. Returns None if the caller is no user of the database, such as one of Keystone.
     """
     if caller.user_id is None:
         return None
-    found = _roles_of(session, caller.user_id, caller.project_id)
-    if found is None:
+    user_roles = _roles_of(session, caller.user_id, caller.project_id)
+    if user_roles is None:
         return None
-    kept = tuple(role for role in caller.roles if role in found)
-    return asdict(Authority(caller.user_id, caller.project_id, kept))
+    current_roles = tuple(role for role in caller.roles if role in user_roles)
+    return asdict(Authority(caller.user_id, caller.project_id, current_roles))
 
 
 def lost(session: Session, authority: Mapping[str, Any] | None) -> str | None:
-    """Return what a user has lost of an authority, in words; None: nothing."""
+    """Describe the rights of an authority that its user has lost, if any."""
     if authority is None:
         return None
-    wanted = Authority(authority["user"], authority["project"], tuple(authority["roles"]))
-    found = _roles_of(session, wanted.user, wanted.project)
-    if found is None:
+    required = Authority(authority["user"], authority["project"], tuple(authority["roles"]))
+    user_roles = _roles_of(session, required.user, required.project)
+    if user_roles is None:
         return "the user is disabled or deleted"
-    missing = [role for role in wanted.roles if role not in found]
-    where = "the system" if wanted.project is None else f"project {wanted.project}"
-    return f"the user has lost the role {' and '.join(missing)} in {where}" if missing else None
+    missing_roles = [role for role in required.roles if role not in user_roles]
+    scope_name = "the system" if required.project is None else f"project {required.project}"
+    return (
+        f"the user has lost the role {' and '.join(missing_roles)} in {scope_name}"
+        if missing_roles
+        else None
+    )
 
 
 def covers(caller: Caller, authority: Mapping[str, Any] | None) -> bool:
@@ -66,9 +70,11 @@ def covers(caller: Caller, authority: Mapping[str, Any] | None) -> bool:
 
 
 def _roles_of(session: Session, user: str, project: str | None) -> frozenset[str] | None:
-    """Return the roles of an enabled user in a scope, with implied ones; None: there is none."""
+    """
+    Return the roles of an enabled user in a scope, with implied ones; None without such a user.
+    """
     ident = session.scalar(select(User.id).where(User.uuid == user, User.enabled))
     if ident is None:
         return None
-    found = roles.grants(connection_of(session), ident)
-    return frozenset(with_implied(each.role for each in found if each.project == project))
+    grants = roles.grants(connection_of(session), ident)
+    return frozenset(with_implied(grant.role for grant in grants if grant.project == project))

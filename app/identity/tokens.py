@@ -67,8 +67,8 @@ def create(
     """
     Create a token of a user; return its UUID, and its text, which cannot be read again.
 
-    role: limits the roles of the user in the scope; None: all of them. days: until it expires;
-    0: never.
+    role: limits the roles of the user in the scope; all of them by default. days: until it
+    expires; 0 for never.
 
     Raises Invalid: a value is malformed, or out of its range.
     Raises NotFound: user or project.
@@ -97,8 +97,8 @@ def issue(
     """
     Insert a token; return its UUID and its text.
 
-    user, project: primary keys; project None: the scope is the system. seconds: its lifetime; 0:
-    it does not expire.
+    user, project: primary keys; without a project the scope is the system. seconds: its lifetime;
+    with 0 it does not expire.
     """
     text, uuid = _new_text(), str(uuid4())
     row = ApiToken(
@@ -162,9 +162,10 @@ def move(session: Session, text: str, project: int | None) -> str | None:
     """
     Move the session of a text to another scope; return its new text, the old one ends.
 
-    project: primary key; None: the system. None: there is no such session, or it has ended.
+    project: primary key, or None for the system. Returns None if there is no such session, or it
+    has ended.
     """
-    renewed = _new_text()
+    new_text = _new_text()
     connection = connection_of(session)
     valid = (
         ApiToken.digest == session_digest(connection, text),
@@ -172,9 +173,9 @@ def move(session: Session, text: str, project: int | None) -> str | None:
         ApiToken.revoked_at.is_(None),
         ApiToken.expires_at > now(),
     )
-    values = {"digest": session_digest(connection, renewed), "project_id": project, "role": None}
+    values = {"digest": session_digest(connection, new_text), "project_id": project, "role": None}
     moved = session.scalar(update(ApiToken).where(*valid).values(values).returning(ApiToken.id))
-    return None if moved is None else renewed
+    return None if moved is None else new_text
 
 
 def end_session(session: Session, text: str) -> None:
@@ -191,8 +192,8 @@ def _end(session: Session, which: ColumnElement[bool]) -> int:
     valid = (
         ApiToken.name == SESSION, ApiToken.revoked_at.is_(None), ApiToken.expires_at > now(),
     )  # fmt: skip
-    ended = update(ApiToken).where(which, *valid).values(revoked_at=now())
-    return len(session.scalars(ended.returning(ApiToken.id)).all())
+    statement = update(ApiToken).where(which, *valid).values(revoked_at=now())
+    return len(session.scalars(statement.returning(ApiToken.id)).all())
 
 
 def _new_text() -> str:
@@ -202,9 +203,9 @@ def _new_text() -> str:
 def end(session: Session, text: str) -> None:
     """Revoke the token of a text, if there is one."""
     valid = ApiToken.revoked_at.is_(None)
-    ended = update(ApiToken).where(HAS_DIGEST, valid).values(revoked_at=now())
+    statement = update(ApiToken).where(HAS_DIGEST, valid).values(revoked_at=now())
     options = {"synchronize_session": False}
-    session.execute(ended, digests(connection_of(session), text), execution_options=options)
+    session.execute(statement, digests(connection_of(session), text), execution_options=options)
 
 
 #: Condition of a use that is due to be recorded.

@@ -64,13 +64,13 @@ def _set(document: Document, parts: list[str], value: Any) -> None:
 
 def _extend(document: Document, parts: list[str], value: Any, unique: Any) -> None:
     holder = _holder(document, parts, create=True)
-    known = holder.get(parts[-1])
-    if known is None:
-        known = []
-    if not isinstance(known, list):
+    items = holder.get(parts[-1])
+    if items is None:
+        items = []
+    if not isinstance(items, list):
         raise InspectionFailed(f"path: {'/'.join(parts)} is not a list")
-    if not unique or value not in known:
-        holder[parts[-1]] = [*known, value]
+    if not unique or value not in items:
+        holder[parts[-1]] = [*items, value]
 
 
 def _delete(document: Document, parts: list[str]) -> None:
@@ -94,12 +94,12 @@ def _convert(document: Document, name: str, types: Mapping[str, type]) -> None:
 
     Raises InspectionFailed: the value has another type.
     """
-    wanted, value = types.get(name, str), document.get(name)
+    value_type, value = types.get(name, str), document.get(name)
     if value is None:
-        document[name] = {} if wanted is dict else None
-    elif wanted is str and not isinstance(value, dict | list):
+        document[name] = {} if value_type is dict else None
+    elif value_type is str and not isinstance(value, dict | list):
         document[name] = str(value)
-    elif not isinstance(value, wanted):
+    elif not isinstance(value, value_type):
         raise InspectionFailed(f"path: {name} cannot be {value!r}")
 
 
@@ -202,8 +202,8 @@ def _call_api(  # noqa: PLR0917 - called by name
             allowed_methods=["GET"],
             raise_on_status=False,
         )
-        wanted = {"headers": headers, "proxies": proxies, "timeout": float(timeout)}
-        fetch.call(subject.options, "api-call", str(url), retry=retry, **wanted)
+        request_options = {"headers": headers, "proxies": proxies, "timeout": float(timeout)}
+        fetch.call(subject.options, "api-call", str(url), retry=retry, **request_options)
     except (HardwareError, TypeError, ValueError) as error:
         raise InspectionFailed(f"api-call to {url}: {error}") from error
 

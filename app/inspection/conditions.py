@@ -34,9 +34,11 @@ def _pairs(holds: Callable[[Any, Any], bool]) -> Callable[..., bool]:
     """Return a function that compares each value with the next one."""
 
     def check(values: Any, force_strings: Any = False) -> bool:
-        known = _comparable(values, force_strings)
+        comparable_values = _comparable(values, force_strings)
         try:
-            return all(holds(one, next_one) for one, next_one in pairwise(known))
+            return all(
+                holds(value, next_value) for value, next_value in pairwise(comparable_values)
+            )
         except TypeError as error:
             raise InspectionFailed(f"values cannot be compared: {error}") from error
 
@@ -82,7 +84,7 @@ def _text(value: Any) -> str:
 def _one_of(value: Any, values: Any = ()) -> bool:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InspectionFailed(f"values: expected a list, not {values!r}")
-    return value in values or str(value) in [str(each) for each in values]
+    return value in values or str(value) in [str(accepted_value) for accepted_value in values]
 
 
 def _is_true(value: Any) -> bool:

@@ -46,8 +46,10 @@ def hook(name: str, *, needs: tuple[str, ...] = ()) -> Callable[[Hook], Hook]:
 
 @cache
 def known() -> Mapping[str, Hook]:
-    """Return all hooks by name, including those of other packages."""
-    return {each.name: each.load() for each in entry_points(group=ENTRY_POINTS)} | _HOOKS
+    """Return all hooks by name, including hooks of other packages."""
+    return {
+        entry_point.name: entry_point.load() for entry_point in entry_points(group=ENTRY_POINTS)
+    } | _HOOKS
 
 
 def check(names: Iterable[str]) -> None:
@@ -56,14 +58,14 @@ def check(names: Iterable[str]) -> None:
 
     Raises ValueError: a hook is unknown, or another one must run before it.
     """
-    before: list[str] = []
+    previous_names: list[str] = []
     for name in names:
         if name not in known():
             raise ValueError(f"there is no hook {name!r}; there are {', '.join(sorted(known()))}")
-        for needed in _NEEDS.get(name, ()):
-            if needed not in before:
-                raise ValueError(f"hook {name} needs {needed} before it")
-        before.append(name)
+        for required_hook in _NEEDS.get(name, ()):
+            if required_hook not in previous_names:
+                raise ValueError(f"hook {name} needs {required_hook} before it")
+        previous_names.append(name)
 
 
 def run(names: Iterable[str], subject: Subject, options: Options) -> None:
@@ -93,28 +95,28 @@ def validate_interfaces(subject: Subject, options: Options) -> None:
     Sets plugin data: `all_interfaces` and `valid_interfaces` (name -> interface), and `macs` of the
     valid ones; `ignored_interfaces` (name -> reason) if there are any.
     """
-    interfaces, ignored = _interfaces(subject.inventory)
-    if ignored:
-        subject.plugin_data["ignored_interfaces"] = ignored
+    interfaces, refused_interfaces = _interfaces(subject.inventory)
+    if refused_interfaces:
+        subject.plugin_data["ignored_interfaces"] = refused_interfaces
         node = subject.node.get("uuid")
-        logger.warning("inspection.interfaces_ignored", node=node, interfaces=ignored)
+        logger.warning("inspection.interfaces_ignored", node=node, interfaces=refused_interfaces)
     if not interfaces:
-        subject.missing("has no valid network interface" + _listed(ignored))
-    wanted = options["inspector"]["add_ports"]
+        subject.missing("has no valid network interface" + _listed(refused_interfaces))
+    port_policy = options["inspector"]["add_ports"]
     valid = {
-        name: each for name, each in interfaces.items() if not _is_local(each)
-        and not (wanted == "pxe" and not each["pxe_enabled"])
-        and not (wanted == "active" and not _addresses(each))
+        name: interface for name, interface in interfaces.items() if not _is_local(interface)
+        and not (port_policy == "pxe" and not interface["pxe_enabled"])
+        and not (port_policy == "active" and not _addresses(interface))
     }  # fmt: skip
     if interfaces and not valid:
         subject.missing(
             f"has no network interface that qualifies for a port by [inspector]add_ports ="
-            f" {wanted}: it has {', '.join(interfaces)}"
+            f" {port_policy}: it has {', '.join(interfaces)}"
         )
     subject.plugin_data |= {
         "all_interfaces": interfaces,
         "valid_interfaces": valid,
-        "macs": [each["mac_address"] for each in valid.values()],
+        "macs": [interface["mac_address"] for interface in valid.values()],
     }
 
 
@@ -124,25 +126,29 @@ def ports(subject: Subject, options: Options) -> None:
     Add, remove and mark ports, by `[inspector]add_ports`, `keep_ports` and `update_pxe_enabled`.
     """
     settings, data = options["inspector"], subject.plugin_data
-    interfaces = {each["mac_address"]: each for each in data["all_interfaces"].values()}
+    interfaces = {
+        interface["mac_address"]: interface for interface in data["all_interfaces"].values()
+    }
     if not data["valid_interfaces"]:
         return  # without an interface that has to have a port, none is added or removed
     if settings["add_ports"] != "disabled":
-        for each in data["valid_interfaces"].values():
-            if subject.port(each["mac_address"]) is None:
-                subject.add_port(each["mac_address"], pxe_enabled=each["pxe_enabled"])
-    kept = {"present": set(interfaces), "added": set(data["macs"])}.get(settings["keep_ports"])
+        for interface in data["valid_interfaces"].values():
+            if subject.port(interface["mac_address"]) is None:
+                subject.add_port(interface["mac_address"], pxe_enabled=interface["pxe_enabled"])
+    kept_addresses = {"present": set(interfaces), "added": set(data["macs"])}.get(
+        settings["keep_ports"]
+    )
     subject.ports = [
         port
         for port in subject.ports
-        if kept is None or port["address"] in kept or port.get("bound")
+        if kept_addresses is None or port["address"] in kept_addresses or port.get("bound")
     ]
     for port in subject.ports:
-        found = interfaces.get(port["address"], {})
+        pxe_interface = interfaces.get(port["address"], {})
         if settings["update_pxe_enabled"] and _pxe_mac(subject.inventory):
-            port["pxe_enabled"] = bool(found.get("pxe_enabled"))
-        if found.get("client_id"):
-            port["extra"] = {**port["extra"], "client-id": found["client_id"]}
+            port["pxe_enabled"] = bool(pxe_interface.get("pxe_enabled"))
+        if pxe_interface.get("client_id"):
+            port["extra"] = {**port["extra"], "client-id": pxe_interface["client_id"]}
 
 
 @hook("architecture")
@@ -191,8 +197,10 @@ def boot_mode(subject: Subject, options: Options) -> None:
 def cpu_capabilities(subject: Subject, options: Options) -> None:
     """Set capabilities for CPU flags, by `[inspector]cpu_capabilities`."""
     flags = set(_part(subject, "cpu").get("flags") or ())
-    wanted = options["inspector"]["cpu_capabilities"]
-    subject.set_capabilities(**{name: "true" for flag, name in wanted.items() if flag in flags})
+    capability_by_flag = options["inspector"]["cpu_capabilities"]
+    subject.set_capabilities(
+        **{name: "true" for flag, name in capability_by_flag.items() if flag in flags}
+    )
 
 
 @hook("physical-network", needs=("validate-interfaces",))
@@ -204,10 +212,13 @@ def physical_network(subject: Subject, options: Options) -> None:
             pair.rpartition(":") for pair in options["inspector"]["physical_network_cidr_map"]
         )
     }
-    for each in subject.plugin_data["all_interfaces"].values():
-        port = subject.port(each["mac_address"])
+    for interface in subject.plugin_data["all_interfaces"].values():
+        port = subject.port(interface["mac_address"])
         names = [
-            name for at in _addresses(each) for network, name in networks.items() if at in network
+            name
+            for address in _addresses(interface)
+            for network, name in networks.items()
+            if address in network
         ]
         if port is not None and names:
             port["physical_network"] = names[0]
@@ -217,9 +228,9 @@ def physical_network(subject: Subject, options: Options) -> None:
 def local_link_connection(subject: Subject, options: Options) -> None:
     """Set `local_link_connection` of ports: switch and switch port from LLDP packets."""
     packets = subject.plugin_data.get("lldp_raw") or {}
-    for name, each in subject.plugin_data["all_interfaces"].items():
-        port = subject.port(each["mac_address"])
-        link = lldp.neighbour(packets.get(name) or each.get("lldp") or ())
+    for name, interface in subject.plugin_data["all_interfaces"].items():
+        port = subject.port(interface["mac_address"])
+        link = lldp.neighbour(packets.get(name) or interface.get("lldp") or ())
         if port is not None and link:
             port["local_link_connection"] = {**port.get("local_link_connection", {}), **link}
 
@@ -229,11 +240,11 @@ def parse_lldp(subject: Subject, options: Options) -> None:
     """Set plugin data `parsed_lldp`: facts of LLDP packets, by interface."""
     packets = subject.plugin_data.get("lldp_raw") or {}
     parsed = {}
-    for each in subject.inventory.get("interfaces") or ():
-        name = each.get("name")
-        found = lldp.facts(packets.get(name) or each.get("lldp") or ())
-        if name and found:
-            parsed[name] = found
+    for interface in subject.inventory.get("interfaces") or ():
+        name = interface.get("name")
+        lldp_facts = lldp.facts(packets.get(name) or interface.get("lldp") or ())
+        if name and lldp_facts:
+            parsed[name] = lldp_facts
     if parsed:
         subject.plugin_data["parsed_lldp"] = parsed
 
@@ -241,8 +252,8 @@ def parse_lldp(subject: Subject, options: Options) -> None:
 @hook("pci-devices")
 def pci_devices(subject: Subject, options: Options) -> None:
     """Set capabilities with the number of devices, by `[inspector]pci_device_alias`."""
-    found = pci.count(_pci_devices(subject), options["inspector"]["pci_device_alias"])
-    subject.set_capabilities(**{name: str(count) for name, count in found.items()})
+    device_counts = pci.count(_pci_devices(subject), options["inspector"]["pci_device_alias"])
+    subject.set_capabilities(**{name: str(count) for name, count in device_counts.items()})
 
 
 @hook("accelerators")
@@ -250,8 +261,8 @@ def accelerators(subject: Subject, options: Options) -> None:
     """Set `properties/accelerators`, by `[inspector]known_accelerators`."""
     devices = _pci_devices(subject)
     if devices:
-        known = options["inspector"]["known_accelerators"]
-        subject.set_property("accelerators", pci.accelerators(devices, known))
+        known_path = options["inspector"]["known_accelerators"]
+        subject.set_property("accelerators", pci.accelerators(devices, known_path))
 
 
 @hook("extra-hardware")
@@ -265,8 +276,8 @@ def extra_hardware(subject: Subject, options: Options) -> None:
     data, strict = subject.plugin_data.get("data"), options["inspector"]["extra_hardware_strict"]
     if data is None:
         return
-    listed = isinstance(data, list) and all(isinstance(item, list) for item in data)
-    readable = listed and not (strict and any(len(item) != 4 for item in data))
+    is_list = isinstance(data, list) and all(isinstance(item, list) for item in data)
+    readable = is_list and not (strict and any(len(item) != 4 for item in data))
     if readable or strict:
         del subject.plugin_data["data"]
     if not readable:
@@ -274,8 +285,8 @@ def extra_hardware(subject: Subject, options: Options) -> None:
     extra: dict[str, dict[str, dict[str, Any]]] = {}
     for item in data:
         if len(item) == 4 and all(isinstance(name, str) for name in item[:3]):
-            kind, thing, name, value = item
-            extra.setdefault(kind, {}).setdefault(thing, {})[name] = _as_number(value)
+            kind, component, name, value = item
+            extra.setdefault(kind, {}).setdefault(component, {})[name] = _as_number(value)
     subject.plugin_data["extra"] = extra
 
 
@@ -288,9 +299,9 @@ def raid_device(subject: Subject, options: Options) -> None:
     """
     if "root_device" in subject.node.get("properties", {}) or subject.before is None:
         return
-    new = _serials(subject.inventory) - _serials(subject.before)
-    if len(new) == 1:
-        subject.set_property("root_device", {"serial": new.pop()})
+    new_serials = _serials(subject.inventory) - _serials(subject.before)
+    if len(new_serials) == 1:
+        subject.set_property("root_device", {"serial": new_serials.pop()})
 
 
 def _serials(inventory: Mapping[str, Any]) -> set[str]:
@@ -298,9 +309,9 @@ def _serials(inventory: Mapping[str, Any]) -> set[str]:
 
 
 def _pci_devices(subject: Subject) -> Sequence[Mapping[str, Any]]:
-    """Return the PCI devices: agents send them beside the inventory, BMCs in it."""
-    found = subject.plugin_data.get("pci_devices") or subject.inventory.get("pci_devices") or ()
-    return cast(Sequence[Mapping[str, Any]], found)
+    """Return the PCI devices: agents send them next to the inventory, BMCs in it."""
+    devices = subject.plugin_data.get("pci_devices") or subject.inventory.get("pci_devices") or ()
+    return cast(Sequence[Mapping[str, Any]], devices)
 
 
 def _as_number(value: Any) -> Any:
@@ -311,8 +322,8 @@ def _as_number(value: Any) -> Any:
 
 
 def _part(subject: Subject, name: str) -> Mapping[str, Any]:
-    found = subject.inventory.get(name)
-    return found if isinstance(found, Mapping) else {}
+    section = subject.inventory.get(name)
+    return section if isinstance(section, Mapping) else {}
 
 
 def _needed(subject: Subject, part: str, key: str, fact: str) -> Any:
@@ -336,11 +347,11 @@ def _disk_sizes(subject: Subject) -> list[int]:
 
 def _pxe_mac(inventory: Mapping[str, Any]) -> str | None:
     """Return the MAC address of the interface that booted; pxelinux prefixes it with 01-."""
-    found = str((inventory.get("boot") or {}).get("pxe_interface") or "").lower()
-    if "-" in found:
-        found = found.partition("-")[2] if found.count("-") > 5 else found
-        found = found.replace("-", ":")
-    return found or None
+    mac_text = str((inventory.get("boot") or {}).get("pxe_interface") or "").lower()
+    if "-" in mac_text:
+        mac_text = mac_text.partition("-")[2] if mac_text.count("-") > 5 else mac_text
+        mac_text = mac_text.replace("-", ":")
+    return mac_text or None
 
 
 def _interfaces(inventory: Mapping[str, Any]) -> tuple[dict[str, Interface], dict[str, str]]:
@@ -352,17 +363,17 @@ def _interfaces(inventory: Mapping[str, Any]) -> tuple[dict[str, Interface], dic
     """
     pxe = _pxe_mac(inventory)
     usable: dict[str, Interface] = {}
-    ignored: dict[str, str] = {}
+    refused_interfaces: dict[str, str] = {}
     for interface in inventory.get("interfaces") or ():
         name = interface.get("name")
         if not name or name == _LOOPBACK:
             continue
-        reported = interface.get("mac_address")
+        reported_mac = interface.get("mac_address")
         try:
-            mac = station(reported)
+            mac = station(reported_mac)
         except ValueError as error:
-            if reported:
-                ignored[name] = f"its MAC address {str(reported)[:64]!r} {error}"
+            if reported_mac:
+                refused_interfaces[name] = f"its MAC address {str(reported_mac)[:64]!r} {error}"
             continue
         address = str(interface.get("ipv6_address") or "").partition("%")[0] or None
         usable[name] = {
@@ -371,22 +382,22 @@ def _interfaces(inventory: Mapping[str, Any]) -> tuple[dict[str, Interface], dic
             "ipv6_address": address,
             "pxe_enabled": pxe is None or mac == pxe,
         }
-    return usable, ignored
+    return usable, refused_interfaces
 
 
-def _listed(ignored: Mapping[str, str]) -> str:
-    return "".join(f"; {name}: {reason}" for name, reason in ignored.items())
+def _listed(refused_interfaces: Mapping[str, str]) -> str:
+    return "".join(f"; {name}: {reason}" for name, reason in refused_interfaces.items())
 
 
 def _addresses(interface: Mapping[str, Any]) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    found = []
+    addresses = []
     for name in ("ipv4_address", "ipv6_address"):
         try:
-            found.append(ipaddress.ip_address(interface.get(name) or ""))
+            addresses.append(ipaddress.ip_address(interface.get(name) or ""))
         except ValueError:
             continue
-    return found
+    return addresses
 
 
 def _is_local(interface: Mapping[str, Any]) -> bool:
-    return any(each.is_loopback for each in _addresses(interface))
+    return any(address.is_loopback for address in _addresses(interface))

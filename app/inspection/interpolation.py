@@ -33,10 +33,10 @@ def interpolate(value: Any, context: Mapping[str, Any]) -> Any:
             return value
     if isinstance(value, Mapping):
         return {
-            interpolate(key, context): interpolate(each, context) for key, each in value.items()
+            interpolate(key, context): interpolate(item, context) for key, item in value.items()
         }
     if isinstance(value, list):
-        return [interpolate(each, context) for each in value]
+        return [interpolate(item, context) for item in value]
     return value
 
 
@@ -46,11 +46,11 @@ def text(template: str, context: Mapping[str, Any]) -> Any:
         parts = list(_FORMATTER.parse(template))
     except ValueError:  # unbalanced braces: no placeholder
         return template
-    named = [(literal, name) for literal, name, _spec, _conversion in parts]
-    if len(named) == 1 and not named[0][0] and named[0][1]:
-        return value_at(named[0][1], context)
+    fields = [(literal, name) for literal, name, _spec, _conversion in parts]
+    if len(fields) == 1 and not fields[0][0] and fields[0][1]:
+        return value_at(fields[0][1], context)
     return "".join(
-        literal + ("" if name is None else str(value_at(name, context))) for literal, name in named
+        literal + ("" if name is None else str(value_at(name, context))) for literal, name in fields
     )
 
 
@@ -59,19 +59,19 @@ def value_at(path: str, context: Any) -> Any:
     parts = [dotted or bracketed for dotted, bracketed in _PART.findall(path)]
     if not parts:
         raise MissingValue(path)
-    found = context
+    value = context
     for part in parts:
-        if isinstance(found, Mapping) and part in found:
-            found = found[part]
-        elif isinstance(found, Sequence) and not isinstance(found, str) and _is_index(part, found):
-            found = found[int(part)]
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, Sequence) and not isinstance(value, str) and _is_index(part, value):
+            value = value[int(part)]
         else:
             raise MissingValue(path)
-    return found
+    return value
 
 
-def _is_index(part: str, of: Sequence[Any]) -> bool:
-    return part.isascii() and part.isdigit() and int(part) < len(of)
+def _is_index(part: str, sequence: Sequence[Any]) -> bool:
+    return part.isascii() and part.isdigit() and int(part) < len(sequence)
 
 
 def masked(document: Any) -> Any:
@@ -79,5 +79,5 @@ def masked(document: Any) -> Any:
     if isinstance(document, Mapping):
         return {key: HIDDEN if key in SECRETS else masked(value) for key, value in document.items()}
     if isinstance(document, list):
-        return [masked(each) for each in document]
+        return [masked(item) for item in document]
     return document

@@ -48,28 +48,28 @@ def facts(packet: Iterable[Any]) -> dict[str, Any]:
     Return the facts of a packet by Ironic's names (`switch_port_id`, ...); the first of a name
     wins.
     """
-    found: dict[str, Any] = {}
+    facts_by_name: dict[str, Any] = {}
     for name, value, repeatable in _facts(packet):
         if repeatable:
-            found.setdefault(name, []).append(value)
+            facts_by_name.setdefault(name, []).append(value)
         else:
-            found.setdefault(name, value)
-    return found
+            facts_by_name.setdefault(name, value)
+    return facts_by_name
 
 
 def neighbour(packet: Iterable[Any]) -> dict[str, str]:
     """
     Return the switch and port that sent a packet, as fields of a port's local_link_connection.
     """
-    found = facts(packet)
+    facts_by_name = facts(packet)
     return {
-        key: found[name]
+        key: facts_by_name[name]
         for key, name in (
             ("switch_id", "switch_chassis_id"),
             ("port_id", "switch_port_id"),
             ("switch_info", "switch_system_name"),
         )
-        if found.get(name)
+        if facts_by_name.get(name)
     }
 
 
@@ -127,9 +127,9 @@ def _uint(value: bytes, length: int) -> int:
 
 
 def _capabilities(value: bytes) -> Iterator[Fact]:
-    for kind, bits in (("support", _uint(value, 2)), ("enabled", _uint(value[2:], 2))):
-        named = [name for at, name in enumerate(_CAPABILITIES, 1) if bits >> at & 1]
-        yield f"switch_capabilities_{kind}", named, False
+    for kind, flags in (("support", _uint(value, 2)), ("enabled", _uint(value[2:], 2))):
+        capability_names = [name for bit, name in enumerate(_CAPABILITIES, 1) if flags >> bit & 1]
+        yield f"switch_capabilities_{kind}", capability_names, False
 
 
 def _management_address(value: bytes) -> Iterator[Fact]:
@@ -160,7 +160,7 @@ def _aggregation(value: bytes) -> Iterator[Fact]:
 
 def _medium(value: bytes) -> Iterator[Fact]:
     bits, mau = _uint(value[1:], 2), _MAU[_uint(value[3:], 2)]
-    media = sorted(name for at, name in enumerate(_MEDIA) if bits >> 14 - at & 1)
+    media = sorted(name for bit, name in enumerate(_MEDIA) if bits >> 14 - bit & 1)
     yield "switch_port_autonegotiation_enabled", bool(value[0] & 2), False
     yield "switch_port_autonegotiation_support", bool(value[0] & 1), False
     yield "switch_port_physical_capabilities", media, False

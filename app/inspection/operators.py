@@ -23,13 +23,15 @@ class Operation:
             args = self._by_name(args)
         if not isinstance(args, Mapping):
             raise ValueError("args must be an object or a list")
-        known = (*self.required, *self.optional)
-        missing = [name for name in self.required if name not in args]
-        unknown = sorted(str(name) for name in args if name not in known)
-        if missing:
-            raise ValueError(f"args: {', '.join(missing)} missing")
-        if unknown:
-            raise ValueError(f"args: {', '.join(unknown)} unknown; known are {', '.join(known)}")
+        known_names = (*self.required, *self.optional)
+        missing_names = [name for name in self.required if name not in args]
+        unknown_names = sorted(str(name) for name in args if name not in known_names)
+        if missing_names:
+            raise ValueError(f"args: {', '.join(missing_names)} missing")
+        if unknown_names:
+            raise ValueError(
+                f"args: {', '.join(unknown_names)} unknown; known are {', '.join(known_names)}"
+            )
         return dict(args)
 
     def _by_name(self, args: list[Any]) -> dict[str, Any]:

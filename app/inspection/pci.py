@@ -29,20 +29,23 @@ def accelerators(devices: Iterable[Device], path: str | None) -> list[dict[str, 
     """
     Return the accelerators: {vendor_id, device_id, type, device_info, pci_address}.
 
-    path: YAML file with known accelerators; None: the built-in list.
+    path: YAML file with known accelerators; by default the built-in list.
     """
-    known = {(each["vendor_id"], each["device_id"]): each for each in read(path)}
+    accelerators_by_id = {
+        (accelerator["vendor_id"], accelerator["device_id"]): accelerator
+        for accelerator in read(path)
+    }
     return [
-        {**known[_ids(device)], "pci_address": device["bus"]}
+        {**accelerators_by_id[_ids(device)], "pci_address": device["bus"]}
         for device in devices
-        if _ids(device) in known
+        if _ids(device) in accelerators_by_id
     ]
 
 
 @cache
 def read(path: str | None) -> Sequence[dict[str, Any]]:
     """
-    Return the accelerators under `pci_devices` of a YAML file; None: the built-in list.
+    Return the accelerators under `pci_devices` of a YAML file, or the built-in list without a file.
 
     Raises ValueError: the file cannot be read, or is malformed.
     """
@@ -57,13 +60,13 @@ def read(path: str | None) -> Sequence[dict[str, Any]]:
         document = yaml.safe_load(Path(path).read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ValueError(f"{path} cannot be read as YAML: {error}") from None
-    listed = document.get("pci_devices") if isinstance(document, Mapping) else None
-    if not isinstance(listed, list):
+    entries = document.get("pci_devices") if isinstance(document, Mapping) else None
+    if not isinstance(entries, list):
         raise ValueError(f"{path} has no list pci_devices")
-    for each in listed:
-        if not (isinstance(each, dict) and each.get("vendor_id") and each.get("device_id")):
-            raise ValueError(f"{path}: {each!r} lacks vendor_id or device_id")
-    return listed
+    for entry in entries:
+        if not (isinstance(entry, dict) and entry.get("vendor_id") and entry.get("device_id")):
+            raise ValueError(f"{path}: {entry!r} lacks vendor_id or device_id")
+    return entries
 
 
 def count(devices: Iterable[Device], aliases: Iterable[str]) -> dict[str, int]:
@@ -79,10 +82,10 @@ def check_aliases(aliases: Iterable[str]) -> None:
 
 
 def _parse_alias(text: str) -> tuple[str, ...]:
-    found = _ALIAS.fullmatch(text)
-    if not found:
+    match = _ALIAS.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is not of the form vendor:product:name, as 10de:1eb8:t4")
-    return found.groups()
+    return match.groups()
 
 
 def _ids(device: Device) -> tuple[str, str]:

@@ -31,32 +31,34 @@ _KEYS = {"op", "args", "loop"}
 
 def problems(rule: Rule) -> list[str]:
     """Return the errors in the conditions and actions of a rule, one sentence each."""
-    wrong = []
+    problem_texts = []
     for kind, operations in (("conditions", CONDITIONS), ("actions", ACTIONS)):
-        for number, each in enumerate(rule.get(kind) or ()):
+        for number, item in enumerate(rule.get(kind) or ()):
             try:
-                _check(kind, each, operations)
+                _check(kind, item, operations)
             except ValueError as error:
-                wrong.append(f"{kind}/{number}: {error}")
-    return wrong
+                problem_texts.append(f"{kind}/{number}: {error}")
+    return problem_texts
 
 
-def _check(kind: str, each: Any, operations: Mapping[str, Operation]) -> None:
+def _check(kind: str, item: Any, operations: Mapping[str, Operation]) -> None:
     """Check a condition or an action. Raises ValueError."""
-    if not isinstance(each, Mapping) or not {"op", "args"} <= each.keys():
+    if not isinstance(item, Mapping) or not {"op", "args"} <= item.keys():
         raise ValueError("an object with op and args is expected")
-    op = _without_inversion(each["op"]) if kind == "conditions" else each["op"]
+    op = _without_inversion(item["op"]) if kind == "conditions" else item["op"]
     if op not in operations:
-        raise ValueError(f"op: {each['op']!r} is none of {', '.join(operations)}")
-    operations[op].named(each["args"])
-    if not isinstance(each.get("loop", []), list | dict):
+        raise ValueError(f"op: {item['op']!r} is none of {', '.join(operations)}")
+    operations[op].named(item["args"])
+    if not isinstance(item.get("loop", []), list | dict):
         raise ValueError("loop: a list or an object is expected")
-    allowed = _KEYS | ({"multiple"} if kind == "conditions" else set())
-    unknown = sorted(each.keys() - allowed)
-    if unknown:
-        raise ValueError(f"{', '.join(unknown)}: unknown; known are {', '.join(sorted(allowed))}")
-    if each.get("multiple", "any") not in MULTIPLE:
-        raise ValueError(f"multiple: {each['multiple']!r} is none of {', '.join(MULTIPLE)}")
+    allowed_keys = _KEYS | ({"multiple"} if kind == "conditions" else set())
+    unknown_keys = sorted(item.keys() - allowed_keys)
+    if unknown_keys:
+        raise ValueError(
+            f"{', '.join(unknown_keys)}: unknown; known are {', '.join(sorted(allowed_keys))}"
+        )
+    if item.get("multiple", "any") not in MULTIPLE:
+        raise ValueError(f"multiple: {item['multiple']!r} is none of {', '.join(MULTIPLE)}")
 
 
 def _without_inversion(op: Any) -> Any:
@@ -76,7 +78,7 @@ def apply(rules: Iterable[Rule], subject: Subject, mask: str) -> None:
     for rule in rules:
         masks = mask == "always" or (mask == "sensitive" and not rule.get("sensitive"))
         try:
-            if all(_holds(each, subject, masks) for each in rule.get("conditions") or ()):
+            if all(_holds(condition, subject, masks) for condition in rule.get("conditions") or ()):
                 for action in rule["actions"]:
                     _run_action(action, subject, masks)
         except InspectionFailed as error:
@@ -97,9 +99,9 @@ def _items(loop: Any) -> Sequence[Any]:
     return loop if isinstance(loop, list) else [loop]
 
 
-def _contexts(each: Rule, subject: Subject, masks: bool) -> Iterator[dict[str, Any]]:
+def _contexts(action: Rule, subject: Subject, masks: bool) -> Iterator[dict[str, Any]]:
     """Yield the context of each item of a loop, or one context without a loop."""
-    loop = each.get("loop")
+    loop = action.get("loop")
     if not loop:
         yield _context(subject, masks)
         return
@@ -114,8 +116,8 @@ def _holds(condition: Rule, subject: Subject, masks: bool) -> bool:
     args = operation.named(condition["args"])
     answers = []
     for context in _contexts(condition, subject, masks):
-        given = {name: _argument(op, value, context) for name, value in args.items()}
-        answers.append(bool(operation.run(**given)) is not op.startswith("!"))
+        arguments = {name: _argument(op, value, context) for name, value in args.items()}
+        answers.append(bool(operation.run(**arguments)) is not op.startswith("!"))
     return MULTIPLE[condition.get("multiple", "any")](answers)
 
 
@@ -145,22 +147,24 @@ def read(path: str) -> list[dict[str, Any]]:
     import yaml  # needed only with such a file
 
     try:
-        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        rule_documents = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: {error}") from error
-    if not isinstance(found, list):
+    if not isinstance(rule_documents, list):
         raise ValueError(f"{path}: a list of rules is expected")
     rules = []
-    for number, rule in enumerate(found):
+    for number, rule in enumerate(rule_documents):
         if not isinstance(rule, dict) or not rule.get("actions"):
             raise ValueError(f"{path}: rule {number}: an object with actions is expected")
-        whole = {"uuid": f"00000000-0000-0000-0000-{number:012x}", "priority": 0} | rule
-        wrong = problems(whole)
-        if not isinstance(whole["priority"], int):
-            wrong.append(f"priority: {whole['priority']!r} is not a whole number")
-        if whole.get("phase", "main") not in PHASES:
-            wrong.append(f"phase: {whole['phase']!r} is none of {', '.join(PHASES)}")
-        if wrong:
-            raise ValueError(f"{path}: rule {number}: {'; '.join(wrong)}")
-        rules.append(whole)
+        complete_rule = {"uuid": f"00000000-0000-0000-0000-{number:012x}", "priority": 0} | rule
+        rule_problems = problems(complete_rule)
+        if not isinstance(complete_rule["priority"], int):
+            rule_problems.append(f"priority: {complete_rule['priority']!r} is not a whole number")
+        if complete_rule.get("phase", "main") not in PHASES:
+            rule_problems.append(
+                f"phase: {complete_rule['phase']!r} is none of {', '.join(PHASES)}"
+            )
+        if rule_problems:
+            raise ValueError(f"{path}: rule {number}: {'; '.join(rule_problems)}")
+        rules.append(complete_rule)
     return rules

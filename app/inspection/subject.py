@@ -17,7 +17,7 @@ from drivers.core.target import Material, Options
 
 Document = dict[str, Any]
 
-#: Node fields that rules may set or remove, beside the interfaces -> type.
+#: Node fields, other than the interfaces, that rules may set or remove -> type.
 NODE_FIELDS: Mapping[str, type] = {
     "automated_clean": bool, "boot_mode": str, "conductor_group": str, "description": str,
     "disable_power_off": bool, "driver": str, "driver_info": dict, "extra": dict,
@@ -91,7 +91,7 @@ class Subject:
         return port
 
     def set_property(self, name: str, value: Any) -> None:
-        """Set a property; None: it stays as it is."""
+        """Set a property, unless the value is None."""
         if value is None:
             return
         self.node["properties"] = {**self.node.get("properties", {}), name: value}
@@ -103,14 +103,20 @@ class Subject:
         Raises InvalidDriverInfo: the field is malformed, before or after the change.
         """
         field = "properties/capabilities"
-        before = capabilities.parsed(self.node.get("properties", {}).get("capabilities"), field)
-        after = {name: value for name, value in (before | changes).items() if value is not None}
-        self.set_property("capabilities", capabilities.written(after, field))
+        current_capabilities = capabilities.parsed(
+            self.node.get("properties", {}).get("capabilities"), field
+        )
+        new_capabilities = {
+            name: value
+            for name, value in (current_capabilities | changes).items()
+            if value is not None
+        }
+        self.set_property("capabilities", capabilities.written(new_capabilities, field))
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Changes by an inspection. None: unchanged."""
+    """Changes by an inspection; a field that is None stays unchanged."""
 
     node: Mapping[str, Any]  # changed fields only
     ports: Sequence[Mapping[str, Any]] | None  # all ports of the node
@@ -121,12 +127,12 @@ class Findings:
 
 def findings(material: Material, subject: Subject) -> Findings:
     """Return the differences between the material and the subject."""
-    changed = {
+    changed_fields = {
         name: value for name, value in subject.node.items() if value != material.node.get(name)
     }
     ports = [dict(port) for port in material.ports]
     return Findings(
-        changed,
+        changed_fields,
         subject.ports if subject.ports != ports else None,
         subject.traits if subject.traits != list(material.traits) else None,
         subject.inventory,

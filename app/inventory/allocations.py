@@ -95,9 +95,11 @@ def _make(session: Session, fields: Mapping[str, Any], node: Node | None = None)
     allocation.traits = sorted(set(allocation.traits))
     traits.check_count(allocation.traits)
     allocation.candidate_nodes = _uuids(session, allocation.candidate_nodes)
-    other = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
-    if other is not None and (node is None or other != node.uuid):
-        raise Conflict(f"uuid: {allocation.uuid} is {scheduling.instance_of(allocation, other)}")
+    holder_uuid = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
+    if holder_uuid is not None and (node is None or holder_uuid != node.uuid):
+        raise Conflict(
+            f"uuid: {allocation.uuid} is {scheduling.instance_of(allocation, holder_uuid)}"
+        )
     return allocation
 
 
@@ -105,19 +107,19 @@ def _uuids(session: Session, idents: Sequence[str]) -> list[str]:
     """
     Return the UUIDs of nodes, given by UUID or name, in their order.
 
-    Raises Invalid: one of them does not exist.
+    Raises Invalid: a node does not exist.
     """
-    wanted = {each: key_of(each)[1] for each in idents}
-    if not wanted:
+    keys = {key: key_of(key)[1] for key in idents}
+    if not keys:
         return []
-    matches = or_(Node.uuid.in_(wanted.values()), Node.name.in_(wanted.values()))
-    known = {}
-    for uuid, name in session.execute(select(Node.uuid, Node.name).where(matches)):
-        known[uuid] = known[name] = uuid
-    for given, ident in wanted.items():
-        if ident not in known:
-            raise Invalid(f"Nodes cannot be found: {given} (candidate_nodes)")
-    return list(dict.fromkeys(known[ident] for ident in wanted.values()))
+    is_candidate = or_(Node.uuid.in_(keys.values()), Node.name.in_(keys.values()))
+    uuids = {}
+    for uuid, name in session.execute(select(Node.uuid, Node.name).where(is_candidate)):
+        uuids[uuid] = uuids[name] = uuid
+    for candidate, key in keys.items():
+        if key not in uuids:
+            raise Invalid(f"Nodes cannot be found: {candidate} (candidate_nodes)")
+    return list(dict.fromkeys(uuids[ident] for ident in keys.values()))
 
 
 def _check_fits(session: Session, node: Node, allocation: Allocation) -> None:

@@ -15,7 +15,7 @@ from app.models import Node, NodeInventory
 def store(
     session: Session, node: Node, inventory: Mapping[str, Any], plugin_data: Mapping[str, Any]
 ) -> None:
-    """Store the results of an inspection; they replace those of the previous one."""
+    """Store the results of an inspection in place of the previous results."""
     row = session.get(NodeInventory, node.id)
     if row is None:
         row = NodeInventory(node_id=node.id)

@@ -36,7 +36,7 @@ def add(
     Record an event, unless `[conductor]node_history` is off.
 
     Its duration is the time since the last change of the node's provision state. `user` and
-    `project` are ids, those of the request that caused the event.
+    `project` are the ids in the request that caused the event.
     """
     if not runtime_of(session).settings.conductor.node_history:
         return
@@ -71,26 +71,26 @@ def changed_fields(node: Node, values: Mapping[str, Any]) -> list[str]:
 
     Values are left out, as they may be secret.
     """
-    found = []
+    names = []
     for field, value in values.items():
-        before = getattr(node, field)
-        if before == value:
+        old_value = getattr(node, field)
+        if old_value == value:
             continue
-        if isinstance(before, dict) and isinstance(value, dict):
-            keys = {**before, **value}
-            found += [f"{field}/{key}" for key in keys if before.get(key) != value.get(key)]
+        if isinstance(old_value, dict) and isinstance(value, dict):
+            keys = {**old_value, **value}
+            names += [f"{field}/{key}" for key in keys if old_value.get(key) != value.get(key)]
         else:
-            found.append(field)
-    return found
+            names.append(field)
+    return names
 
 
 def record_update(session: Session, node: Node, fields: Sequence[str], caller: Caller) -> None:
     """Record which fields of a node a caller has changed, if any."""
     if not fields:
         return
-    named = ", ".join(each[:LONGEST_NAME] for each in fields[:MOST_NAMES])
-    more = f" and {len(fields) - MOST_NAMES} more" if len(fields) > MOST_NAMES else ""
-    event = f"Changed: {named}{more}."
+    names = ", ".join(field[:LONGEST_NAME] for field in fields[:MOST_NAMES])
+    suffix = f" and {len(fields) - MOST_NAMES} more" if len(fields) > MOST_NAMES else ""
+    event = f"Changed: {names}{suffix}."
     record_request(session, node, "update", event, caller)
 
 
@@ -106,7 +106,7 @@ def record_start(
 
 
 def record_restart(session: Session, node: Node, reason: str, user: str | None = None) -> None:
-    """Record that the flow of the node's state begins again, with the reason."""
+    """Record the restart of the flow of the node's state, with the reason."""
     flow = _flow(session, node)
     if flow:
         event = f"{_title(flow)} begins again: {reason}."
@@ -124,8 +124,8 @@ def record_end(
     flow = _flow(session, node)
     if not (flow and steps):
         return
-    how = f"has failed in step {failed_in}" if failed_in else "is done"
-    event = f"{_title(flow)} {how}; steps: {_listed(steps)}."
+    result = f"has failed in step {failed_in}" if failed_in else "is done"
+    event = f"{_title(flow)} {result}; steps: {_listed(steps)}."
     add(session, node, f"{flow}_end", event, "ERROR" if failed_in else "INFO", user=user)
 
 

@@ -100,10 +100,10 @@ def end_expired(runtime: Runtime) -> int:
     Delete the holds that have expired, or whose project has no rights on the node any more, and
     return their number.
     """
-    ended = 0
+    number = 0
     while count := retrying(lambda: _end_batch(runtime)):
-        ended += count
-    return ended
+        number += count
+    return number
 
 
 def _end_batch(runtime: Runtime) -> int:
@@ -127,14 +127,14 @@ def _end_batch(runtime: Runtime) -> int:
 
 def check(session: Session, node: Node, effect: Effect) -> None:
     """Raises NodeHeld: the node has a hold with this effect."""
-    if found := with_effect(session, node, effect):
-        raise NodeHeld(node.uuid, refusal(found))
+    if node_holds := with_effect(session, node, effect):
+        raise NodeHeld(node.uuid, refusal(node_holds))
 
 
 def check_uuids(session: Session, uuids: Collection[str], effect: Effect) -> None:
     """Raises NodeHeld: one of the nodes has a hold with this effect."""
-    for uuid, found in _by_node(session, effect, Node.uuid.in_(uuids)).items():
-        raise NodeHeld(uuid, refusal(found))
+    for uuid, node_holds in _by_node(session, effect, Node.uuid.in_(uuids)).items():
+        raise NodeHeld(uuid, refusal(node_holds))
 
 
 def with_effect(session: Session, node: Node, effect: Effect) -> Sequence[Hold]:
@@ -149,19 +149,19 @@ def with_effect(session: Session, node: Node, effect: Effect) -> Sequence[Hold]:
 
 def preload(session: Session) -> None:
     """Read all holds at once, for checks of many nodes in this session."""
-    found: dict[int, list[Hold]] = {}
+    holds_by_node: dict[int, list[Hold]] = {}
     for hold in session.scalars(select(Hold).where(in_effect()).order_by(Hold.id)):
-        found.setdefault(hold.node_id, []).append(hold)
-    session.info[_PRELOADED] = found
+        holds_by_node.setdefault(hold.node_id, []).append(hold)
+    session.info[_PRELOADED] = holds_by_node
 
 
 def _by_node(session: Session, effect: Effect, *conditions: Any) -> Mapping[str, list[Hold]]:
-    found: dict[str, list[Hold]] = {}
+    holds_by_node: dict[str, list[Hold]] = {}
     query = select(Node.uuid, Hold).join(Hold, Hold.node_id == Node.id)
     query = query.where(Hold.kind.in_(kinds_with(effect)), in_effect(), *conditions)
     for uuid, hold in session.execute(query.order_by(Hold.id)):
-        found.setdefault(uuid, []).append(hold)
-    return found
+        holds_by_node.setdefault(uuid, []).append(hold)
+    return holds_by_node
 
 
 def of_node(session: Session, node: Node) -> Sequence[Hold]:
@@ -173,18 +173,18 @@ def of_node(session: Session, node: Node) -> Sequence[Hold]:
 def described(hold: Hold) -> str:
     """Describe a hold: its kind, creator, times and reason."""
     of_project = f" of project {hold.owner}" if hold.owner else ""
-    who = hold.user_name or hold.user_id or "an unnamed user"
-    until = f"until {_moment(hold.expires_at)}" if hold.expires_at else "until it is ended"
+    creator = hold.user_name or hold.user_id or "an unnamed user"
+    expiry = f"until {_moment(hold.expires_at)}" if hold.expires_at else "until it is ended"
     return (
-        f"{hold.kind} hold {hold.uuid} by {who}{of_project} since {_moment(hold.created_at)}"
-        f" {until}, because: {hold.reason}"
+        f"{hold.kind} hold {hold.uuid} by {creator}{of_project} since {_moment(hold.created_at)}"
+        f" {expiry}, because: {hold.reason}"
     )
 
 
 def refusal(holds: Sequence[Hold]) -> str:
     """Describe the holds that refuse a request."""
-    more = f"; and {len(holds) - MOST_NAMED} more" if len(holds) > MOST_NAMED else ""
-    return "; ".join(map(described, holds[:MOST_NAMED])) + more
+    suffix = f"; and {len(holds) - MOST_NAMED} more" if len(holds) > MOST_NAMED else ""
+    return "; ".join(map(described, holds[:MOST_NAMED])) + suffix
 
 
 def _moment(time: datetime) -> str:
@@ -202,15 +202,15 @@ def _with_expiry(session: Session, fields: Mapping[str, Any]) -> Mapping[str, An
     Raises Invalid: both are given, or the time is past.
     """
     seconds, time = fields.get("expires_in"), fields.get("expires_at")
-    present = moment(session)
+    current_time = moment(session)
     if seconds is not None:
         if time is not None:
             raise Invalid("expires_in: not with expires_at: give one of both")
-        rest = {name: value for name, value in fields.items() if name != "expires_in"}
-        return {**rest, "expires_at": present + timedelta(seconds=seconds)}
-    if time is not None and time <= present:
+        other_fields = {name: value for name, value in fields.items() if name != "expires_in"}
+        return {**other_fields, "expires_at": current_time + timedelta(seconds=seconds)}
+    if time is not None and time <= current_time:
         raise Invalid(
-            f"expires_at: {_moment(time)} must be in the future; it is {_moment(present)}"
+            f"expires_at: {_moment(time)} must be in the future; it is {_moment(current_time)}"
         )
     return fields
 

@@ -52,16 +52,16 @@ def in_order(session: Session, phase: str = "main") -> list[dict[str, Any]]:
     """
     query = select(InspectionRule).where(InspectionRule.phase == phase).order_by(InspectionRule.id)
     names = ("uuid", "description", "priority", "sensitive", "conditions", "actions")
-    found = [{name: getattr(rule, name) for name in names} for rule in session.scalars(query)]
+    rules = [{name: getattr(rule, name) for name in names} for rule in session.scalars(query)]
     path = runtime_of(session).settings.inspection_rules.built_in_rules
     if path:
-        found += [rule for rule in engine.read(path) if rule.get("phase", "main") == phase]
-    return sorted(found, key=lambda rule: -rule["priority"])
+        rules += [rule for rule in engine.read(path) if rule.get("phase", "main") == phase]
+    return sorted(rules, key=lambda rule: -rule["priority"])
 
 
 def _check(rule: InspectionRule) -> None:
-    wrong = engine.problems({"conditions": rule.conditions, "actions": rule.actions})
+    errors = engine.problems({"conditions": rule.conditions, "actions": rule.actions})
     if not rule.actions:
-        wrong.append("actions: at least one is expected")
-    if wrong:
-        raise Invalid("; ".join(wrong))
+        errors.append("actions: at least one is expected")
+    if errors:
+        raise Invalid("; ".join(errors))

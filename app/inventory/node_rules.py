@@ -27,11 +27,11 @@ INTERFACES = {f"{kind}_interface": kind for kind in KINDS}
 RESERVED_NAMES = {
     "maintenance", "management", "states", "vendor_passthru", "detail", "validate",
 }  # fmt: skip
-#: Provision states with a target in which fields may be changed.
+#: Provision states with a target that allow changes of fields.
 CHANGEABLE = (of_kind(Kind.FAILED) | {State.ERROR}).union(
     *(flow.states(flow.changeable) for flow in FLOWS)
 )
-#: Provision states in which interfaces and the resource class may be changed.
+#: Provision states that allow changes of interfaces and of the resource class.
 UNUSED = WITHOUT_INSTANCE.union(INSPECT.under_way.values())
 RETIREMENT = {"retired", "retired_reason"}
 RETIRED_REASON = "The retired_reason field can only be set when retired is True"
@@ -49,45 +49,51 @@ def check_name(name: str | None) -> None:
 def check_served(session: Session, node: Node) -> None:
     """Check that a live conductor of the node's group has loaded its driver."""
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
-    alive = conductors.alive(session, timeout)
-    group = [each for each in alive if each.group == node.conductor_group]
-    if any(node.driver in each.drivers for each in group):
+    live_conductors = conductors.alive(session, timeout)
+    group = [conductor for conductor in live_conductors if conductor.group == node.conductor_group]
+    if any(node.driver in conductor.drivers for conductor in group):
         return
-    known = {f"{driver} in group {each.group!r}" for each in alive for driver in each.drivers}
+    available_drivers = {
+        f"{driver} in group {conductor.group!r}"
+        for conductor in live_conductors
+        for driver in conductor.drivers
+    }
     raise Invalid(
         "No valid host was found. Reason: No conductor service registered which supports driver"
         f' {node.driver} for conductor group "{node.conductor_group}". Ensure the driver is valid'
-        f" and enabled: the live conductors have {', '.join(sorted(known)) or 'none'}."
+        f" and enabled: the live conductors have {', '.join(sorted(available_drivers)) or 'none'}."
     )
 
 
 def check_instance_interfaces(session: Session, node: Node) -> None:
-    """Check that the interfaces named in `instance_info` are those of the node's driver."""
-    known = runtime_of(session).drivers.types.get(node.driver, {})
+    """Check that the node's driver has the interfaces named in `instance_info`."""
+    interfaces = runtime_of(session).drivers.types.get(node.driver, {})
     for field, kind in INTERFACES.items():
         name = node.instance_info.get(field)
-        if name and kind in known and not (isinstance(name, str) and name in known[kind]):
+        if name and kind in interfaces and not (isinstance(name, str) and name in interfaces[kind]):
             raise Invalid(
                 f"instance_info/{field}: driver {node.driver} has no {kind} interface {name!r}; it"
-                f" has {', '.join(known[kind])}"
+                f" has {', '.join(interfaces[kind])}"
             )
 
 
-def parent(session: Session, ident: str | None, own: str) -> str | None:
-    """Return the UUID of a parent node, given by UUID or name. `own` is the UUID of the child."""
+def parent(session: Session, ident: str | None, child_uuid: str) -> str | None:
+    """
+    Return the UUID of a parent node, given by UUID or name. `child_uuid` is the UUID of the child.
+    """
     if ident is None:
         return None
-    found = session.scalar(select(Node.uuid).where(identified(ident)))
-    if found is None:
+    parent_uuid = session.scalar(select(Node.uuid).where(identified(ident)))
+    if parent_uuid is None:
         raise _invalid_value("parent_node", ident, "there is no such node")
-    if found == own:
+    if parent_uuid == child_uuid:
         raise _invalid_value("parent_node", ident, "a node cannot be its own parent")
-    return found
+    return parent_uuid
 
 
-def _invalid_value(field: str, value: str, why: str) -> Invalid:
+def _invalid_value(field: str, value: str, reason: str) -> Invalid:
     return Invalid(
-        f"Unable to apply the requested {field} {value!r}. Requested value was invalid: {why}"
+        f"Unable to apply the requested {field} {value!r}. Requested value was invalid: {reason}"
     )
 
 
@@ -96,10 +102,10 @@ def check_boot_mode(session: Session, properties: Mapping[str, Any]) -> None:
     if not disallowed:
         return
     try:
-        named = capabilities.parsed(properties.get("capabilities"), "properties/capabilities")
+        values = capabilities.parsed(properties.get("capabilities"), "properties/capabilities")
     except InvalidDriverInfo as error:
         raise Invalid(str(error)) from error
-    if (mode := named.get("boot_mode")) in disallowed:
+    if (mode := values.get("boot_mode")) in disallowed:
         raise Invalid(
             f"properties/capabilities: no node may have boot mode {mode}"
             " ([api]disallowed_enrollment_boot_modes)"
@@ -116,19 +122,19 @@ def check_chassis(session: Session, uuid: str | None) -> None:
 
 
 def check_state(
-    node: Node, changes: Sequence[Change], touched: Any, inspecting_counts: bool
+    node: Node, changes: Sequence[Change], changed_fields: Any, inspecting_counts: bool
 ) -> None:
     """
     Check that the node's provision state permits a change.
 
-    `touched`: names of the changed fields. `inspecting_counts`: refuse changes during inspection,
-    as API versions with the state `inspect wait` do.
+    `changed_fields`: names of the changed fields. `inspecting_counts`: refuse changes during
+    inspection, as API versions with the state `inspect wait` do.
     """
-    if node.maintenance and [(each.op, each.path) for each in changes] == [
+    if node.maintenance and [(change.op, change.path) for change in changes] == [
         ("remove", ("instance_uuid",))
     ]:
         return
-    if touched <= RETIREMENT:  # spec node-retirement: in any state but available
+    if changed_fields <= RETIREMENT:  # spec node-retirement: in any state but available
         return
     state = State(node.provision_state)
     under_way = node.target_provision_state is not None and state not in CHANGEABLE
@@ -161,10 +167,10 @@ def check_retirement(node: Node, values: Mapping[str, Any]) -> None:
 
 def check_use(node: Node, values: Mapping[str, Any]) -> None:
     """Check that a node in use keeps its interfaces, its resource class and its instance."""
-    unused = node.provision_state in UNUSED
+    is_unused = node.provision_state in UNUSED
     for field in INTERFACES:
-        new = values.get(field, getattr(node, field))
-        if new != getattr(node, field) and not (unused or node.maintenance):
+        new_value = values.get(field, getattr(node, field))
+        if new_value != getattr(node, field) and not (is_unused or node.maintenance):
             raise Conflict(
                 f"{field}: cannot be changed while node {node.uuid} is in state"
                 f' "{node.provision_state}"'
@@ -173,7 +179,7 @@ def check_use(node: Node, values: Mapping[str, Any]) -> None:
     if instance and node.instance_uuid and instance != node.instance_uuid:
         raise Conflict(f"Node {node.uuid} is associated with instance {node.instance_uuid}.")
     resource_class = values.get("resource_class", node.resource_class)
-    if node.resource_class and resource_class != node.resource_class and not unused:
+    if node.resource_class and resource_class != node.resource_class and not is_unused:
         raise Conflict(
             f"resource_class: cannot be changed while node {node.uuid} is in state"
             f' "{node.provision_state}"'

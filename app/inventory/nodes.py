@@ -27,6 +27,7 @@ from app.models import (
     AgentRecord,
     Allocation,
     BiosSetting,
+    BmcExchanges,
     FirmwareComponent,
     Hold,
     InspectionReport,
@@ -47,11 +48,11 @@ from app.rows.uuid_or_name import identified, key_of
 from app.runtime import runtime_of
 from drivers.core.errors import HardwareError
 
-#: Models whose rows are deleted with their node, beside the steps of its operations.
+#: Models whose rows are deleted with their node, apart from the steps of its operations.
 OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
-    InspectionReport, Hold,
+    InspectionReport, Hold, BmcExchanges,
 )  # fmt: skip
 REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 
@@ -128,7 +129,7 @@ def change(
     Update a node, whose row is locked, and record the changed fields in its history.
 
     changes: operations of the request's patch.
-    values: field -> its new value; None: removed.
+    values: field -> its new value, or None to remove it.
     inspecting_counts: refuse changes during inspection, see `node_rules.check_state`.
     reset_interfaces: set the driver's defaults for interfaces without a new value.
 
@@ -151,21 +152,21 @@ def change(
     node_rules.check_use(node, values)
     check_unlocked(node)
     _check_allocation(session, node, values)
-    served = (node.driver, node.conductor_group)
+    conductor_key = (node.driver, node.conductor_group)
     display_name = node.instance_info.get("display_name")
     fields = history.changed_fields(node, values)
-    chosen = {key: values.pop(key) for key in tuple(values) if key in INTERFACES}
+    interfaces = {key: values.pop(key) for key in tuple(values) if key in INTERFACES}
     with unique_violations.checked(session, "node", node):
         for key, value in values.items():
             setattr(node, key, value)
         _clear_dependents(node, values)
         if "instance_info" in values and "instance_name" not in values:
             _name_instance(node, display_name)
-        if served != (node.driver, node.conductor_group):
+        if conductor_key != (node.driver, node.conductor_group):
             node_rules.check_served(session, node)
-        if chosen or served[0] != node.driver:
-            _set_interfaces(session, node, chosen, reset=reset_interfaces)
-        if "instance_info" in values or served[0] != node.driver:
+        if interfaces or conductor_key[0] != node.driver:
+            _set_interfaces(session, node, interfaces, reset=reset_interfaces)
+        if "instance_info" in values or conductor_key[0] != node.driver:
             node_rules.check_instance_interfaces(session, node)
         touch(node)
     history.record_update(session, node, fields, caller)
@@ -219,16 +220,16 @@ def remove(session: Session, node: Node) -> None:
         raise Conflict(f"Node {node.uuid} is associated with instance {node.instance_uuid}.")
     if node.protected:
         raise NodeProtected(node.uuid)
-    allowed = set(REMOVABLE)
+    removable_states = set(REMOVABLE)
     if runtime_of(session).settings.conductor.allow_deleting_available_nodes:
-        allowed.add(State.AVAILABLE)
+        removable_states.add(State.AVAILABLE)
     elif node.provision_state == State.AVAILABLE:
         raise Conflict(f"Node {node.uuid} is available and may not be deleted.")
-    if not node.maintenance and node.provision_state not in allowed:
+    if not node.maintenance and node.provision_state not in removable_states:
         raise Conflict(
             f'Can not delete node "{node.uuid}" while it is in provision state'
             f' "{node.provision_state}". Valid provision states to perform deletion are:'
-            f" {sorted(map(str, allowed))}"
+            f" {sorted(map(str, removable_states))}"
         )
     check_unlocked(node)
     holds.check(session, node, Effect.OPERATIONS)
@@ -250,20 +251,20 @@ def _check_allocation(session: Session, node: Node, values: Mapping[str, Any]) -
 
     Raises Conflict.
     """
-    leaves = "instance_uuid" in values and values["instance_uuid"] is None
+    removes_instance = "instance_uuid" in values and values["instance_uuid"] is None
     new_owner = values.get("owner", node.owner) != node.owner
-    if not (leaves or new_owner):
+    if not (removes_instance or new_owner):
         return
     allocation = session.scalar(select(Allocation).where(Allocation.node_id == node.id))
     if allocation is None:
         return
     if new_owner and allocation.owner is not None:
         raise Conflict(f"owner: node {node.uuid} is allocated to project {allocation.owner}")
-    if leaves and node.provision_state not in node_rules.UNUSED and not node.maintenance:
+    if removes_instance and node.provision_state not in node_rules.UNUSED and not node.maintenance:
         raise Conflict(
             f'instance_uuid: node {node.uuid} is allocated, and in state "{node.provision_state}"'
         )
-    if leaves:
+    if removes_instance:
         release_allocation(session, node)
 
 
@@ -274,7 +275,7 @@ def check_unlocked(node: Node) -> None:
 
 
 def _set_interfaces(
-    session: Session, node: Node, chosen: Mapping[str, str | None], *, reset: bool = False
+    session: Session, node: Node, interfaces: Mapping[str, str | None], *, reset: bool = False
 ) -> None:
     """
     Set the chosen interfaces, and the driver's defaults for missing ones.
@@ -284,22 +285,27 @@ def _set_interfaces(
     Raises Invalid: the driver does not have an interface.
     """
     drivers = runtime_of(session).drivers
-    wanted = {
-        kind: chosen[field] if field in chosen else None if reset else getattr(node, field)
+    interface_names = {
+        kind: interfaces[field] if field in interfaces else None if reset else getattr(node, field)
         for field, kind in INTERFACES.items()
     }
     try:
-        driver = drivers.driver(node.driver, wanted)
+        driver = drivers.driver(node.driver, interface_names)
     except HardwareError as error:
         raise Invalid(str(error)) from error
     for field, kind in INTERFACES.items():
         setattr(node, field, driver.by_kind[kind].name)
 
 
-def _name_instance(node: Node, before: str | None) -> None:
+def _name_instance(node: Node, old_name: str | None) -> None:
     """Copy a new display name of the instance to `instance_name`, unless it is set."""
     name = node.instance_info.get("display_name")
-    if name != before and isinstance(name, str) and 0 < len(name) < 256 and not node.instance_name:
+    if (
+        name != old_name
+        and isinstance(name, str)
+        and 0 < len(name) < 256
+        and not node.instance_name
+    ):
         node.instance_name = name
 
 

@@ -17,7 +17,7 @@ from app.rows.uuid_or_name import identified
 
 Part = Port | Portgroup | VolumeConnector | VolumeTarget
 
-#: Provision states in which the network connections of a node may be changed.
+#: Provision states that allow changes of a node's network connections.
 REWIRABLE = {State.ENROLL, State.INSPECTING, State.INSPECT_WAIT, State.MANAGEABLE}
 
 
@@ -29,15 +29,15 @@ def node_id(session: Session, ident: str) -> int:
 
     Raises Invalid: there is no such node.
     """
-    found = session.scalar(
+    row_id = session.scalar(
         select(Node.id).where(identified(ident)).with_for_update(read=True, key_share=True, of=Node)
     )
-    if found is None:
+    if row_id is None:
         raise Invalid(
             f"Unable to apply the requested node_uuid {ident!r}. Requested value was invalid: Node"
             f" {ident} could not be found."
         )
-    return found
+    return row_id
 
 
 def by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
     """
     if "node_uuid" not in values:
         return values
-    rest = {name: value for name, value in values.items() if name != "node_uuid"}
-    return {**rest, "node_id": node_id(session, values["node_uuid"])}
+    columns = {name: value for name, value in values.items() if name != "node_uuid"}
+    return {**columns, "node_id": node_id(session, values["node_uuid"])}
 
 
 def changed(part: Part, values: dict[str, Any]) -> set[str]:

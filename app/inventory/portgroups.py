@@ -36,7 +36,7 @@ def change(
     """
     Update a port group; its ports get a new physical network, too.
 
-    values: field -> its new value; None: removed. A new node_uuid moves the group.
+    values: field -> its new value, or None to remove it. A new node_uuid moves the group.
 
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """

@@ -13,6 +13,7 @@ from app.inventory import owned_resources, vifs
 from app.lifecycle.provision_states import State
 from app.models import Port, Portgroup
 from app.rows import row_changes
+from drivers.core.vif_places import TENANT_VIF
 
 #: Columns that may change only while the node is not in use -> their API fields.
 WIRING = {
@@ -43,20 +44,26 @@ def change(
     """
     Update a port.
 
-    values: field -> its new value; None: removed. A new node_uuid moves the port.
+    values: field -> its new value, or None to remove it. A new node_uuid moves the port.
 
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
     node = owned_resources.lock_node(session, port, inspecting_counts=inspecting_counts)
     values = row_changes.with_defaults(Port, _by_column(session, dict(values)))
-    changed = owned_resources.changed(port, values)
-    owned_resources.check_rewirable(node, (WIRING[name] for name in changed & WIRING.keys()))
+    changed_fields = owned_resources.changed(port, values)
+    owned_resources.check_rewirable(node, (WIRING[name] for name in changed_fields & WIRING.keys()))
     in_use = node.provision_state == State.ACTIVE or node.instance_uuid is not None
-    if "address" in changed and in_use and not node.maintenance:
+    if "address" in changed_fields and in_use and not node.maintenance:
         raise Conflict(f"address: node {node.uuid} is in use and not in maintenance")
+    vif = port.internal_info.get(TENANT_VIF)
+    if "address" in changed_fields and vif and vifs.interface(session, node).remote_vifs:
+        raise Conflict(
+            f"address: VIF {vif} is connected with the present one; detach it from node {node.uuid}"
+            " first"
+        )
     row_changes.change(session, port, values)
     _check_smartnic(port)
-    _check_group(session, port, changed)
+    _check_group(session, port, changed_fields)
 
 
 def remove(session: Session, port: Port) -> None:
@@ -84,10 +91,10 @@ def _by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
     if "portgroup_uuid" in values:
         uuid = values.pop("portgroup_uuid")
         query = select(Portgroup.id).where(Portgroup.uuid == uuid).with_for_update()
-        found = session.scalar(query)
-        if uuid is not None and found is None:
+        group_id = session.scalar(query)
+        if uuid is not None and group_id is None:
             raise _no_group(uuid)
-        values["portgroup_id"] = found
+        values["portgroup_id"] = group_id
     return owned_resources.by_column(session, values)
 
 
@@ -104,21 +111,21 @@ def _check_smartnic(port: Port) -> None:
         raise Invalid("local_link_connection: a smart NIC needs port_id and hostname")
 
 
-def _check_group(session: Session, port: Port, changed: set[str]) -> None:
+def _check_group(session: Session, port: Port, changed_fields: set[str]) -> None:
     """
     Check that a port fits its port group.
 
     Raises Invalid: the port group belongs to another node.
     Raises Conflict: pxe_enabled or physical_network do not fit.
     """
-    if port.portgroup_id is None or not changed & {*WIRING, "node_id"}:
+    if port.portgroup_id is None or not changed_fields & {*WIRING, "node_id"}:
         return
     group = session.get_one(Portgroup, port.portgroup_id, with_for_update=True)
     if group.node_id != port.node_id:
         raise _no_group(group.uuid)
-    if changed & {"pxe_enabled", "portgroup_id"}:
+    if changed_fields & {"pxe_enabled", "portgroup_id"}:
         _check_standalone(port, group)
-    if changed & {"physical_network", "portgroup_id"}:
+    if changed_fields & {"physical_network", "portgroup_id"}:
         _join_network(session, port, group)
 
 
@@ -132,12 +139,12 @@ def _check_standalone(port: Port, group: Portgroup) -> None:
 
 def _join_network(session: Session, port: Port, group: Portgroup) -> None:
     """Check that all ports of a group have the same physical network; the first port sets it."""
-    others = select(Port.physical_network).where(Port.portgroup_id == group.id, Port.id != port.id)
-    networks = set(session.scalars(others)) or {group.physical_network} - {None}
+    query = select(Port.physical_network).where(Port.portgroup_id == group.id, Port.id != port.id)
+    networks = set(session.scalars(query)) or {group.physical_network} - {None}
     if not networks:
         group.physical_network = port.physical_network
     elif port.physical_network not in networks:
-        wanted = ", ".join(sorted(each or "none" for each in networks))
+        network_names = ", ".join(sorted(network or "none" for network in networks))
         raise Conflict(
-            f"physical_network: must be that of port group {group.uuid}, which is {wanted}"
+            f"physical_network: must be that of port group {group.uuid}, which is {network_names}"
         )

@@ -58,13 +58,13 @@ def change(session: Session, runbook: Runbook, values: Mapping[str, Any]) -> Non
     _check_owner(runbook)
 
 
-def set_traits(runbook: Runbook, wanted: Iterable[str]) -> None:
+def set_traits(runbook: Runbook, trait_names: Iterable[str]) -> None:
     """
     Replace the traits of a runbook, whose row is locked.
 
     Raises Invalid: too many traits.
     """
-    runbook.traits = sorted(set(wanted))
+    runbook.traits = sorted(set(trait_names))
     traits.check_count(runbook.traits)
     runbook.updated_at = now()
 

@@ -69,18 +69,18 @@ def request_search(
 def resend_due(runtime: Runtime) -> int:
     """Send messages that are due again, and return their number."""
     with runtime.transaction() as session:
-        due = session.execute(
+        due_rows = session.execute(
             select(Allocation, age(Allocation.created_at))
             .where(_DUE)
             .order_by(Allocation.due_at)
             .limit(RESENT)
             .with_for_update(skip_locked=True)
         ).all()
-        for allocation, existed in due:
+        for allocation, existed in due_rows:
             request_search(session, allocation, existed=existed)
-    if due:
-        logger.info("allocations.resent", count=len(due))
-    return len(due)
+    if due_rows:
+        logger.info("allocations.resent", count=len(due_rows))
+    return len(due_rows)
 
 
 def allocate(runtime: Runtime, uuid: str) -> None:
@@ -116,9 +116,9 @@ def _allocating(uuid: str) -> Select[Any]:
 
 def _allocate(session: Session, allocation: Allocation) -> None:
     settings = runtime_of(session).settings.conductor
-    other = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
-    if other is not None:  # a caller has set it; `instance_uuid` is unique
-        _fail(allocation, f"it is {instance_of(allocation, other)}")
+    holder_uuid = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
+    if holder_uuid is not None:  # a caller has set it; `instance_uuid` is unique
+        _fail(allocation, f"it is {instance_of(allocation, holder_uuid)}")
         return
     fit = _fit(allocation)
     node = _lock_one(session, allocation, fit)
@@ -143,15 +143,15 @@ def instance_of(allocation: Allocation, node: str) -> str:
     return f"the instance of {'another node' if allocation.owner else f'node {node}'}"
 
 
-def _fail(allocation: Allocation, why: str) -> None:
+def _fail(allocation: Allocation, reason: str) -> None:
     allocation.state, allocation.due_at = AllocationState.ERROR, None
     allocation.updated_at = now()
-    allocation.last_error = f"Failed to process allocation {allocation.uuid}: {why}"
-    logger.info("allocation.failed", allocation=allocation.uuid, reason=why)
+    allocation.last_error = f"Failed to process allocation {allocation.uuid}: {reason}"
+    logger.info("allocation.failed", allocation=allocation.uuid, reason=reason)
 
 
 def _in_class(allocation: Allocation) -> tuple[Condition, Condition]:
-    """Conditions for the free nodes of the allocation's resource class, those of the index."""
+    """Conditions for the free nodes of the allocation's resource class, as in the index."""
     return (FREE, Node.resource_class == allocation.resource_class)
 
 
@@ -182,9 +182,9 @@ def _held() -> Select[Any]:
 
 def _lock_one(session: Session, allocation: Allocation, fit: Sequence[Condition]) -> Node | None:
     """Lock a free node that fits, and return it; skip those that other transactions have taken."""
-    free = (*fit, Node.reservation.is_(None))
-    for node_id in _candidates(session, allocation, free):
-        node = session.scalar(select(Node).where(Node.id == node_id, *free).with_for_update())
+    conditions = (*fit, Node.reservation.is_(None))
+    for node_id in _candidates(session, allocation, conditions):
+        node = session.scalar(select(Node).where(Node.id == node_id, *conditions).with_for_update())
         # a hold may have been set while the statement waited for the lock
         if node is not None and not holds.with_effect(session, node, Effect.INSTANCES):
             return node
@@ -192,7 +192,7 @@ def _lock_one(session: Session, allocation: Allocation, fit: Sequence[Condition]
 
 
 def _candidates(
-    session: Session, allocation: Allocation, free: Sequence[Condition]
+    session: Session, allocation: Allocation, conditions: Sequence[Condition]
 ) -> Iterator[int]:
     """
     Yield ids of free nodes that fit.
@@ -200,29 +200,29 @@ def _candidates(
     The node with the allocation's name is first; the others follow from a random position, and
     wrap around.
     """
-    ids = select(Node.id).where(*free)
+    ids = select(Node.id).where(*conditions)
     if allocation.name is not None:
         yield from session.scalars(ids.where(Node.name == allocation.name)).all()
-    known = select(Node.id).where(*_in_class(allocation)).limit(1)
-    ends = (known.order_by(Node.id), known.order_by(Node.id.desc()))
+    of_class = select(Node.id).where(*_in_class(allocation)).limit(1)
+    bounds = (of_class.order_by(Node.id), of_class.order_by(Node.id.desc()))
     # in one query: between two, other conductors may take nodes
-    lowest, highest = session.execute(select(*(end.scalar_subquery() for end in ends))).one()
+    lowest, highest = session.execute(select(*(end.scalar_subquery() for end in bounds))).one()
     start = random.randint(lowest or 0, highest or 0)  # noqa: S311
     for part in (Node.id >= start, Node.id < start):
-        page, last = ids.where(part).order_by(Node.id).limit(BATCH), 0
-        while batch := list(session.scalars(page.where(Node.id > last))):
-            last = batch[-1]
+        page, last_id = ids.where(part).order_by(Node.id).limit(BATCH), 0
+        while batch := list(session.scalars(page.where(Node.id > last_id))):
+            last_id = batch[-1]
             random.shuffle(batch)
             yield from batch
 
 
 def _wanted(allocation: Allocation) -> str:
     """Describe the requested node for error messages."""
-    wanted = f"of resource class {allocation.resource_class}"
+    description = f"of resource class {allocation.resource_class}"
     if allocation.traits:
-        wanted += f" with the traits {', '.join(allocation.traits)}"
+        description += f" with the traits {', '.join(allocation.traits)}"
     if allocation.owner is not None:
-        wanted += f" that project {allocation.owner} may use"
+        description += f" that project {allocation.owner} may use"
     if allocation.candidate_nodes:
-        wanted += f" among the {len(allocation.candidate_nodes)} candidates"
-    return wanted
+        description += f" among the {len(allocation.candidate_nodes)} candidates"
+    return description

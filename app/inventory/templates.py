@@ -33,27 +33,31 @@ def steps_of(session: Session, node: Node) -> list[dict[str, Any]]:
     Raises Invalid: the instance's traits are not a list of texts, the node lacks one of them, or
     two templates have the same step.
     """
-    wanted = node.instance_info.get("traits") or []
-    if not wanted:
+    trait_names = node.instance_info.get("traits") or []
+    if not trait_names:
         return []
-    if not isinstance(wanted, list) or not all(isinstance(trait, str) for trait in wanted):
+    if not isinstance(trait_names, list) or not all(
+        isinstance(trait, str) for trait in trait_names
+    ):
         raise Invalid(
             f"Error parsing traits from Node {node.uuid} instance_info field. A list of strings is"
             " expected."
         )
-    lacking = sorted(set(wanted) - set(traits.of_node(session, node)))
+    lacking = sorted(set(trait_names) - set(traits.of_node(session, node)))
     if lacking:
         raise Invalid(
             "instance_info/traits: Cannot specify instance traits that are not also set on the"
             f" node. Node {node.uuid} is missing traits {', '.join(lacking)}"
         )
-    found = session.scalars(
-        select(DeployTemplate).where(DeployTemplate.name.in_(wanted)).order_by(DeployTemplate.id)
+    matching_templates = session.scalars(
+        select(DeployTemplate)
+        .where(DeployTemplate.name.in_(trait_names))
+        .order_by(DeployTemplate.id)
     ).all()
-    steps = [step for template in found for step in template.steps]
+    steps = [step for template in matching_templates for step in template.steps]
     counts = Counter((step["interface"], step["step"]) for step in steps)
     twice = [".".join(step) for step, count in counts.items() if count > 1]
     if twice:
-        names = ", ".join(template.name for template in found)
+        names = ", ".join(template.name for template in matching_templates)
         raise Invalid(f"deploy templates {names}: more than one has {', '.join(twice)}")
     return steps

@@ -50,8 +50,8 @@ def check_count(traits: Collection[str]) -> None:
 
 def of_node(session: Session, node: Node) -> list[str]:
     """Return the traits of a node, sorted."""
-    mine = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
-    return list(session.scalars(mine.order_by(NodeTrait.trait)))
+    query = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
+    return list(session.scalars(query.order_by(NodeTrait.trait)))
 
 
 def replace(session: Session, node: Node, traits: Iterable[str]) -> None:
@@ -61,11 +61,11 @@ def replace(session: Session, node: Node, traits: Iterable[str]) -> None:
     Raises Invalid: too many traits.
     Raises NodeLocked.
     """
-    wanted = sorted(set(traits))
-    check_count(wanted)
+    trait_names = sorted(set(traits))
+    check_count(trait_names)
     _change(node)
     session.execute(delete(NodeTrait).where(NodeTrait.node_id == node.id))
-    session.add_all(NodeTrait(node_id=node.id, trait=trait) for trait in wanted)
+    session.add_all(NodeTrait(node_id=node.id, trait=trait) for trait in trait_names)
 
 
 def add(session: Session, node: Node, trait: str) -> None:
@@ -75,9 +75,9 @@ def add(session: Session, node: Node, trait: str) -> None:
     Raises Invalid: too many traits.
     Raises NodeLocked.
     """
-    known = of_node(session, node)
-    if trait not in known:
-        check_count([*known, trait])
+    node_traits = of_node(session, node)
+    if trait not in node_traits:
+        check_count([*node_traits, trait])
         _change(node)
         session.add(NodeTrait(node_id=node.id, trait=trait))
 

@@ -1,7 +1,9 @@
 """
 VIFs: attach virtual network interfaces to ports and port groups, and detach them.
 
-A network interface without VIFs (`noop`) accepts attachments and stores nothing, as in Ironic.
+A network interface without VIFs (`noop`) accepts attachments and stores nothing, as in Ironic. One
+with remote VIFs (`neutron`) connects them by a conductor: `app.engine.vif_calls` records the VIF on
+its port before, so that a crash leaves nothing that is not recorded.
 """
 
 from collections import defaultdict
@@ -20,38 +22,41 @@ from app.models.base import kind_of
 from app.runtime import runtime_of
 from drivers.core.errors import HardwareError
 from drivers.core.interface_kinds import Network
+from drivers.core.vif_places import AGENT_VIFS, TENANT_VIF, is_wired
 
 Place = Port | Portgroup
 
 #: Keys of a request that select the port or port group of the VIF.
 PLACES = ("port_uuid", "portgroup_uuid")
-#: Keys of `internal_info` with the VIF of the tenant, and with those of the service's networks.
-TENANT = "tenant_vif_port_id"
-SERVICE_NETWORKS = tuple(
-    f"{network}_vif_port_id"
-    for network in ("cleaning", "provisioning", "rescuing", "inspection", "servicing")
-)
+#: Key of `internal_info` of a place whose VIF is recorded, and perhaps not connected yet.
+PENDING = "vif_is_connecting"
 
 
 def bound(place: Place) -> str | None:
-    """Return the VIF of a port or port group, the tenant's or the service's; None: no VIF."""
-    found = (place.internal_info.get(key) for key in (TENANT, *SERVICE_NETWORKS))
-    return next((str(vif) for vif in found if vif), None)
+    """Return the VIF of a port or port group, the tenant's or the service's, if it has one."""
+    vif_ids = (place.internal_info.get(key) for key in (TENANT_VIF, *AGENT_VIFS.values()))
+    return next((str(vif) for vif in vif_ids if vif), None)
 
 
 def attached(session: Session, node: Node) -> list[str]:
     """Return the ids of the tenant's VIFs of a node."""
-    if not _network(session, node).keeps_vifs:
+    if not interface(session, node).keeps_vifs:
         return []
-    return [vif for place in _places(session, node) if (vif := place.internal_info.get(TENANT))]
+    return [vif for place in _places(session, node) if (vif := place.internal_info.get(TENANT_VIF))]
 
 
-def attach(session: Session, node: Node, vif: Mapping[str, Any]) -> None:
+def attach(
+    session: Session,
+    node: Node,
+    vif: Mapping[str, Any],
+    networks: Collection[str] | None = None,
+) -> None:
     """
     Attach a VIF to the best free port or port group of a node, whose row is locked.
 
     `vif` has an `id`; `port_uuid` or `portgroup_uuid` to select the place; and keys of the network
-    interface.
+    interface. networks: physical networks of a remote VIF, which is then pending; it may be
+    attached again until `complete`. None: the network interface has no remote VIFs.
 
     Raises Invalid: no port or port group that fits is free.
     Raises NodeLocked.
@@ -59,28 +64,47 @@ def attach(session: Session, node: Node, vif: Mapping[str, Any]) -> None:
     no other error may be a Conflict.
     """
     nodes.check_unlocked(node)
-    network = _network(session, node)
+    network = interface(session, node)
     if not network.keeps_vifs:
         return
     places = _places(session, node)
     for place in places:
-        if place.internal_info.get(TENANT) == vif["id"]:
+        if place.internal_info.get(TENANT_VIF) == vif["id"]:
+            if networks is not None and PENDING in place.internal_info:
+                return
             raise Conflict(
                 f"Unable to attach VIF because VIF {vif['id']} is already attached to Ironic"
                 f" {_named(place)}."
             )
     members: Mapping[int, list[Port]] = _members(places)
-    free = [place for place in _free(places, members) if _may_hold(place, vif)]
-    if not free:
-        raise _no_port(vif, f"node {node.uuid} needs a free port or port group that may have it")
-    wanted = network.physical_networks(vif)
-    fitting = [place for place in free if _fits(_physical_network(place, members), wanted)]
+    free_places = [place for place in _free(places, members) if _may_hold(place, vif)]
+    if network.needs_links:
+        free_places = [place for place in free_places if _is_linked(place, members)]
+    if not free_places:
+        linked = " with local_link_connection" if network.needs_links else ""
+        raise _no_port(
+            vif, f"node {node.uuid} needs a free port or port group{linked} that may have it"
+        )
+    physical_networks = network.physical_networks(vif) if networks is None else networks
+    fitting = [
+        place
+        for place in free_places
+        if _fits(_physical_network(place, members), physical_networks)
+    ]
     if not fitting:
-        networks = ", ".join(sorted(wanted))
-        raise _no_port(vif, f"no free one of node {node.uuid} is on physical network {networks}")
+        names = ", ".join(sorted(physical_networks))
+        raise _no_port(vif, f"no free one of node {node.uuid} is on physical network {names}")
     best = max(fitting, key=lambda place: _preference(place, members))
-    best.internal_info = {**best.internal_info, TENANT: vif["id"]}
+    pending = {} if networks is None else {PENDING: True}
+    best.internal_info = {**best.internal_info, TENANT_VIF: vif["id"], **pending}
     best.updated_at = now()
+
+
+def complete(session: Session, node: Node, vif: str) -> None:
+    """Record that a remote VIF is connected, unless it was detached meanwhile."""
+    for place in _places(session, node):
+        if place.internal_info.get(TENANT_VIF) == vif:
+            _drop(place, PENDING)
 
 
 def detach(session: Session, node: Node, vif: str) -> None:
@@ -90,25 +114,47 @@ def detach(session: Session, node: Node, vif: str) -> None:
     Raises Invalid: the VIF is not attached to the node.
     Raises NodeLocked.
     """
+    if (place := attachment(session, node, vif)) is not None:
+        _drop(place, TENANT_VIF, PENDING)
+
+
+def attachment(session: Session, node: Node, vif: str) -> Place | None:
+    """
+    Return the place of an attached VIF; None: the network interface keeps none.
+
+    Raises Invalid: the VIF is not attached to the node.
+    Raises NodeLocked.
+    """
     nodes.check_unlocked(node)
-    if not _network(session, node).keeps_vifs:
-        return
+    if not interface(session, node).keeps_vifs:
+        return None
     for place in _places(session, node):
-        info = dict(place.internal_info)
-        if info.get(TENANT) == vif:
-            del info[TENANT]
-            place.internal_info, place.updated_at = info, now()
-            return
+        if place.internal_info.get(TENANT_VIF) == vif:
+            return place
     raise Invalid(
         f"Unable to detach VIF {vif} from node {node.uuid} because it is not attached to it."
     )
 
 
-def _no_port(vif: Mapping[str, Any], why: str) -> Invalid:
-    return Invalid(f"Unable to attach VIF {vif['id']}, not enough free physical ports: {why}.")
+def detach_all(session: Session, node: Node) -> None:
+    """Detach all VIFs of a node whose instance is removed; they are disconnected."""
+    for place in _places(session, node):
+        if TENANT_VIF in place.internal_info:
+            _drop(place, TENANT_VIF, PENDING)
 
 
-def _network(session: Session, node: Node) -> Network:
+def _drop(place: Place, *keys: str) -> None:
+    info = {key: value for key, value in place.internal_info.items() if key not in keys}
+    if info != place.internal_info:
+        place.internal_info, place.updated_at = info, now()
+
+
+def _no_port(vif: Mapping[str, Any], reason: str) -> Invalid:
+    return Invalid(f"Unable to attach VIF {vif['id']}, not enough free physical ports: {reason}.")
+
+
+def interface(session: Session, node: Node) -> Network:
+    """Return the network interface of a node. Raises Invalid: it is not loaded."""
     try:
         return targets.driver_of(runtime_of(session), node).network
     except HardwareError as error:
@@ -116,11 +162,11 @@ def _network(session: Session, node: Node) -> Network:
 
 
 def _places(session: Session, node: Node) -> list[Place]:
-    found: list[Place] = []
+    places: list[Place] = []
     for model in (Port, Portgroup):
         query = select(model).where(model.node_id == node.id).order_by(model.id)
-        found += session.scalars(query)
-    return found
+        places += session.scalars(query)
+    return places
 
 
 def _members(places: Collection[Place]) -> Mapping[int, list[Port]]:
@@ -139,27 +185,33 @@ def _free(places: Collection[Place], members: Mapping[int, list[Port]]) -> list[
     If a port of a group has a VIF, the group's other ports are free one by one, provided that the
     group supports standalone ports.
     """
-    free: list[Place] = []
+    free_places: list[Place] = []
     for place in places:
-        if TENANT in place.internal_info:
+        if TENANT_VIF in place.internal_info:
             continue
         if isinstance(place, Port):
             if place.portgroup_id is None:
-                free.append(place)
+                free_places.append(place)
             continue
         ports = members.get(place.id, [])
-        unused = [port for port in ports if TENANT not in port.internal_info]
-        if len(unused) < len(ports):
-            free += unused if place.standalone_ports_supported else []
+        free_ports = [port for port in ports if TENANT_VIF not in port.internal_info]
+        if len(free_ports) < len(ports):
+            free_places += free_ports if place.standalone_ports_supported else []
         elif ports:
-            free.append(place)
-    return free
+            free_places.append(place)
+    return free_places
 
 
 def _may_hold(place: Place, vif: Mapping[str, Any]) -> bool:
     """Whether the request selects this port or port group, or none."""
-    named = {key: vif[key] for key in PLACES if key in vif}
-    return not named or named.get(f"{kind_of(type(place))}_uuid") == place.uuid
+    selectors = {key: vif[key] for key in PLACES if key in vif}
+    return not selectors or selectors.get(f"{kind_of(type(place))}_uuid") == place.uuid
+
+
+def _is_linked(place: Place, members: Mapping[int, list[Port]]) -> bool:
+    """Whether the switch ports of a place are known, and none belongs to a smart NIC."""
+    ports = members[place.id] if isinstance(place, Portgroup) else [place]
+    return all(is_wired(port) and not port.is_smartnic for port in ports)
 
 
 def _physical_network(place: Place, members: Mapping[int, list[Port]]) -> str | None:
@@ -168,8 +220,10 @@ def _physical_network(place: Place, members: Mapping[int, list[Port]]) -> str | 
     return place.physical_network
 
 
-def _fits(physical_network: str | None, wanted: Collection[str]) -> bool:
-    return not wanted or physical_network is None or physical_network in wanted
+def _fits(physical_network: str | None, physical_networks: Collection[str]) -> bool:
+    return (
+        not physical_networks or physical_network is None or physical_network in physical_networks
+    )
 
 
 def _preference(place: Place, members: Mapping[int, list[Port]]) -> tuple[bool, bool, bool]:

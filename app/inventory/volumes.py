@@ -48,7 +48,7 @@ def remove(session: Session, volume: VolumeConnector | VolumeTarget) -> None:
     """
     Delete a connector or target.
 
-    Raises Invalid: the node is neither powered off nor in a state in which it may be deleted.
+    Raises Invalid: the node is neither powered off nor in a state that allows the deletion.
     Raises NodeLocked.
     """
     node = owned_resources.lock_node(session, volume)
@@ -62,7 +62,7 @@ def _is_off(node: Node) -> bool:
     return node.power_state == POWER_OFF and PENDING not in node.driver_internal_info
 
 
-def _refusal(what: str, volume: VolumeConnector | VolumeTarget, node: Node) -> Invalid:
+def _refusal(verb: str, volume: VolumeConnector | VolumeTarget, node: Node) -> Invalid:
     kind = kind_of(type(volume))
     remedy = "power it off first."
     if node.power_state == POWER_OFF:
@@ -71,6 +71,6 @@ def _refusal(what: str, volume: VolumeConnector | VolumeTarget, node: Node) -> I
             " settled it, or power it off again."
         )
     return Invalid(  # existing clients match on the first words
-        f'The requested action "{kind} {what}" can not be performed on node "{node.uuid}" while it'
+        f'The requested action "{kind} {verb}" can not be performed on node "{node.uuid}" while it'
         f' is in state "{node.power_state}": {remedy}'
     )

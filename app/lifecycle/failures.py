@@ -43,6 +43,14 @@ KNOWN: Mapping[str, tuple[str, str]] = {
         "driver_info of the node is incomplete or invalid",
         "correct the field that the message names",
     ),
+    FailureCode.ACCOUNT_LOCKED: (
+        "the BMC refuses logins for a while, after too many wrong ones",
+        "wait until the lock-out has passed, and look for the program that uses a wrong password",
+    ),
+    FailureCode.PASSWORD_UNSETTLED: (
+        "the BMC's password was being changed, and which of two passwords it has is unknown",
+        "run management.rotate_bmc_password again, which tries both; else set one by hand",
+    ),
     FailureCode.BAD_IMAGE: (
         "an image cannot be fetched, or does not match its description",
         "check the image's server, and the image's fields in instance_info",

@@ -3,9 +3,9 @@ Flows of the provision state machine: one declaration each, the counterpart of
 `app.lifecycle.provision_states`.
 
 A verb starts a flow: it takes a node from a busy state, perhaps through a wait and a hold state, to
-its stable target state or to its failed state. `drivers.core.steps.Flow` names the flows in which
-drivers and callers have steps; here they are the `step_flow` of a `ProvisionFlow`. Other modules
-get their tables of flows by queries over `FLOWS`.
+its stable target state or to its failed state. `drivers.core.steps.Flow` names the flows with steps
+of drivers and callers; here they are the `step_flow` of a `ProvisionFlow`. Other modules get their
+tables of flows by queries over `FLOWS`.
 """
 
 from collections.abc import Mapping
@@ -28,6 +28,7 @@ class Effect(StrEnum):
     FORGET_REPORT = "the report of the inspection is deleted"
     FORGET_PASSWORD = "the rescue password is deleted"
     WIPE_INSTANCE = "the instance and its allocation are deleted"
+    DETACH_VIFS = "the VIFs of the tenant, which are disconnected, are detached"
     UNKNOWN_POWER = "the power state is unknown"
     SET_FAULT = "maintenance, with the fault of the flow"
     SET_FAULT_IF_ATTEMPTED = "maintenance, with the fault of the flow, if a step was attempted"
@@ -35,7 +36,7 @@ class Effect(StrEnum):
 
 
 S, K, X = State, OperationKind, Effect
-#: Conditions in which a tenant gets a machine.
+#: Conditions of a machine that a tenant gets.
 _IN_USE = (Condition.INSTANCE, Condition.TENANT_NETWORKS)
 #: Selects states of a flow by their kind.
 StateKinds = tuple[Kind, ...]
@@ -63,8 +64,8 @@ class ProvisionFlow:
     wait: State | None = None
     hold: State | None = None
     failed: State
-    step_flow: Flow | None = None  # its steps; None: only its frame
-    ends: tuple[Condition, ...] = ()  # conditions in which it must leave the machine
+    step_flow: Flow | None = None  # of its steps; without one it has only its frame
+    ends: tuple[Condition, ...] = ()  # conditions of the machine at its end
     forbidden_steps: str | None = None  # option of [api]: steps refused to callers
     limit: Limit | None = None
     callback_timeout: str = "deploy_callback_timeout"  # option of [conductor]
@@ -77,12 +78,12 @@ class ProvisionFlow:
     checks_bmc: bool = False
     event_type: str  # of history entries about its operations
     steps_event: str | None = None  # prefix of event types of entries about its steps
-    looks_up: StateKinds = ()  # states in which the agent may look up its node
+    looks_up: StateKinds = ()  # states that allow a lookup by the agent
     looks_up_if_kept: StateKinds = ()  # further ones, where fast track keeps agents running
-    heard: StateKinds = ()  # states in which heartbeats are recorded
+    heard: StateKinds = ()  # states that record heartbeats
     #: whether to boot the machine again if its agent sends no heartbeat in the wait state
     boots_again: bool = False
-    changeable: StateKinds = ()  # states in which the node's fields may be changed
+    changeable: StateKinds = ()  # states that allow changes of the node's fields
     on_done: tuple[Effect, ...] = ()  # effects of success
     on_fail: tuple[Effect, ...] = ()  # effects of a failure
     on_abort: tuple[Effect, ...] = ()  # effects of an abort in a busy, wait or hold state
@@ -137,7 +138,8 @@ DELETE = ProvisionFlow(
     name="delete", operations=(K.DELETED,), busy=S.DELETING, failed=S.ERROR,
     # no limit: an instance ends at once, and the node waits for its cleaning
     event_type="unprovision",
-    on_done=(X.WIPE_INSTANCE,), on_fail=(X.WIPE_INSTANCE,),
+    # VIFs that could not be disconnected stay, for the next tear-down
+    on_done=(X.WIPE_INSTANCE, X.DETACH_VIFS), on_fail=(X.WIPE_INSTANCE,),
 )  # fmt: skip
 ADOPT = ProvisionFlow(
     name="adopt", operations=(K.ADOPT,), busy=S.ADOPTING, failed=S.ADOPT_FAIL,

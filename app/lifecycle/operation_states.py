@@ -1,7 +1,7 @@
 """
 States of operations and steps, and the tables of their transitions.
 
-An event leads to one state. Its entry lists the states in which it may occur and, for each of them,
+An event leads to one state. Its entry lists the states where it may occur and, for each of them,
 the actors that may fire it; any other change raises `IllegalTransition`. The engine calls
 `transition` and `step_transition`; the statements of the hot path take their states from
 `sole_move`; docs/protocol.md and the protocol model in the tests derive from the same tables.
@@ -64,9 +64,9 @@ class StepEvent(StrEnum):
 class IllegalTransition(Exception):
     """The table does not allow this transition: a defect; the transaction rolls back."""
 
-    def __init__(self, before: str | None, event: str, actor: str | None = None) -> None:
-        by = f" by {actor}" if actor else ""
-        super().__init__(f"no transition {event!r}{by} from state {before or 'none'!r}")
+    def __init__(self, old_state: str | None, event: str, actor: str | None = None) -> None:
+        agent = f" by {actor}" if actor else ""
+        super().__init__(f"no transition {event!r}{agent} from state {old_state or 'none'!r}")
 
 
 #: State before the event, None for a new row -> the actors that may fire the event in it.
@@ -211,15 +211,15 @@ STEPS: Mapping[StepEvent, StepTransition] = {
 ACTOR = "actor"
 
 
-def state_after(before: str | None, event: OperationEvent, actor: Actor) -> OperationState:
+def state_after(old_state: str | None, event: OperationEvent, actor: Actor) -> OperationState:
     """
     Return the state after an event.
 
     Raises IllegalTransition: the actor may not fire the event in this state.
     """
     row = OPERATIONS[event]
-    if actor not in row.origins.get(before, ()):
-        raise IllegalTransition(before, event, actor)
+    if actor not in row.origins.get(old_state, ()):
+        raise IllegalTransition(old_state, event, actor)
     return row.to
 
 
@@ -250,6 +250,6 @@ def sole_move(event: OperationEvent, actor: Actor) -> tuple[str, str]:
 
     Raises IllegalTransition: the actor may not fire the event.
     """
-    ((before, _),) = OPERATIONS[event].origins.items()
-    assert before is not None
-    return before, state_after(before, event, actor)
+    ((old_state, _),) = OPERATIONS[event].origins.items()
+    assert old_state is not None
+    return old_state, state_after(old_state, event, actor)

@@ -1,7 +1,7 @@
 """
 The provision state machine: one table, from which API, workers, docs and tests derive.
 
-The entries are Ironic's 30 states and their transitions, plus those of the seed specs (marked SEED).
+The entries are Ironic's 30 states and their transitions, plus the seed specs' (marked SEED).
 The function that makes an entry names the kind of the state; its keywords are events, their values
 the next states. The verbs of a busy state follow from the entry of its wait state (`waits_in`).
 """
@@ -85,9 +85,9 @@ class Row:
 
     kind: Kind
     moves: Mapping[Event, State]  # event -> next state
-    target: State | None = None  # default target provision state on entry; None: there is none
+    target: State | None = None  # default target provision state on entry, if any
     #: Momentary state after success, recorded in the node's history only (spec
-    #: new-ironic-state-machine); None: there is none.
+    #: new-ironic-state-machine), if there is one.
     passed: str | None = None
 
 
@@ -180,7 +180,7 @@ VERBS: Mapping[str, Event] = {
 }
 
 
-#: Stable states in which a node has no instance.
+#: Stable states of a node without an instance.
 WITHOUT_INSTANCE = frozenset({S.ENROLL, S.MANAGEABLE, S.AVAILABLE})
 
 
@@ -195,7 +195,7 @@ def allows(state: str, event: Event) -> bool:
 
 def waits_in(state: str) -> State | None:
     """
-    Return the wait state whose verbs a busy state takes; None: it takes none.
+    Return the wait state whose verbs a busy state takes, if there is one.
 
     A busy state with a wait state takes `abort` in the middle of a step, and the other verbs as
     long as its operation is in the admission queue.
@@ -206,8 +206,8 @@ def waits_in(state: str) -> State | None:
 
 def verbs_in(state: str) -> tuple[str, ...]:
     """Return the verbs that a state accepts; `deleted` stands for `undeploy`."""
-    waits = waits_in(state)
+    wait_state = waits_in(state)
     if MACHINE[State(state)].kind is Kind.BUSY:
-        return ("abort",) if waits is not None and allows(waits, Event.ABORT) else ()
+        return ("abort",) if wait_state is not None and allows(wait_state, Event.ABORT) else ()
     moves = MACHINE[State(state)].moves
     return tuple(verb for verb, event in VERBS.items() if event in moves and verb != "undeploy")

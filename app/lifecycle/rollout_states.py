@@ -1,7 +1,7 @@
 """
 States of rollouts, and the table of their transitions.
 
-An event leads to one state. Its entry lists the states in which it may occur and, for each of them,
+An event leads to one state. Its entry lists the states where it may occur and, for each of them,
 the actors that may fire it. docs/fleet.md has the table.
 """
 
@@ -77,15 +77,15 @@ def transition(session: Session, rollout: Rollout, event: RolloutEvent) -> None:
     """
     Change the state of a locked rollout.
 
-    Raises Conflict: a caller requests the event in another state than those of its entry.
+    Raises Conflict: a caller requests the event in a state that its entry does not list.
     Raises IllegalTransition: the transaction's actor may not fire the event in this state.
     """
     row = ROLLOUTS[event]
     if event in REQUESTS and rollout.state not in row.origins:
-        wanted = " or ".join(f'"{state}"' for state in row.origins)
+        required_states = " or ".join(f'"{state}"' for state in row.origins)
         raise Conflict(
             f'target: rollout {rollout.uuid} is in state "{rollout.state}", and {event} needs'
-            f" state {wanted}"
+            f" state {required_states}"
         )
     actor = session.info[ACTOR]
     if actor not in row.origins.get(rollout.state, ()):

@@ -40,11 +40,13 @@ class Gauge(Metric):
 class Recorded(Metric):
     """A metric that processes record."""
 
-    #: Returns the time series of label values; None: nothing is recorded.
+    #: Returns the time series of label values; None while nothing is recorded.
     _find: Callable[[tuple[str, ...]], Any] | None = None
 
     def record_into(self, find: Callable[[tuple[str, ...]], Any] | None) -> None:
-        """Record into the series that `find` returns for label values; None: record nothing."""
+        """
+        Record into the series that `find` returns for label values, or record nothing without it.
+        """
         self._find = find
 
 
@@ -64,7 +66,7 @@ class Counter(Recorded):
 
 
 class Level(Recorded):
-    """A number of things that processes have open now; a new process begins at 0."""
+    """A number of things that processes have open now; a new process starts at 0."""
 
     kind = "gauge"
 
@@ -95,6 +97,6 @@ class Histogram(Recorded):
         return tuple(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
 
 
-def one_of(value: str, known: Collection[str]) -> str:
+def one_of(value: str, values: Collection[str]) -> str:
     """Return a label value if it is known, else OTHER: a metric has few time series."""
-    return value if value in known else OTHER
+    return value if value in values else OTHER

@@ -1,10 +1,10 @@
 """
 Recording of metrics: each process writes to files of its own, which the exporter adds up.
 
-The files are those of prometheus-client's multi-process mode, in the directory that its environment
+The files belong to prometheus-client's multi-process mode, in the directory that its environment
 variable names. They belong to a slot and not to a process: a new process takes the lowest free slot
 and continues the counters of the process that has ended, so the number of files is limited and no
-counter goes back. Its levels begin at 0.
+counter goes back. Its levels start at 0.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ LOCK = "lock"
 #: disk is full, would kill the process.
 SIZES = {"counter": 256 << 10, "gauge_sum": 128 << 10, "histogram": 4 << 20}
 
-_slot: int | None = None  # open lock file of this process; None: nothing is recorded
+_slot: int | None = None  # open lock file of this process; None while nothing is recorded
 
 
 def prepare(root: Path) -> None:
@@ -132,9 +132,9 @@ def _record(slot: str) -> None:
     for metric in METRICS:
         if not isinstance(metric, Recorded):
             continue
-        made: Any
+        series: Any
         if isinstance(metric, Histogram):
-            made = prometheus_client.Histogram(
+            series = prometheus_client.Histogram(
                 metric.name,
                 metric.about,
                 list(metric.labels),
@@ -142,17 +142,17 @@ def _record(slot: str) -> None:
                 buckets=metric.buckets,
             )
         elif isinstance(metric, Level):
-            made = prometheus_client.Gauge(
+            series = prometheus_client.Gauge(
                 metric.name, metric.about, registry=None, multiprocess_mode="sum"
             )
-            made.set(0)  # the slot may have the level of a process that was killed
+            series.set(0)  # the slot may have the level of a process that was killed
         else:
-            made = prometheus_client.Counter(
+            series = prometheus_client.Counter(
                 metric.name, metric.about, list(metric.labels), registry=None
             )
-        metric.record_into(cache(partial(_series, made)))
+        metric.record_into(cache(partial(_series, series)))
 
 
-def _series(made: Any, labels: tuple[str, ...]) -> Any:
+def _series(metric: Any, labels: tuple[str, ...]) -> Any:
     """Return the time series of a metric with these label values."""
-    return made.labels(*labels) if labels else made
+    return metric.labels(*labels) if labels else metric

@@ -148,6 +148,20 @@ NOTIFICATION_LAG = Histogram(
     _LONG,
 )
 
+# power updates
+
+POWER_UPDATE_DELIVERIES = Counter(
+    "power_update_deliveries",
+    "Attempts to report changes of the power to Nova",
+    {"outcome": "`accepted`, `failed`"},
+)
+POWER_UPDATE_LAG = Histogram(
+    "power_update_lag_seconds",
+    "Time from a change of the power to Nova's answer, of the oldest of each attempt",
+    {},
+    _LONG,
+)
+
 # BMCs
 
 BMC_COMMANDS = Histogram(
@@ -247,4 +261,4 @@ REACHED = Gauge(
     {"part": "`database`, `broker`"},
 )
 
-METRICS: Sequence[Metric] = tuple(each for each in globals().values() if isinstance(each, Metric))
+METRICS: Sequence[Metric] = tuple(item for item in globals().values() if isinstance(item, Metric))

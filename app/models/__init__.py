@@ -7,6 +7,7 @@ from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState
 from app.models.audit import AuditCheckpoint, AuditRecord, Outcome
 from app.models.base import Base
+from app.models.bmc_exchange import BmcExchanges
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
 from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory
@@ -29,6 +30,7 @@ from app.models.operation import (
 )
 from app.models.port import Port
 from app.models.portgroup import Portgroup
+from app.models.power_update import PowerUpdateCursor
 from app.models.rollout import (
     UNENDED,
     PauseCause,
@@ -60,6 +62,7 @@ __all__ = [
     "Base",
     "BeatLease",
     "BiosSetting",
+    "BmcExchanges",
     "ChangeEvent",
     "ChangeType",
     "Chassis",
@@ -87,6 +90,7 @@ __all__ = [
     "PeriodicPass",
     "Port",
     "Portgroup",
+    "PowerUpdateCursor",
     "Project",
     "RoleAssignment",
     "Rollout",

@@ -26,13 +26,13 @@ class Allocation(Timestamped, Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)  # becomes the node's `instance_uuid`
-    # unique; None: no name; a node with this name is preferred
+    # unique; null without a name; a node with this name is preferred
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
     # None until a node was found
     node_id: Mapped[int | None] = mapped_column(ForeignKey("nodes.id"), unique=True)
     # required of the node
     resource_class: Mapped[str | None] = mapped_column(String(80), index=True)
-    # project; the node must belong to it or be leased to it; None: any node
+    # project; the node must belong to it or be leased to it; null for any node
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
     traits: Mapped[list[str]] = mapped_column(JSON, default=list)  # names that the node must have
     candidate_nodes: Mapped[list[str]] = mapped_column(JSON, default=list)  # UUIDs; empty: any node
@@ -41,5 +41,5 @@ class Allocation(Timestamped, Base):
     state: Mapped[str] = mapped_column(String(16), default=AllocationState.ALLOCATING)
     last_error: Mapped[str | None] = mapped_column(Text)  # reason of state `error`
     attempts: Mapped[int] = mapped_column(default=0)  # searches that found only locked nodes
-    # when its message is sent again; None: not allocating any more
+    # when its message is sent again; null if not allocating any more
     due_at: Mapped[datetime | None] = mapped_column(index=True)

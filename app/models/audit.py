@@ -40,7 +40,7 @@ class AuditCheckpoint(Base):
     created_at: Mapped[datetime] = mapped_column(default=now())
     first: Mapped[int] = mapped_column(NUMBER, unique=True)  # id of a record, as `last`
     last: Mapped[int] = mapped_column(NUMBER)
-    # transactions below this number may still add records; None: there are none on SQLite
+    # transactions below this number may still add records; always null on SQLite
     horizon: Mapped[int | None] = mapped_column(NUMBER)
     # number and digest of the records of successes, then of the others; time of the newest record
     successes: Mapped[int] = mapped_column(default=0)
@@ -48,7 +48,7 @@ class AuditCheckpoint(Base):
     others: Mapped[int] = mapped_column(default=0)
     others_digest: Mapped[str | None] = mapped_column(String(64))
     newest_at: Mapped[datetime | None]
-    # HMAC of these, and of the one before; None: open
+    # HMAC of these, and of the one before; null while it is open
     mac: Mapped[str | None] = mapped_column(String(64))
 
 
@@ -69,27 +69,27 @@ class AuditRecord(Base):
     created_at: Mapped[datetime]  # time of the insertion, by the database's clock
     action: Mapped[str] = mapped_column(String(128))  # as update/node/state/provision/active
     outcome: Mapped[str] = mapped_column(String(8))
-    status: Mapped[int | None]  # HTTP status; None: of a command, or not known yet
+    status: Mapped[int | None]  # HTTP status; null for a command, or before it is known
     requests: Mapped[int] = mapped_column(default=1)  # equal refused requests in this record
-    # kind of the resource that the path names, as node or volume/target; None: of a command
+    # kind of the resource that the path names, as node or volume/target; null for a command
     target_type: Mapped[str | None] = mapped_column(String(32))
-    # its UUID, or its name from the path; None: a collection
+    # its UUID, or its name from the path; null for a collection
     target: Mapped[str | None] = mapped_column(String(255))
-    user_id: Mapped[str | None] = mapped_column(String(255))  # None: no authentication
+    user_id: Mapped[str | None] = mapped_column(String(255))  # null without authentication
     user_name: Mapped[str | None] = mapped_column(String(255))
     project_id: Mapped[str | None] = mapped_column(String(64))
     project_name: Mapped[str | None] = mapped_column(String(64))
     roles: Mapped[str | None] = mapped_column(String(255))  # separated by commas
     system_scope: Mapped[str | None] = mapped_column(String(16))
     auth: Mapped[str] = mapped_column(String(16))  # auth_strategy, or `command`
-    address: Mapped[str | None] = mapped_column(String(64))  # of the client; None: of a command
+    address: Mapped[str | None] = mapped_column(String(64))  # of the client; null for a command
     user_agent: Mapped[str | None] = mapped_column(String(128))
     request_id: Mapped[str | None] = mapped_column(String(64))
-    # name of the target at that time; None: it has none, or the path named it
+    # name of the target at that time; null if it has no name, or the path named it
     target_name: Mapped[str | None] = mapped_column(String(255))
-    # of a refused request of an agent: the cause; None: of another request
+    # of a refused request of an agent: the cause; null for other requests
     reason: Mapped[str | None] = mapped_column(String(64))
-    # HMAC of the columns that its writer knows (`app.audit.audit_proofs`); None: it had no key
+    # HMAC of the columns that its writer knows (`app.audit.audit_proofs`); null without a key
     mac: Mapped[str | None] = mapped_column(String(64))
     # names that the request gives, separated by commas: changed fields, further parts of the path
     fields: Mapped[str | None] = mapped_column(Text)

@@ -33,5 +33,5 @@ class Timestamped:
     """Times of creation and update, by the database's clock."""
 
     created_at: Mapped[datetime] = mapped_column(default=now())
-    # set explicitly, for changes that callers can see; None: not changed yet
+    # set explicitly, for changes that callers can see; null if not changed yet
     updated_at: Mapped[datetime | None]

@@ -62,11 +62,11 @@ class ChangeEvent(Base):
 
     id: Mapped[int] = mapped_column(NUMBER, primary_key=True)
     # 1, 2, 3 and so on, without gaps; the events of one node are in the order of its changes.
-    # None: not numbered yet, so not readable
+    # null if not numbered yet, so not readable
     sequence: Mapped[int | None] = mapped_column(NUMBER, unique=True)
     created_at: Mapped[datetime]  # by the database's clock
     type: Mapped[str] = mapped_column(String(32))  # one of `TYPES`
-    # None: of a resource without a node
+    # null for a resource without a node
     node_uuid: Mapped[str | None] = mapped_column(String(36))
     node_name: Mapped[str | None] = mapped_column(String(255))  # at that time
     # projects that see the event: owner and lessee of the node at that time; of an allocation or a
@@ -75,15 +75,19 @@ class ChangeEvent(Base):
     lessee: Mapped[str | None] = mapped_column(String(255))
     # of another resource than a node
     resource_uuid: Mapped[str | None] = mapped_column(String(36))
-    resource_name: Mapped[str | None] = mapped_column(String(255))  # at that time; None: no name
-    # None: no change of an operation
+    resource_name: Mapped[str | None] = mapped_column(
+        String(255)
+    )  # at that time; null without a name
+    # null without a change of an operation
     operation_uuid: Mapped[str | None] = mapped_column(String(36))
     operation_kind: Mapped[str | None] = mapped_column(String(32))  # an `OperationKind`
-    step: Mapped[str | None] = mapped_column(String(300))  # as "deploy.write_image"; None: no step
-    # state before and after; "true" or "false" for maintenance; the kind of a hold; None: there is
-    # no value
+    step: Mapped[str | None] = mapped_column(
+        String(300)
+    )  # as "deploy.write_image"; null without a step
+    # state before and after; "true" or "false" for maintenance; the kind of a hold; null without
+    # a value
     before: Mapped[str | None] = mapped_column(String(32))
     after: Mapped[str | None] = mapped_column(String(32))
     # for notifications, as JSON text: fields of the node or resource after the change; child node
-    # and wanted power state of a step. None: notifications were off
+    # and wanted power state of a step. null if notifications were off
     facts: Mapped[str | None] = mapped_column(Text)

@@ -26,14 +26,14 @@ class Conductor(Timestamped, Base):
     hostname: Mapped[str] = mapped_column(String(255), unique=True)
     # UUID, new at every start; claims of an older incarnation are void
     incarnation: Mapped[str] = mapped_column(String(36), index=True)
-    # its nodes are those of this group, lower case
+    # its nodes belong to this group, lower case
     conductor_group: Mapped[str] = mapped_column(String(255), default="")
     # loaded drivers: {hardware type: {kind: [interface name, the default first]}}
     interfaces: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     # newest version of messages and rows that it understands (`app.process.release`)
     version: Mapped[int] = mapped_column(default=0, server_default="0")
     online: Mapped[bool] = mapped_column(default=True)  # False after a graceful stop
-    # sentence: why it can do no new work, while it sends heartbeats; None: it can
+    # sentence: why it can do no new work, while it sends heartbeats; null if it can
     impediment: Mapped[str | None] = mapped_column(String(255))
     heartbeat_at: Mapped[datetime] = mapped_column(default=now())  # database's clock
 
@@ -46,7 +46,7 @@ class BeatLease(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     holder: Mapped[str] = mapped_column(String(255))  # name of the process that leads
     until: Mapped[datetime]  # end of the lease, by the database's clock
-    # when the leader last sent a message to the broker; None: the leader is of an older release
+    # when the leader last sent a message to the broker; null for a leader of an older release
     sent_at: Mapped[datetime | None]
 
 
@@ -60,7 +60,7 @@ class PeriodicPass(Base):
     conductor: Mapped[str] = mapped_column(String(255), primary_key=True)
     period: Mapped[float] = mapped_column(Float)  # seconds
     expected_at: Mapped[datetime]  # time from which passes are expected, by the database's clock
-    completed_at: Mapped[datetime | None]  # None: no pass was completed since
+    completed_at: Mapped[datetime | None]  # null before the first pass
 
 
 class Watermark(Base):

@@ -46,9 +46,9 @@ def drafts(model: type[T]) -> Callable[[Iterable[Any]], T]:
     """
     names = model.__table__.columns.keys()
     properties = {
-        name: each
-        for name, each in vars(model).items()
-        if isinstance(each, property | hybrid_property)
+        name: item
+        for name, item in vars(model).items()
+        if isinstance(item, property | hybrid_property)
     }
     kind = type(model.__name__, (_Draft,), {**properties, "table": model.__table__})
 
@@ -67,15 +67,15 @@ def save(connection: Connection, row: Any) -> None:
     if not isinstance(row, _Draft):
         return
     values = row.__dict__
-    new = {
+    changes = {
         name: values[name]
-        for name, old in values["before"].items()
-        if isinstance(values[name], now) or values[name] != old
+        for name, old_value in values["before"].items()
+        if isinstance(values[name], now) or values[name] != old_value
     }
-    if new:
-        plain, clock = _split(new)
-        values_ = {**_named(row.table, plain, values), "row": row.id}
-        _update(row.table, tuple(plain), clock).count(connection, values_)
+    if changes:
+        constants, clock = _split(changes)
+        values_ = {**_named(row.table, constants, values), "row": row.id}
+        _update(row.table, tuple(constants), clock).count(connection, values_)
         values["before"] = {}
 
 
@@ -86,18 +86,18 @@ def add(connection: Connection, row: Base) -> int:
     Unset columns get the model's defaults. Later changes of the row are not written.
     """
     complete = _complete(row)
-    plain, clock = _split(complete)
-    named = _named(row.__table__, plain, complete)
-    found = _insert(row.__table__, clock).first(connection, named)
-    assert found is not None
-    return int(found[0])
+    constants, clock = _split(complete)
+    parameters = _named(row.__table__, constants, complete)
+    inserted_row = _insert(row.__table__, clock).first(connection, parameters)
+    assert inserted_row is not None
+    return int(inserted_row[0])
 
 
 def add_all(connection: Connection, rows: Sequence[Base]) -> None:
     """Insert several rows of one model; values must not be `now()`."""
     table = rows[0].__table__
     complete = map(_complete, rows)
-    _insert_only(table).many(connection, [_named(table, each, each) for each in complete])
+    _insert_only(table).many(connection, [_named(table, values, values) for values in complete])
 
 
 def _split(values: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
@@ -126,7 +126,7 @@ def _complete(row: Base) -> dict[str, Any]:
 
 @cache
 def _defaults(table: Any) -> Sequence[tuple[str, Callable[[], Any]]]:
-    return [(each.key, _default(each)) for each in table.columns if not each.primary_key]
+    return [(column.key, _default(column)) for column in table.columns if not column.primary_key]
 
 
 def _default(column: Column[Any]) -> Callable[[], Any]:
@@ -144,8 +144,8 @@ def _value(column: Column[Any]) -> BindParameter[Any]:
 
 
 @cache
-def _update(table: Table, plain: Sequence[str], clock: frozenset[str]) -> Typed:
-    values = {name: _value(table.c[name]) for name in plain} | dict.fromkeys(clock, now())
+def _update(table: Table, constants: Sequence[str], clock: frozenset[str]) -> Typed:
+    values = {name: _value(table.c[name]) for name in constants} | dict.fromkeys(clock, now())
     return Typed(update(table).where(table.c.id == bindparam("row")).values(values))
 
 
@@ -160,5 +160,5 @@ def _insert_only(table: Any) -> Typed:
 
 
 def _inserted(table: Any, clock: frozenset[str]) -> dict[str, Any]:
-    columns = [each for each in table.columns if not each.primary_key]
-    return {each.key: now() if each.key in clock else _value(each) for each in columns}
+    columns = [column for column in table.columns if not column.primary_key]
+    return {column.key: now() if column.key in clock else _value(column) for column in columns}

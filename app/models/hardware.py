@@ -21,8 +21,10 @@ class BiosSetting(Timestamped, Base):
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
     name: Mapped[str] = mapped_column(String(255), primary_key=True)
-    value: Mapped[str | None] = mapped_column(Text)  # as last read; None: the BMC returned none
-    # Enumeration, String, Integer, Boolean or Password; None: unknown
+    value: Mapped[str | None] = mapped_column(
+        Text
+    )  # as last read; null if the BMC returned no value
+    # Enumeration, String, Integer, Boolean or Password; null if unknown
     attribute_type: Mapped[str | None] = mapped_column(String(255))
     allowable_values: Mapped[list[Any]] = mapped_column(JSON, default=list)  # of an enumeration
     lower_bound: Mapped[int | None]  # of an integer
@@ -43,11 +45,11 @@ class FirmwareComponent(Timestamped, Base):
     component: Mapped[str] = mapped_column(String(255), primary_key=True)  # bios, bmc or nic:<name>
     initial_version: Mapped[str] = mapped_column(String(255))  # first version ever read
     current_version: Mapped[str | None] = mapped_column(String(255))  # as last read
-    # installed by the last update step; None: no update yet
+    # installed by the last update step; null before the first update
     last_version_flashed: Mapped[str | None] = mapped_column(String(255))
-    vendor: Mapped[str | None] = mapped_column(String(255))  # as last read; None: unknown
-    model: Mapped[str | None] = mapped_column(String(255))  # as last read; None: unknown
-    serial_number: Mapped[str | None] = mapped_column(String(255))  # as last read; None: unknown
+    vendor: Mapped[str | None] = mapped_column(String(255))  # as last read; null if unknown
+    model: Mapped[str | None] = mapped_column(String(255))  # as last read; null if unknown
+    serial_number: Mapped[str | None] = mapped_column(String(255))  # as last read; null if unknown
 
 
 class NodeInventory(Base):

@@ -21,13 +21,13 @@ class NodeHistory(Base):
     severity: Mapped[str] = mapped_column(String(8))  # INFO or ERROR, as in Ironic
     event_type: Mapped[str] = mapped_column(String(64))  # name of the kind of event, as in Ironic
     event: Mapped[str] = mapped_column(Text)  # one sentence
-    # reservation of the node at that time; None: no operation
+    # reservation of the node at that time; null without an
     conductor: Mapped[str | None] = mapped_column(String(255))
     state: Mapped[str | None] = mapped_column(String(16))  # provision state at that time
-    # target at that time; None: stable state
+    # target at that time; null in a stable state
     target_provision_state: Mapped[str | None] = mapped_column(String(16))
-    # time in that provision state until the event; None: unknown
+    # time in that provision state until the event; null if unknown
     duration_seconds: Mapped[int | None]
-    # id of the user who caused it; None: the service
+    # id of the user who caused it; null for the service
     user: Mapped[str | None] = mapped_column(String(64))
     project: Mapped[str | None] = mapped_column(String(64))  # id of the user's project

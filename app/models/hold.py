@@ -1,4 +1,4 @@
-"""Holds: reasons of people for which a node is not used, beside its maintenance."""
+"""Holds: reasons of people not to use a node, apart from its maintenance."""
 
 from datetime import datetime
 
@@ -25,11 +25,11 @@ class Hold(Timestamped, Base):
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
     kind: Mapped[str] = mapped_column(String(32))  # a `HoldKind`
     # of the caller who has created it
-    owner: Mapped[str | None] = mapped_column(String(255))  # project; None: of the system
+    owner: Mapped[str | None] = mapped_column(String(255))  # project; null for the system
     user_id: Mapped[str | None] = mapped_column(String(255))
     user_name: Mapped[str | None] = mapped_column(String(255))
     reason: Mapped[str] = mapped_column(Text)
-    expires_at: Mapped[datetime | None]  # None: a caller ends it
+    expires_at: Mapped[datetime | None]  # null if a caller ends it
 
 
 def in_effect() -> ColumnElement[bool]:

@@ -25,9 +25,9 @@ class Answered(Base):
     caller: Mapped[str] = mapped_column(String(255))
     key: Mapped[str] = mapped_column(String(255))  # value of the header
     request: Mapped[str] = mapped_column(String(64))  # digest of method, path and body
-    minor: Mapped[int | None]  # API version of the request; None: of an older release's row
+    minor: Mapped[int | None]  # API version of the request; null in a row of an older release
     status: Mapped[int]  # HTTP status of the answer
-    # headers and body of the answer; None: it had none
+    # headers and body of the answer; null if it had none
     location: Mapped[str | None] = mapped_column(String(1024))
     etag: Mapped[str | None] = mapped_column(String(64))
     body: Mapped[str | None] = mapped_column(SealedText)

@@ -16,7 +16,7 @@ class User(Timestamped, Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)  # of callers, in logs and histories
     name: Mapped[str] = mapped_column(String(255), unique=True)
-    # argon2id, in the PHC format; None: the user has API tokens only
+    # argon2id, in the PHC format; null for a user with API tokens only
     password_hash: Mapped[str | None] = mapped_column(Text)
     enabled: Mapped[bool] = mapped_column(default=True)  # false: all requests get 401
 
@@ -68,7 +68,7 @@ class RoleAssignment(Base):
     group_id: Mapped[int | None] = mapped_column(
         ForeignKey("user_groups.id", ondelete="CASCADE"), index=True
     )
-    # None: in the system
+    # null in the system
     project_id: Mapped[int | None] = mapped_column(
         ForeignKey("projects.id", ondelete="CASCADE"), index=True
     )
@@ -84,13 +84,13 @@ class ApiToken(Base):
     digest: Mapped[str] = mapped_column(String(64), unique=True)  # SHA-256 of the text
     name: Mapped[str | None] = mapped_column(String(255))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # None: the scope is the system
+    # null if the scope is the system
     project_id: Mapped[int | None] = mapped_column(
         ForeignKey("projects.id", ondelete="CASCADE"), index=True
     )
-    # limits the roles of the user to this one and those below it; None: no limit
+    # limits the roles of the user to this one and those below it; null without a limit
     role: Mapped[str | None] = mapped_column(String(16))
     created_at: Mapped[datetime]
-    expires_at: Mapped[datetime | None] = mapped_column(index=True)  # None: never
-    used_at: Mapped[datetime | None]  # latest use, to the minute; None: not used yet
+    expires_at: Mapped[datetime | None] = mapped_column(index=True)  # null if it never expires
+    used_at: Mapped[datetime | None]  # latest use, to the minute; null if not used yet
     revoked_at: Mapped[datetime | None] = mapped_column(index=True)

@@ -30,7 +30,7 @@ class InspectionRule(Timestamped, Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     description: Mapped[str | None] = mapped_column(String(255))
-    # of the inspection in which the rule runs
+    # of the inspection that runs the rule
     phase: Mapped[str] = mapped_column(String(16), default="main")
     priority: Mapped[int] = mapped_column(default=0)  # rules run by decreasing priority
     sensitive: Mapped[bool] = mapped_column(default=False)  # the API hides conditions and actions

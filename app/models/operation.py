@@ -100,7 +100,7 @@ BESIDE = (
     OperationKind.VENDOR,
     OperationKind.DISCOVERY,
 )
-#: Conditions of admitted operations, which hold a slot, and of those in an admission queue.
+#: Conditions of admitted operations, which hold a slot, and of operations in an admission queue.
 HOLDS = text("queue IS NOT NULL AND admitted_at IS NOT NULL AND finished_at IS NULL")
 QUEUES = text("queue IS NOT NULL AND admitted_at IS NULL AND finished_at IS NULL")
 
@@ -147,9 +147,9 @@ class Operation(Base):
     # an `OperationState`
     state: Mapped[str] = mapped_column(String(16), default=OperationState.QUEUED)
     arguments: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # of the request
-    # user; None: the service, or no authentication
+    # user; null for the service, or without authentication
     requested_by: Mapped[str | None] = mapped_column(String(255))
-    # id of the API request, for logs; None: none
+    # id of the API request, for logs; null without one
     request_id: Mapped[str | None] = mapped_column(String(64))
 
     cursor: Mapped[int] = mapped_column(default=0)  # position of the next or current step
@@ -161,24 +161,26 @@ class Operation(Base):
     claim: Mapped[str | None] = mapped_column(String(36))
     # the agent's heartbeat counter at the last claim
     heartbeats: Mapped[int] = mapped_column(default=0)
-    deadline_at: Mapped[datetime | None]  # when the claimed or waiting step fails; None: no limit
-    wake_at: Mapped[datetime | None]  # next poll of a waiting step; None: it waits for the agent
+    deadline_at: Mapped[
+        datetime | None
+    ]  # when the claimed or waiting step fails; null without a limit
+    wake_at: Mapped[datetime | None]  # next poll of a waiting step; null if it waits for the agent
     # while the claimant lives, it polls the agent until this time, so that heartbeats need not
-    # resume the operation; None: it does not poll
+    # resume the operation; null if it does not poll
     watched_until: Mapped[datetime | None]
-    # admission queue; None: it has not entered a flow with a limit
+    # admission queue; null before it enters a flow with a limit
     queue: Mapped[str | None] = mapped_column(String(300))
     # conductor group and project; parties are admitted in rounds, one each
     party: Mapped[str | None] = mapped_column(String(511))
-    # admission round; None: not assigned yet. The column keeps its first name: the previous release
-    # reads and writes it during an upgrade
+    # admission round; null if not assigned yet. The column keeps its first name: the previous
+    # release reads and writes it during an upgrade
     round: Mapped[int | None] = mapped_column("turn", key="round")
-    admitted_at: Mapped[datetime | None]  # None: in the admission queue
+    admitted_at: Mapped[datetime | None]  # null in the admission queue
     sent_at: Mapped[datetime | None]  # time of the last message
     # incarnation that the last message was sent to
     sent_to: Mapped[str | None] = mapped_column(String(36))
     sends: Mapped[int] = mapped_column(default=0)  # messages sent at this cursor
-    # time of the first of them; None: sent by an older release
+    # time of the first of them; null if an older release sent it
     first_sent_at: Mapped[datetime | None]
     refused: Mapped[int] = mapped_column(default=0)  # late writes that the fence has refused
     # requested steps of the caller, a runbook or templates, in order: [{interface, step, args,
@@ -192,12 +194,12 @@ class Operation(Base):
     # version that a conductor must understand to run it (`app.process.release`)
     version: Mapped[int] = mapped_column(default=release.NEEDED, server_default="0")
 
-    # {code, message, cause, hint, step, attempt, retryable, cleanup?}; None: no failure. cleanup:
-    # the first cleanup step that failed
+    # {code, message, cause, hint, step, attempt, retryable, cleanup?}; null without a failure.
+    # cleanup: the first cleanup step that failed
     error: Mapped[dict[str, Any] | None] = mapped_column(Document)
     created_at: Mapped[datetime]  # time of the request
     started_at: Mapped[datetime | None]  # first claim
-    finished_at: Mapped[datetime | None]  # None: not ended
+    finished_at: Mapped[datetime | None]  # null if not ended
 
     @hybrid_property
     def is_queued(self) -> bool:
@@ -239,7 +241,7 @@ class OperationStep(Base):
     position: Mapped[int]  # order within the operation, from 0
     interface: Mapped[str] = mapped_column(String(32))  # kind, such as power or deploy
     name: Mapped[str] = mapped_column(String(255))  # of the interface's method
-    # step list that it belongs to; None: frame step
+    # step list that it belongs to; null for a frame step
     flow: Mapped[str | None] = mapped_column(String(16))
     args: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # arguments of the method
     # order within its flow, the highest first
@@ -254,7 +256,7 @@ class OperationStep(Base):
     resume: Mapped[str] = mapped_column(String(16), default="rerun")
     # after it the agent's steps are known, and the rest is planned again
     collects: Mapped[bool] = mapped_column(default=False)
-    # event of the node's provision state after the step; None: none
+    # event of the node's provision state after the step; null without one
     event: Mapped[str | None] = mapped_column(String(16))
     state: Mapped[str] = mapped_column(String(16), default=StepState.PENDING)  # a `StepState`
     attempts: Mapped[int] = mapped_column(default=0)  # executions by a conductor
@@ -266,24 +268,26 @@ class OperationStep(Base):
     backoff: Mapped[float] = mapped_column(Float, default=0)
     # transient errors so far; `error` has the last one
     faults: Mapped[int] = mapped_column(default=0)
-    # its time limit in seconds; None: that of its `Wait`, or of the flow
+    # its time limit in seconds; by default the limit of its `Wait`, or of the flow
     timeout: Mapped[float | None] = mapped_column(Float)
-    # seconds left of its time limit at the next poll; None: it does not poll
+    # seconds left of its time limit at the next poll; null if it does not poll
     remaining: Mapped[float | None] = mapped_column(Float)
     # the operation is aborted at the end of this step, which cannot be interrupted
     abort_after: Mapped[bool] = mapped_column(default=False)
-    # UUID of the child node that it runs on; None: on the node itself
+    # UUID of the child node that it runs on; null for the node itself
     child: Mapped[str | None] = mapped_column(String(36))
     # name of the one that ran the last attempt
     conductor: Mapped[str | None] = mapped_column(String(255))
     progress: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # of its last `Wait`
-    result: Mapped[dict[str, Any] | None] = mapped_column(Document)  # of `Done`; None: no result
-    # message of the last failure; None: no failure; "": the machine has answered since
+    result: Mapped[dict[str, Any] | None] = mapped_column(
+        Document
+    )  # of `Done`; null without a result
+    # message of the last failure; null without a failure, "" if the machine has answered since
     error: Mapped[str | None] = mapped_column(Text)
-    # end of its time limit; None: not waiting, or counted in `remaining`
+    # end of its time limit; null if not waiting, or counted in `remaining`
     deadline_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]  # start of the first attempt
-    finished_at: Mapped[datetime | None]  # None: not ended
+    finished_at: Mapped[datetime | None]  # null if not ended
 
     @property
     def label(self) -> str:
@@ -293,9 +297,9 @@ class OperationStep(Base):
     @property
     def attempt(self) -> int:
         """
-        Number of the last attempt; 0: none has begun.
+        Number of the last attempt; 0 before the first one.
 
         A conductor executes a step again after each of its waits, which is no other attempt: only a
-        transient error or a crash begins one.
+        transient error or a crash starts one.
         """
         return min(self.attempts, 1 + self.faults + self.deaths)

@@ -15,7 +15,7 @@ from app.models.base import Base
 def _secrets(model: type[Base]) -> list[tuple[str, Any]]:
     """Return the attributes of a model with secrets, and their columns."""
     properties = inspect(model).column_attrs
-    columns: Any = ((each.key, each.columns[0]) for each in properties)
+    columns: Any = ((attribute.key, attribute.columns[0]) for attribute in properties)
     return [(key, column) for key, column in columns if is_secret(column)]
 
 

@@ -18,7 +18,7 @@ class Port(Timestamped, Base):
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
-    # None: not in a port group
+    # null if not in a port group
     portgroup_id: Mapped[int | None] = mapped_column(ForeignKey("portgroups.id"), index=True)
     # MAC address in lower case, with colons
     address: Mapped[str] = mapped_column(String(18), unique=True)
@@ -28,11 +28,11 @@ class Port(Timestamped, Base):
     # switch, port and, for smart NICs, host
     local_link_connection: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     pxe_enabled: Mapped[bool] = mapped_column(default=True)  # the port may boot from the network
-    physical_network: Mapped[str | None] = mapped_column(String(64))  # None: unknown
+    physical_network: Mapped[str | None] = mapped_column(String(64))  # null if unknown
     is_smartnic: Mapped[bool] = mapped_column(default=False)  # the port belongs to a smart NIC
     description: Mapped[str | None] = mapped_column(String(255))
     vendor: Mapped[str | None] = mapped_column(String(32))
-    # free text of operators; None: not set
+    # free text of operators; null if not set
     category: Mapped[str | None] = mapped_column(String(80))
     # may become a member of a dynamic port group
     available_for_dynamic_portgroup: Mapped[bool] = mapped_column(default=True)

@@ -18,7 +18,7 @@ class Portgroup(Timestamped, Base):
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
-    # MAC address in lower case, with colons; None: that of a member
+    # MAC address in lower case, with colons; by default the address of a member
     address: Mapped[str | None] = mapped_column(String(18), unique=True)
     extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators
     # written by the service: VIFs of the group
@@ -27,9 +27,9 @@ class Portgroup(Timestamped, Base):
     standalone_ports_supported: Mapped[bool] = mapped_column(default=True)
     mode: Mapped[str] = mapped_column(String(255))  # bonding mode
     properties: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # bonding options
-    # that of its ports; None: unknown
+    # of its ports; null if unknown
     physical_network: Mapped[str | None] = mapped_column(String(64))
-    # free text of operators; None: not set
+    # free text of operators; null if not set
     category: Mapped[str | None] = mapped_column(String(80))
     # created for one deployment, as the instance requests
     dynamic_portgroup: Mapped[bool] = mapped_column(default=False)

@@ -68,12 +68,13 @@ class Rollout(Timestamped, Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     description: Mapped[str | None] = mapped_column(Text)
-    owner: Mapped[str | None] = mapped_column(String(255))  # project; None: of the system
+    owner: Mapped[str | None] = mapped_column(String(255))  # project; null for the system
     # the caller, on whose behalf operations are started
     user_id: Mapped[str | None] = mapped_column(String(255))
     user_name: Mapped[str | None] = mapped_column(String(255))
     request_id: Mapped[str | None] = mapped_column(String(64))
-    # an `app.identity.standing.Authority`, checked at each start; None: the caller is no local user
+    # an `app.identity.standing.Authority`, checked at each start; null if the caller is no local
+    # user
     authority: Mapped[dict[str, Any] | None] = mapped_column(Document(none_as_null=True))
     target: Mapped[str] = mapped_column(String(32))  # verb or power state
     arguments: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # of the verb
@@ -83,7 +84,9 @@ class Rollout(Timestamped, Base):
 
     # a `RolloutState`; changed by `app.lifecycle.rollout_states.transition` only
     state: Mapped[str] = mapped_column(String(16))
-    pause_cause: Mapped[str | None] = mapped_column(String(32))  # a `PauseCause`; None: not paused
+    pause_cause: Mapped[str | None] = mapped_column(
+        String(32)
+    )  # a `PauseCause`; null if not paused
     wave: Mapped[int] = mapped_column(default=1)  # the current one, from 1
     waves: Mapped[int]  # their number
     canary_waves: Mapped[int] = mapped_column(default=0)  # the first ones, which may not fail
@@ -91,12 +94,12 @@ class Rollout(Timestamped, Base):
     # failed nodes that do not count for the error budget: those at the last resumption, and held
     # ones since
     accepted_failures: Mapped[int] = mapped_column(default=0)
-    # numbers of nodes: all, and those in each state but `pending`
+    # numbers of nodes: of all, and of each state but `pending`
     nodes: Mapped[int]
     running: Mapped[int] = mapped_column(default=0)
     succeeded: Mapped[int] = mapped_column(default=0)
     failed: Mapped[int] = mapped_column(default=0)
-    finished_at: Mapped[datetime | None]  # None: not ended
+    finished_at: Mapped[datetime | None]  # null if not ended
 
     @property
     def pending(self) -> int:
@@ -135,12 +138,12 @@ class RolloutNode(Base):
     wave: Mapped[int]
     # a `RolloutNodeState`
     state: Mapped[str] = mapped_column(String(16), default=RolloutNodeState.PENDING)
-    # None: not started, or the verb needed no operation
+    # null if not started, or the verb needed no operation
     operation_uuid: Mapped[str | None] = mapped_column(String(36))
-    # of the failure: an operation's, or a `StartRefusal`; None: neither failed nor refused
+    # of the failure: an operation's, or a `StartRefusal`; null if neither failed nor refused
     code: Mapped[str | None] = mapped_column(String(64))
     # message of the failure or the refusal
     error: Mapped[str | None] = mapped_column(Text)
-    due_at: Mapped[datetime | None]  # next try of a pending node; None: none was refused
+    due_at: Mapped[datetime | None]  # next try of a pending node; null if it was not refused
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

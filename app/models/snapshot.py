@@ -20,7 +20,7 @@ def snapshots(model: type[T]) -> Callable[[Iterable[Any]], T]:
     row from one iterator. A snapshot has the columns and properties of the model.
     """
     columns = model.__table__.columns.keys()
-    properties = {name: each for name, each in vars(model).items() if isinstance(each, property)}
+    properties = {name: item for name, item in vars(model).items() if isinstance(item, property)}
     kind: Any = type(
         model.__name__, (namedtuple("Values", columns),), {"__slots__": (), **properties}
     )

@@ -21,7 +21,7 @@ class Subscriber:
     due_at: Mapped[datetime] = mapped_column(default=now(), index=True)
     holder: Mapped[str | None] = mapped_column(String(32))  # token of the attempt in progress
     failed_attempts: Mapped[int] = mapped_column(default=0)  # since the last success
-    failing_since: Mapped[datetime | None]  # None: the last attempt was a success
+    failing_since: Mapped[datetime | None]  # null if the last attempt was a success
     last_error: Mapped[str | None] = mapped_column(String(255))  # of the last attempt
     last_delivery_at: Mapped[datetime | None]  # of the last success
 
@@ -35,13 +35,13 @@ class Webhook(Subscriber, Timestamped, Base):
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)
     url: Mapped[str] = mapped_column(SealedText)
-    # project whose nodes' events are posted; None: those of all nodes
+    # project whose nodes' events are posted; null for all nodes
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
     # of the caller who has created it
     user_id: Mapped[str | None] = mapped_column(String(255))
     user_name: Mapped[str | None] = mapped_column(String(255))
     types: Mapped[list[str]] = mapped_column(JSON, default=list)  # of `TYPES` of events; empty: all
-    node_uuid: Mapped[str | None] = mapped_column(String(36))  # None: of all nodes
+    node_uuid: Mapped[str | None] = mapped_column(String(36))  # null for all nodes
     enabled: Mapped[bool] = mapped_column(default=True)
     secret: Mapped[str] = mapped_column(SealedText)  # key of the signatures
     # key before the last change of the secret, which also signs until a time

@@ -40,6 +40,6 @@ class Runbook(Timestamped, Base):
     # run the steps without booting the ramdisk
     disable_ramdisk: Mapped[bool] = mapped_column(default=False)
     public: Mapped[bool] = mapped_column(default=False)  # usable by all projects
-    # project; None: public, or created without a project
+    # project; null if public, or created without a project
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
     extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators

@@ -110,11 +110,11 @@ class NotificationBus:
             "confirm_publish": True, "max_retries": 0, "read_timeout": seconds,
             "write_timeout": seconds, "socket_settings": KEEPALIVE,
         }  # fmt: skip
-        made = Connection(url, connect_timeout=seconds, transport_options=options)
+        connection = Connection(url, connect_timeout=seconds, transport_options=options)
         if url.startswith("amqps"):
             verified = {"check_hostname": True, "cafile": self._rabbit.ssl_ca_file or None}
-            made.ssl = {"context": verified, "server_hostname": made.hostname}
-        return made
+            connection.ssl = {"context": verified, "server_hostname": connection.hostname}
+        return connection
 
 
 def _enveloped(notification: Mapping[str, Any]) -> dict[str, Any]:

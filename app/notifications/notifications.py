@@ -2,8 +2,9 @@
 Notifications in Ironic's form, made of change events.
 
 An event of a node has the node's fields at the time of the change. An event of a step has none, so
-its notification has those of now, or of the node's deletion. Documents, traits and steps are always
-those of now. Secrets are masked. `resource_notifications` makes those about other resources.
+its notification has the current ones, or the ones at the node's deletion. Documents, traits and
+steps are always the current ones. Secrets are masked. `resource_notifications` covers other
+resources.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ _EVENT: Any = ChangeEvent.__table__.c
 class Payload(Form):
     """A kind of payloads with the fields of nodes."""
 
-    more: tuple[str, ...] = ()  # fields of nodes beyond `FIELDS`
+    extra_fields: tuple[str, ...] = ()  # fields of nodes beyond `FIELDS`
     facts: tuple[str, ...] = ()  # fields about the change
 
 
@@ -146,7 +147,7 @@ def _notification(row: Row[Any], action: str, publisher: str, payload: Document)
 
 
 def _subject(row: Row[Any]) -> _Subject | None:
-    """Return the content of the notification of an event; None: it has none."""
+    """Return the content of the notification of an event, if the event has one."""
     facts = orjson.loads(row.facts) if row.facts else {}
     if row.type == ChangeType.STEP_STATE:
         return _of_step(row, facts)
@@ -155,9 +156,9 @@ def _subject(row: Row[Any]) -> _Subject | None:
     if row.type == ChangeType.POWER_STATE:
         if row.after is None or facts.get("previous_operation_id") is not None:
             return None  # unknown, or changed by an operation, whose steps have notifications
-        frozen, about = typed(Node, facts), {"from_power": row.before}
+        frozen, change_values = typed(Node, facts), {"from_power": row.before}
         action = "power_state_corrected"
-        return _Subject(action, SUCCESS, CORRECTED, CONDUCTOR, row.node_uuid, frozen, about)
+        return _Subject(action, SUCCESS, CORRECTED, CONDUCTOR, row.node_uuid, frozen, change_values)
     action, payload = OF_CHANGES[row.type]
     return _Subject(action, END, payload, API, row.node_uuid, typed(Node, facts))
 
@@ -167,9 +168,9 @@ def _of_step(row: Row[Any], facts: Document) -> _Subject | None:
         return None  # it has waited
     interface = row.step.partition(".")[0]
     action, payload = OF_STEPS.get(row.step) or OF_STEPS[interface]
-    about = {"to_power": TO_POWER.get(row.step) or facts.get("to_power")}
+    change_values = {"to_power": TO_POWER.get(row.step) or facts.get("to_power")}
     node = facts.get("child") or row.node_uuid
-    return _Subject(action, STATUSES[row.after], payload, CONDUCTOR, node, {}, about)
+    return _Subject(action, STATUSES[row.after], payload, CONDUCTOR, node, {}, change_values)
 
 
 def _of_provision_state(row: Row[Any], facts: Document) -> _Subject:
@@ -179,21 +180,23 @@ def _of_provision_state(row: Row[Any], facts: Document) -> _Subject:
         status = FAILED
     else:
         status = {(False, True): START, (True, False): END}.get(unstable, SUCCESS)
-    about = {
+    change_values = {
         "event": event,
         "previous_provision_state": row.before,
         "previous_target_provision_state": facts.get("previous_target_provision_state"),
     }
     frozen = typed(Node, facts)
-    return _Subject("provision_set", status, PROVISION, CONDUCTOR, row.node_uuid, frozen, about)
+    return _Subject(
+        "provision_set", status, PROVISION, CONDUCTOR, row.node_uuid, frozen, change_values
+    )
 
 
-def _event_between(before: str, after: str, recorded: str | None) -> str | None:
-    """Return the event that leads from one state to another; None: it is not known."""
-    moves = MACHINE[State(before)].moves if before in MACHINE else {}
-    possible = [str(event) for event, state in moves.items() if state == after]
-    if recorded in possible:
-        return recorded
+def _event_between(old_state: str, new_state: str, recorded_event: str | None) -> str | None:
+    """Return the event that leads from one state to another, or None if it is unknown."""
+    moves = MACHINE[State(old_state)].moves if old_state in MACHINE else {}
+    possible = [str(event) for event, state in moves.items() if state == new_state]
+    if recorded_event in possible:
+        return recorded_event
     return possible[0] if len(possible) == 1 else None
 
 
@@ -206,20 +209,20 @@ class _Nodes:
         ids = [row.id for row in rows]
         self._traits: dict[int, list[str]] = {}
         of_nodes = select(NodeTrait).where(NodeTrait.node_id.in_(ids)).order_by(NodeTrait.trait)
-        for each in session.scalars(of_nodes):
-            self._traits.setdefault(each.node_id, []).append(each.trait)
+        for trait_row in session.scalars(of_nodes):
+            self._traits.setdefault(trait_row.node_id, []).append(trait_row.trait)
         self._progress: Mapping[int, Progress] = operations.current(session, ids)
         deleted = select(_EVENT.node_uuid, _EVENT.facts).where(
             _EVENT.node_uuid.in_({*uuids} - self._rows.keys()),
             _EVENT.type == ChangeType.NODE_DELETED,
             _EVENT.facts.is_not(None),
         )
-        found = session.execute(deleted)
-        self._deleted = {uuid: typed(Node, orjson.loads(facts)) for uuid, facts in found}
+        deletions = session.execute(deleted)
+        self._deleted = {uuid: typed(Node, orjson.loads(facts)) for uuid, facts in deletions}
 
     def data(self, subject: _Subject) -> Document:
         """Return the fields of a payload."""
-        names = (*FIELDS, *subject.payload.more)
+        names = (*FIELDS, *subject.payload.extra_fields)
         row = self._rows.get(subject.node_uuid)
         fields = subject.frozen or self._deleted.get(subject.node_uuid, {})
         if not fields and row is not None:
@@ -229,7 +232,7 @@ class _Nodes:
         return data | {"uuid": subject.node_uuid}
 
     def _of_now(self, row: Node | None, names: Sequence[str]) -> Document:
-        """Return the fields that events do not have; row: None: the node is deleted."""
+        """Return the fields that events do not have. row: None for a deleted node."""
         documents = [name for name in DOCUMENTS if name in names]
         if row is None:
             return {**{name: {} for name in (*documents, *_STEPS)}, "traits": []}

@@ -1,8 +1,8 @@
 """
-Notifications about the resources beside nodes: their names and payloads, a row for each kind.
+Notifications about resources other than nodes: names and payloads, a row for each kind.
 
-Fields are those at the time of the change. Documents and lists, which events do not keep, are those
-of now, and empty for a deleted resource.
+Fields have their values at the time of the change. Documents and lists, which events do not keep,
+have the current ones, and are empty for a deleted resource.
 """
 
 from collections import defaultdict
@@ -40,7 +40,7 @@ class Kind:
     noun: str  # in event types
     form: Form
     model: Any
-    fields: tuple[str, ...]  # those that events keep, beside the times
+    fields: tuple[str, ...]  # fields that events keep, apart from the times
     documents: tuple[str, ...]
     has_node: bool = False  # the payload has `node_uuid`
 
@@ -105,17 +105,20 @@ class Resources:
                 uuids[_kind_of(event)].add(event.resource_uuid)
         self._rows = {
             row.uuid: row
-            for kind, known in uuids.items()
-            for row in session.scalars(select(kind.model).where(kind.model.uuid.in_(known)))
+            for kind, resource_uuids in uuids.items()
+            for row in session.scalars(
+                select(kind.model).where(kind.model.uuid.in_(resource_uuids))
+            )
         }
 
     def content(self, event: Row[Any]) -> tuple[str, Document]:
         """Return noun and action of the notification of an event, and its payload."""
         kind, row = _kind_of(event), self._rows.get(event.resource_uuid)
         names = (*kind.fields, "created_at", "updated_at")
-        kept = typed(kind.model, orjson.loads(event.facts)) if event.facts else None
+        recorded_values = typed(kind.model, orjson.loads(event.facts)) if event.facts else None
         data = {
-            name: getattr(row, name, None) if kept is None else kept.get(name) for name in names
+            name: getattr(row, name, None) if recorded_values is None else recorded_values.get(name)
+            for name in names
         }
         data |= {"uuid": event.resource_uuid, **_documents(kind, row)}
         if kind.has_node:
@@ -129,7 +132,7 @@ def _kind_of(event: Row[Any]) -> Kind:
 
 
 def _documents(kind: Kind, row: Any) -> Document:
-    """Return the documents of a resource; row: None: it is deleted."""
+    """Return the documents of a resource. row: None for a deleted one."""
     if row is None or getattr(row, "sensitive", False):  # rules that the API conceals
         return row_changes.with_defaults(kind.model, dict.fromkeys(kind.documents))
     return {name: getattr(row, name) for name in kind.documents}

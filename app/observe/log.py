@@ -55,10 +55,10 @@ def _cut(value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONGEST:
         return f"{value[:LONGEST]}... ({len(value)} characters)"
     if isinstance(value, list | tuple):
-        cut = [_cut(each) for each in value[:MOST_ITEMS]]
+        cut = [_cut(item) for item in value[:MOST_ITEMS]]
         return [*cut, f"... ({len(value)} items)"] if len(value) > MOST_ITEMS else cut
     if isinstance(value, dict):
-        return {name: _cut(each) for name, each in list(value.items())[:MOST_ITEMS]}
+        return {name: _cut(item) for name, item in list(value.items())[:MOST_ITEMS]}
     return value
 
 
@@ -66,7 +66,7 @@ def bounded(
     _logger: Any, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     """Shorten long values of a line, except a traceback."""
-    return {name: each if name in _TRACEBACK else _cut(each) for name, each in event.items()}
+    return {name: item if name in _TRACEBACK else _cut(item) for name, item in event.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ class _Quoted:
 def printable(
     _logger: Any, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Quote texts with control characters: those of strangers must not control a terminal."""
+    """Quote texts with control characters: an untrusted text must not control a terminal."""
     return {
-        name: _Quoted(each)
-        if isinstance(each, str) and not each.isprintable() and name not in _TRACEBACK
-        else each
-        for name, each in event.items()
+        name: _Quoted(item)
+        if isinstance(item, str) and not item.isprintable() and name not in _TRACEBACK
+        else item
+        for name, item in event.items()
     }
 
 
@@ -96,7 +96,7 @@ def _plain_traceback(out: TextIO, error: Any) -> None:
     text = StringIO()
     structlog.dev.plain_traceback(text, error)
     lines = text.getvalue().split("\n")
-    out.write("\n".join(each if each.isprintable() else repr(each) for each in lines))
+    out.write("\n".join(line if line.isprintable() else repr(line) for line in lines))
 
 
 #: Facts of this process in every line, such as its role. Threads share them, which a context
@@ -135,7 +135,7 @@ def set_up(level: str = "info", form: str = "auto") -> None:
     form: `json`, `text`, or `auto` for text where standard error is a terminal.
     """
     as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
-    last: list[structlog.typing.Processor] = (
+    renderers: list[structlog.typing.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
         if as_json
         else [
@@ -151,7 +151,7 @@ def set_up(level: str = "info", form: str = "auto") -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*SHARED, _facts_of_drivers],
-            processors=[remove, bounded, _add_facts, *last],
+            processors=[remove, bounded, _add_facts, *renderers],
         )
     )
     handler.addFilter(_rate_limit())
@@ -213,7 +213,7 @@ def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
     logs every malformed request to the file server. Messages are kept; the traceback of an
     exception is replaced by its text.
     """
-    passed: dict[tuple[str, int], float] = {}
+    last_times: dict[tuple[str, int], float] = {}
 
     def passes(record: logging.LogRecord) -> bool:
         if record.name == "py.warnings" and "CPendingDeprecationWarning" in record.getMessage():
@@ -223,9 +223,9 @@ def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
         if not by_client and not record.name.startswith(("celery", "kombu", "opentelemetry")):
             return True
         place = (record.pathname, record.lineno)
-        if record.created < passed.get(place, 0.0) + seconds:
+        if record.created < last_times.get(place, 0.0) + seconds:
             return False
-        passed[place] = record.created
+        last_times[place] = record.created
         if error and (by_client or record.name.startswith(("celery.worker.consumer", "kombu"))):
             record.msg, record.args = f"{record.getMessage()}: {error}", ()
             record.exc_info = None
@@ -256,5 +256,5 @@ def unbind(*names: str) -> None:
 
 
 def fact(name: str) -> Any:
-    """Return a fact that the lines of this thread have; None: they do not have it."""
+    """Return a fact that the lines of this thread have, if they have it."""
     return structlog.contextvars.get_contextvars().get(name)

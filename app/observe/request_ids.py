@@ -1,7 +1,7 @@
 """
 Ids of API requests: `req-UUID`, or `req-TRACE-SPAN` for a request that is traced.
 
-Trace and span are those of the request's span, in hexadecimal. The id is kept with the operation of
+Trace and span come from the request's span, in hexadecimal. The id is kept with the operation of
 the request, so every process that continues the operation continues its trace, too.
 """
 
@@ -24,17 +24,17 @@ def of_span(trace: int, span: int) -> str:
 
 
 def span_of(request_id: str | None) -> tuple[int, int] | None:
-    """Return trace and span of a traced request; None: it is not traced."""
-    found = _TRACED.fullmatch(request_id or "")
-    return (int(found[1], 16), int(found[2], 16)) if found else None
+    """Return trace and span of a request, if it is traced."""
+    match = _TRACED.fullmatch(request_id or "")
+    return (int(match[1], 16), int(match[2], 16)) if match else None
 
 
 def trace_of(request_id: Any) -> str | None:
-    """Return the trace of a request in hexadecimal; None: it is not traced."""
-    found = _TRACED.fullmatch(request_id) if isinstance(request_id, str) else None
-    return found[1] if found else None
+    """Return the trace of a request in hexadecimal, if it is traced."""
+    match = _TRACED.fullmatch(request_id) if isinstance(request_id, str) else None
+    return match[1] if match else None
 
 
 def received(value: Any) -> str | None:
-    """Return a request id from a message; None: the value is none."""
+    """Return a request id from a message, or None if the value is not a request id."""
     return value if isinstance(value, str) and _VALID.fullmatch(value) else None

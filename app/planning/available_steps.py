@@ -29,12 +29,14 @@ class Entry:
     priority: float  # with the overrides of the settings
 
 
-def steps_of(session: Session, node: Node, flow: Flow, least: float | None) -> list[Entry] | None:
+def steps_of(
+    session: Session, node: Node, flow: Flow, min_priority: float | None
+) -> list[Entry] | None:
     """
-    List the steps of a flow by decreasing priority, those of priority 0 included.
+    List the steps of a flow by decreasing priority, also steps of priority 0.
 
-    least: lowest priority that is listed; None: all. Returns None if the node's agent has never
-    reported its steps. Steps of the last report are kept, even if the agent is gone (spec
+    min_priority: lowest priority to list; all by default. Returns None if the node's agent has
+    never reported its steps. Steps of the last report are kept, even if the agent is gone (spec
     manual-cleaning).
     """
     runtime, target = runtime_of(session), targets.of_node(session, node)
@@ -45,7 +47,7 @@ def steps_of(session: Session, node: Node, flow: Flow, least: float | None) -> l
         for step in offered(target, flow).values()
     ]
     entries.sort(key=lambda entry: plan_rows.rank(flow, entry.priority, entry.step.interface))
-    return [entry for entry in entries if least is None or entry.priority >= least]
+    return [entry for entry in entries if min_priority is None or entry.priority >= min_priority]
 
 
 def retry_after(session: Session, node: Node) -> int:

@@ -36,43 +36,43 @@ _NOW = ""  # in place of the label of a step
 class _Machine:
     """Known conditions of the machine after the steps so far."""
 
-    #: aspect -> its condition, and the label of the step that left it; missing: unknown
-    known: dict[Aspect, tuple[Condition, str]] = field(default_factory=dict)
+    #: aspect -> its condition, and the label of the step that left it; none while it is unknown
+    conditions: dict[Aspect, tuple[Condition, str]] = field(default_factory=dict)
 
     def lacks(self, need: Condition) -> tuple[Condition, str] | None:
         """Return what is known instead of a condition, and the step that left it."""
-        found = self.known.get(ASPECTS[need])
-        return None if found is None or found[0] is need else found
+        entry = self.conditions.get(ASPECTS[need])
+        return None if entry is None or entry[0] is need else entry
 
     def needs(self, conditions: Conditions) -> list[Condition]:
-        """Return the needs of a step: also the network of a system that begins to run with it."""
-        after = _Machine(dict(self.known))
-        after.leave(conditions, _NOW)
-        runs, since = after.known.get(Aspect.MACHINE, (None, None))
-        network = _NETWORKS.get(runs) if runs and since is _NOW else None
+        """Return the needs of a step: also the network of a system that it starts."""
+        machine = _Machine(dict(self.conditions))
+        machine.leave(conditions, _NOW)
+        system, label = machine.conditions.get(Aspect.MACHINE, (None, None))
+        network = _NETWORKS.get(system) if system and label is _NOW else None
         return [*conditions.needs, *([network] if network else ())]
 
     def leave(self, conditions: Conditions, label: str) -> None:
         """Record what a step leaves."""
         if conditions.leaves is None:
-            self.known.clear()
+            self.conditions.clear()
             return
         for condition in sorted(conditions.leaves, key=_STARTS.__contains__):
-            left = self._started(condition) if condition in _STARTS else condition
-            if left is None:
-                self.known.pop(Aspect.MACHINE, None)
-            elif left is not self._condition(ASPECTS[left]):
-                self.known[ASPECTS[left]] = left, label
+            result = self._started(condition) if condition in _STARTS else condition
+            if result is None:
+                self.conditions.pop(Aspect.MACHINE, None)
+            elif result is not self._condition(ASPECTS[result]):
+                self.conditions[ASPECTS[result]] = result, label
 
     def _condition(self, aspect: Aspect) -> Condition | None:
-        found = self.known.get(aspect)
-        return None if found is None else found[0]
+        entry = self.conditions.get(aspect)
+        return None if entry is None else entry[0]
 
     def _started(self, start: Condition) -> Condition | None:
-        """Return what runs after a start; None: unknown."""
-        runs = self._condition(Aspect.MACHINE)
-        if start is Condition.STARTED and runs not in (None, Condition.OFF):
-            return runs
+        """Return the system that runs after a start, or None if it is unknown."""
+        system = self._condition(Aspect.MACHINE)
+        if start is Condition.STARTED and system not in (None, Condition.OFF):
+            return system
         return BOOTED.get(self._condition(Aspect.BOOT) or start)
 
 
@@ -82,23 +82,27 @@ def problems(target: Target, flow: ProvisionFlow, rows: Sequence[OperationStep])
 
     rows: all steps of the plan, those that have run included.
     """
-    machine, found = _Machine(), []
-    for at, row in enumerate(rows):
+    machine, errors = _Machine(), []
+    for index, row in enumerate(rows):
         conditions = _conditions(target, row)
         for need in machine.needs(conditions):
-            if lacks := machine.lacks(need):
-                left, by = lacks
-                advice = _advice(target, flow, need, rows, at)
+            if actual := machine.lacks(need):
+                condition, cause = actual
+                advice = _advice(target, flow, need, rows, index)
                 label = _described(row)
-                found.append(f"{label} needs {need}, but {by} before it leaves {left}{advice}")
-                del machine.known[ASPECTS[need]]  # its consequences are no other errors
+                errors.append(
+                    f"{label} needs {need}, but {cause} before it leaves {condition}{advice}"
+                )
+                del machine.conditions[ASPECTS[need]]  # its consequences are no other errors
         machine.leave(conditions, _described(row))
     for need in flow.ends:
-        if lacks := machine.lacks(need):
-            left, by = lacks
+        if actual := machine.lacks(need):
+            condition, cause = actual
             advice = _advice(target, flow, need, rows, len(rows))
-            found.append(f"{flow.name} must end with {need}, but {by} leaves {left}{advice}")
-    return found
+            errors.append(
+                f"{flow.name} must end with {need}, but {cause} leaves {condition}{advice}"
+            )
+    return errors
 
 
 def _conditions(target: Target, row: OperationStep) -> Conditions:
@@ -108,15 +112,15 @@ def _conditions(target: Target, row: OperationStep) -> Conditions:
         return reserved.conditions_of(row.name, ramdisk=bool(row.requires_ramdisk))
     if row.in_band:
         return _IN_BAND
-    declared = interfaces_of(target).by_kind[row.interface].conditions_of(target, row.name)
-    return _COLLECTS if row.collects and not declared.leaves else declared
+    conditions = interfaces_of(target).by_kind[row.interface].conditions_of(target, row.name)
+    return _COLLECTS if row.collects and not conditions.leaves else conditions
 
 
 def _advice(
-    target: Target, flow: ProvisionFlow, need: Condition, rows: Sequence[OperationStep], at: int
+    target: Target, flow: ProvisionFlow, need: Condition, rows: Sequence[OperationStep], index: int
 ) -> str:
-    """Name the step that would leave a condition: it comes after `rows[at]`, or is left out."""
-    for row in rows[at + 1 :]:
+    """Name the step that would leave a condition: it comes after `rows[index]`, or is left out."""
+    for row in rows[index + 1 :]:
         if need in (_conditions(target, row).leaves or ()):
             return f"; {_described(row)}, which leaves that, comes later"
     planned = {row.label for row in rows}

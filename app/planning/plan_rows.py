@@ -22,7 +22,7 @@ VERIFY_PRIORITY: Mapping[str, int] = {
 
 
 def in_order(rows: Iterable[OperationStep], flow: Flow) -> Rows:
-    """Sort the rows of a flow in the order in which they run."""
+    """Sort the rows of a flow by their order of execution."""
     return sorted(rows, key=lambda row: rank(flow, row.priority, row.interface))
 
 
@@ -65,8 +65,8 @@ def of_step(runtime: Runtime, flow: Flow, step: Step, source: StepSource) -> Ope
 def of_request(
     runtime: Runtime,
     flow: Flow,
-    requested: RequestedStep,
-    known: Mapping[Key, Step],
+    requested_step: RequestedStep,
+    offered_steps: Mapping[Key, Step],
     *,
     ramdisk: bool,
 ) -> OperationStep:
@@ -76,18 +76,18 @@ def of_request(
     An unknown step counts as in-band until the agent has reported its steps. A reserved step
     (`wait`, `reboot`, ...) and a step of a child node belong to neither driver nor agent.
     """
-    key = interface, name = requested["interface"], requested["step"]
-    own = name in reserved.METHODS
-    child = requested.get("child")
-    step = None if own or child else known.get(key)
+    key = interface, name = requested_step["interface"], requested_step["step"]
+    is_reserved = name in reserved.METHODS
+    child = requested_step.get("child")
+    step = None if is_reserved or child else offered_steps.get(key)
     if step is None:
-        in_band = not own and not child
-        abortable = own or flow is Flow.DEPLOY
+        in_band = not is_reserved and not child
+        abortable = is_reserved or flow is Flow.DEPLOY
         resume = Resume.PROBE if in_band else Resume.RERUN
         step = Step(interface, name, {flow: 0}, (), abortable, ramdisk, in_band, resume)
-    row = of_step(runtime, flow, step, StepSource(requested["source"]))
-    row.args, row.child = dict(requested["args"]), child
-    row.priority = requested.get("priority", row.priority)
+    row = of_step(runtime, flow, step, StepSource(requested_step["source"]))
+    row.args, row.child = dict(requested_step["args"]), child
+    row.priority = requested_step.get("priority", row.priority)
     return row
 
 

@@ -28,11 +28,14 @@ from drivers.core.interface import Frame
 from drivers.core.steps import Flow, Step
 from drivers.core.target import Target
 
-#: States in which the rescue ramdisk may be running.
+#: States of a node whose rescue ramdisk may be running.
 RESCUED = (State.RESCUE, State.RESCUE_WAIT, State.RESCUE_FAIL, State.UNRESCUE_FAIL)
 
 #: Frame steps that are left out where `[agent]manage_agent_boot` is false.
 BOOT_OF_AGENT = (("boot", "prepare_ramdisk"), ("boot", "clean_up_ramdisk"))
+
+#: Frame step of every tear-down, without which a clean would run in the tenant's networks.
+LEAVE_TENANTS = ("network", "unconfigure_tenant_networks")
 
 #: Priority of the step `deploy`.
 MEGA_STEP = 100
@@ -69,20 +72,20 @@ def clean(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN
 
 
 def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-    known = offered(target, Flow.DEPLOY)
+    steps = offered(target, Flow.DEPLOY)
     # in-band steps are known from an earlier boot, and may have changed until the next one
-    own = {key: step for key, step in known.items() if not step.in_band}
+    driver_steps = {key: step for key, step in steps.items() if not step.in_band}
     # a mega step does the whole deployment
     if not interfaces_of(target).deploy.has_decomposed_deploy_steps():
-        own = {
+        driver_steps = {
             key: step
-            for key, step in own.items()
+            for key, step in driver_steps.items()
             if step.interface != "deploy" or step.priorities[Flow.DEPLOY] >= MEGA_STEP
         }
-    around = frame(target, flows.DEPLOY.name)
-    rows = _merged(runtime, own, request.steps)
-    _restart_into_agent(rows, around.collect or _NO_STEP)
-    rows = _framed(runtime, around, rows)
+    flow_frame = frame(target, flows.DEPLOY.name)
+    rows = _merged(runtime, driver_steps, request.steps)
+    _restart_into_agent(rows, flow_frame.collect or _NO_STEP)
+    rows = _framed(runtime, flow_frame, rows)
     if node.console_enabled:
         rows.append(plan_rows.of_frame(runtime, "console", "restore_console"))
     return rows
@@ -96,17 +99,19 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     tear-down (spec implement-cleaning-states). An interface that `instance_info` names has no part
     in the cleaning: it would be the tenant's choice what is erased.
     """
-    down = [*frame(target, flows.DELETE.name).before]
+    teardown = [*frame(target, flows.DELETE.name).before]
     if request.state in RESCUED:
-        down = [*dict.fromkeys((*frame(target, flows.RESCUE.name).on_failure, *down))]
-    rows = [plan_rows.of_frame(runtime, *row) for row in down or [("power", "read")]]
+        teardown = [*dict.fromkeys((*frame(target, flows.RESCUE.name).on_failure, *teardown))]
+    if interfaces_of(target).network.has(LEAVE_TENANTS[1]) and LEAVE_TENANTS not in teardown:
+        teardown.append(LEAVE_TENANTS)  # also if the deploy interface has no such step
+    rows = [plan_rows.of_frame(runtime, *row) for row in teardown or [("power", "read")]]
     rows[-1].event = Event.CLEAN
     errors = request.errors
     if not errors:
         try:
-            own = targets.without_instance(runtime, node, target)
-            cleaning = clean(runtime, node, own, request)
-            errors = plan_conditions.problems(own, flows.CLEAN, cleaning)
+            cleaning_target = targets.without_instance(runtime, node, target)
+            cleaning = clean(runtime, node, cleaning_target, request)
+            errors = plan_conditions.problems(cleaning_target, flows.CLEAN, cleaning)
             if not errors:
                 return rows + cleaning
         except (Invalid, InvalidDriverInfo) as error:
@@ -120,10 +125,10 @@ def in_requested_order(
     flow: Flow, runtime: Runtime, node: Node, target: Target, request: Request = PLAIN
 ) -> Rows:
     """Plan the requested steps in their order; boot the agent only if one of them needs it."""
-    known = offered(target, flow)
-    ramdisk = not request.disable_ramdisk and needs_ramdisk(request.steps, known)
+    steps = offered(target, flow)
+    ramdisk = not request.disable_ramdisk and needs_ramdisk(request.steps, steps)
     rows = [
-        plan_rows.of_request(runtime, flow, each, known, ramdisk=ramdisk) for each in request.steps
+        plan_rows.of_request(runtime, flow, step, steps, ramdisk=ramdisk) for step in request.steps
     ]
     return _framed(runtime, frame(target, flow), rows) if ramdisk else rows
 
@@ -136,7 +141,7 @@ def frame_only(
 
 
 def power(state: str, timeout: float | None) -> Rows:
-    """Plan a change of the power state. timeout: seconds; None: the setting's."""
+    """Plan a change of the power state. timeout: seconds; the setting's by default."""
     args = {"state": state, "timeout": timeout}
     return [OperationStep(**plan_rows.FRAME, interface="power", name="change", args=args)]
 
@@ -150,12 +155,12 @@ def frame(target: Target, flow: str) -> Frame:
     """Return the frame of a flow."""
     driver = interfaces_of(target)
     inspects = flow == flows.INSPECT.name
-    found = driver.inspect.frame(target) if inspects else driver.deploy.frame(target, flow)
+    flow_frame = driver.inspect.frame(target) if inspects else driver.deploy.frame(target, flow)
     if flow == Flow.DEPLOY and not driver.deploy.has_decomposed_deploy_steps():
-        found = replace(found, collect=None)
+        flow_frame = replace(flow_frame, collect=None)
     if not target.options["agent"]["manage_agent_boot"]:
-        found = found.without(BOOT_OF_AGENT)
-    return found
+        flow_frame = flow_frame.without(BOOT_OF_AGENT)
+    return flow_frame
 
 
 def cleanup(target: Target, flow: str, *, power_off: bool = False) -> Rows:
@@ -166,34 +171,37 @@ def cleanup(target: Target, flow: str, *, power_off: bool = False) -> Rows:
 
 def abort_cleanup(target: Target, flow: str) -> Rows:
     """Plan the cleanup steps after an abort of a flow."""
-    around = frame(target, flow)
-    return plan_rows.of_cleanup(around.on_failure if around.on_abort is None else around.on_abort)
+    flow_frame = frame(target, flow)
+    return plan_rows.of_cleanup(
+        flow_frame.on_failure if flow_frame.on_abort is None else flow_frame.on_abort
+    )
 
 
 def continued(  # noqa: PLR0917 - inputs of a plan
     runtime: Runtime,
     target: Target,
     flow: ProvisionFlow,
-    before: Sequence[OperationStep],
-    rest: Sequence[OperationStep],
+    finished: Sequence[OperationStep],
+    pending: Sequence[OperationStep],
     requests: Sequence[RequestedStep],
 ) -> tuple[Rows, Sequence[str]]:
     """
     Plan the rest of an operation after the agent has reported its steps, and check all of it.
 
-    before: rows up to the one that reads the report. rest: the planned rows after it. requests: the
-    requested steps. Returns the new rows after it, and the errors; with any, there are no rows.
+    finished: rows up to the one that reads the report. pending: the planned rows after it.
+    requests: the requested steps. Returns the new rows after it, and the errors; with any, there
+    are no rows.
     """
     step_flow = flow.step_flow
     assert step_flow is not None  # only frames of step flows collect the agent's steps
     try:
-        known = offered(target, step_flow)
+        steps = offered(target, step_flow)
     except Invalid as error:
         return [], [str(error)]
-    if errors := problems(requests, step_flow, known, agent=False):
+    if errors := problems(requests, step_flow, steps, agent=False):
         return [], errors
-    rows = with_agent_steps(runtime, target, step_flow, rest, requests, before)
-    errors = plan_conditions.problems(target, flow, [*before, *rows])
+    rows = with_agent_steps(runtime, target, step_flow, pending, requests, finished)
+    errors = plan_conditions.problems(target, flow, [*finished, *rows])
     return ([], errors) if errors else (rows, ())
 
 
@@ -211,33 +219,35 @@ def with_agent_steps(  # noqa: PLR0917 - inputs of a plan
     pending: rows that have not run. finished: rows that have run. Steps of the agent with a
     priority above 0 join the flow; frame steps keep their places.
     """
-    known = offered(target, flow)
+    steps = offered(target, flow)
     if flow is Flow.DEPLOY:
         # reserved steps may be requested several times, at different priorities
-        done = {(row.label, row.priority) for row in finished if row.flow == flow}
+        finished_keys = {(row.label, row.priority) for row in finished if row.flow == flow}
         rows = [
             row
-            for row in _merged(runtime, known, requests)
-            if (row.label, row.priority) not in done
+            for row in _merged(runtime, steps, requests)
+            if (row.label, row.priority) not in finished_keys
         ]
         _restart_into_agent(rows, None)
     elif requests:
-        rows = [plan_rows.of_request(runtime, flow, each, known, ramdisk=True) for each in requests]
+        rows = [plan_rows.of_request(runtime, flow, step, steps, ramdisk=True) for step in requests]
     else:
-        rows = _enabled(runtime, flow, known)
+        rows = _enabled(runtime, flow, steps)
     return rows + [plan_rows.copy(row) for row in pending if row.flow != flow]
 
 
-def _merged(runtime: Runtime, known: Mapping[Key, Step], requests: Sequence[RequestedStep]) -> Rows:
+def _merged(runtime: Runtime, steps: Mapping[Key, Step], requests: Sequence[RequestedStep]) -> Rows:
     """Merge the requested steps of a deployment with all others that are enabled."""
-    named = {(each["interface"], each["step"]) for each in requests if not each.get("child")}
-    others = {key: step for key, step in known.items() if key not in named}
+    requested_keys = {
+        (request["interface"], request["step"]) for request in requests if not request.get("child")
+    }
+    other_steps = {key: step for key, step in steps.items() if key not in requested_keys}
     rows = [
-        plan_rows.of_request(runtime, Flow.DEPLOY, each, known, ramdisk=True)
-        for each in requests
-        if each["priority"] > 0
+        plan_rows.of_request(runtime, Flow.DEPLOY, request, steps, ramdisk=True)
+        for request in requests
+        if request["priority"] > 0
     ]
-    return plan_rows.in_order(rows + _enabled(runtime, Flow.DEPLOY, others), Flow.DEPLOY)
+    return plan_rows.in_order(rows + _enabled(runtime, Flow.DEPLOY, other_steps), Flow.DEPLOY)
 
 
 def _restart_into_agent(rows: Rows, booted_by: Key | None) -> None:
@@ -248,30 +258,32 @@ def _restart_into_agent(rows: Rows, booted_by: Key | None) -> None:
     an in-band step. booted_by: the step that boots the agent first; None if it has run.
     """
     instance_boot = plan_rows.rank(Flow.DEPLOY, INSTANCE_BOOT, "deploy")
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if row.name in reserved.METHODS:
-            before = plan_rows.rank(Flow.DEPLOY, row.priority, row.interface) <= instance_boot
-            needed = before or any(each.in_band for each in rows[at:])
-            row.requires_ramdisk = needed and booted_by is None
+            precedes_boot = (
+                plan_rows.rank(Flow.DEPLOY, row.priority, row.interface) <= instance_boot
+            )
+            must_boot = precedes_boot or any(later_row.in_band for later_row in rows[index:])
+            row.requires_ramdisk = must_boot and booted_by is None
         elif (row.interface, row.name) == booted_by:
             booted_by = None
 
 
-def _framed(runtime: Runtime, around: Frame, rows: Rows) -> Rows:
-    before = [plan_rows.of_frame(runtime, *row) for row in around.before]
-    after = [plan_rows.of_frame(runtime, *row) for row in around.after]
-    rows = before + rows + after
+def _framed(runtime: Runtime, flow_frame: Frame, rows: Rows) -> Rows:
+    rows_before = [plan_rows.of_frame(runtime, *row) for row in flow_frame.before]
+    rows_after = [plan_rows.of_frame(runtime, *row) for row in flow_frame.after]
+    rows = rows_before + rows + rows_after
     for row in rows:
-        row.collects = (row.interface, row.name) == around.collect
+        row.collects = (row.interface, row.name) == flow_frame.collect
     return rows
 
 
 def _flow_rows(runtime: Runtime, target: Target, flow: Flow) -> Rows:
-    own = {step.key: step for step in of_driver(target, flow)}
-    return _enabled(runtime, flow, own)
+    driver_steps = {step.key: step for step in of_driver(target, flow)}
+    return _enabled(runtime, flow, driver_steps)
 
 
-def _enabled(runtime: Runtime, flow: Flow, known: Mapping[Key, Step]) -> Rows:
+def _enabled(runtime: Runtime, flow: Flow, steps: Mapping[Key, Step]) -> Rows:
     """Rows of the steps that run without a request, sorted."""
     setting = flows.of_steps(flow).forbidden_steps
     forbidden = getattr(runtime.settings.api, setting) if setting else ()
@@ -279,7 +291,7 @@ def _enabled(runtime: Runtime, flow: Flow, known: Mapping[Key, Step]) -> Rows:
         plan_rows.of_step(
             runtime, flow, step, StepSource.AGENT if step.in_band else StepSource.DRIVER
         )
-        for step in known.values()
+        for step in steps.values()
     ]
     return plan_rows.in_order(
         [row for row in rows if row.priority > 0 and row.label not in forbidden], flow

@@ -55,16 +55,16 @@ def requested(name: str, session: Session, node: Node, arguments: Arguments) -> 
 
 
 def to_deploy(session: Session, node: Node, arguments: Arguments) -> Request:
-    """Return the caller's steps, and those of templates that the caller does not override."""
-    own = _read(session, node, arguments.get("deploy_steps") or (), StepSource.CALLER)
-    named = {(each["interface"], each["step"]) for each in own}
-    more = _read(session, node, templates.steps_of(session, node), StepSource.TEMPLATE)
-    chosen = [
-        each
-        for each in more
-        if (each["interface"], each["step"]) not in named or each["step"] in reserved.METHODS
+    """Return the caller's steps, and the steps of templates that the caller does not override."""
+    caller_steps = _read(session, node, arguments.get("deploy_steps") or (), StepSource.CALLER)
+    caller_keys = {(step["interface"], step["step"]) for step in caller_steps}
+    template_steps = _read(session, node, templates.steps_of(session, node), StepSource.TEMPLATE)
+    other_steps = [
+        step
+        for step in template_steps
+        if (step["interface"], step["step"]) not in caller_keys or step["step"] in reserved.METHODS
     ]
-    return Request((*own, *chosen))
+    return Request((*caller_steps, *other_steps))
 
 
 def by_settings(session: Session, node: Node, arguments: Arguments) -> Request:
@@ -95,9 +95,9 @@ def by_settings(session: Session, node: Node, arguments: Arguments) -> Request:
 
 
 def _by_runbook(session: Session, node: Node, ident: str, *, must_fit: bool = True) -> Request:
-    found, disable_ramdisk = runbooks.steps_of(session, node, ident, must_fit=must_fit)
+    documents, disable_ramdisk = runbooks.steps_of(session, node, ident, must_fit=must_fit)
     return Request(
-        _read(session, node, found, StepSource.RUNBOOK),
+        _read(session, node, documents, StepSource.RUNBOOK),
         disable_ramdisk,
         State(node.provision_state),
     )
@@ -107,29 +107,29 @@ def _read(
     session: Session, node: Node, documents: Iterable[Mapping[str, Any]], source: StepSource
 ) -> list[dict[str, Any]]:
     """
-    Normalize requested steps: sort them by `order`, expand those for child nodes.
+    Normalize requested steps: sort them by `order`, repeat steps of child nodes for each child.
 
-    Raises Invalid: a UUID is not that of a child node.
+    Raises Invalid: a UUID belongs to no child node.
     """
-    ordered = sorted(documents, key=lambda each: each.get("order") or 0)
-    found = []
-    for each in ordered:
-        name = each["step"]
-        plain: dict[str, Any] = {
-            "interface": each.get("interface") or _interface_of(name),
+    ordered = sorted(documents, key=lambda document: document.get("order") or 0)
+    steps = []
+    for document in ordered:
+        name = document["step"]
+        step: dict[str, Any] = {
+            "interface": document.get("interface") or _interface_of(name),
             "step": name,
-            "args": dict(each.get("args") or {}),
+            "args": dict(document.get("args") or {}),
             "source": source,
         }
-        if "priority" in each:
-            plain["priority"] = each["priority"]
-        wanted = each.get("limit_child_node_execution")
-        if each.get("execute_on_child_nodes") or wanted:
-            children = _children(session, node, wanted, name)
-            found += [{**plain, "child": child} for child in children]
+        if "priority" in document:
+            step["priority"] = document["priority"]
+        child_uuids = document.get("limit_child_node_execution")
+        if document.get("execute_on_child_nodes") or child_uuids:
+            children = _children(session, node, child_uuids, name)
+            steps += [{**step, "child": child} for child in children]
         else:
-            found.append(plain)
-    return found
+            steps.append(step)
+    return steps
 
 
 def _interface_of(name: str) -> str:
@@ -137,21 +137,21 @@ def _interface_of(name: str) -> str:
 
 
 def _children(
-    session: Session, node: Node, wanted: Sequence[str] | None, step: str
+    session: Session, node: Node, child_uuids: Sequence[str] | None, step: str
 ) -> Sequence[str]:
-    own = list(
+    children = list(
         session.scalars(select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id))
     )
-    for each in wanted or ():
-        if each not in own:
+    for uuid in child_uuids or ():
+        if uuid not in children:
             raise Invalid(
-                f"limit_child_node_execution: {each}, named for step {step}, is not a child of node"
+                f"limit_child_node_execution: {uuid}, named for step {step}, is not a child of node"
                 f" {node.uuid}"
             )
-    return wanted or own
+    return child_uuids or children
 
 
 def cleans(runtime: Runtime, node: Node) -> bool:
     """Return whether automated cleaning is enabled for a node."""
-    wanted = node.automated_clean
-    return runtime.settings.conductor.automated_clean if wanted is None else wanted
+    setting = node.automated_clean
+    return runtime.settings.conductor.automated_clean if setting is None else setting

@@ -25,5 +25,5 @@ def step_view(step: OperationStep) -> View:
 
 def current_step(progress: Progress, flow: Flow) -> View:
     """Document of the current step; empty if it belongs to another flow."""
-    current = progress[1]
-    return step_view(current) if current is not None and current.flow == flow else {}
+    step = progress[1]
+    return step_view(step) if step is not None and step.flow == flow else {}

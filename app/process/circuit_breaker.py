@@ -30,11 +30,11 @@ class CircuitBreaker:
     """
     Circuit breaker of one server.
 
-    events: log events at the begin and the end of an outage.
+    events: log events at the start and the end of an outage.
     failures: exceptions that mean the server does not answer.
     away: exception of refused calls; a subclass if the last try has failed with one.
-    probe: tries the server, in a thread, until it answers; raises one of `failures`. None: calls
-    try it.
+    probe: tries the server, in a thread, until it answers; raises one of `failures`. Without a
+    probe, calls try it.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ def share() -> None:
             libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
 
-#: A line of /proc/PID/smaps that begins a read-only mapping of a file.
+#: First line of a read-only mapping of a file in /proc/PID/smaps.
 _READ_ONLY = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r-[-x]p \S+ \S+ [1-9]")
 
 
@@ -35,11 +35,11 @@ def _unchanged_pages_of_files() -> list[tuple[int, int]]:
     Their pages are the files', and return on access: mappings are left out that have pages of
     their own, such as relocated addresses.
     """
-    found = []
+    ranges = []
     mapping = None
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if line[0] in "0123456789abcdef":
             mapping = _READ_ONLY.match(line)
         elif mapping and line.startswith("Anonymous:") and line.split()[1] == "0":
-            found.append((int(mapping[1], 16), int(mapping[2], 16)))
-    return found
+            ranges.append((int(mapping[1], 16), int(mapping[2], 16)))
+    return ranges

@@ -1,12 +1,12 @@
 """
-Kill points: named places in the code at which tests kill, stop or pause the process.
+Kill points: named places in the code where tests kill, stop or pause the process.
 
 `[DEFAULT]kill_points` holds `[process:]point[:kind]=action` entries: `process` is a conductor's
 name, `api` or `beat`; `kind` the kind of the operation; `any` matches all. Actions: `die` (SIGKILL
 to itself), `stop` (SIGSTOP to itself), `pause-<seconds>`. `die-/a/file` and `stop-/a/file` happen
 once in all processes: in the one that creates the file. Its directory must exist.
 
-The points, in the order in which a step reaches them:
+The points, in the order of a step's execution:
 
     handed_out   the row is dispatched, the transaction not yet committed
     committed    the transaction is committed, the message not yet sent
@@ -25,8 +25,9 @@ The points, in the order in which a step reaches them:
     admitting    an operation has entered an admission queue, or has ended and freed its slot
     admitted     an operation is admitted, its message not yet sent
     beating      beat is about to send the tasks that are due
-    posted       the receiver of a webhook, or RabbitMQ notifications, has answered, the outcome is
-                 not yet recorded; kind: webhook, notification
+    posted       the receiver of a webhook, or RabbitMQ or Nova, has answered, the outcome is not
+                 yet recorded; kind: webhook, notification, power_update
+    importing    rows of Ironic are written, not yet committed; kind: of the resource, as node
     sealed       older rows of a table (the kind) are encrypted, the transaction not yet committed
 """
 
@@ -39,7 +40,7 @@ from contextlib import suppress
 POINTS = (
     "handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
     "recorded", "followed", "waking", "called", "reconciling", "decided", "admitting", "admitted",
-    "beating", "posted", "sealed",
+    "beating", "posted", "importing", "sealed",
 )  # fmt: skip
 #: (point, kind, action)
 _armed: list[tuple[str, str, str]] = []
@@ -66,13 +67,13 @@ def arm(entries: Iterable[str], process: str) -> None:
 
 def reach(point: str, kind: str = "any") -> None:
     """Run the actions that are armed for this point; in production there are none."""
-    for armed, wanted, what in _armed:
-        if armed != point or wanted not in ("any", kind):
+    for armed, armed_kind, order in _armed:
+        if armed != point or armed_kind not in ("any", kind):
             continue
-        action, _, more = what.partition("-")
+        action, _, argument = order.partition("-")
         if action == "pause":
-            time.sleep(float(more))
-        elif more and not _is_first(more):
+            time.sleep(float(argument))
+        elif argument and not _is_first(argument):
             continue
         elif action == "die":
             os.kill(os.getpid(), signal.SIGKILL)

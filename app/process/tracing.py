@@ -37,7 +37,7 @@ PREFIX = "ingot."
 
 _NO_SPAN: AbstractContextManager[None] = nullcontext()
 _provider: Any = None  # of OpenTelemetry's SDK
-_tracer: Any = None  # None: nothing is traced
+_tracer: Any = None  # None while nothing is traced
 _ratio = 0.0  # share of the requests that are traced
 
 
@@ -92,7 +92,7 @@ def stop() -> None:
 
 def begin_request(traceparent: str | None) -> Any:
     """
-    Begin the span of an API request; None: the request is not traced.
+    Start the span of an API request. Returns None if the request is not traced.
 
     traceparent: the client's header. A valid one names trace and parent of the span, and nothing
     else: whether the request is traced is decided here.
@@ -132,7 +132,7 @@ def continued(
     """
     Continue the trace of a request in this process, by a span around the work inside.
 
-    began: begin of the span, in nanoseconds since 1970; None: now.
+    began: start of the span, in nanoseconds since 1970; now by default.
     """
     parent = _tracer and request_ids.span_of(request_id)
     if not parent:
@@ -211,7 +211,7 @@ def _remote(trace: int, span: int) -> Any:
 
 
 def _started(name: str, context: Any, kind: Any, began: int | None, facts: dict[str, Any]) -> Any:
-    """Start a span. context: that of its parent; None: the parent is the span of this thread."""
+    """Start a span. context: of its parent, by default the span of this thread."""
     return _tracer.start_span(name[:LONGEST_VALUE], context, kind, _attributes(facts), (), began)
 
 

@@ -56,8 +56,8 @@ def in_database(session: Session, timeout: float, grace: float) -> Iterator[Coun
         yield table.NOTIFICATIONS_WAITING, (), waiting.events
     yield from _rollouts(session)
     yield table.BEAT_LEADS, (), float(conductors.beat_leads(session))
-    if (silent := conductors.beat_silence(session)) is not None:
-        yield table.BEAT_SILENCE, (), silent
+    if (silence := conductors.beat_silence(session)) is not None:
+        yield table.BEAT_SILENCE, (), silence
     passes = periodic_passes.passes(connection_of(session), timeout)
     for task, oldest in periodic_passes.oldest(passes).items():
         yield table.PASS_AGE, (task,), oldest.seconds
@@ -93,9 +93,9 @@ def _operations(session: Session) -> Iterator[Count]:
         .where(Operation.state.in_(ACTIVE))
         .group_by(Operation.kind, state)
     )
-    for kind, shown, count, seconds in session.execute(active):
-        yield table.ACTIVE_OPERATIONS, (kind, shown), count
-        yield table.OLDEST_OPERATION, (kind, shown), float(seconds)
+    for kind, state_name, count, seconds in session.execute(active):
+        yield table.ACTIVE_OPERATIONS, (kind, state_name), count
+        yield table.OLDEST_OPERATION, (kind, state_name), float(seconds)
     queue = (
         select(Operation.queue, func.count(), oldest)
         .where(Operation.is_queued)
@@ -104,8 +104,8 @@ def _operations(session: Session) -> Iterator[Count]:
     counts: dict[str, tuple[int, float]] = {}
     for name, count, seconds in session.execute(queue):
         kind = str(name).partition("/")[0]  # without the conductor group
-        others, longest = counts.get(kind, (0, 0.0))
-        counts[kind] = others + count, max(longest, float(seconds))
+        queued, longest = counts.get(kind, (0, 0.0))
+        counts[kind] = queued + count, max(longest, float(seconds))
     for kind, (total, longest) in counts.items():
         yield table.ADMISSION_QUEUE, (kind,), total
         yield table.OLDEST_ADMISSION, (kind,), longest
@@ -115,11 +115,11 @@ def _rollouts(session: Session) -> Iterator[Count]:
     states = select(Rollout.state, func.count()).group_by(Rollout.state)
     for state, count in session.execute(states):
         yield table.ROLLOUTS, (state,), count
-    started = (Rollout.running, Rollout.succeeded, Rollout.failed)
-    sums = [func.coalesce(func.sum(column), 0) for column in (Rollout.nodes, *started)]
+    columns = (Rollout.running, Rollout.succeeded, Rollout.failed)
+    sums = [func.coalesce(func.sum(column), 0) for column in (Rollout.nodes, *columns)]
     nodes, *numbers = session.execute(select(*sums).where(Rollout.state.in_(UNENDED))).one()
     yield table.ROLLOUT_NODES, (RolloutNodeState.PENDING,), float(nodes - sum(numbers))
-    for column, number in zip(started, numbers, strict=True):
+    for column, number in zip(columns, numbers, strict=True):
         yield table.ROLLOUT_NODES, (column.key,), float(number)
 
 

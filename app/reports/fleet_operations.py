@@ -1,21 +1,24 @@
 """
 Operations of the whole fleet: current steps, admission queues, slow steps, failures in groups.
 
-The queries read active rows, a limited number of the newest ones, or those of one state, by an
+The queries read active rows, a limited number of the newest rows, or the rows of one state, by an
 index. `narrow` limits a query for operations to those that a caller may list.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, not_, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from app.cluster import conductors
 from app.db.clock import age
 from app.engine import admission
 from app.models import (
     ACTIVE,
     BESIDE,
+    Conductor,
     Node,
     Operation,
     OperationState,
@@ -34,9 +37,9 @@ FAILURES = 20_000
 #: Operations that are shown of each admission queue.
 HEADS = 20
 
-_NODES, _OPERATIONS, _STEPS = (each.__table__.c for each in (Node, Operation, OperationStep))
-#: Key of a group of failures -> its column. The filters of a list of nodes have these names; those
-#: of an operation's values begin with `failure_`.
+_NODES, _OPERATIONS, _STEPS = (model.__table__.c for model in (Node, Operation, OperationStep))
+#: Key of a group of failures -> its column. The filters of a list of nodes have these names, with
+#: the prefix `failure_` for values of an operation.
 OF_OPERATION: Mapping[str, ColumnElement[Any]] = {
     "code": _OPERATIONS.error["code"].as_string(),
     "step": _OPERATIONS.error["step"].as_string(),
@@ -52,12 +55,12 @@ _NAMES = (_NODES.uuid.label("node_uuid"), _NODES.name.label("node_name"))
 
 
 def counts(session: Session, narrow: Narrow) -> dict[str, int]:
-    """Count the active operations by state; those in an admission queue are `admission`."""
+    """Count the active operations by state, which is `admission` in an admission queue."""
     in_queue = and_(_OPERATIONS.queue.is_not(None), _OPERATIONS.admitted_at.is_(None))
     state = case((in_queue, "admission"), else_=_OPERATIONS.state)
     query = narrow(select(state, func.count().label("number")).where(_IS_ACTIVE)).group_by(state)
-    found = dict.fromkeys((*map(str, ACTIVE), "admission"), 0)
-    return found | {row[0]: row.number for row in session.execute(query)}
+    state_counts = dict.fromkeys((*map(str, ACTIVE), "admission"), 0)
+    return state_counts | {row[0]: row.number for row in session.execute(query)}
 
 
 def current(session: Session, narrow: Narrow, limit: int) -> list[Document]:
@@ -83,6 +86,7 @@ def current(session: Session, narrow: Narrow, limit: int) -> list[Document]:
             *_NAMES,
             _LABEL.label("step"),
             _STEPS.conductor,
+            _STEPS.deaths.label("takeovers"),
             longest.c.since,
             _OPERATIONS.wake_at,
             _OPERATIONS.deadline_at,
@@ -94,6 +98,50 @@ def current(session: Session, narrow: Narrow, limit: int) -> list[Document]:
         .order_by(longest.c.since, _OPERATIONS.id)
     )
     return _documents(session, query)
+
+
+def conductors_at_fault(session: Session, narrow: Narrow) -> list[Document]:
+    """
+    Describe the conductors that are lost or impeded, and what is left to them of the operations.
+
+    An operation that another conductor has taken over is not theirs any more. One that waits, for
+    its machine or an operator, goes on at any conductor.
+    """
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
+    silence = age(Conductor.heartbeat_at)
+    is_lost = silence >= timeout
+    faulty = session.execute(
+        select(
+            Conductor.hostname, Conductor.conductor_group, Conductor.impediment, is_lost, silence
+        )
+        .where(Conductor.online, or_(is_lost, Conductor.impediment.is_not(None)))
+        .order_by(Conductor.hostname)
+    ).all()
+    if not faulty:
+        return []
+    reserved = _NODES.operation_id == _OPERATIONS.id
+    holder = select(_NODES.reservation).where(reserved).scalar_subquery()
+    in_hand = _OPERATIONS.state.in_((OperationState.RUNNING, OperationState.QUEUED))
+    begun = and_(in_hand, not_(Operation.is_queued))
+    reservations = narrow(select(holder.label("conductor"), begun.label("begun")).where(_IS_ACTIVE))
+    columns = reservations.subquery().c
+    counts = Counter[tuple[str, bool]]()
+    key = columns.conductor, columns.begun
+    query = select(*key, func.count()).group_by(*key)
+    for conductor, is_begun, count in session.execute(query):
+        counts[conductor, bool(is_begun)] = count
+    groups = Counter(member.group for member in conductors.alive(session, timeout))
+    return [
+        {
+            "hostname": name,
+            "state": "lost" if lost else "impeded",
+            "reason": f"no heartbeat for {float(silent):.0f} s" if lost else impediment,
+            "operations": counts[name, True],
+            "waiting": counts[name, False],
+            "successors": groups[group],
+        }
+        for name, group, impediment, lost, silent in faulty
+    ]
 
 
 def queues(session: Session, narrow: Narrow) -> list[Document]:
@@ -110,9 +158,13 @@ def queues(session: Session, narrow: Narrow) -> list[Document]:
         .where(Operation.is_queued)
         .subquery()
     )
-    listed = narrow(select(placed).join(Operation, _OPERATIONS.id == placed.c.id)).subquery()
-    first = func.row_number().over(partition_by=listed.c.queue, order_by=listed.c.place)
-    ranked = select(listed, first.label("rank")).subquery()
+    listed_operations = narrow(
+        select(placed).join(Operation, _OPERATIONS.id == placed.c.id)
+    ).subquery()
+    rank = func.row_number().over(
+        partition_by=listed_operations.c.queue, order_by=listed_operations.c.place
+    )
+    ranked = select(listed_operations, rank.label("rank")).subquery()
     query = (
         select(
             ranked.c.queue,
@@ -132,8 +184,8 @@ def queues(session: Session, narrow: Narrow) -> list[Document]:
         heads.setdefault(head.pop("queue"), []).append(head)
     length = select(_OPERATIONS.queue, func.count().label("queued")).where(Operation.is_queued)
     lengths = {
-        each["queue"]: each["queued"]
-        for each in _documents(session, length.group_by(_OPERATIONS.queue))
+        row["queue"]: row["queued"]
+        for row in _documents(session, length.group_by(_OPERATIONS.queue))
     }
     oldest = (
         narrow(select(_OPERATIONS.queue, func.min(_OPERATIONS.created_at).label("oldest_at")))
@@ -141,20 +193,20 @@ def queues(session: Session, narrow: Narrow) -> list[Document]:
         .group_by(_OPERATIONS.queue)
         .order_by(_OPERATIONS.queue)
     )
-    found = []
-    for each in _documents(session, oldest):
-        limited, _, group = each["queue"].partition("/")
-        found.append(
+    queue_documents = []
+    for row in _documents(session, oldest):
+        limited, _, group = row["queue"].partition("/")
+        queue_documents.append(
             {
                 "class": limited,
                 "conductor_group": group or None,
-                "limit": admission.limit_of(runtime_of(session).settings, each["queue"]),
-                "queued": lengths.get(each["queue"], 0),
-                "oldest_at": each["oldest_at"],
-                "operations": heads.get(each["queue"], []),
+                "limit": admission.limit_of(runtime_of(session).settings, row["queue"]),
+                "queued": lengths.get(row["queue"], 0),
+                "oldest_at": row["oldest_at"],
+                "operations": heads.get(row["queue"], []),
             }
         )
-    return found
+    return queue_documents
 
 
 def slow_steps(session: Session, narrow: Narrow, limit: int) -> list[Document]:
@@ -181,19 +233,19 @@ def slow_steps(session: Session, narrow: Narrow, limit: int) -> list[Document]:
         .order_by(mean.desc(), "step")
         .limit(limit)
     )
-    found = _documents(session, query)
-    for each in found:
+    steps = _documents(session, query)
+    for step in steps:
         for name in ("mean_seconds", "longest_seconds"):
-            each[name] = round(float(each[name]), 3)
-    return found
+            step[name] = round(float(step[name]), 3)
+    return steps
 
 
 def standing_failures() -> Select[Any]:
     """
     Select the ids of operations that have failed, and whose failure still describes their node.
 
-    No operation that moves the node has begun since, and no other one has failed: as `why` selects
-    the failure that it explains.
+    No operation that moves the node has started since, and no other one has failed: as `why`
+    selects the failure that it explains.
     """
     later = aliased(Operation)
     # with a limit, for PostgreSQL would read all operations to join them
@@ -207,8 +259,8 @@ def standing_failures() -> Select[Any]:
         .limit(1)
         .scalar_subquery()
     )
-    failed = Operation.state == OperationState.FAILED
-    return select(Operation.id).where(failed, since.is_(None))
+    is_failed = Operation.state == OperationState.FAILED
+    return select(Operation.id).where(is_failed, since.is_(None))
 
 
 def nodes_failed_with(narrow: Narrow, code: str | None, step: str | None) -> Select[Any]:
@@ -220,44 +272,44 @@ def nodes_failed_with(narrow: Narrow, code: str | None, step: str | None) -> Sel
     return narrow(query)
 
 
-def failures(session: Session, narrow: Narrow, by: Sequence[str], limit: int) -> Document:
+def failures(session: Session, narrow: Narrow, grouping: Sequence[str], limit: int) -> Document:
     """
     Count the nodes with standing failures in groups, the largest first.
 
-    by: of `GROUPED`. Of a fleet with more than `FAILURES`, the newest are counted.
+    grouping: of `GROUPED`. Of a fleet with more than `FAILURES`, the newest are counted.
     """
     of_operation = [column.label(name) for name, column in OF_OPERATION.items()]
     standing = standing_failures().add_columns(_OPERATIONS.node_id, *of_operation)
     newest = narrow(standing).order_by(_OPERATIONS.id.desc()).limit(FAILURES).subquery()
-    keys = [newest.c[name] if name in OF_OPERATION else OF_NODE[name] for name in by]
-    total, last = func.count(), func.max(newest.c.id)
+    keys = [newest.c[name] if name in OF_OPERATION else OF_NODE[name] for name in grouping]
+    total, last_id = func.count(), func.max(newest.c.id)
     query = (
-        select(*keys, total.label("nodes"), last.label("last"))
+        select(*keys, total.label("nodes"), last_id.label("last"))
         .select_from(newest)
         .join(Node, _NODES.id == newest.c.node_id)
         .group_by(*keys)
-        .order_by(total.desc(), last.desc())
+        .order_by(total.desc(), last_id.desc())
     )
     groups = _documents(session, query)
-    nodes = sum(each["nodes"] for each in groups)
-    examples = _examples(session, [each["last"] for each in groups[:limit]])
+    nodes = sum(group["nodes"] for group in groups)
+    examples = _examples(session, [group["last"] for group in groups[:limit]])
     return {
-        "groups": [_group(each, by, examples[each["last"]]) for each in groups[:limit]],
+        "groups": [_group(group, grouping, examples[group["last"]]) for group in groups[:limit]],
         "nodes": nodes,
         "complete": nodes < FAILURES and len(groups) <= limit,
     }
 
 
-def _group(found: Document, by: Sequence[str], example: Document) -> Document:
+def _group(group: Document, grouping: Sequence[str], example: Document) -> Document:
     """Build the document of a group: its values, its size, an example, the filter of its nodes."""
-    values = {name: found[name] for name in by}
+    values = {name: group[name] for name in grouping}
     filters: Document = {}
     for name, value in values.items():
         if name == "shard" and value is None:
             filters["sharded"] = "false"
         elif value is not None:
             filters[f"failure_{name}" if name in OF_OPERATION else name] = value
-    return {"values": values, "nodes": found["nodes"], "example": example, "filter": filters}
+    return {"values": values, "nodes": group["nodes"], "example": example, "filter": filters}
 
 
 def _examples(session: Session, ids: Sequence[int]) -> dict[int, Document]:
@@ -269,12 +321,12 @@ def _examples(session: Session, ids: Sequence[int]) -> dict[int, Document]:
         .join(Node, _NODES.id == _OPERATIONS.node_id)
         .where(_OPERATIONS.id.in_(ids))
     )
-    found = {}
-    for each in _documents(session, query):
-        key, error = each.pop("id"), each.pop("error") or {}
+    examples = {}
+    for row in _documents(session, query):
+        key, error = row.pop("id"), row.pop("error") or {}
         texts = {name: error.get(name) for name in ("message", "cause", "hint")}
-        found[key] = each | texts
-    return found
+        examples[key] = row | texts
+    return examples
 
 
 def _documents(session: Session, query: Select[Any]) -> list[Document]:

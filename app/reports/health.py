@@ -4,8 +4,9 @@ Health of the service for `GET /healthcheck`: not that its processes live, but t
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import false, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,6 +18,7 @@ from app.db.diagnosis import database_problem
 from app.db.transactions import connection_of
 from app.models import Conductor
 from app.reports import fleet_counts, stalled_operations
+from app.reports.listeners import Listener, hangs, listeners
 from app.runtime import Runtime, runtime_of
 
 OK = "OK"
@@ -24,10 +26,12 @@ OK = "OK"
 UNCLAIMED = 120.0
 #: Periodic tasks whose last passes are shown while all complete.
 SHOWN = ("ingot.reconcile", "ingot.power_sync")
-#: Seconds for which the result of a write to the database is kept.
-WRITE_KEPT = 5.0
+#: Seconds for which the result of a trial, such as a write to the database, is kept.
+TRIAL_KEPT = 5.0
 #: Seconds after which a write that has not completed is a problem.
-WRITE_WAIT = 1.0
+TRIAL_WAIT = 1.0
+#: Problem of a server that accepts connections and does not answer.
+HANGS = "it takes connections and does not answer"
 _trials = threading.Lock()
 
 
@@ -50,21 +54,22 @@ def examine(session: Session) -> list[Part]:
     authentication.
     """
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
-    alive = len(conductors.alive(session, timeout))
+    live_conductors = len(conductors.alive(session, timeout))
     leads = conductors.beat_leads(session)
     passes = periodic_passes.passes(connection_of(session), timeout)
     return [
-        _database(runtime_of(session), suspected=not (alive and leads)),
-        _conductors(session, timeout, alive),
+        _database(runtime_of(session), suspected=not (live_conductors and leads)),
+        _conductors(session, timeout, live_conductors),
         _beat(session, passes, leads=leads),
         _periodic_tasks(passes),
         _messages(session),
         _operations(session),
+        *map(partial(_server, runtime_of(session)), listeners(runtime_of(session).settings)),
     ]
 
 
-def _conductors(session: Session, timeout: float, alive: int) -> Part:
-    known = session.scalar(select(func.count()).select_from(Conductor)) or 0
+def _conductors(session: Session, timeout: float, live_conductors: int) -> Part:
+    total = session.scalar(select(func.count()).select_from(Conductor)) or 0
     lost, impeded = (
         len(conductors.lost(session, timeout)),
         len(conductors.impeded(session, timeout)),
@@ -72,43 +77,47 @@ def _conductors(session: Session, timeout: float, alive: int) -> Part:
     problems = [f"{lost} lost"] * bool(lost) + [f"{impeded} impeded"] * bool(impeded)
     return Part(
         "conductors",
-        ", ".join(problems) or OK if alive else "no conductor is alive",
-        f"{alive} of {known} alive, {lost} without a heartbeat"
+        ", ".join(problems) or OK if live_conductors else "no conductor is alive",
+        f"{live_conductors} of {total} alive, {lost} without a heartbeat"
         + (f", {impeded} with an impediment" if impeded else ""),
     )
 
 
 def _beat(session: Session, passes: Sequence[Pass], *, leads: bool) -> Part:
     """Return the health of the beat: it leads, and has sent what was due."""
-    details, silent = "it schedules periodic tasks", conductors.beat_silence(session)
-    bounds = [each.bound for each in passes]  # one task at least is due within the shortest
-    if silent is None or not leads:
+    details, silence = "it schedules periodic tasks", conductors.beat_silence(session)
+    bounds = [
+        task_pass.bound for task_pass in passes
+    ]  # one task at least is due within the shortest
+    if silence is None or not leads:
         return Part("beat", OK if leads else "no beat leads", details)
-    late = bool(bounds) and silent > min(bounds)
+    is_late = bool(bounds) and silence > min(bounds)
     return Part(
         "beat",
-        "it sends nothing" if late else OK,
-        f"{details}; the last message was sent {silent:.0f} s ago",
+        "it sends nothing" if is_late else OK,
+        f"{details}; the last message was sent {silence:.0f} s ago",
     )
 
 
 def _periodic_tasks(passes: Sequence[Pass]) -> Part:
     """Return the health of the periodic tasks: each has completed a pass within its bound."""
     oldest = periodic_passes.oldest(passes)
-    late = [each for each in oldest.values() if each.is_late]
-    if not late:
-        shown = [f"{task} {oldest[task].seconds:.0f} s ago" for task in SHOWN if task in oldest]
+    late_passes = [task_pass for task_pass in oldest.values() if task_pass.is_late]
+    if not late_passes:
+        completions = [
+            f"{task} {oldest[task].seconds:.0f} s ago" for task in SHOWN if task in oldest
+        ]
         return Part(
-            "periodic tasks", OK, f"last completed: {', '.join(shown) or 'none is expected'}"
+            "periodic tasks", OK, f"last completed: {', '.join(completions) or 'none is expected'}"
         )
     details = (
-        f"{each.task} has not completed for {each.seconds:.0f} s, and should within"
-        f" {each.bound:.0f}: {each.without}"
-        for each in late
+        f"{task_pass.task} has not completed for {task_pass.seconds:.0f} s, and should within"
+        f" {task_pass.bound:.0f}: {task_pass.without}"
+        for task_pass in late_passes
     )
-    reason = f"{late[0].task} does not complete"
-    if len(late) > 1:
-        reason = f"{len(late)} tasks do not complete"
+    reason = f"{late_passes[0].task} does not complete"
+    if len(late_passes) > 1:
+        reason = f"{len(late_passes)} tasks do not complete"
     return Part("periodic tasks", reason, "; ".join(details))
 
 
@@ -129,6 +138,13 @@ def _operations(session: Session) -> Part:
     return Part("operations", problem, "`ingot doctor` lists those beyond their bounds")
 
 
+def _server(runtime: Runtime, listener: Listener) -> Part:
+    """Return the health of a server of files or metrics: it does not hang."""
+    trial = _recent_trial(runtime, listener.name, lambda: HANGS if hangs(listener) else None)
+    problem = HANGS if trial.problem() == HANGS else OK
+    return Part(listener.name, problem, OK if problem == OK else listener.without)
+
+
 def _database(runtime: Runtime, *, suspected: bool) -> Part:
     """
     Return the health of the database.
@@ -146,40 +162,45 @@ def _database(runtime: Runtime, *, suspected: bool) -> Part:
 
 def write_problem(runtime: Runtime) -> str | None:
     """
-    Try to write; return the problem as the end of a sentence "The database", None: none.
+    Try to write; return the problem, if any, as the end of a sentence "The database".
 
     For a service whose heartbeats are old: conductors that cannot write theirs appear dead. Takes a
     second at most, while a write may hang for much longer.
     """
+    return _recent_trial(runtime, "write", lambda: _tried_write(runtime)).problem()
+
+
+def _recent_trial(runtime: Runtime, name: str, work: Callable[[], str | None]) -> "_Trial":
+    """Return the last trial of this name in this process, or a new one after TRIAL_KEPT."""
     with _trials:
-        trial: _Trial | None = runtime.cache.get("write trial")
+        trial: _Trial | None = runtime.cache.get(f"{name} trial")
         if trial is None or trial.is_old:
-            trial = runtime.cache["write trial"] = _Trial(runtime)
-    return trial.problem()
+            trial = runtime.cache[f"{name} trial"] = _Trial(work)
+        return trial
 
 
 class _Trial:
-    """A write in a thread of its own; one per process at a time, because it may hang."""
+    """Work in a thread of its own; one per process and name at a time, because it may hang."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, work: Callable[[], str | None]) -> None:
         self._started = time.monotonic()
         self._ended = threading.Event()
         self._problem: str | None = None
-        threading.Thread(target=self._run, args=(runtime,), name="trial", daemon=True).start()
+        threading.Thread(target=self._run, args=(work,), name="trial", daemon=True).start()
 
-    def _run(self, runtime: Runtime) -> None:
+    def _run(self, work: Callable[[], str | None]) -> None:
         try:
-            self._problem = _tried_write(runtime)
+            self._problem = work()
         finally:
             self._ended.set()
 
     @property
     def is_old(self) -> bool:
-        return self._ended.is_set() and time.monotonic() - self._started > WRITE_KEPT
+        return self._ended.is_set() and time.monotonic() - self._started > TRIAL_KEPT
 
     def problem(self) -> str | None:
-        """Return the problem, after a second of the trial at most."""
-        if self._ended.wait(max(self._started + WRITE_WAIT - time.monotonic(), 0.0)):
+        """Return the problem that the work has found, after TRIAL_WAIT at most."""
+        if self._ended.wait(max(self._started + TRIAL_WAIT - time.monotonic(), 0.0)):
             return self._problem
         return f"has not completed a write for {time.monotonic() - self._started:.0f} s"
 

@@ -38,8 +38,8 @@ DESTROYING: Mapping[str, str] = {
 class AgentPart:
     """The part of a plan that depends on the agent's report."""
 
-    after: str  # label of the step that reads the report
-    reported_at: datetime | None  # time of the last report; None: there is none
+    report_step: str  # label of the step that reads the report
+    reported_at: datetime | None  # time of the last report, if any
     steps: Sequence[OperationStep]  # the rest of the plan after that step, by the last report
     problems: Sequence[str]  # reasons why the operation would fail then
     summary: str
@@ -52,36 +52,38 @@ def destroyed(rows: Iterable[OperationStep]) -> list[str]:
 
 def agent_part(session: Session, node: Node, intent: Intent) -> AgentPart | None:
     """Return the part of a verb's plan that depends on the agent; None if no agent takes part."""
-    at = next((at for at, row in enumerate(intent.rows) if row.collects), None)
-    if at is None or intent.how is None or intent.how.flow is None:
+    index = next((index for index, row in enumerate(intent.rows) if row.collects), None)
+    if index is None or intent.declaration is None or intent.declaration.flow is None:
         return None
-    runtime, flow = runtime_of(session), flows.of_steps(intent.how.flow)
+    runtime, flow = runtime_of(session), flows.of_steps(intent.declaration.flow)
     target = targets.of_node(session, node)
     if intent.tears_down:
         target = targets.without_instance(runtime, node, target)
-    before, rest = list(intent.rows[: at + 1]), intent.rows[at + 1 :]
-    after = before[-1].label
-    if intent.how.flow.value not in target.agent.steps:
-        unknown = f"The agent of this node has never reported its {intent.how.flow} steps; its own"
-        usual = " list decides which of them run"
+    finished, pending = list(intent.rows[: index + 1]), intent.rows[index + 1 :]
+    report_step = finished[-1].label
+    if intent.declaration.flow.value not in target.agent.steps:
+        summary = (
+            f"The agent of this node has never reported its {flow.step_flow} steps; its own list"
+            " decides which of them run."
+        )
         if flow.step_flow is Flow.CLEAN:
-            usual += ". The list of a usual agent erases disks"
-        return AgentPart(after, None, rest, (), f"{unknown}{usual}.")
-    rows, problems = planning.continued(runtime, target, flow, before, rest, intent.steps)
+            summary += " The list of a usual agent erases disks."
+        return AgentPart(report_step, None, pending, (), summary)
+    rows, problems = planning.continued(runtime, target, flow, finished, pending, intent.steps)
     time = session.scalar(
         select(AgentRecord.steps_refreshed_at).where(AgentRecord.node_id == node.id)
     )
-    return AgentPart(after, time, rows, problems, _summary(flow.name, time, rows, problems))
+    return AgentPart(report_step, time, rows, problems, _summary(flow.name, time, rows, problems))
 
 
 def _summary(
     flow: str, time: datetime | None, rows: Sequence[OperationStep], problems: Sequence[str]
 ) -> str:
-    own = [f"{row.label} ({row.priority:g})" for row in rows if row.in_band]
+    agent_steps = [f"{row.label} ({row.priority:g})" for row in rows if row.in_band]
     when = f" ({time.isoformat(timespec='seconds')}Z)" if time else ""
     return joined(
         f"After that, the agent's own list decides; at its last report{when}, it runs in this"
-        f" {flow}: {', '.join(own) or 'no step'}",
+        f" {flow}: {', '.join(agent_steps) or 'no step'}",
         *destroyed(row for row in rows if row.in_band),
         *(f"It would fail then: {problem}" for problem in problems),
     )

@@ -29,21 +29,21 @@ _ADMITTED = and_(Operation.state.in_(ACTIVE), Operation.admitted_at.is_not(None)
 def describe(session: Session) -> Document:
     """Describe the state of the service in documents."""
     runtime = runtime_of(session)
-    alive = conductors.alive(session, runtime.settings.conductor.heartbeat_timeout)
-    ring = conductors.shares(session, alive)
-    broker, messages = _queues(runtime, alive)
+    live_conductors = conductors.alive(session, runtime.settings.conductor.heartbeat_timeout)
+    ring = conductors.shares(session, live_conductors)
+    broker, messages = _queues(runtime, live_conductors)
     parts = [*health.examine(session), broker, *_notifications(session)]
     return {
         "parts": [
-            {"part": each.part, "healthy": each.is_healthy, "reason": each.reason,
-             "details": each.details}
-            for each in parts
+            {"part": part.part, "healthy": part.is_healthy, "reason": part.reason,
+             "details": part.details}
+            for part in parts
         ],
-        "conductors": _conductors(session, alive, ring, messages),
+        "conductors": _conductors(session, live_conductors, ring, messages),
         "ring": [
-            {"driver": each.driver, "conductor_group": each.group, "nodes": each.nodes,
-             "conductors": [member.name for member in each.members]}
-            for each in ring
+            {"driver": share.driver, "conductor_group": share.group, "nodes": share.nodes,
+             "conductors": [member.name for member in share.members]}
+            for share in ring
         ],
         "periodic_tasks": _periodic_tasks(session),
         "takeovers": _takeovers(session),
@@ -55,11 +55,11 @@ def _periodic_tasks(session: Session) -> list[Document]:
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     return [
         {
-            "task": each.task, "conductor": each.conductor or None, "healthy": not each.is_late,
-            "completed_seconds": round(each.seconds, 1), "bound_seconds": round(each.bound, 1),
-            "without": each.without,
+            "task": entry.task, "conductor": entry.conductor or None, "healthy": not entry.is_late,
+            "completed_seconds": round(entry.seconds, 1), "bound_seconds": round(entry.bound, 1),
+            "without": entry.without,
         }
-        for each in periodic_passes.passes(connection_of(session), timeout)
+        for entry in periodic_passes.passes(connection_of(session), timeout)
     ]  # fmt: skip
 
 
@@ -73,13 +73,15 @@ def _notifications(session: Session) -> list[Part]:
     return [Part("notifications", problem if is_on else "they are off", str(waiting))]
 
 
-def _queues(runtime: Runtime, alive: Sequence[Member]) -> tuple[Part, dict[str, int]]:
+def _queues(runtime: Runtime, live_conductors: Sequence[Member]) -> tuple[Part, dict[str, int]]:
     """Return the health of the broker, and the lengths of the conductors' queues by name."""
     if runtime.backlog is None:
         return Part("broker", "unknown", "this process reads no queues"), {}
     try:
         with yielding_slot():  # it may wait for the broker
-            lengths = {each.name: runtime.backlog(each.name) for each in alive}
+            lengths = {
+                conductor.name: runtime.backlog(conductor.name) for conductor in live_conductors
+            }
     except Unavailable as error:
         return Part("broker", "it does not answer", str(error)), {}
     return Part("broker", OK, f"{sum(lengths.values())} messages are queued"), lengths
@@ -87,19 +89,19 @@ def _queues(runtime: Runtime, alive: Sequence[Member]) -> tuple[Part, dict[str, 
 
 def _conductors(
     session: Session,
-    alive: Sequence[Member],
+    live_conductors: Sequence[Member],
     ring: Sequence[conductors.Share],
     messages: dict[str, int],
 ) -> list[Document]:
     """Describe every registered conductor, alive or not."""
-    names = {each.name for each in alive}
+    names = {conductor.name for conductor in live_conductors}
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     impediments = dict(conductors.impeded(session, timeout))
     expected = dict.fromkeys(names, 0.0)
     for share in ring:
         for member in share.members:
             expected[member.name] += share.nodes / len(share.members)
-    held, oldest = _held(session), fleet_counts.oldest_messages(session)
+    operation_counts, oldest = _held(session), fleet_counts.oldest_messages(session)
     rows = session.execute(
         select(
             Conductor.hostname,
@@ -119,7 +121,7 @@ def _conductors(
             "heartbeat_seconds": round(max(float(seconds), 0), 1),
             "nodes": round(expected.get(name, 0)),
             "threads": runtime_of(session).settings.conductor.workers_pool_size,
-            "holds": dict.fromkeys(map(str, ACTIVE), 0) | held.get(name, {}),
+            "holds": dict.fromkeys(map(str, ACTIVE), 0) | operation_counts.get(name, {}),
             "messages": messages.get(name),
             "oldest_message_seconds": round(oldest[name], 1) if name in oldest else None,
         }
@@ -143,13 +145,13 @@ def _held(session: Session) -> dict[str, dict[str, int]]:
         .where(Node.id == Operation.node_id, Node.operation_id == Operation.id)
         .scalar_subquery()
     )
-    held = select(holder.label("conductor"), Operation.state).where(_ADMITTED).subquery()
-    name, state = held.c.conductor, held.c.state
+    held_operations = select(holder.label("conductor"), Operation.state).where(_ADMITTED).subquery()
+    name, state = held_operations.c.conductor, held_operations.c.state
     query = select(name, state, func.count()).group_by(name, state)
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for conductor, of_state, count in session.execute(query):
-        found.setdefault(conductor or "", {})[of_state] = count
-    return found
+        counts.setdefault(conductor or "", {})[of_state] = count
+    return counts
 
 
 def _takeovers(session: Session) -> list[Document]:

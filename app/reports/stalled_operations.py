@@ -19,23 +19,23 @@ def grace(settings: Settings) -> float:
     return 2 * conductor.heartbeat_timeout + 2 * conductor.reconcile_interval
 
 
-def condition(living: Iterable[str], grace: float) -> ColumnElement[bool]:
+def condition(incarnations: Iterable[str], grace: float) -> ColumnElement[bool]:
     """
     Condition on an operation and its node: it has made no progress for `grace` seconds.
 
     Its conductor is dead, its deadline or the time of its poll has passed, or it was sent to none.
-    living: incarnations of conductors that send heartbeats.
+    incarnations: incarnations of conductors that send heartbeats.
     """
     state = Operation.state
     return or_(
         and_(
             state == OperationState.RUNNING,
-            or_(Operation.claimed_by.not_in(living), age(Operation.deadline_at) > grace),
+            or_(Operation.claimed_by.not_in(incarnations), age(Operation.deadline_at) > grace),
         ),
         and_(
             state == OperationState.QUEUED,
             Operation.admitted_at.is_not(None),
-            or_(Operation.sent_to.is_(None), Operation.sent_to.not_in(living)),
+            or_(Operation.sent_to.is_(None), Operation.sent_to.not_in(incarnations)),
             or_(
                 age(Operation.sent_at) > grace,
                 and_(Operation.sent_at.is_(None), age(Operation.admitted_at) > grace),
@@ -54,11 +54,11 @@ def condition(living: Iterable[str], grace: float) -> ColumnElement[bool]:
 
 def count(session: Session, grace: float) -> int:
     """Return the number of operations without progress for `grace` seconds."""
-    living = conductors.living_incarnations(session, grace)
+    incarnations = conductors.living_incarnations(session, grace)
     query = (
         select(func.count())
         .select_from(Operation)
         .join(Node, Node.id == Operation.node_id)
-        .where(Operation.state.in_(ACTIVE), condition(living, grace))
+        .where(Operation.state.in_(ACTIVE), condition(incarnations, grace))
     )
     return session.scalar(query) or 0

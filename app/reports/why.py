@@ -5,7 +5,8 @@ Explanations of a node's state for `/why`: the wait, the party that ends it, and
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -13,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.agents import agent_logs
 from app.broker.refused_lookups import Refusal
 from app.cluster import conductors
-from app.engine import admission, agent_waits, operations, provisioning, timeouts
+from app.engine import admission, agent_waits, console_history, operations, provisioning, timeouts
 from app.inventory import holds
 from app.lifecycle.hold_kinds import EFFECTS, HoldKind
 from app.lifecycle.provision_states import MACHINE, Kind, State
@@ -33,13 +34,32 @@ HOLD_FIELDS = (
 )  # fmt: skip
 
 
+class AwaitedParty(StrEnum):
+    """Party whose action ends a wait: the values of `waiting_for`."""
+
+    ADMISSION = "turn"  # a slot of the admission queue; clients know it by this value
+    CONDUCTOR = "conductor"
+    MACHINE = "machine"
+    AGENT = "agent"
+    CHILD = "child"  # another operation, which holds a child node
+    TIMER = "timer"
+    OPERATOR = "operator"
+
+
+class Cause(NamedTuple):
+    """Reason of a wait, and the party that ends it."""
+
+    party: AwaitedParty
+    reason: str
+    until: datetime | None = None  # latest end of the wait, if it has one
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Body of the answer of `/why`."""
 
     summary: str
-    #: turn, conductor, machine, agent, child, timer or operator; None: nothing
-    waiting_for: str | None
+    waiting_for: AwaitedParty | None  # None if the node waits for nothing
     held_by: str | None  # name of the conductor in the node's reservation
     since: datetime | None  # entry into the state, or start of the step
     next: str | None  # next action
@@ -50,81 +70,99 @@ class Answer:
     verbs: tuple[str, ...] = ()  # verbs that the node accepts now
     refused_verbs: Mapping[str, str] = field(default_factory=dict)  # of its state -> the reason
     admission: dict[str, Any] | None = None  # see `admission.document`
-    holds: tuple[dict[str, Any], ...] = ()  # those that have not expired
+    holds: tuple[dict[str, Any], ...] = ()  # not expired
     agent_log: str | None = None  # path of the agent's log that the operation has kept
+    # path of the output of the console during the operation; None: the console is not enabled
+    console_history: str | None = None
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def explain(
-    session: Session, node: Node, refused: Sequence[Refusal] = (), denied: str | None = None
+    session: Session, node: Node, refusals: Sequence[Refusal] = (), denial: str | None = None
 ) -> Answer:
     """
     Explain the state of a node.
 
-    refused: refused lookups of agents since the newest operation started, by this node or unknown
-    machines, newest first. denied: reason why the caller may request no verb of the node.
+    refusals: refused lookups of agents since the newest operation started, by this node or unknown
+    machines, newest first. denial: reason why the caller may request no verb of the node.
     """
-    held = holds.of_node(session, node)
-    reasons = {verb: denied or why for verb, why in provisioning.refusals(session, node).items()}
+    node_holds = holds.of_node(session, node)
+    reasons = {
+        verb: denial or reason for verb, reason in provisioning.refusals(session, node).items()
+    }
     verbs = tuple(verb for verb, reason in reasons.items() if reason is None)
-    answer = _explained(session, node, refused, verbs)
+    answer = _explained(session, node, refusals, verbs)
     return replace(
         answer,
-        summary=joined(answer.summary, *(f"held by a {holds.described(each)}" for each in held)),
+        summary=joined(
+            answer.summary, *(f"held by a {holds.described(hold)}" for hold in node_holds)
+        ),
         verbs=verbs,
         refused_verbs={verb: reason for verb, reason in reasons.items() if reason is not None},
-        holds=tuple(map(_hold_of, held)),
+        holds=tuple(map(_hold_of, node_holds)),
     )
 
 
 def _hold_of(hold: Hold) -> dict[str, Any]:
     """Return the fields of a hold as lists of holds name them, and its effects."""
-    shown = {name: getattr(hold, name) for name in HOLD_FIELDS}
-    return shown | {"effects": sorted(EFFECTS[HoldKind(hold.kind)])}
+    fields = {name: getattr(hold, name) for name in HOLD_FIELDS}
+    return fields | {"effects": sorted(EFFECTS[HoldKind(hold.kind)])}
 
 
 def _explained(
-    session: Session, node: Node, refused: Sequence[Refusal], verbs: Sequence[str]
+    session: Session, node: Node, refusals: Sequence[Refusal], verbs: Sequence[str]
 ) -> Answer:
     """Explain the state of a node, without its holds and verbs."""
-    found = operations.of_node(session, node.id)
-    active = [each for each in found if each.state in ACTIVE]
+    recent_operations = operations.of_node(session, node.id)
+    active = [operation for operation in recent_operations if operation.state in ACTIVE]
     if active:
-        active.sort(key=lambda each: each.state in (OperationState.WAITING, OperationState.HELD))
-        return _active_answer(session, node, active[0], refused)
+        active.sort(
+            key=lambda operation: operation.state in (OperationState.WAITING, OperationState.HELD)
+        )
+        return _active_answer(session, node, active[0], refusals)
     parents = _operation_of_parent(session, node)
     if parents is not None:
         return _reserved_answer(session, node, parents)
     state = State(node.provision_state)
     row = MACHINE[state]
-    failed = _last_failed(found)
-    last = failed or (found[0] if found else None)
-    error = failed.error if failed else None
+    failed_operation = _last_failed(recent_operations)
+    last_operation = failed_operation or (recent_operations[0] if recent_operations else None)
+    error = failed_operation.error if failed_operation else None
     message = error["message"] if error else node.last_error
-    log = agent_logs.of_operation(session, node, failed.uuid) if failed else None
+    log = (
+        agent_logs.of_operation(session, node, failed_operation.uuid) if failed_operation else None
+    )
     path = log and agent_logs.path_of(node.uuid, log)
+    output = console_history.path_of(node.uuid, failed_operation.uuid) if failed_operation else None
+    output = output if node.console_enabled else None
     summary = joined(
         f"Node {_called(node)} is {state}; nothing is under way",
-        f"Its last operation, {last.kind}, {last.state}: {message}" if last and error else message,
+        f"Its last operation, {last_operation.kind}, {last_operation.state}: {message}"
+        if last_operation and error
+        else message,
         error.get("hint") if error else None,
         f"the agent's log is kept: GET {path}, or `ingot node agent-logs`" if path else None,
-        *(each.summary() for each in refused[:MOST_REFUSED] if _timed_out(error)),
+        "the console's output of its time: `ingot node console history --operation last`"
+        if output
+        else None,
+        *(refusal.summary() for refusal in refusals[:MOST_REFUSED] if _timed_out(error)),
         _maintenance(node, message),
         f"it is retired: {node.retired_reason or 'no reason given'}" if node.retired else None,
         _service(session),
     )
     return Answer(
         summary,
-        "operator" if row.kind is Kind.FAILED else None,
+        AwaitedParty.OPERATOR if row.kind is Kind.FAILED else None,
         node.reservation,
         node.provision_updated_at,
         f"{_one_of(verbs)}, on request" if verbs else "no verb: each one is refused",
         None,
-        operation=last.uuid if last else None,
+        operation=last_operation.uuid if last_operation else None,
         error=error,
         agent_log=path,
+        console_history=output,
     )
 
 
@@ -149,7 +187,7 @@ def _reserved_answer(session: Session, node: Node, operation: Operation) -> Answ
     return Answer(
         f"Node {_called(node)} is {node.provision_state}, reserved for step {step.label} of"
         f" {operation.kind} on its parent node {node.parent_node}",
-        "conductor",
+        AwaitedParty.CONDUCTOR,
         node.reservation,
         step.started_at or operation.created_at,
         "the node is released at the end of the step",
@@ -159,14 +197,14 @@ def _reserved_answer(session: Session, node: Node, operation: Operation) -> Answ
     )
 
 
-def _last_failed(found: Sequence[Operation]) -> Operation | None:
+def _last_failed(ended_operations: Sequence[Operation]) -> Operation | None:
     """
     Return the failure to explain.
 
     That is the newest failed operation, unless an operation that moves the node has run since.
-    found: ended operations, newest first.
+    ended_operations: ended operations, newest first.
     """
-    for operation in found:
+    for operation in ended_operations:
         if operation.error:
             return operation
         if operation.moves_node:
@@ -204,26 +242,29 @@ def _active_answer(
     session: Session,
     node: Node,
     operation: Operation,
-    refused: Sequence[Refusal],
+    refusals: Sequence[Refusal],
 ) -> Answer:
     step = operations.current_step(session, operation)
-    rest = [row for row in operations.pending(session, operation) if row.position > step.position]
-    after = f"step {rest[0].label}" if rest else _end_of(node, operation)
+    later_rows = [
+        row for row in operations.pending(session, operation) if row.position > step.position
+    ]
+    next_event = f"step {later_rows[0].label}" if later_rows else _end_of(node, operation)
     if step.abort_after:
-        after = "the operation is aborted"
-    party, why, when = _cause(session, node, operation, step)
+        next_event = "the operation is aborted"
+    cause = _cause(session, node, operation, step)
     state = State(node.provision_state)
     aim = _aim_of(node)
-    wanted = f" on its way to {aim}" if aim else ""
+    direction = f" on its way to {aim}" if aim else ""
     about_agent: list[str] = []
-    if party == "agent":
+    if cause.party is AwaitedParty.AGENT:
         about_agent = [
             *timeouts.last_error(step),
             *agent_waits.facts(session, node, operation),
-            *(each.summary() for each in refused[:MOST_REFUSED]),
+            *(refusal.summary() for refusal in refusals[:MOST_REFUSED]),
         ]
     summary = joined(
-        f"Node {_called(node)} is {state}{wanted}, in step {step.label} of {operation.kind}: {why}",
+        f"Node {_called(node)} is {state}{direction}, in step {step.label} of {operation.kind}:"
+        f" {cause.reason}",
         *about_agent,
         "an abort is requested, and follows this step, which must not be interrupted"
         if step.abort_after
@@ -233,11 +274,11 @@ def _active_answer(
     )
     return Answer(
         summary,
-        party,
+        cause.party,
         node.reservation,
         step.started_at or operation.created_at,
-        after,
-        when,
+        next_event,
+        cause.until,
         step.label,
         operation.uuid,
         operation.error,
@@ -259,72 +300,80 @@ def _of_message(session: Session, operation: Operation) -> str:
     return "a message to its conductor is on its way"
 
 
-def _cause(
-    session: Session, node: Node, operation: Operation, step: OperationStep
-) -> tuple[str, str, datetime | None]:
-    """Return the awaited party, the reason of the wait, and its latest end."""
+def _cause(session: Session, node: Node, operation: Operation, step: OperationStep) -> Cause:
+    """Return the cause of an operation's wait."""
     state, deadline = operation.state, operation.deadline_at
     if state == OperationState.HELD:
-        return "operator", "it is held until unhold or abort is requested", None
+        return Cause(AwaitedParty.OPERATOR, "it is held until unhold or abort is requested")
     if state == OperationState.QUEUED:
-        queued = admission.document(session, operation)
-        if queued is not None:
-            return "turn", _of_queue(queued), None
+        admission_document = admission.document(session, operation)
+        if admission_document is not None:
+            return Cause(AwaitedParty.ADMISSION, _of_queue(admission_document))
         if operation.sent_to is None:
-            return "conductor", "no live conductor serves it", None
-        return "conductor", _of_message(session, operation), None
+            return Cause(AwaitedParty.CONDUCTOR, "no live conductor serves it")
+        return Cause(AwaitedParty.CONDUCTOR, _of_message(session, operation))
     if state == OperationState.RUNNING:
-        living = conductors.living_incarnations(
+        live_incarnations = conductors.living_incarnations(
             session, runtime_of(session).settings.conductor.heartbeat_timeout
         )
-        if operation.claimed_by not in living:
-            silent = f"conductor {step.conductor}, which ran it, sends no heartbeats"
-            return "conductor", f"{silent}; another live conductor takes it over", deadline
-        return "conductor", f"conductor {step.conductor} runs it", deadline
+        if operation.claimed_by not in live_incarnations:
+            reason = (
+                f"conductor {step.conductor}, which ran it, sends no heartbeats; another live"
+                " conductor takes it over"
+            )
+            return Cause(AwaitedParty.CONDUCTOR, reason, deadline)
+        return Cause(AwaitedParty.CONDUCTOR, f"conductor {step.conductor} runs it", deadline)
     if operation.wake_at is None:
         at_end = "it fails at the deadline" if deadline else "no deadline is set"
         if node.maintenance:
             at_end = "no deadline ends that while the node is in maintenance"
-        return "agent", f"its agent works, or is being booted; {at_end}", deadline
-    party, why = _cause_of_poll(session, operation, step)
-    return party, why, operation.wake_at
+        reason = f"its agent works, or is being booted; {at_end}"
+        return Cause(AwaitedParty.AGENT, reason, deadline)
+    party, reason = _cause_of_poll(session, operation, step)
+    return Cause(party, reason, operation.wake_at)
 
 
-def _of_queue(queued: Mapping[str, Any]) -> str:
-    held = ", ".join(
-        f"{each['operations']} {each['kind']} ({each['state']})" for each in queued["held_by"]
+def _of_queue(admission_document: Mapping[str, Any]) -> str:
+    holders = ", ".join(
+        f"{holder['operations']} {holder['kind']} ({holder['state']})"
+        for holder in admission_document["held_by"]
     )
-    group = queued["conductor_group"]
+    group = admission_document["conductor_group"]
+    slots = f"{admission_document['limit']} slots ([conductor]max_concurrent_"
+    slots += f"{admission_document['class']})"
     return (
-        f"it is number {queued['place']} of {queued['queued']} in the queue for one of"
-        f" {queued['limit']} slots ([conductor]max_concurrent_{queued['class']})"
-        f"{f' of conductor group {group}' if group else ''}, held by {held or 'no operation'}"
+        f"it is number {admission_document['place']} of {admission_document['queued']} in the queue"
+        f" for one of {slots}{f' of conductor group {group}' if group else ''}, held by"
+        f" {holders or 'no operation'}"
     )
 
 
-def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) -> tuple[str, str]:
+def _cause_of_poll(
+    session: Session, operation: Operation, step: OperationStep
+) -> tuple[AwaitedParty, str]:
     """Return the awaited party and the reason for a step with a due time."""
     if step.error and step.faults and step.faults < step.tries:
-        tried = f"try {step.faults} of {step.tries} failed ({step.error}); it is retried"
-        return "timer", tried
+        reason = f"try {step.faults} of {step.tries} failed ({step.error}); it is retried"
+        return AwaitedParty.TIMER, reason
     if step.child:
         child = session.scalar(select(Node).where(Node.uuid == step.child))
         if child is not None and child.reservation and child.operation_id != operation.id:
-            return "child", f"child node {child.uuid} is reserved by {child.reservation}"
+            return AwaitedParty.CHILD, f"child node {child.uuid} is reserved by {child.reservation}"
     if step.flow and step.name == "wait":
-        return "timer", "it waits for the requested time"
+        return AwaitedParty.TIMER, "it waits for the requested time"
     if agent_waits.is_polled(step):
-        return "agent", "its agent is busy or unreachable; it is polled again soon"
-    awaited = _awaited(step.progress)
-    about = f"it waits for {awaited}" if awaited else "the machine works"
-    return "machine", "; ".join((f"{about}; it is polled again soon", *timeouts.last_error(step)))
+        return AwaitedParty.AGENT, "its agent is busy or unreachable; it is polled again soon"
+    subject = _awaited(step.progress)
+    activity = f"it waits for {subject}" if subject else "the machine works"
+    reason = "; ".join((f"{activity}; it is polled again soon", *timeouts.last_error(step)))
+    return AwaitedParty.MACHINE, reason
 
 
 def _awaited(progress: Mapping[str, Any]) -> str | None:
-    """Return `AWAITED` of a driver's progress, also of a part of the step; None: it has none."""
-    awaited = progress.get(AWAITED)
-    if isinstance(awaited, str):
-        return awaited
+    """Return `AWAITED` of a driver's progress, or of a part of the step, if there is one."""
+    text = progress.get(AWAITED)
+    if isinstance(text, str):
+        return text
     parts = (part for part in progress.values() if isinstance(part, Mapping))
     return next(filter(None, map(_awaited, parts)), None)
 

@@ -46,9 +46,9 @@ class Batcher(Generic[T, R]):
         *,
         rate: float,
         burst: int,
-        most: int,
+        max_size: int,
     ) -> None:
-        self._work, self._most = work, most
+        self._work, self._max_size = work, max_size
         self._interval, self._ahead = 1 / rate, (burst - 1) / rate
         self._lock, self._working = threading.Lock(), threading.Lock()
         self._open: _Batch[T, R] | None = None
@@ -62,7 +62,7 @@ class Batcher(Generic[T, R]):
                 batch = self._open = _Batch()
             place = len(batch.items)
             batch.items.append(item)
-            if len(batch.items) == self._most:
+            if len(batch.items) == self._max_size:
                 self._open = None
                 batch.full.release()
         if is_first:

@@ -27,9 +27,9 @@ def wait_until(
     condition may have changed; it returns whether the request may go on waiting.
     """
     end = clock() + seconds
-    while not (value := condition()) and (left := end - clock()) > 0:
+    while not (value := condition()) and (remaining := end - clock()) > 0:
         with yielding_slot(nullcontext()):
-            waits_on = sleep(min(LONGEST, left))
+            waits_on = sleep(min(LONGEST, remaining))
         if not waits_on:
             return condition()
     return value

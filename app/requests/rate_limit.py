@@ -10,7 +10,7 @@ MOST_KEYS = 10_000
 
 
 class RateLimit:
-    """Allow each key `per_minute` events a minute, and as many at once; 0: no limit."""
+    """Allow each key `per_minute` events a minute, and as many at once; with 0 any number."""
 
     def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._size, self._clock = per_minute, clock
@@ -34,7 +34,9 @@ class RateLimit:
         return 0
 
     def pause(self, key: str) -> float:
-        """Return the seconds until an event is allowed, without counting one; 0: it is now."""
+        """
+        Return the seconds until an event is allowed, without counting one; 0 if it is allowed now.
+        """
         if not self._size:
             return 0
         with self._lock:
@@ -49,13 +51,13 @@ class RateLimit:
             tokens, now = self._tokens(key)
             self._store(key, min(tokens + weight, self._size), now)
 
-    def _seconds_until(self, wanted: float, tokens: float) -> float:
-        return (wanted - tokens) * 60 / self._size
+    def _seconds_until(self, amount: float, tokens: float) -> float:
+        return (amount - tokens) * 60 / self._size
 
     def _tokens(self, key: str) -> tuple[float, float]:
         now = self._clock()
-        tokens, then = self._buckets.get(key, (self._size, now))
-        return min(tokens + (now - then) * self._size / 60, self._size), now
+        tokens, updated_at = self._buckets.get(key, (self._size, now))
+        return min(tokens + (now - updated_at) * self._size / 60, self._size), now
 
     def _store(self, key: str, tokens: float, now: float) -> None:
         self._buckets[key] = tokens, now

@@ -28,10 +28,11 @@ class Busy(Unavailable):
 
 
 class Places:
-    """Places of waiting requests: `most` of them, at most `share` per caller (None: no limit)."""
+    """Waiting room for requests: of `capacity` places a client takes at most `max_per_client`."""
 
-    def __init__(self, most: int, share: int | None = None) -> None:
-        self._most, self._share = most, most if share is None else share
+    def __init__(self, capacity: int, max_per_client: int | None = None) -> None:
+        self._capacity = capacity
+        self._max_per_client = capacity if max_per_client is None else max_per_client
         self._lock = threading.Lock()
         self._taken: Counter[str] = Counter()
         self._taken_by_groups: Counter[str] = Counter()
@@ -46,7 +47,7 @@ class Places:
         Raises Busy: none is free, or the caller or its group has its share.
         """
         with self._lock:
-            if self._most_of(caller) <= self._taken.get(caller, 0):
+            if self._limit_of(caller) <= self._taken.get(caller, 0):
                 raise Busy
             if group is not None:
                 if self._free <= self._taken_by_groups.get(group, 0):
@@ -70,19 +71,19 @@ class Places:
         """Whether no place is free, for any caller."""
         return not self._free
 
-    def _most_of(self, _caller: str) -> int:
+    def _limit_of(self, _caller: str) -> int:
         """Return the most places that a caller may hold now."""
-        return self._share if self._free else 0
+        return self._max_per_client if self._free else 0
 
     @property
     def _free(self) -> int:
-        return self._most - self._taken.total()
+        return self._capacity - self._taken.total()
 
 
 class SharedPlaces(Places):
     """Places of which a caller may hold as many as are free: other callers always find one."""
 
-    def _most_of(self, _caller: str) -> int:
+    def _limit_of(self, _caller: str) -> int:
         return self._free
 
 
@@ -91,21 +92,25 @@ class FairSlots:
     Slots that waiting clients get in turns, and not in the order of their requests.
 
     The next slot is for the client that has held slots for the least time, among those that wait; a
-    client that comes, or comes again, begins with as much as the last one that had a turn.
+    client that comes, or comes again, starts with the time of the last client that had a turn.
 
-    most: slots that a client may hold at once; None: all.
-    shared: a client may hold as many slots as are free, so that other clients always find one.
+    max_per_client: slots that a client may hold at once; all by default.
+    leaves_free: a client may hold as many slots as are free, so that other clients always find one.
     """
 
     def __init__(
         self,
         slots: int,
         *,
-        most: int | None = None,
-        shared: bool = False,
+        max_per_client: int | None = None,
+        leaves_free: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._free, self._most, self._shared = slots, most or slots, shared
+        self._free, self._max_per_client, self._leaves_free = (
+            slots,
+            max_per_client or slots,
+            leaves_free,
+        )
         self._clock = clock
         self._lock = threading.Lock()
         self._held: dict[str, deque[float]] = {}  # times at which a client took its slots
@@ -117,7 +122,7 @@ class FairSlots:
         """
         Take a slot; return whether it was taken.
 
-        timeout: seconds to wait for one; None: no limit.
+        timeout: seconds to wait for one; without a limit by default.
         """
         with self._lock:
             if self._may_take(client):
@@ -125,15 +130,15 @@ class FairSlots:
                 return True
             if timeout == 0:
                 return False
-            given = threading.Event()
-            self._waiting.setdefault(client, deque()).append(given)
+            grant = threading.Event()
+            self._waiting.setdefault(client, deque()).append(grant)
             self._used.setdefault(client, self._turn)
-        if given.wait(timeout):
+        if grant.wait(timeout):
             return True
         with self._lock:
-            if given.is_set():
+            if grant.is_set():
                 return True
-            self._waiting[client].remove(given)
+            self._waiting[client].remove(grant)
             self._forget(client)
         return False
 
@@ -151,9 +156,9 @@ class FairSlots:
         with self._lock:
             self._free += 1
             self._used[client] += self._clock() - self._held[client].popleft()
-            able = [each for each in self._waiting if self._may_take(each)]
-            if able:
-                following = min(able, key=self._used.__getitem__)
+            eligible_clients = [key for key in self._waiting if self._may_take(key)]
+            if eligible_clients:
+                following = min(eligible_clients, key=self._used.__getitem__)
                 self._take(following)
                 queue = self._waiting.pop(following)
                 queue.popleft().set()
@@ -167,8 +172,10 @@ class FairSlots:
             return self._used.get(client, self._turn)
 
     def _may_take(self, client: str) -> bool:
-        held = len(self._held.get(client, ()))
-        return held < self._most and self._free > (held if self._shared else 0)
+        held_slots = len(self._held.get(client, ()))
+        return held_slots < self._max_per_client and self._free > (
+            held_slots if self._leaves_free else 0
+        )
 
     def _take(self, client: str) -> None:
         self._free -= 1
@@ -192,11 +199,11 @@ class RequestSlots:
     One more is served if it is another client's. queued: most requests that wait for a slot.
     """
 
-    def __init__(self, working: int, waiting: int, queued: int) -> None:
+    def __init__(self, working: int, waiting: int, max_queued: int) -> None:
         self._entering = FairSlots(working)  # by address, until the caller is known
-        self._working = FairSlots(working + 1, most=working)  # by caller
+        self._working = FairSlots(working + 1, max_per_client=working)  # by caller
         self._waiting = Places(waiting)
-        self._queue = SharedPlaces(queued)
+        self._queue = SharedPlaces(max_queued)
 
     @contextmanager
     def hold(self, client: str = "") -> Iterator[None]:
@@ -217,15 +224,15 @@ class RequestSlots:
 
     def _acquire(self, slots: FairSlots, client: str) -> None:
         """Take a slot instead of the one that this thread holds. Raises Busy: it keeps that one."""
-        with ExitStack() as queued:
-            taken = slots.acquire(client, 0)
-            if not taken:
-                queued.enter_context(self._queue.hold(client))
+        with ExitStack() as waiting_place:
+            is_taken = slots.acquire(client, 0)
+            if not is_taken:
+                waiting_place.enter_context(self._queue.hold(client))
             if _mine.held:
-                before, name = _mine.held
+                previous_slots, name = _mine.held
                 _mine.held = None
-                before.release(name)
-            if not taken:
+                previous_slots.release(name)
+            if not is_taken:
                 slots.acquire(client)
         _mine.held = slots, client
 
@@ -244,8 +251,8 @@ def take_turn(client: str | None) -> None:
     """
     Wait for a slot as the caller of this thread's request, after it was authenticated.
 
-    client: None: the caller has no name, and remains the client of `RequestSlots.hold`. Outside of
-    a request, do nothing.
+    client: None for a caller without a name, which remains the client of `RequestSlots.hold`.
+    Outside of a request, do nothing.
 
     Raises Busy: see `RequestSlots.hold`.
     """
@@ -259,7 +266,7 @@ def yielding_slot(place: AbstractContextManager[None] | None = None) -> Iterator
     """
     Yield this thread's request slot while it waits; outside of a request, do nothing.
 
-    place: where the request waits, entered here; None: one of the slots' own places.
+    place: entered while the request waits; by default one of the slots' own places.
 
     Raises Busy: all places are taken, or the caller has its share.
     """

@@ -2,7 +2,7 @@
 Plan of a rollout: which nodes take part, and the wave of each.
 
 All limits of a strategy are met by the waves, which are fixed at the creation: the nodes of a wave
-are in progress together, and a wave begins once every node of the wave before it has ended.
+are in progress together, and a wave starts once every node of the wave before it has ended.
 """
 
 import math
@@ -44,7 +44,7 @@ CHUNK = 200
 DEFECT = "The start of the verb failed; the log has more."
 
 
-#: The caller's rights: owner and lessee of a node -> reason of a denial; None: allowed.
+#: The caller's rights: owner and lessee of a node -> reason of a denial, if it is denied.
 Denial = Callable[[str | None, str | None], str | None]
 
 
@@ -53,9 +53,9 @@ class Strategy:
     """Limits of a rollout. Numbers of nodes are texts: a count, or a share as "5%"."""
 
     max_unavailable: str = "1"  # most nodes in progress at a time
-    group_by: str | None = None  # one of `GROUPING`, or DOCUMENT.KEY; None: one group
-    max_groups: int | None = None  # most groups with a node in progress; None: no limit
-    max_per_group: int | None = None  # most nodes in progress in each group; None: no limit
+    group_by: str | None = None  # one of `GROUPING`, or DOCUMENT.KEY; by default one group
+    max_groups: int | None = None  # groups with a node in progress at once; by default any number
+    max_per_group: int | None = None  # nodes in progress in each group; by default any number
     canary: int = 0  # first nodes: if one fails, the rollout pauses
     error_budget: str = "1"  # failed nodes at which the rollout pauses
 
@@ -118,7 +118,7 @@ def _group_of(field: str | None) -> ColumnElement[Any]:
 
 def plan(  # noqa: PLR0917 - what a rollout consists of
     session: Session,
-    found: Select[Any],
+    node_query: Select[Any],
     target: str,
     strategy: Strategy,
     denial: Denial,
@@ -131,33 +131,34 @@ def plan(  # noqa: PLR0917 - what a rollout consists of
     A node takes part unless its request would be refused now, by the checks of that request. One
     that is locked, or has no conductor, takes part: it is tried again.
     """
-    accepted: list[Row[Any]] = []
+    accepted_rows: list[Row[Any]] = []
     excluded = []
-    rows = session.execute(found.order_by(_NODES.id)).all()
+    rows = session.execute(node_query.order_by(_NODES.id)).all()
     holds.preload(session)
-    for at in range(0, len(rows), CHUNK):
-        chunk = rows[at : at + CHUNK]
+    for start in range(0, len(rows), CHUNK):
+        chunk = rows[start : start + CHUNK]
         nodes = {node.id: node for node in session.scalars(_nodes_of(chunk))}
         for row in chunk:
             reason = denial(row.owner, row.lessee) or _refusal(
                 session, nodes[row.id], target, arguments or {}, caller
             )
             if reason is None:
-                accepted.append(row)
+                accepted_rows.append(row)
             else:
                 excluded.append(Excluded(row.uuid, row.name, reason))
         session.expunge_all()
-    total = len(accepted)
+    total = len(accepted_rows)
     canary = min(strategy.canary, total)
     members: list[Member] = []
-    last, canary_waves = 0, 0
-    for last, wave in enumerate(_waves(accepted, strategy, canary), 1):
+    wave_number, canary_waves = 0, 0
+    for wave_number, wave in enumerate(_waves(accepted_rows, strategy, canary), 1):
         canary_waves += len(members) < canary
         members += (
-            Member(row.uuid, row.name, row.owner, row.lessee, _name_of(row), last) for row in wave
+            Member(row.uuid, row.name, row.owner, row.lessee, _name_of(row), wave_number)
+            for row in wave
         )
     budget = count_of(strategy.error_budget, total)
-    return Plan(members, excluded, last, canary_waves, budget)
+    return Plan(members, excluded, wave_number, canary_waves, budget)
 
 
 def _nodes_of(rows: Sequence[Row[Any]]) -> Select[Any]:
@@ -182,7 +183,7 @@ def _refusal(
     except Exception:  # of a driver: it must not end the plan of the other nodes
         logger.exception("rollout.start_failed", node=node.uuid, target=target)
         return DEFECT
-    return "; ".join(intent.wrong) or None
+    return "; ".join(intent.step_errors) or None
 
 
 def _waves(
@@ -199,11 +200,11 @@ def _waves(
     total = sum(map(len, by_group.values()))
     largest = count_of(strategy.max_unavailable, total)
     groups = deque(by_group[name] for name in sorted(by_group))
-    done = 0
+    node_count = 0
     while groups:
-        most = min(largest, canary - done) if done < canary else largest
-        wave = _next_wave(groups, strategy, most)
-        done += len(wave)
+        limit = min(largest, canary - node_count) if node_count < canary else largest
+        wave = _next_wave(groups, strategy, limit)
+        node_count += len(wave)
         yield wave
 
 
@@ -212,17 +213,21 @@ def _name_of(row: Row[Any]) -> str:
     return "" if row.group is None else str(row.group)
 
 
-def _next_wave(groups: deque[deque[Row[Any]]], strategy: Strategy, most: int) -> Sequence[Row[Any]]:
-    """Take the nodes of a wave, at most `most`, from the first groups, and drop empty groups."""
+def _next_wave(
+    groups: deque[deque[Row[Any]]], strategy: Strategy, max_nodes: int
+) -> Sequence[Row[Any]]:
+    """
+    Take the nodes of a wave, at most `max_nodes`, from the first groups, and drop empty groups.
+    """
     wave: list[Row[Any]] = []
-    left: list[deque[Row[Any]]] = []
+    remaining_groups: list[deque[Row[Any]]] = []
     used = 0
-    while groups and len(wave) < most and used != strategy.max_groups:
+    while groups and len(wave) < max_nodes and used != strategy.max_groups:
         group = groups.popleft()
         used += 1
-        room = min(most - len(wave), len(group), strategy.max_per_group or len(group))
+        room = min(max_nodes - len(wave), len(group), strategy.max_per_group or len(group))
         wave += (group.popleft() for _ in range(room))
         if group:
-            left.append(group)
-    groups.extendleft(reversed(left))
+            remaining_groups.append(group)
+    groups.extendleft(reversed(remaining_groups))
     return wave

@@ -38,7 +38,7 @@ def failures(session: Session, rollout: Rollout) -> Mapping[str, int]:
 
 
 def _state(session: Session, rollout: Rollout) -> str:
-    done, running = f"{rollout.succeeded} of {_nodes(rollout.nodes)} succeeded", rollout.running
+    progress, running = f"{rollout.succeeded} of {_nodes(rollout.nodes)} succeeded", rollout.running
     match rollout.state:
         case RolloutState.RUNNING:
             return _wave(session, rollout)
@@ -47,8 +47,8 @@ def _state(session: Session, rollout: Rollout) -> str:
         case RolloutState.ABORTING:
             return f"aborting: waits for {_nodes(running)} in progress"
         case RolloutState.ABORTED:
-            return f"aborted: {done}, {rollout.pending} not started"
-    return f"completed: {done}"
+            return f"aborted: {progress}, {rollout.pending} not started"
+    return f"completed: {progress}"
 
 
 def _wave(session: Session, rollout: Rollout) -> str:
@@ -59,11 +59,14 @@ def _wave(session: Session, rollout: Rollout) -> str:
         .group_by(RolloutNode.state, RolloutNode.code)
         .order_by(RolloutNode.state.desc(), RolloutNode.code)
     ).all()
-    left = [row for row in rows if row[0] in (RolloutNodeState.RUNNING, RolloutNodeState.PENDING)]
-    causes = (f"{number} {_WAITS.get(code or state, code)}" for state, code, number in left)
+    open_rows = [
+        row for row in rows if row[0] in (RolloutNodeState.RUNNING, RolloutNodeState.PENDING)
+    ]
+    causes = (f"{number} {_WAITS.get(code or state, code)}" for state, code, number in open_rows)
     canary = " (canary)" if rollout.wave <= rollout.canary_waves else ""
     return (
-        f"wave {rollout.wave} of {rollout.waves}{canary} waits for {sum(row[2] for row in left)} of"
+        f"wave {rollout.wave} of {rollout.waves}{canary} waits for"
+        f" {sum(row[2] for row in open_rows)} of"
         f" {_nodes(sum(row[2] for row in rows))}: {', '.join(causes) or 'the next wave begins'}"
     )
 
@@ -79,11 +82,11 @@ _WAITS: Mapping[str, str] = {
 
 def _pause(rollout: Rollout) -> str:
     budget = rollout.strategy["error_budget"]
-    told = f" ({rollout.error_budget} nodes)" if "%" in budget else ""
+    node_limit = f" ({rollout.error_budget} nodes)" if "%" in budget else ""
     causes = {
         PauseCause.OPERATOR: "by an operator",
         PauseCause.CANARY: f"a node of the first {rollout.strategy['canary']}, the canary, failed",
-        PauseCause.ERROR_BUDGET: f"error budget {budget}{told} reached",
+        PauseCause.ERROR_BUDGET: f"error budget {budget}{node_limit} reached",
         PauseCause.CALLER: f"{rollout.user_name or rollout.user_id} has lost rights that it relies"
         " on; a user who has them takes it over by resuming it",
         PauseCause.RESTORED: "the database was restored from a backup, so its nodes may have been"
@@ -98,10 +101,13 @@ def _failed(rollout: Rollout, codes: Mapping[str, int]) -> str | None:
     if not rollout.failed:
         return None
     counted = [f"{number} {code}" for code, number in codes.items()][:MOST_CODES]
-    more = ", ..." if len(codes) > MOST_CODES else ""
-    accepted = rollout.accepted_failures
-    before = f", {accepted} of them accepted" if accepted else ""
-    return f"{rollout.failed} of {rollout.nodes} failed{before}; codes: {', '.join(counted)}{more}"
+    ellipsis = ", ..." if len(codes) > MOST_CODES else ""
+    number = rollout.accepted_failures
+    accepted_part = f", {number} of them accepted" if number else ""
+    return (
+        f"{rollout.failed} of {rollout.nodes} failed{accepted_part}; codes:"
+        f" {', '.join(counted)}{ellipsis}"
+    )
 
 
 def _nodes(number: int) -> str:

@@ -68,7 +68,7 @@ SETTLED = 500
 PAUSE = 5.0
 
 
-#: Seconds of a run in which the rollouts of a project start nodes, before it is another one's turn.
+#: Seconds of a run for the rollouts of one project, before the rollouts of another one start nodes.
 TURN = 2.0
 
 
@@ -109,17 +109,17 @@ def advance(runtime: Runtime, rollout_id: int, end: float = math.inf) -> None:
 
 def _decide(runtime: Runtime, rollout_id: int) -> Sequence[int] | None:
     """
-    Record ended operations, and then what follows.
+    Record ended operations, then decide what follows.
 
-    Returns the ids of the members to start; None: more operations have ended.
+    Returns the ids of the members to start, or None if more operations have ended.
     """
     with runtime.transaction(Actor.PERIODIC) as session:
         rollout = _lock(session, rollout_id)
         if rollout is None:
             return ()
-        found = _next(session, rollout) if _settle(session, rollout) < SETTLED else None
+        member_ids = _next(session, rollout) if _settle(session, rollout) < SETTLED else None
         kill_points.reach("acted", "rollout")
-    return found
+    return member_ids
 
 
 def _lock(session: Session, rollout_id: int) -> Rollout | None:
@@ -133,7 +133,7 @@ def _lock(session: Session, rollout_id: int) -> Rollout | None:
 
 def _settle(session: Session, rollout: Rollout) -> int:
     """Record the results of operations that have ended; return their number."""
-    ended = session.execute(
+    rows = session.execute(
         select(RolloutNode, Operation)
         .outerjoin(Operation, Operation.uuid == RolloutNode.operation_uuid)
         .where(
@@ -145,10 +145,10 @@ def _settle(session: Session, rollout: Rollout) -> int:
         .order_by(RolloutNode.id)
         .limit(SETTLED)
     ).all()
-    for member, operation in ended:
+    for member, operation in rows:
         rollout.running -= 1
         _end(rollout, member, _outcome_of(operation))
-    return len(ended)
+    return len(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,18 +199,18 @@ def _next(session: Session, rollout: Rollout) -> Sequence[int]:
         return ()
     if not rollout.running and not session.scalars(_pending(rollout).limit(1)).all():
         rollout.wave += 1
-    due = or_(RolloutNode.due_at.is_(None), RolloutNode.due_at <= fixed(now()))
-    return session.scalars(_pending(rollout).where(due).limit(STARTED)).all()
+    is_due = or_(RolloutNode.due_at.is_(None), RolloutNode.due_at <= fixed(now()))
+    return session.scalars(_pending(rollout).where(is_due).limit(STARTED)).all()
 
 
 def _has_lost_rights(session: Session, rollout: Rollout) -> bool:
     """Pause a rollout whose caller has lost rights; return whether that is so."""
-    why = standing.lost(session, rollout.authority)
-    if why is None:
+    reason = standing.lost(session, rollout.authority)
+    if reason is None:
         return False
     change(session, rollout, RolloutEvent.STOP, PauseCause.CALLER)
     logger.warning(
-        "rollout.caller_lost_rights", rollout=rollout.uuid, user=rollout.user_id, why=why
+        "rollout.caller_lost_rights", rollout=rollout.uuid, user=rollout.user_id, why=reason
     )
     return True
 
@@ -279,8 +279,10 @@ def _attempt(runtime: Runtime, rollout_id: int, member_id: int) -> bool:
         if node is None:
             _end(rollout, member, Failure(StartRefusal.DELETED, "The node was deleted."))
         elif (node.owner, node.lessee) != (member.owner, member.lessee):
-            why = "The owner or the lessee of the node has changed since the rollout was created."
-            _end(rollout, member, Failure(StartRefusal.REASSIGNED, why))
+            reason = (
+                "The owner or the lessee of the node has changed since the rollout was created."
+            )
+            _end(rollout, member, Failure(StartRefusal.REASSIGNED, reason))
         else:
             _record_start(rollout, member, _request(session, rollout, node))
         kill_points.reach("acted", "rollout")

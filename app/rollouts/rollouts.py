@@ -37,7 +37,7 @@ logger = log.get(__name__)
 CHUNK = 1000
 #: Selects a row while a rollout has not ended.
 UNENDED_ONE = Prepared(
-    select(Rollout.id).where(or_(*(Rollout.state == each for each in UNENDED))).limit(1)
+    select(Rollout.id).where(or_(*(Rollout.state == state for state in UNENDED))).limit(1)
 )
 
 
@@ -60,14 +60,14 @@ def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Call
     rollout.canary_waves, rollout.error_budget = plan.canary_waves, plan.error_budget
     transition(session, rollout, RolloutEvent.CREATE)
     row_changes.add(session, rollout)
-    for at in range(0, len(plan.members), CHUNK):
+    for start in range(0, len(plan.members), CHUNK):
         rows = [
             {
-                "rollout_id": rollout.id, "node_uuid": each.uuid, "node_name": each.name,
-                "owner": each.owner, "lessee": each.lessee, "group": each.group,
-                "wave": each.wave,
+                "rollout_id": rollout.id, "node_uuid": member.uuid, "node_name": member.name,
+                "owner": member.owner, "lessee": member.lessee, "group": member.group,
+                "wave": member.wave,
             }
-            for each in plan.members[at : at + CHUNK]
+            for member in plan.members[start : start + CHUNK]
         ]  # fmt: skip
         session.execute(insert(RolloutNode), rows)
     logger.info("rollout.created", rollout=rollout.uuid, target=rollout.target, nodes=rollout.nodes)
@@ -75,11 +75,13 @@ def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Call
 
 
 def _authority(session: Session, caller: Caller) -> dict[str, Any] | None:
-    """Return the authority that each start is checked by; None: users are not in the database."""
+    """
+    Return the authority that each start is checked by, or None if users are not in the database.
+    """
     if runtime_of(session).settings.default.auth_strategy != "local":
         return None
-    found = standing.authority_of(session, caller)
-    return None if found is None else dict(found)
+    authority = standing.authority_of(session, caller)
+    return None if authority is None else dict(authority)
 
 
 def request(
@@ -108,10 +110,10 @@ def request(
 def _take_over(session: Session, rollout: Rollout, caller: Caller) -> None:
     """Make a caller the one of a rollout. Raises Forbidden."""
     if not standing.covers(caller, rollout.authority):
-        needed = ", ".join((rollout.authority or {})["roles"])
+        role_names = ", ".join((rollout.authority or {})["roles"])
         raise Forbidden(
-            f"Rollout {rollout.uuid} goes on in your name, and relies on the roles {needed} of its"
-            " caller, which you do not have all."
+            f"Rollout {rollout.uuid} goes on in your name, and relies on the roles {role_names} of"
+            " its caller, which you do not have all."
         )
     rollout.authority = _authority(session, caller)
     rollout.user_id, rollout.user_name = caller.user_id, caller.user_name

@@ -25,21 +25,21 @@ def keyring(database: Database) -> Keyring:
     Raises SettingsError: the master keys are malformed, missing, or others than the database needs.
     """
     masters = _masters(database)
-    made = Keyring(masters, partial(_read, database))
+    ring = Keyring(masters, partial(_read, database))
     try:
-        found = _read(database)
-        if found and not masters:
+        key_rows = _read(database)
+        if key_rows and not masters:
             raise SettingsError(
                 "[database]secrets_key_file is needed: secrets in this database are encrypted with"
-                f" master key {found[-1].master}"
+                f" master key {key_rows[-1].master}"
             )
         if masters:
-            made.refresh()
+            ring.refresh()
     except WrongKey as error:
         raise SettingsError(f"[database]secrets_key_file: {error}") from None
     except SQLAlchemyError:  # unreachable, or without tables: the keys are read when it is used
         pass
-    return made
+    return ring
 
 
 def _masters(database: Database) -> Sequence[Master]:
@@ -53,8 +53,8 @@ def _masters(database: Database) -> Sequence[Master]:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"[database]secrets_key_file: {path}: {error}") from None
     except WrongKey as error:
-        where = f"_file: {path}" if path else ""
-        raise SettingsError(f"[database]secrets_key{where}: {error}") from None
+        suffix = f"_file: {path}" if path else ""
+        raise SettingsError(f"[database]secrets_key{suffix}: {error}") from None
 
 
 def _read(database: Database) -> Sequence[DataKeyRow]:
@@ -111,14 +111,14 @@ def rotate(connection: Connection, masters: Sequence[Master]) -> None:
     """
     Encrypt all data keys with the first master key, and add a data key, which encrypts from now on.
 
-    If secrets in rows are not bound to their place yet, the pass over older rows begins again.
+    If secrets in rows are not bound to their place yet, the pass over older rows restarts.
 
     Raises WrongKey: a data key cannot be decrypted.
     """
-    found = rows(connection)
-    if not all(row.bound for row in found):
+    key_rows = rows(connection)
+    if not all(row.bound for row in key_rows):
         connection.execute(delete(SealedTable))
-    for row in found:
+    for row in key_rows:
         again = masters[0].wrapped(row.id, unwrapped(masters, row))
         values = {"master": again.master, "wrapped": again.wrapped}
         connection.execute(update(DataKey).where(DataKey.id == row.id).values(**values))
@@ -126,25 +126,28 @@ def rotate(connection: Connection, masters: Sequence[Master]) -> None:
 
 
 def _add(connection: Connection, master: Master) -> None:
-    made = master.new_data_key()
-    last = connection.scalar(select(func.max(DataKey.position))) or 0
+    data_key = master.new_data_key()
+    last_position = connection.scalar(select(func.max(DataKey.position))) or 0
     connection.execute(
         insert(DataKey).values(
-            id=made.id, position=last + 1, master=made.master, wrapped=made.wrapped
+            id=data_key.id,
+            position=last_position + 1,
+            master=data_key.master,
+            wrapped=data_key.wrapped,
         )
     )
 
 
 def status(connection: Connection, masters: Sequence[Master]) -> Mapping[str, Any]:
     """Describe keys, and tables whose older rows are not encrypted yet."""
-    found = rows(connection)
-    done = set(connection.scalars(select(SealedTable.name).where(SealedTable.done)))
+    key_rows = rows(connection)
+    sealed_tables = set(connection.scalars(select(SealedTable.name).where(SealedTable.done)))
     return {
-        "master_keys": [each.name for each in masters],
+        "master_keys": [master.name for master in masters],
         "data_keys": [
-            {"id": each.id, "master_key": each.master, "bound": each.bound} for each in found
+            {"id": key.id, "master_key": key.master, "bound": key.bound} for key in key_rows
         ],
-        "tables_to_encrypt": [each.name for each in tables() if each.name not in done],
+        "tables_to_encrypt": [table.name for table in tables() if table.name not in sealed_tables],
     }
 
 
@@ -161,4 +164,4 @@ def tables() -> list[Table]:
 
 def secret_columns(table: Table) -> list[Column[Any]]:
     """Return the columns that are encrypted: documents, and texts that are secrets."""
-    return [each for each in table.columns if is_secret(each)]
+    return [column for column in table.columns if is_secret(column)]

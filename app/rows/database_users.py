@@ -76,6 +76,7 @@ RIGHTS: Mapping[str, Rights] = {
         " deadline_at, claimed_by, sent_at, first_sent_at, sent_to, id)"
     ),
     "periodic_passes": Rights(api="SELECT", beat=ALL),
+    "power_update_cursor": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "projects": Rights(api="SELECT", conductor="SELECT"),
     "role_assignments": Rights(api="SELECT", conductor="SELECT"),
     "rollouts": Rights(beat="SELECT (id, state, nodes, running, succeeded, failed)"),
@@ -189,7 +190,7 @@ def _guards(settings: Settings) -> Iterator[str]:
         "kept": f"interval '{days:d} days'" if days else "interval '1000 years'",
     }
     for table, (operations, refusals) in GUARDS.items():
-        refused = "".join(
+        checks = "".join(
             f" IF ({condition.format(**values)}) THEN RAISE insufficient_privilege USING"
             f" MESSAGE = {_literal(message)}; END IF;"
             for condition, message in refusals
@@ -198,7 +199,7 @@ def _guards(settings: Settings) -> Iterator[str]:
             f"CREATE OR REPLACE FUNCTION guard_{table}() RETURNS trigger LANGUAGE plpgsql"
             # a temporary table of the user must not stand for one of these
             " SET search_path = public, pg_temp AS"
-            f" $$ BEGIN IF {_LIMITED} THEN{refused} END IF;"
+            f" $$ BEGIN IF {_LIMITED} THEN{checks} END IF;"
             " IF TG_OP = 'DELETE' THEN RETURN OLD; END IF; RETURN NEW; END $$"
         )
         yield f"DROP TRIGGER IF EXISTS guard ON {table}"
@@ -213,7 +214,7 @@ def _literal(value: str) -> str:
 
 
 def _rights() -> Iterator[str]:
-    """Return the statements that revoke all rights, and grant those of `RIGHTS`."""
+    """Return the statements that revoke all rights, and grant `RIGHTS`."""
     users = ", ".join(USERS.values())
     for kind in ("TABLES", "SEQUENCES"):
         yield f"REVOKE ALL ON ALL {kind} IN SCHEMA public FROM {users}"

@@ -31,17 +31,17 @@ class Change:
     def field(self) -> str:
         return self.path[0]
 
-    def refused(self, why: str) -> Invalid:
+    def refused(self, reason: str) -> Invalid:
         """Return the error for an operation that does not apply to the current values."""
         operation = {"op": self.op, "path": "/" + "/".join(self.path)}
         if self.op != "remove":
             operation["value"] = self.value
-        return Invalid(f"Couldn't apply patch '{operation}'. Reason: {why}")
+        return Invalid(f"Couldn't apply patch '{operation}'. Reason: {reason}")
 
 
-def parse(document: Any, allowed: Collection[str], *, escapes: bool = False) -> list[Change]:
+def parse(document: Any, allowed_fields: Collection[str], *, escapes: bool = False) -> list[Change]:
     """
-    Return the operations of a patch, which may change the fields `allowed`.
+    Return the operations of a patch, which may change the fields `allowed_fields`.
 
     With `escapes`, keys may be any text, with `~0` for "~" and `~1` for "/".
 
@@ -49,86 +49,88 @@ def parse(document: Any, allowed: Collection[str], *, escapes: bool = False) -> 
     """
     if not isinstance(document, list):
         raise _not_a_patch(f"{document!r} is not of type 'array', of operations")
-    return [_parse(each, allowed, _ESCAPED if escapes else _PATH) for each in document]
+    return [
+        _parse(operation, allowed_fields, _ESCAPED if escapes else _PATH) for operation in document
+    ]
 
 
-def _parse(each: Any, allowed: Collection[str], pattern: re.Pattern[str]) -> Change:
-    if not isinstance(each, dict):
-        raise _not_a_patch(f"{each!r} is not of type 'object', with op, path and value")
-    for name in each.keys() - MEMBERS:
+def _parse(operation: Any, allowed_fields: Collection[str], pattern: re.Pattern[str]) -> Change:
+    if not isinstance(operation, dict):
+        raise _not_a_patch(f"{operation!r} is not of type 'object', with op, path and value")
+    for name in operation.keys() - MEMBERS:
         raise _not_a_patch(f"Additional properties are not allowed ({name!r} was unexpected)")
     for name in ("op", "path"):
-        if name not in each:
+        if name not in operation:
             raise _not_a_patch(f"{name!r} is a required property")
-    op, path = each["op"], each["path"]
+    op, path = operation["op"], operation["path"]
     if op not in OPERATIONS:
         raise _not_a_patch(f"op: {op!r} is not one of {[*OPERATIONS]}")
     if not isinstance(path, str):
         raise _not_a_patch(f"path: {path!r} is not of type 'string'")
     if not pattern.fullmatch(path):
         raise _not_a_patch(f"path: {path!r} does not match '^{pattern.pattern}$'")
-    if op != "remove" and "value" not in each:
+    if op != "remove" and "value" not in operation:
         raise Change(op, (path[1:],)).refused("The operation does not contain a 'value' member")
     parts = tuple(part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/"))
-    if parts[0] not in allowed:
-        known = ", ".join(sorted(allowed))
-        raise Invalid(f"Cannot patch /{parts[0]}. Only the following can be updated: {known}")
-    return Change(op, parts, each.get("value"))
+    if parts[0] not in allowed_fields:
+        names = ", ".join(sorted(allowed_fields))
+        raise Invalid(f"Cannot patch /{parts[0]}. Only the following can be updated: {names}")
+    return Change(op, parts, operation.get("value"))
 
 
-def _not_a_patch(why: str) -> Invalid:
-    return Invalid(f"Schema error for patch: {why}")
+def _not_a_patch(reason: str) -> Invalid:
+    return Invalid(f"Schema error for patch: {reason}")
 
 
-def apply(current: Mapping[str, Any], changes: Sequence[Change]) -> Document:
+def apply(fields: Mapping[str, Any], changes: Sequence[Change]) -> Document:
     """
-    Apply a patch to the `current` fields, and return the changed ones with their new values.
+    Apply a patch to the `fields` fields, and return the changed ones with their new values.
 
     The value of a removed field is None.
 
     Raises Invalid: a key does not exist.
     """
-    touched: Document = {}
+    changed_fields: Document = {}
     for change in changes:
         field = change.field
         if len(change.path) == 1:
-            touched[field] = None if change.op == "remove" else change.value
+            changed_fields[field] = None if change.op == "remove" else change.value
             continue
-        if field not in touched:
-            touched[field] = deepcopy(current[field])
-        if touched[field] is None and change.op == "add":
-            touched[field] = {}
-        _apply_inside(touched[field], change)
-    return touched
+        if field not in changed_fields:
+            changed_fields[field] = deepcopy(fields[field])
+        if changed_fields[field] is None and change.op == "add":
+            changed_fields[field] = {}
+        _apply_inside(changed_fields[field], change)
+    return changed_fields
 
 
 def _apply_inside(container: Any, change: Change) -> None:
-    *parents, last = change.path[1:]
+    *parents, key_ = change.path[1:]
     for key in parents:
         container = _get(container, key)
         if container is _MISSING:
             raise change.refused(f"member {key!r} not found in the document above it")
     if isinstance(container, list):
-        _apply_to_list(container, last, change)
+        _apply_to_list(container, key_, change)
     elif not isinstance(container, dict):
-        raise change.refused(f"Cannot apply token {last!r} to non-container type {type(container)}")
-    elif change.op != "add" and last not in container:
-        raise change.refused(f"can't {change.op} a non-existent object {last!r}")
+        raise change.refused(f"Cannot apply token {key_!r} to non-container type {type(container)}")
+    elif change.op != "add" and key_ not in container:
+        raise change.refused(f"can't {change.op} a non-existent object {key_!r}")
     elif change.op == "remove":
-        del container[last]
+        del container[key_]
     else:
-        container[last] = change.value
+        container[key_] = change.value
 
 
-def _apply_to_list(container: list[Any], last: str, change: Change) -> None:
-    if change.op == "add" and last == "-":
+def _apply_to_list(container: list[Any], key: str, change: Change) -> None:
+    if change.op == "add" and key == "-":
         container.append(change.value)
         return
-    index = _index(last)
+    index = _index(key)
     if index is None:
-        raise change.refused(f"{last!r} is not a valid sequence index")
+        raise change.refused(f"{key!r} is not a valid sequence index")
     if index >= len(container) + (change.op == "add"):
-        raise change.refused(f"index {last!r} is out of bounds of {len(container)} items")
+        raise change.refused(f"index {key!r} is out of bounds of {len(container)} items")
     if change.op == "add":
         container.insert(index, change.value)
     elif change.op == "remove":

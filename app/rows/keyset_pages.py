@@ -34,7 +34,7 @@ class Page:
     """A requested page of a list."""
 
     limit: int  # maximum number of items, at least 1
-    #: identity of the previous page's last item; None: the first page
+    #: identity of the previous page's last item; None for the first page
     marker: str | int | None = None
     sort_key: str = "id"  # name of a column
     descending: bool = False
@@ -65,15 +65,17 @@ def fetch(
     if column is not key:
         # PostgreSQL compares truth values, but SQLAlchemy does not
         keys.insert(0, cast(column, Integer) if isinstance(column.type, Boolean) else column)
-    after = None
+    position = None
     if page.marker is not None:
         marked = select(*keys).where(columns[identity] == page.marker, among)
-        after = session.execute(marked).one_or_none()
-        if after is None:
+        position = session.execute(marked).one_or_none()
+        if position is None:
             raise NotFound(kind_of(model), str(page.marker))
-    query = query.order_by(*(each.desc() if page.descending else each.asc() for each in keys))
+    query = query.order_by(
+        *(key_column.desc() if page.descending else key_column.asc() for key_column in keys)
+    )
     rows: list[Row[*tuple[Any, ...]]] = []
-    for part in _parts(keys, after, page.descending, bool(column.nullable)):
+    for part in _parts(keys, position, page.descending, bool(column.nullable)):
         rows += session.execute(query.where(part).limit(page.limit - len(rows))).all()
         if len(rows) == page.limit:
             break
@@ -81,7 +83,7 @@ def fetch(
 
 
 def _parts(
-    keys: Sequence[ColumnElement[Any]], after: Row[Any] | None, descending: bool, nullable: bool
+    keys: Sequence[ColumnElement[Any]], position: Row[Any] | None, descending: bool, nullable: bool
 ) -> Sequence[ColumnElement[bool]]:
     """
     Return the conditions of the rows after the marker, in the order of the rows.
@@ -92,13 +94,16 @@ def _parts(
     column, key = keys[0], keys[-1]
     nulls: ColumnElement[bool] = column.is_(None)
     values: ColumnElement[bool] = column.is_not(None) if nullable else true()
-    if after is not None and after[0] is None:
-        nulls = and_(nulls, key < after[-1] if descending else key > after[-1])
-    elif after is not None:
-        row, marker = tuple_(*keys), tuple_(*map(literal, after, (each.type for each in keys)))
+    if position is not None and position[0] is None:
+        nulls = and_(nulls, key < position[-1] if descending else key > position[-1])
+    elif position is not None:
+        row, marker = (
+            tuple_(*keys),
+            tuple_(*map(literal, position, (key_column.type for key_column in keys))),
+        )
         values = row < marker if descending else row > marker
     if not nullable:
         return [values]
-    if after is not None and (after[0] is None) == descending:
+    if position is not None and (position[0] is None) == descending:
         return [nulls if descending else values]  # the marker is in the last part
     return [values, nulls] if descending else [nulls, values]

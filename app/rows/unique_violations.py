@@ -29,8 +29,8 @@ def checked(session: Session, kind: str, row: Base) -> Iterator[None]:
     try:
         session.flush()
     except IntegrityError as error:
-        found = _COLUMN.search(str(error.orig))
-        if not found:
+        match = _COLUMN.search(str(error.orig))
+        if not match:
             raise
-        column = found[1] or found[2]
+        column = match[1] or match[2]
         raise AlreadyExists(kind, column, values[column]) from error

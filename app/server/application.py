@@ -38,6 +38,8 @@ from app.api.fleet.service import service
 from app.api.fleet.shards import shards
 from app.api.node.agent_logs import agent_logs
 from app.api.node.bmc_documents import bmc_documents
+from app.api.node.bmc_recordings import bmc_recordings
+from app.api.node.consoles import consoles
 from app.api.node.hardware import hardware
 from app.api.node.history import history
 from app.api.node.machine_states import machine_states
@@ -83,9 +85,10 @@ logger = log.get(__name__)
 BLUEPRINTS = (
     root.root, nodes, node_states, ports, drivers, conductors, operations, history, agents,
     traits, templates, runbooks, allocations, shards, events, steps, why,
-    management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
+    management, machine_states, consoles, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
-    fleet_operations, service, login, bmc_documents, agent_logs,
+    fleet_operations, service, login, bmc_documents, bmc_recordings,
+    agent_logs,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64
@@ -120,13 +123,13 @@ def create_app(runtime: Runtime) -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     checks = password_checks(runtime.settings.api)
-    limits = Limits(runtime.settings.api)
+    request_limits = Limits(runtime.settings.api)
     services = Services(
         runtime,
         policy.make(runtime.settings),
         strategies.make(runtime, checks),
-        limits,
-        Followers(runtime, limits),
+        request_limits,
+        Followers(runtime, request_limits),
         auditing.refused_requests(runtime),
     )
     services.install(app)
@@ -186,8 +189,8 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        declared = (blueprint.declared for blueprint in BLUEPRINTS)
-        return document.document(self.spec, chain(self.outside, *declared))
+        documents = (blueprint.declared for blueprint in BLUEPRINTS)
+        return document.document(self.spec, chain(self.outside, *documents))
 
     @cached_property
     def _encoded(self) -> bytes:
@@ -200,7 +203,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
         pass
 
 
-def _register_hooks(app: Flask, allowed: Sites) -> None:
+def _register_hooks(app: Flask, allowed_sites: Sites) -> None:
     """Register the hooks before and after every request."""
 
     @app.before_request
@@ -217,7 +220,7 @@ def _register_hooks(app: Flask, allowed: Sites) -> None:
             return errors.unrouted(406, HTTP_STATUS_CODES[406], str(error))
         context.unrouted = False
         _check_address(request)
-        allowed.check(request)
+        allowed_sites.check(request)
         context.authenticate()
         take_turn(context.caller.tenant)
         return None
@@ -331,8 +334,8 @@ def _under_v1(inner: Wsgi) -> Wsgi:
         if path not in UNVERSIONED and path != "/v1" and not path.startswith("/v1/"):
             path = f"/v1{path}"
         if match := NODE_LAST.fullmatch(path):
-            what, ident, rest = match.groups(default="")
-            path = f"/v1/nodes/{ident}/{what}{rest}"
+            resource, ident, subpath = match.groups(default="")
+            path = f"/v1/nodes/{ident}/{resource}{subpath}"
         environ["PATH_INFO"] = path
         return inner(environ, start_response)
 

@@ -12,7 +12,8 @@ the threads of that worker, as granian's WSGI gateway does: no event loop runs, 
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -24,7 +25,7 @@ from granian.server.common import WORKERS_METHODS
 from granian.server.mp import WorkerProcess
 
 from app.api.transport import errors
-from app.api.transport.responses import Wsgi
+from app.api.transport.responses import SOCKET, Wsgi
 from app.errors import Invalid
 from app.observe import log
 
@@ -32,12 +33,16 @@ seldom = log.RateLimited(log.get(__name__))
 
 #: Most names of dropped headers, and most characters of one, in a line of the log.
 MOST_NAMES, LONGEST_NAME = 5, 64
-#: Headers of which a request has at most one: proxies and services differ in which one counts.
+#: Headers that a request has at most once: proxies and services differ in the one that counts.
 SINGLE = frozenset({b"host", b"content-type", b"content-length"})
 #: Headers whose variables have no prefix.
 _BARE = {b"content-type": "CONTENT_TYPE", b"content-length": "CONTENT_LENGTH"}
 #: Headers that are not joined by commas.
 _SEPARATORS = {"HTTP_COOKIE": ";"}
+#: Status of an answer that accepts a WebSocket; beginning of the messages that refuse one.
+SWITCHING, REFUSAL = 101, "websocket.http.response"
+#: Scheme of a WebSocket -> that of its request.
+_SCHEMES = {"ws": "http", "wss": "https"}
 _CONSTANT = {
     "GATEWAY_INTERFACE": "CGI/1.1",
     "SCRIPT_NAME": "",
@@ -75,22 +80,81 @@ class Body:
         """
         Read up to `size` bytes; a body that ends early is returned as far as it has arrived.
 
-        seconds: for the whole of it; None: no limit.
+        seconds: for the whole of it; None for no limit.
 
         Raises TimeoutError: it has not arrived in time. Nothing more is read.
         """
         end = None if seconds is None else time.monotonic() + seconds
-        parts, missing = [self._rest], size - len(self._rest)
-        while not self._ended and (size < 0 or missing > 0):
+        parts, missing_bytes = [self._rest], size - len(self._rest)
+        while not self._ended and (size < 0 or missing_bytes > 0):
             message = _result(self._receive(), end)
             self._ended = not message.get("more_body")
             parts.append(message.get("body", b""))
-            missing -= len(parts[-1])
+            missing_bytes -= len(parts[-1])
         body = b"".join(parts)
         if size < 0:
             size = len(body)
         self._rest = body[size:]
         return body[:size]
+
+
+class NoBody:
+    """The body of a request to open a WebSocket: it has none."""
+
+    def read_within(self, _size: int, _seconds: float | None) -> bytes:
+        return b""
+
+    read = read_within
+
+
+class WebSocket:
+    """
+    A WebSocket that a request asks for; `environ[SOCKET]` has it.
+
+    The application accepts it by an answer with the status 101, and sets `serve` before: that is
+    called in the thread of the request when the socket is open. Any other answer refuses it.
+    """
+
+    def __init__(self, proto: Any, subprotocols: Sequence[str]) -> None:
+        self._proto, self.subprotocols = proto, subprotocols
+        self.serve: Callable[[WebSocket], object] | None = None
+        self.subprotocol: str | None = None  # that is accepted
+        self._is_open = False
+
+    def answer(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
+        """Open and serve the socket, or refuse it, as the application has answered."""
+        _result(self._proto.receive())  # websocket.connect
+        if status != SWITCHING or self.serve is None:
+            start = {"type": f"{REFUSAL}.start", "status": status, "headers": _joined(headers)}
+            _result(self._proto.send(start))
+            _result(self._proto.send({"type": f"{REFUSAL}.body", "body": body}))
+            return
+        _result(self._proto.send({"type": "websocket.accept", "subprotocol": self.subprotocol}))
+        self._is_open = True
+        self.serve(self)
+
+    def receive(self) -> str | bytes | None:
+        """Return the next message; None: the socket is closed."""
+        message = _result(self._proto.receive())
+        if message["type"] != "websocket.receive":
+            self._is_open = False
+            return None
+        content: str | bytes | None = message.get("bytes")
+        if content is None:
+            content = message.get("text")
+        return content
+
+    def send(self, text: str) -> None:
+        """Send a message. Raises Exception: the client is gone."""
+        _result(self._proto.send({"type": "websocket.send", "text": text}))
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Close the socket, if it is open."""
+        if self._is_open:
+            self._is_open = False
+            with suppress(Exception):  # granian raises errors of its own if the client is gone
+                end = {"type": "websocket.close", "code": code, "reason": reason}
+                _result(self._proto.send(end))
 
 
 class Departure:
@@ -112,14 +176,18 @@ class Departure:
 
 def serve(worker_id: int, application: Wsgi, sock: Any, ipc: Any, *arguments: Any) -> None:
     """Serve a WSGI application in this process until a signal. arguments: of granian's targets."""
-    _loop, runtime_mode, threads, blocking, py_threads, idle, connections, *rest = arguments
-    _task, http_mode, http1, http2, _websockets, static, _access_log, tls, _scope, metrics = rest
+    _loop, runtime_mode, threads, blocking, py_threads, idle, connections, *further_arguments = (
+        arguments
+    )
+    _task, http_mode, http1, http2, _websockets, static, _access_log, tls, _scope, metrics = (
+        further_arguments
+    )
     stopped = threading.Event()
     signals = set_sync_signals()
     signals.add_cb(stopped.set)
     worker: Any = ASGIWorker(  # type: ignore[call-arg]
         worker_id, sock, ipc, threads, blocking, py_threads, idle, connections, http_mode,
-        http1, http2, False, static, *tls, metrics,  # type: ignore[arg-type]
+        http1, http2, True, static, *tls, metrics,  # type: ignore[arg-type]
     )  # fmt: skip
     loop = Immediate()
     scheduler: Any = CallbackScheduler(loop, None, None, None, None)  # type: ignore[call-arg]
@@ -147,41 +215,63 @@ def _handler(application: Wsgi) -> Callable[[Any], None]:
 
 
 def _respond(application: Wsgi, scope: Mapping[str, Any], proto: Any) -> None:
-    started: list[Any] = []
+    response_start: list[Any] = []
 
     def start_response(status: str, headers: Iterable[tuple[str, str]], *_: Any) -> None:
-        started[:] = int(status[:3]), list(headers)
+        response_start[:] = int(status[:3]), list(headers)
 
-    environ, repeated = environ_of(scope, Body(proto.receive))
-    if repeated:
-        refusal = Invalid(f"{repeated.title()}: the request has more than one of this header.")
+    socket = WebSocket(proto, scope["subprotocols"]) if scope["type"] == "websocket" else None
+    body = Body(proto.receive) if socket is None else NoBody()
+    environ, repeated_header = environ_of(scope, body)
+    if socket is not None:
+        environ[SOCKET] = socket
+        # werkzeug has routes of their own for WebSockets, by these two
+        environ["wsgi.url_scheme"] = _SCHEMES.get(scope["scheme"], scope["scheme"])
+        environ.pop("HTTP_UPGRADE", None)
+    if repeated_header:
+        refusal = Invalid(
+            f"{repeated_header.title()}: the request has more than one of this header."
+        )
         application = errors.service_error(refusal, environ)
     parts = application(environ, start_response)
     try:
-        _send(proto, started, parts)
+        if socket is None:
+            _send(proto, response_start, parts)
+        else:
+            status, headers = response_start
+            socket.answer(status, headers, b"".join(parts))
     finally:
         if close := getattr(parts, "close", None):
             close()
 
 
-def _send(proto: Any, started: list[Any], parts: Iterable[bytes]) -> None:
+def _joined(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Join headers of the same name, which panic granian in the refusal of a WebSocket."""
+    joined: dict[bytes, bytes] = {}
+    for name, value in headers:
+        key, text = name.lower().encode("latin-1"), value.encode("latin-1")
+        joined[key] = joined[key] + b", " + text if key in joined else text
+    return list(joined.items())
+
+
+def _send(proto: Any, response_start: list[Any], parts: Iterable[bytes]) -> None:
     """Send a response: as a whole if its length is known, else part by part as they are made."""
-    rest = iter(parts)
-    first = next(rest, b"")  # an application may start its response as late as here
-    status, headers = started
+    remaining_parts = iter(parts)
+    first_part = next(remaining_parts, b"")  # an application may start its response as late as here
+    status, headers = response_start
     encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     start = {"type": "http.response.start", "status": status, "headers": encoded}
     length = next((value for name, value in headers if name.lower() == "content-length"), "")
     if length.isdigit():
-        whole = b"".join([first, *rest])
-        if len(whole) == int(length):
+        body = b"".join([first_part, *remaining_parts])
+        if len(body) == int(length):
             _result(proto.send(start))
-            _result(proto.send({"type": "http.response.body", "body": whole}))
+            _result(proto.send({"type": "http.response.body", "body": body}))
             return
-        first, rest = whole, iter(())
+        first_part, remaining_parts = body, iter(())
     _result(proto.send(start))
     departure = Departure(proto.receive)
-    for part in chain((first,), rest):
+    for part in chain((first_part,), remaining_parts):
         _result(proto.send({"type": "http.response.body", "body": part, "more_body": True}))
         if departure.is_noticed:
             return
@@ -192,8 +282,8 @@ def environ_of(scope: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], str
     """
     Return the WSGI environ of an ASGI scope, and the name of a header of `SINGLE` that is repeated.
 
-    Unlike granian's WSGI gateway, this one does not add the environment of the process, in which a
-    variable such as HTTP_X_AUTH_TOKEN would be a header of each request.
+    Unlike granian's WSGI gateway, this one does not add the environment of the process: a variable
+    of it, such as HTTP_X_AUTH_TOKEN, would be a header of each request.
     """
     path, (server, port) = scope["raw_path"], scope["server"]
     environ = {
@@ -205,30 +295,30 @@ def environ_of(scope: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], str
         "SERVER_NAME": server,
         "SERVER_PORT": port,
         "REMOTE_ADDR": scope["client"][0],
-        "REQUEST_METHOD": scope["method"],
+        "REQUEST_METHOD": scope.get("method", "GET"),  # one for a WebSocket has no other
         "PATH_INFO": (unquote_to_bytes(path) if b"%" in path else path).decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
     }
-    dropped, repeated = [], None
+    dropped_headers, repeated_header = [], None
     for name, value in scope["headers"]:
         if b"_" in name:
-            dropped.append(name)
+            dropped_headers.append(name)
             continue
         variable = _variable(name)
         text = value.decode() if value.isascii() else ""
         if variable not in environ:
             environ[variable] = text
         elif name in SINGLE:
-            repeated = name.decode()
+            repeated_header = name.decode()
         else:
             environ[variable] += _SEPARATORS.get(variable, ",") + text
-    if dropped:
+    if dropped_headers:
         seldom.warning(
             "request.headers_dropped",
             address=environ["REMOTE_ADDR"],
-            names=[name[:LONGEST_NAME].decode() for name in dropped[:MOST_NAMES]],
+            names=[name[:LONGEST_NAME].decode() for name in dropped_headers[:MOST_NAMES]],
         )
-    return environ, repeated
+    return environ, repeated_header
 
 
 @lru_cache(maxsize=512)
@@ -257,7 +347,7 @@ def _result(awaitable: Any, end: float | None = None) -> Any:
 def _when_done(awaitable: Any, act: Callable[[Any], None]) -> None:
     """Call `act` with the result of an awaitable, now or in another thread."""
     if hasattr(awaitable, "done"):
-        awaitable.add_done_callback(lambda done: act(done.result()))
+        awaitable.add_done_callback(lambda future: act(future.result()))
     else:
         act(_result_at_once(awaitable))
 

@@ -32,9 +32,10 @@ from app.api.transport import request_body
 from app.api.transport.responses import Wsgi
 from app.broker import backlog, queue
 from app.broker.calls import RedisCalls
+from app.broker.consoles import ConsoleChannel
 from app.broker.redis_broker import client
 from app.broker.refused_lookups import Refusals
-from app.config.settings import Api, Settings
+from app.config.settings import Settings
 from app.db.sealing import keyring_of
 from app.events.event_feed import EventFeed
 from app.metrics import recording
@@ -55,7 +56,8 @@ RESPAWN_PAUSE = 0.5
 #: Allocations between garbage collections: more than most requests leave behind.
 GC_THRESHOLD = 20_000
 #: Seconds for which a thread that computes keeps the interpreter from others (default: 0.005): a
-#: short request, which gives it up at each query, waits that long each time beside a long list.
+#: short request, which gives it up at each query, waits that long each time while a list is
+#: computed.
 SWITCH = 0.001
 #: Most open files of a process besides its connections.
 OTHER_FILES = 256
@@ -84,12 +86,14 @@ def application(settings: Settings) -> Flask:
     Raises SettingsError: see `create_app`.
     """
     celery, broker = queue.celery(settings), settings.broker
-    made = runtime.make(settings, queue.sender(celery))
-    made.calls = RedisCalls(celery, settings, keyring_of(made.engine.dialect))
+    api_runtime = runtime.make(settings, queue.sender(celery))
+    keyring = keyring_of(api_runtime.engine.dialect)
+    api_runtime.calls = RedisCalls(celery, settings, keyring)
+    api_runtime.consoles = ConsoleChannel(settings, keyring)
     redis = client(broker.url, broker.connect_timeout)
-    made.refusals = Refusals(redis, broker.prefix)
-    made.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
-    return create_app(made)
+    api_runtime.refusals = Refusals(redis, broker.prefix)
+    api_runtime.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
+    return create_app(api_runtime)
 
 
 def main(settings: Settings) -> None:
@@ -124,13 +128,13 @@ def main(settings: Settings) -> None:
         api.port,
         interface=Interfaces.WSGI,
         workers=api.api_workers,
-        blocking_threads=_threads(api),
+        blocking_threads=_threads(settings),
         backlog=api.backlog,
         backpressure=_connections(api.max_connections),
         http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
         loop=Loops.asyncio,
         http=HTTPModes.http1,  # with HTTP/2, an unfinished body cannot be timed out
-        websockets=False,
+        websockets=False,  # `app.server.gateway` has them, and granian's WSGI has none
         log_level=LogLevels.error,
         log_dictconfig=LOGGING,
         ssl_cert=pair and pair[0],
@@ -170,7 +174,7 @@ def _close_at_stop(tail: EventFeed) -> None:
     """
     Close the tail at SIGTERM or SIGINT, so that requests that follow events end regularly.
 
-    granian sets handlers of its own afterwards, so the signals arrive in a pipe beside them.
+    granian sets handlers of its own afterwards, so the signals arrive in a pipe.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -184,29 +188,31 @@ def _close_at_stop(tail: EventFeed) -> None:
     threading.Thread(target=wait, name="stop", daemon=True).start()
 
 
-def _threads(api: Api) -> int:
+def _threads(settings: Settings) -> int:
     """
-    Return the number of threads of a process: those of each kind of request, so that many requests
-    of one kind leave threads for the others.
+    Return the number of threads of a process: a number for each kind of request, so that many
+    requests of one kind leave threads for the others.
     """
+    api = settings.api
     waiting = 2 * api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
+    waiting += settings.console.streams
     agents = AGENTS_AT_ONCE + 2 * AGENTS_QUEUED + 2 * MOST
     reading = request_body.AT_ONCE + request_body.QUEUED + request_body.LARGE_QUEUED
     callers = 2 * (api.blocking_threads + QUEUED)  # reads, and writes
     return callers + waiting + agents + reading
 
 
-def _connections(wanted: int) -> int:
+def _connections(connections: int) -> int:
     """Limit the wanted number of connections per process to its limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    file_limit = connections + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < file_limit:
+        soft = file_limit if hard == resource.RLIM_INFINITY else min(file_limit, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if soft < needed:
-            logger.warning("api.too_few_files", limit=hard, needed=needed)
+        if soft < file_limit:
+            logger.warning("api.too_few_files", limit=hard, needed=file_limit)
             return max(soft - OTHER_FILES, 1)
-    return wanted
+    return connections
 
 
 def _keep_memory() -> None:

@@ -14,7 +14,7 @@ def files(
     """
     Return the certificate chain and its key; None where the settings select plain HTTP.
 
-    setting, enabled: the setting that selects HTTPS, and its value; None: of the API.
+    setting, enabled: the setting that selects HTTPS, and its value; the API's by default.
 
     Raises SettingsError: HTTPS is enabled, and a file is missing, unreadable, or they are no pair.
     """
@@ -22,8 +22,8 @@ def files(
         return None
     certificate, key = api.cert_file, api.key_file
     if not certificate or not key:
-        missing = "cert_file" if not certificate else "key_file"
-        raise SettingsError(f"[api]{missing} is not set, and {setting} needs it")
+        option = "cert_file" if not certificate else "key_file"
+        raise SettingsError(f"[api]{option} is not set, and {setting} needs it")
     for name, path in (("cert_file", certificate), ("key_file", key)):
         try:
             Path(path).read_bytes()

@@ -56,30 +56,30 @@ def mask(value: Any, document: str = "") -> Any:
     return _mask(value, ALSO.get(document, _NONE))
 
 
-def _mask(value: Any, also: frozenset[str]) -> Any:
+def _mask(value: Any, further_keys: frozenset[str]) -> Any:
     if isinstance(value, str):
         return None if isinstance(value, Unreadable) else mask_urls(value)
     if isinstance(value, dict):
         return {
-            key: HIDDEN if _is_secret(key, also) else _mask(inner, also)
+            key: HIDDEN if _is_secret(key, further_keys) else _mask(inner, further_keys)
             for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [_mask(inner, also) for inner in value]
+        return [_mask(inner, further_keys) for inner in value]
     return value
 
 
 @lru_cache(maxsize=1000)  # a rack's documents have the same few keys
 def secret_keys(keys: tuple[str, ...], document: str = "") -> tuple[str, ...]:
     """Return the keys whose values are secret."""
-    also = ALSO.get(document, _NONE)
-    return tuple(key for key in keys if _is_secret(key, also))
+    further_keys = ALSO.get(document, _NONE)
+    return tuple(key for key in keys if _is_secret(key, further_keys))
 
 
 @lru_cache(maxsize=10_000)
-def _is_secret(key: str, also: frozenset[str]) -> bool:
+def _is_secret(key: str, further_keys: frozenset[str]) -> bool:
     lower = key.lower()
-    return lower in also or bool(_SECRET.search(lower))
+    return lower in further_keys or bool(_SECRET.search(lower))
 
 
 def is_secret(key: str) -> bool:
@@ -127,32 +127,32 @@ SHORTEST_TEXT = 4
 
 def texts_in(driver_info: Mapping[str, Any]) -> list[str]:
     """Return the values of a node's `driver_info` as errors may quote them, the longest first."""
-    found = {*addresses_in(driver_info)}
+    texts = {*addresses_in(driver_info)}
     for text in map(str, _scalars(driver_info)):
         place = text.partition("://")[2].rpartition("@")[2].partition("?")[0]
         forms = (text, repr(text)[1:-1], place)
-        found |= {form for form in forms if len(form) >= SHORTEST_TEXT}
-    return sorted(found, key=len, reverse=True)
+        texts |= {form for form in forms if len(form) >= SHORTEST_TEXT}
+    return sorted(texts, key=len, reverse=True)
 
 
 def _scalars(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
-        for each in value:
-            yield from _scalars(each)
+        for item in value:
+            yield from _scalars(item)
     elif not isinstance(value, bool | None):
         yield value
 
 
 def addresses_in(driver_info: Mapping[str, Any]) -> list[str]:
     """Return the addresses of a node's BMC as errors may name them, the longest first."""
-    found = set()
+    names = set()
     for key, value in driver_info.items():
         if key.endswith("_address") and isinstance(value, str) and value:
             place = (value.partition("://")[2] or value).rstrip("/")
             server = place.partition("/")[0]
             host = re.sub(r":\d+$", "", server).strip("[]")
-            found |= {value.rstrip("/"), place, server, host}
-    found |= {text.lower() for text in found}  # as a driver normalises a host
-    return sorted(found - {""}, key=len, reverse=True)
+            names |= {value.rstrip("/"), place, server, host}
+    names |= {text.lower() for text in names}  # as a driver normalises a host
+    return sorted(names - {""}, key=len, reverse=True)

@@ -15,7 +15,9 @@ def joined(*parts: str | None) -> str:
 
 def harmless(text: str) -> str:
     """Replace control characters, of which an error text of a machine may have any, by blanks."""
-    return "".join(each if each.isprintable() or each == "\n" else " " for each in text)
+    return "".join(
+        character if character.isprintable() or character == "\n" else " " for character in text
+    )
 
 
 def _sentence(part: str | None) -> str:

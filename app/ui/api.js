@@ -16,13 +16,13 @@ export class ApiError extends Error {
   }
 }
 
-// The words of an error: Ironic's, which are a document, or a document in a string.
+// Return the text of an error. Ironic's errors are a document, or a document in a string.
 function wordsOf(text, status) {
   try {
-    let found = JSON.parse(text);
-    found = found.error_message ?? found;
-    if (typeof found === "string") found = JSON.parse(found);
-    return found.faultstring || found.description || found.title || `status ${status}`;
+    let fault = JSON.parse(text);
+    fault = fault.error_message ?? fault;
+    if (typeof fault === "string") fault = JSON.parse(fault);
+    return fault.faultstring || fault.description || fault.title || `status ${status}`;
   } catch {
     return text.slice(0, 300) || `status ${status}`;
   }
@@ -36,7 +36,7 @@ export function address(path, query) {
   return url;
 }
 
-// The error of a request without an answer; an aborted one keeps its own.
+// The error of a request without an answer; an aborted request keeps its error.
 const unanswered = error => (error.name === "AbortError" ? error : new ApiError("The service does not answer.", 0));
 
 // Send a request; return the answer. Throws ApiError for each status from 400 up.
@@ -57,9 +57,9 @@ export async function send(method, path, { body, query, signal, headers } = {}) 
     throw unanswered(error);
   }
   if (answer.ok) return answer;
-  const failed = new ApiError(wordsOf(await answer.text(), answer.status), answer.status, answer.headers);
-  if (failed.status === 401 && path !== "login") document.dispatchEvent(new CustomEvent("signin"));
-  throw failed;
+  const failure = new ApiError(wordsOf(await answer.text(), answer.status), answer.status, answer.headers);
+  if (failure.status === 401 && path !== "login") document.dispatchEvent(new CustomEvent("signin"));
+  throw failure;
 }
 
 // Send a request; return the document of the answer, or null.

@@ -8,71 +8,71 @@ import { age, ticking } from "./times.js";
 
 const INTERVAL = 5000; // milliseconds between two reads; heartbeats are no events
 
-const whole = group => group || "the default group";
+const groupName = group => group || "the default group";
 
 const healthDrawn = ({ parts, flower_url: flower }) => [
-  element("dl.facts", {}, parts.map(each => [
-    element("dt", {}, each.part),
-    element("dd", { "data-part": each.part },
-      element(each.healthy ? "span.good" : "span.bad", {}, each.healthy ? "healthy" : each.reason),
-      " ", element("span.muted", {}, each.details)),
+  element("dl.facts", {}, parts.map(part => [
+    element("dt", {}, part.part),
+    element("dd", { "data-part": part.part },
+      element(part.healthy ? "span.good" : "span.bad", {}, part.healthy ? "healthy" : part.reason),
+      " ", element("span.muted", {}, part.details)),
   ])),
   flower && element("p", {}, element("a", { href: flower, rel: "noopener noreferrer" }, "Tasks in Flower")),
 ];
 
-const load = each => element("span.row", {},
+const load = conductor => element("span.row", {},
   element("meter", {
-    min: 0, max: each.threads, value: each.holds.running, high: each.threads * 0.9,
-    "aria-label": `Busy threads of ${each.hostname}`,
-  }), `${each.holds.running} of ${each.threads}`);
+    min: 0, max: conductor.threads, value: conductor.holds.running, high: conductor.threads * 0.9,
+    "aria-label": `Busy threads of ${conductor.hostname}`,
+  }), `${conductor.holds.running} of ${conductor.threads}`);
 
 const conductorsDrawn = ({ conductors }) => conductors.length
   ? table("Conductors", [
     "Name", "Group", "State", "Nodes", "Threads", "Waiting", "Queued", "Messages", "Oldest", "Heartbeat",
-  ], conductors.map(each => [
-    element("code", {}, each.hostname), whole(each.conductor_group), [badge(each.state), " ", each.impediment || ""],
-    each.nodes ? fleetLink({ conductor: each.hostname }, each.nodes) : 0,
-    load(each), each.holds.waiting + each.holds.held, each.holds.queued, each.messages ?? "-",
-    each.oldest_message_seconds === null ? "-" : duration(each.oldest_message_seconds),
-    `${duration(each.heartbeat_seconds)} ago`,
+  ], conductors.map(conductor => [
+    element("code", {}, conductor.hostname), groupName(conductor.conductor_group), [badge(conductor.state), " ", conductor.impediment || ""],
+    conductor.nodes ? fleetLink({ conductor: conductor.hostname }, conductor.nodes) : 0,
+    load(conductor), conductor.holds.waiting + conductor.holds.held, conductor.holds.queued, conductor.messages ?? "-",
+    conductor.oldest_message_seconds === null ? "-" : duration(conductor.oldest_message_seconds),
+    `${duration(conductor.heartbeat_seconds)} ago`,
   ]))
   : empty("No conductor has been started: `ingot conductor` starts one.");
 
 const ringDrawn = ({ ring }) => ring.length
   ? table("Nodes and the conductors that divide them", ["Driver", "Group", "Nodes", "Conductors"],
-    ring.map(each => [
-      each.driver, whole(each.conductor_group),
-      fleetLink({ driver: each.driver, conductor_group: each.conductor_group }, each.nodes),
-      each.conductors.length
-        ? each.conductors.join(", ")
+    ring.map(share => [
+      share.driver, groupName(share.conductor_group),
+      fleetLink({ driver: share.driver, conductor_group: share.conductor_group }, share.nodes),
+      share.conductors.length
+        ? share.conductors.join(", ")
         : element("span.bad", {}, "none is alive: these nodes cannot be managed"),
     ]))
   : empty("There are no nodes yet.");
 
 const queuesDrawn = ({ queues }) => queues.length
   ? table("Admission queues", ["Limit", "Group", "Waiting", "Slots", "Oldest"],
-    queues.map(each => [
-      each.class, whole(each.conductor_group), each.queued, each.limit, age(each.oldest_at),
+    queues.map(queue => [
+      queue.class, groupName(queue.conductor_group), queue.queued, queue.limit, age(queue.oldest_at),
     ]))
   : empty("No operation waits for a slot.");
 
 const takeoversDrawn = ({ takeovers }) => takeovers.length
   ? table("Steps whose conductor died or hung, the newest first",
     ["Node", "Operation", "State", "Step", "Times", "Conductor now", "Begun"],
-    takeovers.map(each => [
-      nodeLink(each), each.kind, badge(each.state), element("code", {}, each.step), each.times,
-      each.conductor || "-", [age(each.started_at), " ago"],
+    takeovers.map(step => [
+      nodeLink(step), step.kind, badge(step.state), element("code", {}, step.step), step.times,
+      step.conductor || "-", [age(step.started_at), " ago"],
     ]))
   : empty("No conductor has died or hung in a recent step.");
 
 const periodicDrawn = ({ periodic_tasks: tasks }) => tasks.length
   ? table("Periodic tasks, and the time since their last completed pass",
     ["Task", "Conductor", "Completed", "At the latest", "Without it"],
-    tasks.map(each => [
-      element("code", {}, each.task), each.conductor || "any",
-      element(each.healthy ? "span.good" : "span.bad", { "data-late": each.healthy ? null : each.task },
-        `${duration(each.completed_seconds)} ago`),
-      duration(each.bound_seconds), each.without,
+    tasks.map(task => [
+      element("code", {}, task.task), task.conductor || "any",
+      element(task.healthy ? "span.good" : "span.bad", { "data-late": task.healthy ? null : task.task },
+        `${duration(task.completed_seconds)} ago`),
+      duration(task.bound_seconds), task.without,
     ]))
   : empty("No beat has led yet: `ingot beat` starts one.");
 
@@ -80,7 +80,7 @@ export const page = {
   title: "Conductors", path: "/conductors", key: "c",
   async show(root, { api, signal }) {
     let state = null; // one read of the service for all its parts
-    const part_ = (title, drawn) => part(title, () => state, drawn, signal);
+    const part_ = (title, draw) => part(title, () => state, draw, signal);
     const ofService = [
       part_("Health", healthDrawn), part_("Conductors", conductorsDrawn), part_("Ring", ringDrawn),
       part_("Periodic tasks", periodicDrawn), part_("Takeovers", takeoversDrawn),
@@ -89,12 +89,12 @@ export const page = {
     root.append(element("h1", {}, "Conductors"), ...ofService.slice(0, 3), queues, ...ofService.slice(3));
     const renew = async () => {
       state = api.get("service", {}, signal);
-      await Promise.all([...ofService, queues].map(each => each.renew()));
+      await Promise.all([...ofService, queues].map(card => card.renew()));
     };
-    const soon = gathered(renew, 0, signal);
-    const timer = setInterval(() => document.hidden || soon(), INTERVAL);
-    const ended = ticking(root);
-    signal.addEventListener("abort", () => { clearInterval(timer); ended(); });
+    const renewSoon = gathered(renew, 0, signal);
+    const timer = setInterval(() => document.hidden || renewSoon(), INTERVAL);
+    const stopTicking = ticking(root);
+    signal.addEventListener("abort", () => { clearInterval(timer); stopTicking(); });
     await renew();
   },
 };

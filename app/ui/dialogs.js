@@ -3,19 +3,19 @@
 import { element } from "./dom.js";
 
 // Show a dialog over the page. `buttons`: rows { label, kind, act }; `act` may return false, or a
-// promise of it, to keep the dialog open; one act runs at a time. `first`: an act that runs as the
-// dialog opens. Return a promise of its end.
-export function dialog(title, content, buttons, first) {
-  return new Promise(done => {
+// promise of it, to keep the dialog open; one action runs at a time. `firstAction` runs when the
+// dialog opens. Return a promise that is fulfilled when it closes.
+export function dialog(title, content, buttons, firstAction) {
+  return new Promise(finish => {
     const box = element("dialog", { "aria-labelledby": "dialog-title" });
-    const end = () => { box.remove(); done(); };
-    const acts = buttons.map(({ label, kind, act }) => element(`button${kind ? `.${kind}` : ""}`,
-      { type: "button", onclick: () => run(act) }, label));
+    const end = () => { box.remove(); finish(); };
+    const acts = buttons.map(({ label, kind, act: action }) => element(`button${kind ? `.${kind}` : ""}`,
+      { type: "button", onclick: () => run(action) }, label));
     const disable = disabled => acts.forEach(button => { button.disabled = disabled; });
-    const run = async act => {
+    const run = async action => {
       disable(true);
       try {
-        if (await act() !== false) box.close();
+        if (await action() !== false) box.close();
       } finally {
         disable(false);
       }
@@ -29,13 +29,13 @@ export function dialog(title, content, buttons, first) {
     box.addEventListener("close", end);
     document.body.append(box);
     box.showModal();
-    if (first) run(first);
+    if (firstAction) run(firstAction);
   });
 }
 
 // Tell the user something that needs no answer.
-export function notice(words, kind = "") {
-  const box = element(`p.notice${kind ? `.${kind}` : ""}`, {}, words,
+export function notice(content, kind = "") {
+  const box = element(`p.notice${kind ? `.${kind}` : ""}`, {}, content,
     element("button", { type: "button", "aria-label": "Dismiss", onclick: () => box.remove() }, "×"));
   document.getElementById("notices").append(box);
   setTimeout(() => box.remove(), 8000);

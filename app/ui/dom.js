@@ -4,50 +4,50 @@ const SVG = "http://www.w3.org/2000/svg";
 //: Attributes that are set as properties, because their attribute is only the initial value.
 const PROPERTIES = new Set(["value", "checked", "selected", "indeterminate"]);
 
-function filled(made, attributes, children) {
+function fill(target, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (PROPERTIES.has(name)) made[name] = value;
-    else made.setAttribute(name, value === true ? "" : value);
+    if (name.startsWith("on")) target.addEventListener(name.slice(2), value);
+    else if (PROPERTIES.has(name)) target[name] = value;
+    else target.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...shown(children));
-  return made;
+  target.append(...visible(children));
+  return target;
 }
 
-const shown = children =>
-  children.flat(Infinity).filter(each => each !== undefined && each !== null && each !== false);
+const visible = children =>
+  children.flat(Infinity).filter(child => child !== undefined && child !== null && child !== false);
 
 // Make an element: element("button.primary", { type: "button", onclick: act }, "Deploy").
 export function element(name, attributes, ...children) {
   const [tag, ...classes] = name.split(".");
-  const made = document.createElement(tag);
-  if (classes.length) made.className = classes.join(" ");
-  return filled(made, attributes, children);
+  const target = document.createElement(tag);
+  if (classes.length) target.className = classes.join(" ");
+  return fill(target, attributes, children);
 }
 
 // Make an SVG element.
 export const drawn = (tag, attributes, ...children) =>
-  filled(document.createElementNS(SVG, tag), attributes, children);
+  fill(document.createElementNS(SVG, tag), attributes, children);
 
 // Replace the children of an element.
-export const replace = (root, ...children) => root.replaceChildren(...shown(children));
+export const replace = (root, ...children) => root.replaceChildren(...visible(children));
 
 // A table of rows, each a list of cells; the first cell of a row is its header.
 export function table(caption, heads, rows) {
   return element("div.scroll", { tabindex: 0, role: "region", "aria-label": caption },
     element("table", {},
       element("caption", {}, caption),
-      element("thead", {}, element("tr", {}, heads.map(each => element("th", { scope: "col" }, each)))),
-      element("tbody", {}, rows.map(row => element("tr", {}, row.map((cell, at) =>
-        at ? element("td", {}, cell) : element("th", { scope: "row" }, cell)))))));
+      element("thead", {}, element("tr", {}, heads.map(heading => element("th", { scope: "col" }, heading)))),
+      element("tbody", {}, rows.map(row => element("tr", {}, row.map((cell, index) =>
+        index ? element("td", {}, cell) : element("th", { scope: "row" }, cell)))))));
 }
 
 // A sentence with commands between backticks.
 const withCommands = sentence =>
-  sentence.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
+  sentence.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
 
-// What is shown in place of an empty list, or of a part that could not be read.
+// The elements that replace an empty list, and a part that could not be read.
 export const empty = sentence => element("p.empty", {}, withCommands(sentence));
 export const failure = error =>
   element("div.failure", { role: "alert" }, element("strong", {}, "This could not be read. "), error.message);

@@ -6,23 +6,23 @@ import { element } from "./dom.js";
 export const facts = () => file("facts.json");
 
 // A state in the colour of its kind.
-export const badge = (known, state) =>
-  element(`span.badge.${known.states[state]?.kind || "stable"}`, {}, state || "none");
+export const badge = (release, state) =>
+  element(`span.badge.${release.states[state]?.kind || "stable"}`, {}, state || "none");
 
 // Return the verbs of a state by the state machine alone: a node may refuse them.
-export const verbsOf = (known, state) => Object.keys(known.verbs).filter(verb =>
-  verb !== "undeploy" && known.states[state].kind !== "busy" && known.verbs[verb].event in known.states[state].moves);
+export const verbsOf = (release, state) => Object.keys(release.verbs).filter(verb =>
+  verb !== "undeploy" && release.states[state].kind !== "busy" && release.verbs[verb].event in release.states[state].moves);
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
 
 // A duration in words of at most two units.
 export function duration(seconds) {
   if (seconds < 60) return `${seconds < 10 ? Math.round(seconds * 10) / 10 : Math.round(seconds)} s`;
-  const at = UNITS.findIndex(([, size]) => seconds >= size);
-  const [unit, size] = UNITS[at];
-  const [smaller, part] = UNITS[at + 1] || ["s", 1];
-  const rest = Math.floor(seconds % size / part);
-  return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${smaller}` : ""}`;
+  const index = UNITS.findIndex(([, size]) => seconds >= size);
+  const [unit, size] = UNITS[index];
+  const [smaller, part] = UNITS[index + 1] || ["s", 1];
+  const remainder = Math.floor(seconds % size / part);
+  return `${Math.floor(seconds / size)} ${unit}${remainder ? ` ${remainder} ${smaller}` : ""}`;
 }
 
 export const since = time => (Date.now() - new Date(time)) / 1000;
@@ -30,7 +30,7 @@ export const since = time => (Date.now() - new Date(time)) / 1000;
 // A moment: how long ago, or in how long, with the whole time as its title.
 export function moment(time) {
   if (!time) return "";
-  const passed = since(time);
-  const words = passed >= 0 ? `${duration(passed)} ago` : `in ${duration(-passed)}`;
-  return element("time", { datetime: time, title: new Date(time).toLocaleString() }, words);
+  const age = since(time);
+  const text = age >= 0 ? `${duration(age)} ago` : `in ${duration(-age)}`;
+  return element("time", { datetime: time, title: new Date(time).toLocaleString() }, text);
 }

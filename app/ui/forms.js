@@ -7,8 +7,8 @@ function control({ name, type, required, options, pattern, maxLength, minimum, m
   const common = { name, id: `field-${name}`, required, "aria-describedby": `told-${name}` };
   const choices = options || (type === "boolean" && ["true", "false"]);
   if (choices)
-    return element("select", common, ["", ...choices].map(each =>
-      element("option", { value: each, selected: each === String(value ?? "") }, each || "not set")));
+    return element("select", common, ["", ...choices].map(option =>
+      element("option", { value: option, selected: option === String(value ?? "") }, option || "not set")));
   if (type === "json")
     return element("textarea", { ...common, spellcheck: "false", value: value === undefined || value === null ? "" : JSON.stringify(value, null, 2) });
   const number = type === "integer" || type === "number";
@@ -29,58 +29,58 @@ function valueOf({ type }, { value }) {
 // Make a form of fields. `submit(send)` checks the values, and sends them; it returns false if the
 // form has to stay, with the reasons at the fields.
 export function form(fields, values) {
-  const controls = new Map(fields.map(each => [each.name, control(each, values[each.name])]));
-  const told = new Map(fields.map(({ name }) => [name, element("span.bad", { id: `told-${name}` })]));
+  const controls = new Map(fields.map(field => [field.name, control(field, values[field.name])]));
+  const messages = new Map(fields.map(({ name }) => [name, element("span.bad", { id: `told-${name}` })]));
   const general = element("p.bad", { role: "alert" });
   const root = element("form.fields", { novalidate: true, onsubmit: event => event.preventDefault() }, general,
-    fields.map(each => element("label", {},
-      element("span", {}, each.name, each.required && " (required)", each.type === "json" && " (JSON)"),
-      each.description && element("span.muted", {}, each.description),
-      controls.get(each.name), told.get(each.name))));
+    fields.map(field => element("label", {},
+      element("span", {}, field.name, field.required && " (required)", field.type === "json" && " (JSON)"),
+      field.description && element("span.muted", {}, field.description),
+      controls.get(field.name), messages.get(field.name))));
 
-  function tell(name, words) {
-    told.get(name).textContent = words;
+  function tell(name, message) {
+    messages.get(name).textContent = message;
     controls.get(name).setAttribute("aria-invalid", "true");
     controls.get(name).focus();
   }
 
   function forget() {
     general.textContent = "";
-    for (const [name, each] of controls) {
-      told.get(name).textContent = "";
-      each.removeAttribute("aria-invalid");
+    for (const [name, input] of controls) {
+      messages.get(name).textContent = "";
+      input.removeAttribute("aria-invalid");
     }
   }
 
-  // The values of all fields that have one; null if one is invalid.
-  function given() {
-    const found = {};
-    for (const each of fields) {
-      const from = controls.get(each.name);
+  // Return the values of all fields that have a value, or null if a value is invalid.
+  function readValues() {
+    const result = {};
+    for (const field of fields) {
+      const from = controls.get(field.name);
       try {
         if (!from.checkValidity()) throw new Error(from.validationMessage);
-        const value = valueOf(each, from);
-        if (value !== undefined) found[each.name] = value;
+        const value = valueOf(field, from);
+        if (value !== undefined) result[field.name] = value;
       } catch (error) {
-        tell(each.name, error.message);
+        tell(field.name, error.message);
         return null;
       }
     }
-    return found;
+    return result;
   }
 
   return {
     root,
     async submit(send) {
       forget();
-      const found = given();
-      if (!found) return false;
+      const formValues = readValues();
+      if (!formValues) return false;
       try {
-        await send(found);
+        await send(formValues);
         return true;
       } catch (error) {
-        const named = fields.find(({ name }) => new RegExp(`(^|\\W)${name}\\W`).test(error.message));
-        if (named) tell(named.name, error.message);
+        const namedField = fields.find(({ name }) => new RegExp(`(^|\\W)${name}\\W`).test(error.message));
+        if (namedField) tell(namedField.name, error.message);
         else general.textContent = error.message;
         return false;
       }

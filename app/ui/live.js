@@ -6,20 +6,21 @@ const WAIT = 25; // seconds of a long poll
 const SILENCE = 100_000; // milliseconds without two heartbeats, after which a stream is lost
 const PAUSE = 2000; // milliseconds before the next try after a failure, and least time between polls
 
-const after = milliseconds => new Promise(done => setTimeout(done, milliseconds));
+const pause = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
 
-// Yield the blocks of a text/event-stream as { id, event, data }. heard: called for each piece.
-async function* blocks(answer, heard) {
+// Yield the blocks of a text/event-stream as { id, event, data }. onData is called
+// for each chunk.
+async function* blocks(answer, onData) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let buffer = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    heard();
-    rest += value.replaceAll("\r", "");
-    for (let end; (end = rest.indexOf("\n\n")) >= 0; rest = rest.slice(end + 2)) {
+    onData();
+    buffer += value.replaceAll("\r", "");
+    for (let end; (end = buffer.indexOf("\n\n")) >= 0; buffer = buffer.slice(end + 2)) {
       const block = { data: "" };
-      for (const line of rest.slice(0, end).split("\n")) {
+      for (const line of buffer.slice(0, end).split("\n")) {
         const [, name, text] = /^([a-z]*):? ?(.*)$/.exec(line) || [];
         if (name === "data") block.data += text;
         else if (name) block[name] = text;
@@ -30,7 +31,7 @@ async function* blocks(answer, heard) {
 }
 
 // The position of the newest event.
-const newest = async (query, signal) => (await api.get("events", { ...query, limit: 1 }, signal)).last;
+const newestPosition = async (query, signal) => (await api.get("events", { ...query, limit: 1 }, signal)).last;
 
 class Subscription {
   constructor(query, { onEvents, onReset, onState, signal }) {
@@ -38,10 +39,10 @@ class Subscription {
     this.tell = state => onState?.(state);
   }
 
-  // Take the position from which changes are followed: what the page reads from now on is not older.
+  // Take the position from which changes are followed: later reads of the page are not older.
   async begin() {
     try {
-      this.last = await newest(this.query, this.signal);
+      this.last = await newestPosition(this.query, this.signal);
     } catch (error) {
       if (!this.signal.aborted) this.failed(error);
     }
@@ -52,33 +53,33 @@ class Subscription {
     while (!this.signal.aborted) {
       try {
         if (this.last === null) {
-          this.last = await newest(this.query, this.signal);
-          this.onReset?.(); // the page reads what has happened until this position
+          this.last = await newestPosition(this.query, this.signal);
+          this.onReset?.(); // the page reads the changes up to this position
         }
         if (!this.streams) {
-          if (this.isLost) await newest(this.query, this.signal);
+          if (this.isLost) await newestPosition(this.query, this.signal);
           this.reached();
         }
         await (this.streams ? this.stream() : this.poll());
       } catch (error) {
         if (this.signal.aborted) return;
         this.failed(error);
-        await after(Math.max(PAUSE, (error.retryAfter || 0) * 1000));
+        await pause(Math.max(PAUSE, (error.retryAfter || 0) * 1000));
       }
     }
   }
 
   failed(error) {
-    const known = error instanceof ApiError && error.status;
-    if (this.streams && [404, 405, 406].includes(known)) this.streams = false;
-    else if (known === 400) this.last = null; // the position is not kept any more, or not reached
+    const status = error instanceof ApiError && error.status;
+    if (this.streams && [404, 405, 406].includes(status)) this.streams = false;
+    else if (status === 400) this.last = null; // the position is not kept any more, or not reached
     else {
       this.isLost = true;
       this.tell("lost");
     }
   }
 
-  // The service answers; what the page failed to read meanwhile is read again.
+  // The service answers; the page repeats the reads that failed meanwhile.
   reached() {
     if (this.isLost) this.onReset?.();
     this.isLost = false;
@@ -86,20 +87,20 @@ class Subscription {
   }
 
   async stream() {
-    const silent = new AbortController();
+    const silence = new AbortController();
     let timer = null;
-    const heard = () => {
+    const onData = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => silent.abort(new Error("the stream is silent")), SILENCE);
+      timer = setTimeout(() => silence.abort(new Error("the stream is silent")), SILENCE);
     };
-    heard();
+    onData();
     try {
       const answer = await send("GET", "events/stream", {
-        query: { ...this.query, after: this.last }, signal: AbortSignal.any([this.signal, silent.signal]),
+        query: { ...this.query, after: this.last }, signal: AbortSignal.any([this.signal, silence.signal]),
         headers: { Accept: "text/event-stream" },
       });
       this.reached();
-      for await (const block of blocks(answer, heard)) {
+      for await (const block of blocks(answer, onData)) {
         if (block.event === "gap") this.onReset?.(); // events between were deleted
         else if (block.data) this.onEvents([JSON.parse(block.data)]);
         if (block.id) this.last = Number(block.id);
@@ -107,16 +108,16 @@ class Subscription {
     } finally {
       clearTimeout(timer);
     }
-    await after(PAUSE);
+    await pause(PAUSE);
   }
 
   async poll() {
-    const began = performance.now();
+    const start = performance.now();
     const page = await api.get("events", { ...this.query, after: this.last, wait: WAIT }, this.signal);
     if (page.first > this.last + 1) this.onReset?.(); // events between them were deleted
     this.last = page.last;
     if (page.events.length) this.onEvents(page.events);
-    else await after(Math.max(0, PAUSE - (performance.now() - began))); // no place was left to wait
+    else await pause(Math.max(0, PAUSE - (performance.now() - start))); // the server had no free slot for a long poll
   }
 }
 
@@ -128,17 +129,18 @@ export const live = {
   subscribe: (query, handlers) => new Subscription(query, handlers).begin(),
 };
 
-// A function that calls `act` soon after the first of many calls, and never twice at a time.
-export function gathered(act, milliseconds, signal) {
-  let due = false, busy = false;
-  return async function ask() {
-    due = true;
+// Return a function that calls `action` soon after the first of many calls, and never twice at a
+// time.
+export function gathered(action, milliseconds, signal) {
+  let isDue = false, busy = false;
+  return async function request() {
+    isDue = true;
     if (busy) return;
     busy = true;
-    while (due && !signal.aborted) {
-      await after(milliseconds);
-      due = false;
-      if (!signal.aborted) await act();
+    while (isDue && !signal.aborted) {
+      await pause(milliseconds);
+      isDue = false;
+      if (!signal.aborted) await action();
     }
     busy = false;
   };

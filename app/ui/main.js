@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { page as conductors } from "./conductors.js";
 import { dialog, notice } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
+import { facts } from "./facts.js";
 import { page as fleet } from "./fleet.js";
 import { live } from "./live.js";
 import { page as node } from "./node.js";
@@ -21,10 +22,10 @@ const HOME = "/fleet";
 const main = document.getElementById("main");
 const search = document.getElementById("search");
 
-let leave = null; // ends the page that is shown
+let leavePage = null; // ends the page that is shown
 
-// An address that a person has typed may be malformed.
-function decoded(part) {
+// An address that the user typed may be malformed.
+function decode(part) {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -32,52 +33,52 @@ function decoded(part) {
   }
 }
 
-function matched(address) {
+function matchPage(address) {
   const [path, query] = address.split("?");
   const parts = path.split("/");
   for (const page of PAGES) {
     const names = page.path.split("/");
     if (names.length !== parts.length) continue;
-    const found = Object.fromEntries(new URLSearchParams(query));
-    const fits = names.every((name, at) => {
-      if (!name.startsWith(":")) return name === parts[at];
-      found[name.slice(1)] = decoded(parts[at]);
-      return parts[at] !== "";
+    const parameters = Object.fromEntries(new URLSearchParams(query));
+    const fits = names.every((name, index) => {
+      if (!name.startsWith(":")) return name === parts[index];
+      parameters[name.slice(1)] = decode(parts[index]);
+      return parts[index] !== "";
     });
-    if (fits) return { page, params: found };
+    if (fits) return { page, params: parameters };
   }
   return null;
 }
 
-function addressed(path, query) {
-  const given = Object.entries(query || {}).filter(([, value]) => value !== "" && value !== undefined && value !== null);
-  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+function addressOf(path, query) {
+  const entries = Object.entries(query || {}).filter(([, value]) => value !== "" && value !== undefined && value !== null);
+  return entries.length ? `${path}?${new URLSearchParams(entries)}` : path;
 }
 
-const navigate = (path, query) => { location.hash = `#${addressed(path, query)}`; };
-const keep = (path, query) => history.replaceState(null, "", `#${addressed(path, query)}`);
+const navigate = (path, query) => { location.hash = `#${addressOf(path, query)}`; };
+const keep = (path, query) => history.replaceState(null, "", `#${addressOf(path, query)}`);
 
 async function show() {
-  const found = matched(location.hash.slice(1));
-  if (!found) return navigate(HOME);
-  leave?.();
-  const gone = new AbortController();
+  const match = matchPage(location.hash.slice(1));
+  if (!match) return navigate(HOME);
+  leavePage?.();
+  const controller = new AbortController();
   const cleanups = [];
-  leave = () => { gone.abort(); cleanups.forEach(each => each()); };
+  leavePage = () => { controller.abort(); cleanups.forEach(clean => clean()); };
   for (const link of document.querySelectorAll("#pages a"))
-    link.setAttribute("aria-current", link.dataset.path === found.page.path ? "page" : "false");
-  document.title = `${found.page.title} · Ingot`;
+    link.setAttribute("aria-current", link.dataset.path === match.page.path ? "page" : "false");
+  document.title = `${match.page.title} · Ingot`;
   const root = element("div.page", {});
   replace(main, root);
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
   try {
-    const cleanup = await found.page.show(root, {
-      api, live, navigate, keep, params: found.params, signal: gone.signal,
+    const cleanup = await match.page.show(root, {
+      api, live, navigate, keep, params: match.params, signal: controller.signal,
     });
-    if (cleanup) gone.signal.aborted ? cleanup() : cleanups.push(cleanup);
+    if (cleanup) controller.signal.aborted ? cleanup() : cleanups.push(cleanup);
   } catch (error) {
-    if (!gone.signal.aborted) replace(root, failure(error));
+    if (!controller.signal.aborted) replace(root, failure(error));
   }
 }
 
@@ -91,17 +92,17 @@ const KEYS = [
 ];
 
 const help = () => dialog("Keyboard",
-  element("dl.facts", {}, KEYS.map(([key, words]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, words)])), []);
+  element("dl.facts", {}, KEYS.map(([key, description]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, description)])), []);
 
-let going = false; // `g` was pressed
+let isPrefixed = false; // `g` was pressed
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.closest("input, textarea, select")) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  const page = going && PAGES.find(each => each.key === event.key && !each.path.includes(":"));
-  going = event.key === "g";
+  const page = isPrefixed && PAGES.find(candidate => candidate.key === event.key && !candidate.path.includes(":"));
+  isPrefixed = event.key === "g";
   if (page) navigate(page.path);
   else if (event.key === "/") search.elements.words.focus();
   else if (event.key === "?") help();
@@ -111,30 +112,37 @@ document.addEventListener("keydown", event => {
 
 search.addEventListener("submit", async event => {
   event.preventDefault();
-  const words = search.elements.words.value.trim();
-  const filters = words.split(/\s+/).map(each => /^(\w+)=(.*)$/.exec(each)?.slice(1));
-  if (filters.every(Boolean)) return navigate(HOME, Object.fromEntries(filters));
-  try {
-    const found = await api.get(`nodes/${encodeURIComponent(words)}`, { fields: "uuid" });
-    navigate(`/nodes/${found.uuid}`);
-    search.reset();
-  } catch (error) {
-    notice(error.status === 404 ? `No node is called ${words}. A filter is written as driver=redfish.` : error.message, "bad");
+  const text = search.elements.words.value.trim();
+  if (!text) return;
+  const filters = text.split(/\s+/).map(word => /^(\w+)=(.*)$/.exec(word)?.slice(1));
+  const parameters = (await facts()).filters;
+  if (filters.every(filter => filter && filter[0] in parameters && !/[*,()"']/.test(filter[1])))
+    return navigate(HOME, Object.fromEntries(filters));
+  if (/^[\w.-]+$/.test(text)) {
+    try {
+      const node = await api.get(`nodes/${encodeURIComponent(text)}`, { fields: "uuid" });
+      navigate(`/nodes/${node.uuid}`);
+      search.reset();
+      return;
+    } catch (error) {
+      if (error.status !== 404 && error.status !== 400) return notice(error.message, "bad");
+    }
   }
+  navigate(HOME, { where: text }); // an expression, or words that any field may have
 });
 
 // Tools
 
 const THEME = "ingot.theme";
-function theme(chosen) {
-  if (chosen) document.documentElement.dataset.theme = chosen;
+function theme(scheme) {
+  if (scheme) document.documentElement.dataset.theme = scheme;
   else delete document.documentElement.dataset.theme;
 }
 function switchTheme() {
   const dark = getComputedStyle(document.documentElement).getPropertyValue("--scheme").trim() === "dark";
-  const chosen = dark ? "light" : "dark";
-  localStorage.setItem(THEME, chosen);
-  theme(chosen);
+  const scheme = dark ? "light" : "dark";
+  localStorage.setItem(THEME, scheme);
+  theme(scheme);
 }
 
 // The address names a page, so the link cannot name the content by its fragment.
@@ -148,38 +156,38 @@ async function start() {
   replace(document.getElementById("pages"), PAGES.filter(page => !page.path.includes(":"))
     .map(page => element("a", { href: `#${page.path}`, "data-path": page.path }, page.title)));
   const caller = await whoami(api);
-  const leaves = caller.user || hasCredentials();
-  const again = () => location.reload();
+  const canSignOut = caller.user || hasCredentials();
+  const reload = () => location.reload();
   returnFromProvider();
-  onChange(again);
+  onChange(reload);
   replace(document.getElementById("tools"),
     element("button.quiet", { type: "button", "aria-label": "Light or dark", title: "Light or dark", onclick: switchTheme }, "◐"),
     element("button.quiet", { type: "button", "aria-label": "Keyboard", title: "Keyboard", onclick: help }, "?"),
     element("a", { href: "docs" }, "API"),
-    leaves && element("span.caller", {},
+    canSignOut && element("span.caller", {},
       caller.scope && caller.scopes.length > 1 && scopes(caller, { "aria-label": "Scope", onchange: switchScope }),
-      element("button.quiet", { type: "button", onclick: async () => { await signOut(api); again(); } },
+      element("button.quiet", { type: "button", onclick: async () => { await signOut(api); reload(); } },
         caller.user ? `Sign out ${caller.user}` : "Sign out")));
 
   async function switchScope({ target }) {
     try {
       await chooseScope(api, target.value);
-      again();
+      reload();
     } catch (error) {
       target.value = caller.scope;
       notice(error.message, "bad");
     }
   }
   function enter() {
-    leave?.();
+    leavePage?.();
     forget();
     document.querySelector("#tools .caller")?.remove();
-    ask(main, api, caller, again);
+    ask(main, api, caller, reload);
   }
   document.addEventListener("signin", enter);
-  if (caller.user && !caller.scope) return askScope(main, api, caller, again);
-  const missing = !leaves && ["local", "http_basic", "keystone"].includes(caller.strategy);
-  if (missing) return enter();
+  if (caller.user && !caller.scope) return askScope(main, api, caller, reload);
+  const mustSignIn = !canSignOut && ["local", "http_basic", "keystone"].includes(caller.strategy);
+  if (mustSignIn) return enter();
   addEventListener("hashchange", show);
   show();
 }

@@ -11,66 +11,66 @@ const hours = { name: "hours", type: "number", minimum: 0, description: "until i
 const reason = { name: "reason", type: "string", required: true, maxLength: 4096 };
 const kindOf = kinds => ({ name: "kind", type: "string", required: true, options: kinds });
 // Return the field of the expiry: in seconds from now, as the clock of this browser may be wrong.
-const expiry = given => given.hours === undefined ? { expires_at: null } : { expires_in: Math.ceil(given.hours * HOUR) };
+const expiry = values => values.hours === undefined ? { expires_at: null } : { expires_in: Math.ceil(values.hours * HOUR) };
 const added = fields => Object.entries(fields).map(([name, value]) => ({ op: "add", path: `/${name}`, value }));
-const who = hold => hold.user_name || hold.owner || "unknown";
+const holderOf = hold => hold.user_name || hold.owner || "unknown";
 
 // The badge of a hold.
 export const held = (kind, title = "") => element("span.badge.hold", { title }, `hold: ${kind}`);
 
-// Return the section of a node's holds, which is hidden while there are none, and the button that
-// sets one. kinds: of holds. done: called after a change.
-export function holds(api, uuid, kinds, done) {
+// Return the section of a node's holds, which is hidden without holds, and the button that
+// sets a hold. kinds: of holds. onChange: called after a change.
+export function holds(api, uuid, kinds, onChange) {
   const list = element("div");
 
   // Show a form in a dialog; it stays open until `send(values)` has succeeded.
-  function ask(title, fields, values, words, send) {
-    const asked = form(fields, values);
-    return dialog(title, asked.root, [{
+  function askValues(title, fields, values, message, send) {
+    const inputs = form(fields, values);
+    return dialog(title, inputs.root, [{
       label: title, kind: "primary",
-      act: () => asked.submit(async given => {
-        await send(given);
-        notice(words);
-        done();
+      act: () => inputs.submit(async inputValues => {
+        await send(inputValues);
+        notice(message);
+        onChange();
       }),
     }]);
   }
 
-  const set = () => ask("Set a hold", [kindOf(kinds), reason, hours], {}, "The hold is set.",
-    given => api.post(`nodes/${uuid}/holds`, { kind: given.kind, reason: given.reason, ...expiry(given) }));
+  const set = () => askValues("Set a hold", [kindOf(kinds), reason, hours], {}, "The hold is set.",
+    values => api.post(`nodes/${uuid}/holds`, { kind: values.kind, reason: values.reason, ...expiry(values) }));
 
-  const extend = hold => ask("Change the hold", [reason, hours], { reason: hold.reason }, "The hold is changed.",
-    given => api.patch(`holds/${hold.uuid}`, [
-      { op: "replace", path: "/reason", value: given.reason }, ...added(expiry(given)),
+  const extend = hold => askValues("Change the hold", [reason, hours], { reason: hold.reason }, "The hold is changed.",
+    values => api.patch(`holds/${hold.uuid}`, [
+      { op: "replace", path: "/reason", value: values.reason }, ...added(expiry(values)),
     ]));
 
-  const end = hold => dialog("End the hold", `${hold.kind} hold of ${who(hold)}: ${hold.reason}`, [{
+  const end = hold => dialog("End the hold", `${hold.kind} hold of ${holderOf(hold)}: ${hold.reason}`, [{
     label: "End the hold", kind: "danger",
     act: async () => {
       try {
         await api.delete(`holds/${hold.uuid}`);
         notice("The hold is ended.");
-        done();
+        onChange();
       } catch (error) {
         notice(error.message, "bad");
       }
     },
   }]);
 
-  const action = (label, hold, act, style) => element(`button${style}`, {
-    type: "button", "aria-label": `${label} the ${hold.kind} hold of ${who(hold)}`, onclick: () => act(hold),
+  const action = (label, hold, action, style) => element(`button${style}`, {
+    type: "button", "aria-label": `${label} the ${hold.kind} hold of ${holderOf(hold)}`, onclick: () => action(hold),
   }, label);
 
   const section = element("section.card", { "aria-label": "Holds of the node", hidden: true }, element("h2", {}, "Holds"), list);
   return {
     element: section,
     button: element("button", { type: "button", onclick: set }, "Hold"),
-    show: found => {
-      section.hidden = !found.length;
-      replace(list, table("Holds", ["kind", "reason", "by", "since", "expires", ""], found.map(each => [
-        held(each.kind), element("span.words", {}, each.reason), [each.user_name, each.owner].filter(Boolean).join(" · "), moment(each.created_at),
-        each.expires_at ? moment(each.expires_at) : "when it is ended",
-        element("div.buttons", {}, action("Change", each, extend, ""), action("End", each, end, ".danger")),
+    show: nodeHolds => {
+      section.hidden = !nodeHolds.length;
+      replace(list, table("Holds", ["kind", "reason", "by", "since", "expires", ""], nodeHolds.map(hold => [
+        held(hold.kind), element("span.words", {}, hold.reason), [hold.user_name, hold.owner].filter(Boolean).join(" · "), moment(hold.created_at),
+        hold.expires_at ? moment(hold.expires_at) : "when it is ended",
+        element("div.buttons", {}, action("Change", hold, extend, ""), action("End", hold, end, ".danger")),
       ])));
     },
   };

@@ -9,8 +9,8 @@ const STRIDE = 1000; // nodes that one request passes over
 // markers are read.
 class Run {
   // read: returns the document of the list with more parameters.
-  constructor(read) {
-    Object.assign(this, { read, pages: [], markers: [undefined], length: null });
+  constructor(readList) {
+    Object.assign(this, { read: readList, pages: [], markers: [undefined], length: null });
   }
 
   at(row) {
@@ -28,28 +28,28 @@ class Run {
 
   // Come nearer to a row that it does not have, by one step.
   async approach(row) {
-    const number = Math.floor(row / SIZE), known = this.markers.length - 1;
-    if (number <= known) return this.readPage(number);
-    return number > known + 1 ? this.#pass(known) : this.readPage(known);
+    const number = Math.floor(row / SIZE), knownPages = this.markers.length - 1;
+    if (number <= knownPages) return this.readPage(number);
+    return number > knownPages + 1 ? this.#pass(knownPages) : this.readPage(knownPages);
   }
 
   // Read a page. Later pages stay if it ends with the same node as before.
   async readPage(number) {
-    const { nodes, ended } = await this.#nodes(this.markers[number], SIZE);
-    const last = nodes.at(-1)?.uuid;
-    if (ended || this.markers[number + 1] !== last) {
+    const { nodes, ended: isEnd } = await this.#nodes(this.markers[number], SIZE);
+    const lastUuid = nodes.at(-1)?.uuid;
+    if (isEnd || this.markers[number + 1] !== lastUuid) {
       this.markers.length = number + 1;
       this.pages.length = Math.min(this.pages.length, number);
-      this.length = ended ? number * SIZE + nodes.length : null;
+      this.length = isEnd ? number * SIZE + nodes.length : null;
     }
     this.pages[number] = nodes;
-    if (!ended) this.markers[number + 1] = last;
+    if (!isEnd) this.markers[number + 1] = lastUuid;
   }
 
-  async #pass(known) {
-    const { nodes, ended } = await this.#nodes(this.markers[known], STRIDE, "uuid");
-    for (let last = SIZE; last <= nodes.length; last += SIZE) this.markers.push(nodes[last - 1].uuid);
-    if (ended) this.length = known * SIZE + nodes.length;
+  async #pass(pageNumber) {
+    const { nodes, ended: isEnd } = await this.#nodes(this.markers[pageNumber], STRIDE, "uuid");
+    for (let count = SIZE; count <= nodes.length; count += SIZE) this.markers.push(nodes[count - 1].uuid);
+    if (isEnd) this.length = pageNumber * SIZE + nodes.length;
   }
 
   // A server may send fewer nodes at once than it is asked for.
@@ -71,7 +71,7 @@ export class NodeList {
     this.#begin();
   }
 
-  // Without a known end, the list is as long as counted, or longer than what is read.
+  // Without a known end, the length is the counted total, or more than the rows that were read.
   get length() {
     return this.first.length ?? Math.max(this.total ?? 0, (this.first.markers.length - 1) * SIZE + 1);
   }
@@ -84,7 +84,7 @@ export class NodeList {
     return this.first.at(row) ?? this.last.at(this.#fromEnd(row));
   }
 
-  // With another total, the rows from the end are others, and the list may end elsewhere.
+  // Another total moves the rows that are counted from the end, and may move the end.
   setTotal(total) {
     if (total === this.total) return;
     this.total = total;
@@ -93,19 +93,19 @@ export class NodeList {
   }
 
   // Read one page, or pass over pages, towards the rows of a range; return false if they are read.
-  async approach(first, last) {
+  async approach(firstRow, lastRow) {
     if (this.isEmpty) return false;
     const end = this.length - 1;
-    const missing = this.#missing(Math.min(first, end)) ?? this.#missing(Math.min(last, end));
-    if (missing) await this.#marked(() => missing.run.approach(missing.row));
-    return Boolean(missing);
+    const gap = this.#missing(Math.min(firstRow, end)) ?? this.#missing(Math.min(lastRow, end));
+    if (gap) await this.#marked(() => gap.run.approach(gap.row));
+    return Boolean(gap);
   }
 
   // Read the pages of some rows again.
-  async refresh(first, last) {
+  async refresh(firstRow, lastRow) {
     for (const run of [this.first, this.last]) {
-      const [low, high] = run === this.first ? [first, last] : [this.#fromEnd(last), this.#fromEnd(first)];
-      for (let number = Math.max(0, Math.floor(low / SIZE)); number <= Math.floor(high / SIZE); number += 1)
+      const [lowRow, highRow] = run === this.first ? [firstRow, lastRow] : [this.#fromEnd(lastRow), this.#fromEnd(firstRow)];
+      for (let number = Math.max(0, Math.floor(lowRow / SIZE)); number <= Math.floor(highRow / SIZE); number += 1)
         if (run.pages[number]) await this.#marked(() => run.readPage(number));
     }
   }
@@ -118,14 +118,15 @@ export class NodeList {
   #run(reversed) {
     const { sort_dir } = this.query;
     const query = reversed ? { ...this.query, sort_dir: sort_dir === "desc" ? "asc" : "desc" } : this.query;
-    return new Run(more => api.get("nodes", { ...query, ...more }, this.signal));
+    return new Run(page => api.get("nodes", { ...query, ...page }, this.signal));
   }
 
   #fromEnd(row) {
     return this.total === null ? -1 : this.total - 1 - row;
   }
 
-  // The nearer run, and its row, of a row that is not read; null: it is read, or beyond the end.
+  // Return the nearer run, and its row, of a row that is not read; null for a row that is read, or
+  // beyond the end.
   #missing(row) {
     const fromEnd = this.#fromEnd(row);
     if (this.first.has(row) || this.last.at(fromEnd)) return null;
@@ -133,13 +134,13 @@ export class NodeList {
     return nearFirst ? { run: this.first, row } : { run: this.last, row: fromEnd };
   }
 
-  // Send a request with a marker; begin again if the node of the marker was deleted.
-  async #marked(act) {
-    const known = this.first.markers.length + this.last.markers.length > 2;
+  // Send a request with a marker; start again if the node of the marker was deleted.
+  async #marked(action) {
+    const hasMarkers = this.first.markers.length + this.last.markers.length > 2;
     try {
-      await act();
+      await action();
     } catch (error) {
-      if (error.status !== 404 || !known) throw error;
+      if (error.status !== 404 || !hasMarkers) throw error;
       this.#begin();
     }
   }

@@ -1,5 +1,6 @@
 // Further facts of a node, each read when its tab is opened.
 
+import { consoleOf } from "./console.js";
 import { element, empty, failure, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
 import { badge } from "./parts.js";
@@ -11,16 +12,16 @@ const rows = (caption, heads, items, otherwise) =>
 
 //: Title -> a function of the API and the node that returns what the tab shows.
 const PARTS = {
-  History: async (api, at) => {
-    const { history } = await api.get(`nodes/${at}/history/`, { detail: true, sort_dir: "desc", limit: 100 });
+  History: async (api, ident) => {
+    const { history } = await api.get(`nodes/${ident}/history/`, { detail: true, sort_dir: "desc", limit: 100 });
     return history.length
-      ? table("History", ["when", "severity", "event", "by"], history.map(each =>
-        [moment(each.created_at), each.severity, element("span.words", {}, each.event),
-          [each.user, each.conductor].filter(Boolean).map((name, at) => [at ? " · " : "", element("code", {}, name)])]))
+      ? table("History", ["when", "severity", "event", "by"], history.map(entry =>
+        [moment(entry.created_at), entry.severity, element("span.words", {}, entry.event),
+          [entry.user, entry.conductor].filter(Boolean).map((name, index) => [index ? " · " : "", element("code", {}, name)])]))
       : empty("Nothing has happened to this node yet.");
   },
-  Hardware: async (api, at) => {
-    const { inventory } = await api.get(`nodes/${at}/inventory`);
+  Hardware: async (api, ident) => {
+    const { inventory } = await api.get(`nodes/${ident}/inventory`);
     const { disks = [], interfaces = [], cpu, memory, system_vendor: vendor } = inventory;
     return [
       element("dl.facts", {}, [["vendor", vendor], ["CPU", cpu], ["memory", memory]].filter(([, value]) => value)
@@ -29,35 +30,29 @@ const PARTS = {
       interfaces.length > 0 && rows("Interfaces", ["name", "mac_address", "ipv4_address", "has_carrier"], interfaces),
     ];
   },
-  Ports: async (api, at) => rows("Ports", ["address", "pxe_enabled", "physical_network", "local_link_connection", "uuid"],
-    (await api.get(`nodes/${at}/ports/detail`)).ports, "The node has no ports. A port is a network interface that the machine boots from."),
-  BIOS: async (api, at) => rows("BIOS settings", ["name", "value"], (await api.get(`nodes/${at}/bios`)).bios, "No BIOS settings are known."),
-  Firmware: async (api, at) => rows("Firmware", ["component", "current_version", "initial_version"],
-    (await api.get(`nodes/${at}/firmware`)).firmware, "No firmware is known."),
-  Sensors: async (api, at) => {
+  Ports: async (api, ident) => rows("Ports", ["address", "pxe_enabled", "physical_network", "local_link_connection", "uuid"],
+    (await api.get(`nodes/${ident}/ports/detail`)).ports, "The node has no ports. A port is a network interface that the machine boots from."),
+  BIOS: async (api, ident) => rows("BIOS settings", ["name", "value"], (await api.get(`nodes/${ident}/bios`)).bios, "No BIOS settings are known."),
+  Firmware: async (api, ident) => rows("Firmware", ["component", "current_version", "initial_version"],
+    (await api.get(`nodes/${ident}/firmware`)).firmware, "No firmware is known."),
+  Sensors: async (api, ident) => {
     try {
-      const { sensors } = await api.get(`nodes/${at}/management/sensors`);
-      return table("Sensors", ["sensor", "kind", "reading", "health"], sensors.map(each =>
-        [each.name, each.kind, each.reading === null ? "none" : `${each.reading} ${each.unit}`, badge(each.health)]));
+      const { sensors } = await api.get(`nodes/${ident}/management/sensors`);
+      return table("Sensors", ["sensor", "kind", "reading", "health"], sensors.map(sensor =>
+        [sensor.name, sensor.kind, sensor.reading === null ? "none" : `${sensor.reading} ${sensor.unit}`, badge(sensor.health)]));
     } catch (error) {
       if (error.status !== 400) throw error;
       return empty(`There are no readings: ${error.message}. A BMC with Redfish lists temperatures, fans and power.`);
     }
   },
-  Traits: async (api, at) => rows("Traits", ["trait"], (await api.get(`nodes/${at}/traits`)).traits.map(trait => ({ trait })), "The node has no traits."),
-  Console: async (api, at) => {
-    const { console_enabled: enabled, console_info: info } = await api.get(`nodes/${at}/states/console`);
-    if (!enabled) return empty("The console is not started.");
-    if (/^https?:/.test(info?.url || ""))
-      return element("p", {}, element("a", { href: info.url, target: "_blank", rel: "noreferrer noopener" }, info.url));
-    return [empty("The console is started."), Object.keys(info || {}).length > 0 && pre(info)];
+  Traits: async (api, ident) => rows("Traits", ["trait"], (await api.get(`nodes/${ident}/traits`)).traits.map(trait => ({ trait })), "The node has no traits."),
+  Console: consoleOf,
+  Validation: async (api, ident) => {
+    const interfaces = await api.get(`nodes/${ident}/validate`);
+    return table("Interfaces", ["interface", "usable", "reason"], Object.entries(interfaces)
+      .map(([name, check]) => [name, check.result ? "yes" : "no", check.reason || ""]));
   },
-  Validation: async (api, at) => {
-    const found = await api.get(`nodes/${at}/validate`);
-    return table("Interfaces", ["interface", "usable", "reason"], Object.entries(found)
-      .map(([name, each]) => [name, each.result ? "yes" : "no", each.reason || ""]));
-  },
-  Fields: async (api, at) => pre(await api.get(`nodes/${at}`)),
+  Fields: async (api, ident) => pre(await api.get(`nodes/${ident}`)),
 };
 
 // Return the tabs of a node.
@@ -66,26 +61,26 @@ export function parts(api, uuid, signal) {
   const tabs = Object.keys(PARTS).map(name => element("button", {
     type: "button", role: "tab", "aria-controls": "part", "aria-selected": "false", onclick: () => open(name),
   }, name));
-  let opened = null;
+  let openTab = null;
 
-  // Show a tab. again: what it shows stays until it is read.
-  async function open(name, again = false) {
-    opened = name;
+  // Show a tab. isReload: keep the present content until the new one is read.
+  async function open(name, isReload = false) {
+    openTab = name;
     for (const tab of tabs) tab.setAttribute("aria-selected", String(tab.textContent === name));
     panel.setAttribute("aria-label", name);
-    if (!again) replace(panel, element("p.muted", {}, "Reading…"));
-    let found;
+    if (!isReload) replace(panel, element("p.muted", {}, "Reading…"));
+    let content;
     try {
-      found = await PARTS[name](api, uuid);
+      content = await PARTS[name](api, uuid, signal);
     } catch (error) {
-      found = error.status === 404 ? empty(error.message) : failure(error);
+      content = error.status === 404 ? empty(error.message) : failure(error);
     }
-    if (opened === name && !signal.aborted) replace(panel, [found].flat());
+    if (openTab === name && !signal.aborted) replace(panel, [content].flat());
   }
 
   open("History");
   return {
     element: element("section.card", { "aria-label": "Facts of the node" }, element("div.tabs", { role: "tablist", "aria-label": "Facts" }, tabs), panel),
-    again: () => { if (opened === "History") open(opened, true); },
+    again: () => { if (openTab === "History") open(openTab, true); },
   };
 }

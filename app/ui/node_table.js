@@ -11,13 +11,13 @@ const flag = value => (value ? "yes" : "");
 
 //: Column -> how its cell is shown; the others show the value.
 const CELLS = {
-  provision_state: (value, known) => badge(known, value),
+  provision_state: (value, release) => badge(release, value),
   holds: kinds => kinds.map(kind => held(kind)),
   last_error: value => element("span.bad", {}, value || ""),
   maintenance: flag, retired: flag, protected: flag,
   created_at: moment, updated_at: moment, provision_updated_at: moment,
 };
-//: Columns to choose from, beside the name. `true`: the list can be sorted by it.
+//: Columns to choose from, in addition to the name. `true`: the list can be sorted by it.
 export const COLUMNS = {
   provision_state: true, target_provision_state: true, power_state: true, maintenance: true, holds: false, fault: true,
   driver: true, resource_class: true, conductor_group: true, conductor: false, owner: true, lessee: true,
@@ -38,7 +38,7 @@ export class NodeTable {
   }
 
   restart() {
-    const fields = ["uuid", "name", ...this.columns.filter(each => each !== "uuid")].join(",");
+    const fields = ["uuid", "name", ...this.columns.filter(column => column !== "uuid")].join(",");
     this.list = new NodeList({ ...this.query, fields }, this.total, this.signal);
     this.stale = false;
     this.current = 0;
@@ -65,27 +65,27 @@ export class NodeTable {
     return this.#fetch();
   }
 
-  // Draw the rows in view; those that are not loaded yet as empty ones.
+  // Draw the rows in view; rows that are not loaded yet are empty.
   draw() {
-    const { first, last } = this.#range(), rows = this.list.length;
+    const { first: firstRow, last: lastRow } = this.#range(), rows = this.list.length;
     if (this.list.isEmpty) {
       return replace(this.body, element("tr", {}, element("td", { colspan: this.columns.length + 2 },
         empty(Object.keys(this.query).length ? "No node matches the filters." : "No node is enrolled yet: create one with `ingot node create`."))));
     }
-    this.above.style.height = `${first * HEIGHT}px`;
-    this.below.style.height = `${Math.max(0, rows - last - 1) * HEIGHT}px`;
-    const shown = [];
-    for (let row = first; row <= last && row < rows; row += 1) shown.push(this.#row(row));
+    this.above.style.height = `${firstRow * HEIGHT}px`;
+    this.below.style.height = `${Math.max(0, rows - lastRow - 1) * HEIGHT}px`;
+    const rowElements = [];
+    for (let row = firstRow; row <= lastRow && row < rows; row += 1) rowElements.push(this.#row(row));
     const focused = this.body.contains(document.activeElement) && document.activeElement.closest("tr")?.dataset.uuid;
-    replace(this.body, this.above, shown, this.below);
+    replace(this.body, this.above, rowElements, this.below);
     if (focused) this.body.querySelector(`tr[data-uuid="${focused}"] a`)?.focus({ preventScroll: true });
     this.table.setAttribute("aria-rowcount", rows + 1);
     return null;
   }
 
   #range() {
-    const first = Math.max(0, Math.floor(this.view.scrollTop / HEIGHT) - BEYOND);
-    return { first, last: first + Math.ceil((this.view.clientHeight || 600) / HEIGHT) + 2 * BEYOND };
+    const firstRow = Math.max(0, Math.floor(this.view.scrollTop / HEIGHT) - BEYOND);
+    return { first: firstRow, last: firstRow + Math.ceil((this.view.clientHeight || 600) / HEIGHT) + 2 * BEYOND };
   }
 
   #scrolled() {
@@ -104,13 +104,13 @@ export class NodeTable {
     if (this.reading === list) return;
     this.reading = list;
     try {
-      for (let read = true; read && list === this.list;) {
-        const { first, last } = this.#range();
-        const again = this.stale;
+      for (let isIncomplete = true; isIncomplete && list === this.list;) {
+        const { first: firstRow, last: lastRow } = this.#range();
+        const isStale = this.stale;
         this.stale = false;
-        if (again) await list.refresh(first, last);
-        else read = await list.approach(first, last);
-        if (read && list === this.list) this.draw();
+        if (isStale) await list.refresh(firstRow, lastRow);
+        else isIncomplete = await list.approach(firstRow, lastRow);
+        if (isIncomplete && list === this.list) this.draw();
       }
     } catch (error) {
       if (!this.signal.aborted && list === this.list) this.#failed(error);
@@ -142,8 +142,8 @@ export class NodeTable {
         type: "checkbox", "aria-label": `Select ${name}`, checked: this.selected.has(node.uuid), onchange: () => this.#select(node.uuid),
       })),
       element("th", { scope: "row" }, element("a", { href: `#/nodes/${node.uuid}` }, name)),
-      this.columns.map(each => element("td", { title: typeof node[each] === "string" ? node[each] : null },
-        (CELLS[each] || (value => value ?? ""))(node[each], this.known))));
+      this.columns.map(column => element("td", { title: typeof node[column] === "string" ? node[column] : null },
+        (CELLS[column] || (value => value ?? ""))(node[column], this.known))));
   }
 
   #select(uuid) {

@@ -9,14 +9,14 @@ const KINDS = {
 };
 const time = text => (text ? new Date(text).getTime() / 1000 : null);
 
-const many = (number, one, more = `${one}s`) => `${number} ${number === 1 ? one : more}`;
+const counted = (number, singular, plural = `${singular}s`) => `${number} ${number === 1 ? singular : plural}`;
 
-// The facts of a step that are worth a word: its conductor only where it is another than before.
-function* remarks(step, before, node) {
-  if (step.conductor && step.conductor !== before?.conductor) yield `by ${step.conductor}`;
+// Yield the remarkable facts of a step; its conductor only if the previous step had another one.
+function* remarks(step, previousStep, node) {
+  if (step.conductor && step.conductor !== previousStep?.conductor) yield `by ${step.conductor}`;
   if (step.attempts > 1) yield `attempt ${step.attempts}`;
-  if (step.deaths) yield `${many(step.deaths, "attempt")} ended with the death of its conductor; another took it over`;
-  if (step.faults) yield `${step.faults} of ${many(step.tries, "try", "tries")} failed`;
+  if (step.deaths) yield `${counted(step.deaths, "attempt")} ended with the death of its conductor; another took it over`;
+  if (step.faults) yield `${step.faults} of ${counted(step.tries, "try", "tries")} failed`;
   const log = step.step === "keep_logs" && step.result?.logs?.split("/").pop();
   if (log) yield element("a", { href: `v1/nodes/${node}/agent-logs/${encodeURIComponent(log)}`, download: log }, "the agent's log");
   if (step.child) yield `on child node ${step.child}`;
@@ -26,12 +26,12 @@ function* remarks(step, before, node) {
 // The progress of a step: a bar if it is a share, else its facts.
 function progress(step) {
   if (!["running", "waiting"].includes(step.state)) return null;
-  const { percent, progress_percent: other, ...facts } = step.progress || {};
-  const share = Number(percent ?? other);
-  const words = Object.entries(facts).filter(([, value]) => ["string", "number"].includes(typeof value));
+  const { percent, progress_percent: progressPercent, ...facts } = step.progress || {};
+  const share = Number(percent ?? progressPercent);
+  const entries = Object.entries(facts).filter(([, value]) => ["string", "number"].includes(typeof value));
   return [
     !Number.isNaN(share) && [element("progress", { max: 100, value: share, "aria-label": "Progress" }), ` ${Math.round(share)} %`],
-    words.length > 0 && element("span.muted", {}, words.slice(0, 4).map(([name, value]) => ` ${name.replaceAll("_", " ")}: ${value}`).join(",")),
+    entries.length > 0 && element("span.muted", {}, entries.slice(0, 4).map(([name, value]) => ` ${name.replaceAll("_", " ")}: ${value}`).join(",")),
   ];
 }
 
@@ -65,15 +65,15 @@ export function timeline(operation, now) {
     operation.admission && element("p", {}, `Number ${operation.admission.place} of ${operation.admission.queued} in the queue for one of ${operation.admission.limit} slots (${operation.admission.class}).`),
     operation.steps.length
       ? element("ol.timeline", { "aria-label": `Steps of ${operation.kind}` }, operation.steps.map((step, number) => {
-        const took = step.started_at && (time(step.finished_at) ?? now) - time(step.started_at);
-        const shown = [...remarks(step, operation.steps[number - 1], operation.node_uuid)];
+        const seconds = step.started_at && (time(step.finished_at) ?? now) - time(step.started_at);
+        const remarkParts = [...remarks(step, operation.steps[number - 1], operation.node_uuid)];
         return element(`li.${KINDS[step.state] || "far"}`, { "data-state": step.state },
           element("span.name", {}, element("span.mark", { "aria-hidden": true }), element("code", {}, step.interface ? `${step.interface}.${step.step}` : step.step)),
           element("span.state", {}, step.state),
           bar(step, begin, end, now),
-          element("span.took", {}, took ? duration(Math.max(0, took)) : ""),
-          element("span.remark", {}, shown.map((each, at) => [at ? "; " : "", each]), progress(step),
-            step.error && element("span.bad", {}, shown.length ? ": " : "", step.error)));
+          element("span.took", {}, seconds ? duration(Math.max(0, seconds)) : ""),
+          element("span.remark", {}, remarkParts.map((remark, index) => [index ? "; " : "", remark]), progress(step),
+            step.error && element("span.bad", {}, remarkParts.length ? ": " : "", step.error)));
       }))
       : empty("This operation has no steps."),
   ];

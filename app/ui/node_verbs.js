@@ -4,7 +4,7 @@ import { dialog, notice } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
 
 const DANGEROUS = new Set(["deleted", "rebuild", "clean", "abort"]);
-//: Argument -> what its field has at first.
+//: Argument -> initial value of its field.
 const FIRST = {
   clean_steps: '[\n  {"interface": "deploy", "step": "erase_devices_metadata"}\n]',
   service_steps: '[\n  {"interface": "power", "step": "reboot"}\n]',
@@ -15,46 +15,46 @@ const AS_TEXT = new Set(["rescue_password", "runbook"]);
 const path = node => `nodes/${node.uuid}/states/provision`;
 
 // Show a verb: its arguments, what it would do, and the button that requests it.
-function rehearse(api, node, verb, about, done) {
-  let accepted = null; // the request, as JSON, whose dry run is shown and was accepted
-  const fields = about.takes.filter(name => name in FIRST).map(name => {
+function rehearse(api, node, verb, verbFacts, onRequested) {
+  let acceptedRequest = null; // the request, as JSON, whose dry run is shown and was accepted
+  const fields = verbFacts.takes.filter(name => name in FIRST).map(name => {
     const multiline = !AS_TEXT.has(name);
     const input = element(multiline ? "textarea" : "input", {
       name, spellcheck: "false", autocomplete: "off", type: name === "rescue_password" ? "password" : null,
-      value: name === about.requires ? FIRST[name] : "",
+      value: name === verbFacts.requires ? FIRST[name] : "",
     });
-    return element("label", {}, name + (name === about.requires ? "" : " (optional)"), input);
+    return element("label", {}, name + (name === verbFacts.requires ? "" : " (optional)"), input);
   });
   const plan = element("div.plan", { "aria-live": "polite" });
 
   function body() {
-    const given = { target: verb };
-    for (const { name, value } of fields.map(each => each.querySelector("input, textarea"))) {
+    const parameters = { target: verb };
+    for (const { name, value } of fields.map(label => label.querySelector("input, textarea"))) {
       if (!value.trim()) continue;
       try {
-        given[name] = AS_TEXT.has(name) ? value : JSON.parse(value);
+        parameters[name] = AS_TEXT.has(name) ? value : JSON.parse(value);
       } catch {
         throw new Error(`${name}: this is not JSON.`);
       }
     }
-    return given;
+    return parameters;
   }
 
   async function dryRun() {
-    accepted = null;
+    acceptedRequest = null;
     replace(plan, element("p.muted", {}, "Asking…"));
     try {
-      const asked = body();
-      const found = await api.put(path(node), { ...asked, dry_run: true });
-      if (found.accepted) accepted = JSON.stringify(asked);
-      const refused = found.refused.map(each => element("p.bad", {}, each.reason));
-      replace(plan, found.accepted
-        ? [element("p", {}, `The node becomes ${found.to}. `, found.steps.length ? "Steps, in this order:" : "There are no steps."),
-          element("ol", {}, found.steps.map(step => element("li", {}, element("code", {}, `${step.interface}.${step.step}`),
+      const parameters = body();
+      const rehearsal = await api.put(path(node), { ...parameters, dry_run: true });
+      if (rehearsal.accepted) acceptedRequest = JSON.stringify(parameters);
+      const refusals = rehearsal.refused.map(refusal => element("p.bad", {}, refusal.reason));
+      replace(plan, rehearsal.accepted
+        ? [element("p", {}, `The node becomes ${rehearsal.to}. `, rehearsal.steps.length ? "Steps, in this order:" : "There are no steps."),
+          element("ol", {}, rehearsal.steps.map(step => element("li", {}, element("code", {}, `${step.interface}.${step.step}`),
             element("span.muted", {}, ` ${step.source}${step.in_band ? ", by the agent" : ""}${step.child_node ? `, on ${step.child_node}` : ""}`)))),
-          foreseen(found).map(words => element("p", {}, element("strong", {}, words))),
-          refused.length > 0 && [element("p", {}, "It would fail, because:"), refused]]
-        : [element("p", {}, "The node refuses this:"), refused]);
+          foreseen(rehearsal).map(consequence => element("p", {}, element("strong", {}, consequence))),
+          refusals.length > 0 && [element("p", {}, "It would fail, because:"), refusals]]
+        : [element("p", {}, "The node refuses this:"), refusals]);
     } catch (error) {
       replace(plan, failure(error));
     }
@@ -63,63 +63,63 @@ function rehearse(api, node, verb, about, done) {
 
   async function request() {
     try {
-      const asked = body();
-      if (accepted !== JSON.stringify(asked)) return dryRun(); // what is requested was shown before
-      await api.put(path(node), asked);
+      const parameters = body();
+      if (acceptedRequest !== JSON.stringify(parameters)) return dryRun(); // only a shown dry run may be requested
+      await api.put(path(node), parameters);
     } catch (error) {
       replace(plan, failure(error));
       return false;
     }
     notice(`${verb} is requested.`);
-    done();
+    onRequested();
     return true;
   }
 
   return dialog(`Dry run: ${verb}`, [fields, plan], [
     ...(fields.length ? [{ label: "Dry run", act: dryRun }] : []),
     { label: `Start ${verb}`, kind: DANGEROUS.has(verb) ? "danger" : "primary", act: request },
-  ], about.requires ? null : dryRun);
+  ], verbFacts.requires ? null : dryRun);
 }
 
 // Confirm a change that has no dry run.
-function confirm(title, words, act, done) {
-  const told = element("div");
-  return dialog(title, [words, told], [{
+function confirm(title, content, action, onConfirmed) {
+  const errorBox = element("div");
+  return dialog(title, [content, errorBox], [{
     label: title, kind: "primary",
     act: async () => {
       try {
-        await act();
+        await action();
       } catch (error) {
-        replace(told, failure(error));
+        replace(errorBox, failure(error));
         return false;
       }
-      done();
+      onConfirmed();
       return true;
     },
   }]);
 }
 
-// Tell what the agent would do, and which steps destroy data, by a dry run.
+// Return what the agent would do, and which steps destroy data, according to a dry run.
 export function foreseen({ agent, destroys = [] }) {
   const summary = agent?.summary || "";
-  return [summary, ...destroys.filter(words => !summary.includes(words))].filter(Boolean);
+  return [summary, ...destroys.filter(sentence => !summary.includes(sentence))].filter(Boolean);
 }
 
-// Return the buttons of the verbs that a node accepts, and `more` after them. verbs: as `why` lists them. done: called
-// after a change.
-export function buttons(api, node, known, verbs, done, more) {
-  const make = (label, act, kind = "") => element(`button${kind}`, { type: "button", onclick: act }, label);
+// Return the buttons of the verbs that a node accepts, then `extraButtons`. verbs: as `why` lists
+// them. onChange: called after a change.
+export function buttons(api, node, release, verbs, onChange, extraButtons) {
+  const make = (label, action, kind = "") => element(`button${kind}`, { type: "button", onclick: action }, label);
   const reason = element("input", { name: "reason" });
   const maintenance = node.maintenance
     ? make("End maintenance", () => confirm("End maintenance", `Reason of the maintenance: ${node.maintenance_reason || "none given"}`,
-      () => api.delete(`nodes/${node.uuid}/maintenance`), done))
+      () => api.delete(`nodes/${node.uuid}/maintenance`), onChange))
     : make("Maintenance", () => confirm("Maintenance", element("label", {}, "Reason", reason),
-      () => api.put(`nodes/${node.uuid}/maintenance`, { reason: reason.value || null }), done));
+      () => api.put(`nodes/${node.uuid}/maintenance`, { reason: reason.value || null }), onChange));
   const power = target => make(target, () => confirm(target[0].toUpperCase() + target.slice(1), `The power of the node is ${node.power_state || "unknown"}.`,
-    () => api.put(`nodes/${node.uuid}/states/power`, { target }), done));
+    () => api.put(`nodes/${node.uuid}/states/power`, { target }), onChange));
   const idle = !node.reservation;
   return element("div.buttons", { role: "group", "aria-label": "Verbs" },
-    verbs.filter(verb => verb !== "active").map(verb => make(verb, () => rehearse(api, node, verb, known.verbs[verb], done),
+    verbs.filter(verb => verb !== "active").map(verb => make(verb, () => rehearse(api, node, verb, release.verbs[verb], onChange),
       DANGEROUS.has(verb) ? ".danger" : verb === "deploy" ? ".primary" : "")),
-    idle && (node.power_state === "power on" ? ["power off", "rebooting"] : ["power on"]).map(power), maintenance, more);
+    idle && (node.power_state === "power on" ? ["power off", "rebooting"] : ["power on"]).map(power), maintenance, extraButtons);
 }

@@ -4,9 +4,10 @@ import { element, empty, table } from "./dom.js";
 import { duration } from "./facts.js";
 import { gathered } from "./live.js";
 import { badge, fleetLink, liveness, nodeLink, part } from "./parts.js";
+import { faultyConductors } from "./faulty_conductors.js";
 import { age, ticking } from "./times.js";
 
-// Milliseconds between two reads while changes go on: of what is active, and of the summaries.
+// Milliseconds between two reads during changes: of the active operations, and of the summaries.
 const SOON = 1000, SELDOM = 10_000;
 //: Value that may distinguish groups of failures -> its heading.
 const DISTINCTIONS = {
@@ -14,7 +15,7 @@ const DISTINCTIONS = {
   conductor_group: "Conductor group", shard: "Shard", chassis_uuid: "Chassis",
 };
 const USUAL = "code,step";
-//: State in the counts -> its words.
+//: State in the counts -> its text.
 const STATES = {
   running: "running", waiting: "waiting for the machine", held: "held", queued: "sent to a conductor",
   admission: "waiting for a slot",
@@ -22,14 +23,14 @@ const STATES = {
 
 function nowDrawn({ counts, steps }) {
   return [
-    element("dl.row.tallies", {}, Object.entries(STATES).map(([state, words]) =>
-      element("div", { "data-state": state }, element("dt", {}, words), element("dd", {}, counts[state])))),
+    element("dl.row.tallies", {}, Object.entries(STATES).map(([state, label]) =>
+      element("div", { "data-state": state }, element("dt", {}, label), element("dd", {}, counts[state])))),
     steps.length
       ? table("Current steps, the longest first",
         ["Node", "Operation", "State", "Step", "For", "Conductor", "Deadline"],
-        steps.map(each => [
-          nodeLink(each), each.kind, badge(each.state), element("code", {}, each.step), age(each.since),
-          each.conductor || "-", each.deadline_at ? new Date(each.deadline_at).toLocaleString() : "-",
+        steps.map(step => [
+          nodeLink(step), step.kind, badge(step.state), element("code", {}, step.step), age(step.since),
+          [step.conductor || "-", step.takeovers > 0 && element("span.muted", {}, ` took over (${step.takeovers})`)], step.deadline_at ? new Date(step.deadline_at).toLocaleString() : "-",
         ]))
       : empty("No machine is being worked on."),
   ];
@@ -44,18 +45,18 @@ function queuesDrawn({ queues }) {
       ", the first since ", age(queue.oldest_at), "."),
     queue.operations.length > 0 && table(`Next of ${queue.class} ${queue.conductor_group || ""}`,
       ["Place", "Node", "Operation", "Requested for"],
-      queue.operations.map(each => [each.place, nodeLink(each), each.kind, age(each.created_at)]))));
+      queue.operations.map(operation => [operation.place, nodeLink(operation), operation.kind, age(operation.created_at)]))));
 }
 
-function failuresDrawn({ groups, nodes, complete }, by) {
+function failuresDrawn({ groups, nodes, complete }, dimensions) {
   if (!groups.length) return empty("No node has a failure that stands.");
   return [
     element("p", {}, `${nodes} nodes have failed`,
       complete ? "." : "; these are the largest groups of the newest failures."),
     table("Failures, the largest group first",
-      [...by.map(name => DISTINCTIONS[name]), "Nodes", "The newest"],
+      [...dimensions.map(name => DISTINCTIONS[name]), "Nodes", "The newest"],
       groups.map(group => [
-        ...by.map(name => group.values[name] ?? "-"),
+        ...dimensions.map(name => group.values[name] ?? "-"),
         fleetLink(group.filter, group.nodes, group.nodes === 1 ? " node" : " nodes"),
         element("span.words", {}, nodeLink(group.example), ": ", group.example.message, " ", element("span.muted", {}, group.example.hint)),
       ])),
@@ -65,22 +66,22 @@ function failuresDrawn({ groups, nodes, complete }, by) {
 const stepsDrawn = ({ steps, operations }) => steps.length
   ? table(`Steps of the newest operations, at most ${operations}; the slowest first`,
     ["Step", "Mean", "Longest", "Runs", "Failed"],
-    steps.map(each => [
-      element("code", {}, each.step), duration(each.mean_seconds), duration(each.longest_seconds),
-      each.runs, element(each.failed ? "span.bad" : "span", {}, each.failed),
+    steps.map(step => [
+      element("code", {}, step.step), duration(step.mean_seconds), duration(step.longest_seconds),
+      step.runs, element(step.failed ? "span.bad" : "span", {}, step.failed),
     ]))
   : empty("No step has ended yet.");
 
-// Check boxes of the values that distinguish groups; calls `changed` with the chosen ones.
-function distinctions(chosen, changed) {
-  const boxes = Object.entries(DISTINCTIONS).map(([name, words]) =>
+// Check boxes of the values that distinguish groups; calls `changed` with the selected names.
+function distinctions(selection, changed) {
+  const boxes = Object.entries(DISTINCTIONS).map(([name, label]) =>
     element("label.inline", {},
-      element("input", { type: "checkbox", name, checked: chosen.includes(name), onchange: choose }), words));
+      element("input", { type: "checkbox", name, checked: selection.includes(name), onchange: choose }), label));
   const set = element("fieldset.row", {}, element("legend", {}, "Group failures by"), boxes);
   function choose(event) {
-    const names = [...set.querySelectorAll("input:checked")].map(each => each.name);
+    const names = [...set.querySelectorAll("input:checked")].map(box => box.name);
     if (names.length) changed(names);
-    else event.target.checked = true; // one is the least
+    else event.target.checked = true; // at least one stays checked
   }
   return set;
 }
@@ -88,26 +89,26 @@ function distinctions(chosen, changed) {
 export const page = {
   title: "Operations", path: "/operations", key: "o",
   async show(root, { api, live, params, keep, signal }) {
-    let by = (params.by || USUAL).split(",").filter(name => name in DISTINCTIONS);
-    if (!by.length) by = USUAL.split(",");
+    let dimensions = (params.by || USUAL).split(",").filter(name => name in DISTINCTIONS);
+    if (!dimensions.length) dimensions = USUAL.split(",");
     const state = liveness();
-    const read = (name, query) => () => api.get(`operations/${name}`, query, signal);
+    const readSummary = (name, query) => () => api.get(`operations/${name}`, query, signal);
     const failures = part("Failures",
-      async () => ({ by, found: await api.get("operations/failures", { by: by.join() }, signal) }),
-      shown => failuresDrawn(shown.found, shown.by), signal);
-    const now = part("Now", read("current"), nowDrawn, signal);
-    const queues = part("Waiting for a slot", read("queues"), queuesDrawn, signal);
-    const slow = part("Slow steps", read("steps", { limit: 20 }), stepsDrawn, signal);
+      async () => ({ by: dimensions, found: await api.get("operations/failures", { by: dimensions.join() }, signal) }),
+      summary => failuresDrawn(summary.found, summary.by), signal);
+    const now = part("Now", readSummary("current"), nowDrawn, signal);
+    const queues = part("Waiting for a slot", readSummary("queues"), queuesDrawn, signal);
+    const slow = part("Slow steps", readSummary("steps", { limit: 20 }), stepsDrawn, signal);
     root.append(
-      element("div.row", {}, element("h1", {}, "Operations"), state.element),
-      now, distinctions(by, names => { by = names; keep("/operations", { by: by.join() }); failures.renew(); }),
+      element("div.row", {}, element("h1", {}, "Operations"), state.element), faultyConductors(api, signal),
+      now, distinctions(dimensions, names => { dimensions = names; keep("/operations", { by: dimensions.join() }); failures.renew(); }),
       failures, queues, slow);
-    const active = () => Promise.all([now.renew(), queues.renew()]);
+    const renewActive = () => Promise.all([now.renew(), queues.renew()]);
     const summaries = () => Promise.all([failures.renew(), slow.renew()]);
-    const [soon, seldom] = [gathered(active, SOON, signal), gathered(summaries, SELDOM, signal)];
-    const changed = () => { soon(); seldom(); };
+    const [renewActiveSoon, renewSummariesLater] = [gathered(renewActive, SOON, signal), gathered(summaries, SELDOM, signal)];
+    const changed = () => { renewActiveSoon(); renewSummariesLater(); };
     await live.subscribe({}, { onEvents: changed, onReset: changed, onState: state.show, signal });
-    await Promise.all([active(), summaries()]);
+    await Promise.all([renewActive(), summaries()]);
     return ticking(root);
   },
 };

@@ -2,50 +2,50 @@
 
 import { element, failure, replace } from "./dom.js";
 
-// Make a part: a card whose content `drawn(document)` is made of the document that `read()`
-// returns. `part.renew()` reads it; the content is made anew only if the document has changed, so
-// that the focus stays where it is.
-export function part(title, read, drawn, signal) {
+// Make a part: a card whose content is `draw(document)`, for the document that `read()` returns.
+// `part.renew()` reads it, and replaces the content only if the document has changed, so that the
+// focus stays.
+export function part(title, read, draw, signal) {
   const content = element("div", {}, element("p.empty", {}, "Loading…"));
   const card = element("section.card", { "aria-label": title }, element("h2", {}, title), content);
-  let before = null, asked = 0, drawnOf = 0;
+  let previousText = null, turns = 0, drawnOf = 0;
   card.renew = async () => {
-    const turn = ++asked;
-    const isOld = () => signal.aborted || turn < drawnOf; // a later reading was answered sooner
+    const turn = ++turns;
+    const isOld = () => signal.aborted || turn < drawnOf; // the answer of a later read came first
     try {
-      const found = await read();
+      const newDocument = await read();
       if (isOld()) return;
       drawnOf = turn;
-      const text = JSON.stringify(found);
-      if (text === before) return;
-      before = text;
-      keepingFocus(content, () => replace(content, drawn(found)));
+      const text = JSON.stringify(newDocument);
+      if (text === previousText) return;
+      previousText = text;
+      keepingFocus(content, () => replace(content, draw(newDocument)));
     } catch (error) {
       if (isOld()) return;
       drawnOf = turn;
-      before = null;
+      previousText = null;
       replace(content, failure(error));
     }
   };
   return card;
 }
 
-// Make the content anew, and give the focus back to the control at its place.
+// Replace the content, and give the focus back to the control at the same position.
 function keepingFocus(content, make) {
   const controls = () => [...content.querySelectorAll("a, button, [tabindex]")];
-  const at = controls().indexOf(document.activeElement);
+  const index = controls().indexOf(document.activeElement);
   make();
-  if (at >= 0) controls()[at]?.focus({ preventScroll: true });
+  if (index >= 0) controls()[index]?.focus({ preventScroll: true });
 }
 
-// Whether changes are followed, in words; `show(state)` takes the states of a subscription.
+// Return the indicator of the connection; `show(state)` takes the states of a subscription.
 export function liveness() {
-  const shown = element("span", { "aria-live": "polite" });
+  const status = element("span", { "aria-live": "polite" });
   const show = state => {
-    shown.className = state === "live" ? "live" : "bad";
-    shown.textContent = state === "live" ? "live" : "The connection is lost; trying again.";
+    status.className = state === "live" ? "live" : "bad";
+    status.textContent = state === "live" ? "live" : "The connection is lost; trying again.";
   };
-  return { element: shown, show };
+  return { element: status, show };
 }
 
 // A state as a badge, with its word.

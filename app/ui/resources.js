@@ -12,28 +12,28 @@ const COLUMNS = 6;
 const HIDDEN = ["links", "created_at", "updated_at"];
 
 const isScalar = value => value === null || typeof value !== "object";
-const shown = (name, value) => {
+const formatted = (name, value) => {
   if (value === null || value === undefined || value === "") return "-";
   return name === "node_uuid" ? nodeLink({ node_uuid: value }) : String(value);
 };
 
-// Columns of a list: name, UUID and node, then other scalars that some item has.
+// Return the columns of a list: name, UUID and node, then the scalars that some item has.
 function columnsOf(items) {
-  const some = name => items.some(each => each[name] !== null && each[name] !== undefined);
+  const hasValue = name => items.some(item => item[name] !== null && item[name] !== undefined);
   const names = Object.keys(items[0]).filter(name =>
-    !HIDDEN.includes(name) && items.every(each => isScalar(each[name])) && some(name));
-  const first = ["name", "uuid", "node_uuid"].filter(name => names.includes(name));
-  return [...first, ...names.filter(name => !first.includes(name))].slice(0, COLUMNS);
+    !HIDDEN.includes(name) && items.every(item => isScalar(item[name])) && hasValue(name));
+  const leading = ["name", "uuid", "node_uuid"].filter(name => names.includes(name));
+  return [...leading, ...names.filter(name => !leading.includes(name))].slice(0, COLUMNS);
 }
 
 export const page = {
   title: "Resources", path: "/resources", key: "r",
   async show(root, { api, params, keep, signal }) {
     const kinds = kindsOf(await file("../openapi.json"));
-    let kind = kinds.find(each => each.path === params.kind) || kinds[0];
+    let kind = kinds.find(candidate => candidate.path === params.kind) || kinds[0];
     const list = element("section.card", {});
     const choice = element("select", { name: "kind", onchange: choose },
-      kinds.map(each => element("option", { value: each.path, selected: each === kind }, each.title)));
+      kinds.map(option => element("option", { value: option.path, selected: option === kind }, option.title)));
     root.append(
       element("h1", {}, "Resources"),
       element("div.row", {},
@@ -42,80 +42,80 @@ export const page = {
       list);
 
     function choose() {
-      kind = kinds.find(each => each.path === choice.value);
+      kind = kinds.find(candidate => candidate.path === choice.value);
       keep("/resources", { kind: kind.path });
       return renew();
     }
 
     async function renew() {
-      const of = kind, items = [];
-      list.setAttribute("aria-label", of.title);
+      const currentKind = kind, items = [];
+      list.setAttribute("aria-label", currentKind.title);
       replace(list, element("p.empty", {}, "Loading…"));
       try {
-        await more(of, items);
+        await readItems(currentKind, items);
       } catch (error) {
-        if (!signal.aborted && of === kind) replace(list, failure(error));
+        if (!signal.aborted && currentKind === kind) replace(list, failure(error));
       }
     }
 
     // Read the items that follow, and show all.
-    async function more(of, items) {
+    async function readItems(resourceKind, items) {
       const marker = items.at(-1)?.uuid;
-      const found = await api.get(of.path, { limit: PAGE, marker, detail: of.detail || null }, signal);
-      if (signal.aborted || of !== kind) return;
-      items.push(...found[of.member]);
+      const answer = await api.get(resourceKind.path, { limit: PAGE, marker, detail: resourceKind.detail || null }, signal);
+      if (signal.aborted || resourceKind !== kind) return;
+      items.push(...answer[resourceKind.member]);
       if (!items.length)
-        return replace(list, empty(`There are no ${of.title.toLowerCase()} that you may see.`));
+        return replace(list, empty(`There are no ${resourceKind.title.toLowerCase()} that you may see.`));
       const columns = columnsOf(items);
       replace(list,
-        table(of.title, [...columns, ""], items.map(item => [
-          ...columns.map(name => shown(name, item[name])),
+        table(resourceKind.title, [...columns, ""], items.map(item => [
+          ...columns.map(name => formatted(name, item[name])),
           element("div.buttons", {},
             action("Edit", item, edit), action("Delete", item, remove, "danger")),
         ])),
-        found.next && element("button", {
-          type: "button", onclick: () => more(of, items).catch(error => notice(error.message, "bad")),
+        answer.next && element("button", {
+          type: "button", onclick: () => readItems(resourceKind, items).catch(error => notice(error.message, "bad")),
         }, "More"));
     }
 
-    const called = item => item.name || item.uuid;
-    const action = (label, item, act, style) => element(style ? `button.${style}` : "button", {
-      type: "button", "aria-label": `${label} ${called(item)}`,
-      onclick: () => act(kind, item).catch(error => notice(error.message, "bad")),
+    const labelOf = item => item.name || item.uuid;
+    const action = (label, item, action, style) => element(style ? `button.${style}` : "button", {
+      type: "button", "aria-label": `${label} ${labelOf(item)}`,
+      onclick: () => action(kind, item).catch(error => notice(error.message, "bad")),
     }, label);
 
     // Show a form in a dialog; it stays open until `send(values)` has succeeded.
-    function ask(title, label, fields, values, send) {
-      const asked = form(fields, values);
-      return dialog(title, asked.root, [{
+    function askValues(title, label, fields, values, send) {
+      const inputs = form(fields, values);
+      return dialog(title, inputs.root, [{
         label, kind: "primary",
-        act: () => asked.submit(async given => {
-          await send(given);
+        act: () => inputs.submit(async inputValues => {
+          await send(inputValues);
           notice(`${label}d.`);
           await renew();
         }),
       }]);
     }
 
-    const create = (of = kind) => ask(`Create: ${of.title}`, "Create", fieldsOf(of.create), {},
-      given => api.post(of.path, given));
+    const create = (resourceKind = kind) => askValues(`Create: ${resourceKind.title}`, "Create", fieldsOf(resourceKind.create), {},
+      values => api.post(resourceKind.path, values));
 
-    async function edit(of, item) {
-      const path = `${of.path}/${item.uuid}`;
-      const current = await api.get(path, {}, signal);
-      const fields = fieldsOf(of.create).filter(each => changeable(of).includes(each.name))
-        .map(each => ({ ...each, required: false }));
-      return ask(`Change ${called(item)}`, "Change", fields, current,
-        given => api.patch(path, patchOf(fields, current, given)));
+    async function edit(resourceKind, item) {
+      const path = `${resourceKind.path}/${item.uuid}`;
+      const currentItem = await api.get(path, {}, signal);
+      const fields = fieldsOf(resourceKind.create).filter(field => changeable(resourceKind).includes(field.name))
+        .map(field => ({ ...field, required: false }));
+      return askValues(`Change ${labelOf(item)}`, "Change", fields, currentItem,
+        values => api.patch(path, patchOf(fields, currentItem, values)));
     }
 
-    const remove = (of, item) => dialog(`Delete ${called(item)}?`,
+    const remove = (resourceKind, item) => dialog(`Delete ${labelOf(item)}?`,
       element("p", {}, "It is removed at once, and cannot be restored."),
       [{
         label: "Delete", kind: "danger",
         act: async () => {
           try {
-            await api.delete(`${of.path}/${item.uuid}`);
+            await api.delete(`${resourceKind.path}/${item.uuid}`);
             notice("Deleted.");
             await renew();
           } catch (error) {

@@ -2,7 +2,7 @@
 
 const KEPT = "ingot.credentials";
 const RETURN = "ingot.return"; // address in the page, while the browser is at the OpenID provider
-const others = new BroadcastChannel("ingot.session"); // other tabs, which have the same cookie
+const otherTabs = new BroadcastChannel("ingot.session"); // other tabs, which have the same cookie
 let credentials = JSON.parse(sessionStorage.getItem(KEPT) || "null");
 let mode = "omit"; // cookies are sent only if the service has sessions
 
@@ -37,19 +37,19 @@ export async function signIn(api, strategy, fields) {
   else if (mode === "omit") keep({ Authorization: `Basic ${base64(`${fields.username}:${fields.password}`)}` });
   else {
     const session = await api.post("login", { username: fields.username, password: fields.password });
-    if (session.scope) others.postMessage("changed");
+    if (session.scope) otherTabs.postMessage("changed");
     return session;
   }
 }
 
-// Move the session to another scope: the cookie is another one then.
+// Move the session to another scope, which replaces its cookie.
 export async function chooseScope(api, scope) {
   await api.post("login/scope", { scope });
-  others.postMessage("changed");
+  otherTabs.postMessage("changed");
 }
 
-// Call `act` when another tab has changed the session.
-export const onChange = act => { others.onmessage = act; };
+// Call `action` when another tab has changed the session.
+export const onChange = action => { otherTabs.onmessage = action; };
 
 export const leaveForProvider = () => sessionStorage.setItem(RETURN, location.hash);
 // Go back to the address that the browser left for the OpenID provider.
@@ -63,7 +63,7 @@ export async function signOut(api) {
   keep(null);
   if (mode === "omit") return;
   await api.post("logout");
-  others.postMessage("changed");
+  otherTabs.postMessage("changed");
 }
 
 export const forget = () => keep(null);

@@ -12,28 +12,28 @@ export const scopes = (caller, attributes) =>
     element("option", { value: scope, selected: scope === caller.scope },
       scope === "system" ? "system (all projects)" : scope)));
 
-// Replace the content of `root` by a form. `act` gets its values; its errors are shown.
-function form(root, title, fields, label, act, ...more) {
-  const told = element("p.bad", { role: "alert" });
-  const made = element("form.signin", { onsubmit: submit },
-    element("h1", {}, title), fields, told,
-    element("button.primary", { type: "submit" }, label), more);
+// Replace the content of `root` by a form. `action` gets its values; its errors are shown.
+function form(root, title, fields, label, action, ...buttons) {
+  const errorBox = element("p.bad", { role: "alert" });
+  const formElement = element("form.signin", { onsubmit: submit },
+    element("h1", {}, title), fields, errorBox,
+    element("button.primary", { type: "submit" }, label), buttons);
 
   async function submit(event) {
     event.preventDefault();
-    told.textContent = "";
+    errorBox.textContent = "";
     try {
-      await act(Object.fromEntries(new FormData(made)));
+      await action(Object.fromEntries(new FormData(formElement)));
     } catch (error) {
-      told.textContent = error.message;
+      errorBox.textContent = error.message;
     }
   }
-  replace(root, made);
-  made.querySelector("input, select").focus();
+  replace(root, formElement);
+  formElement.querySelector("input, select").focus();
 }
 
 // Show the form until the service accepts the caller. caller: the answer of GET /v1/login.
-export function ask(root, api, caller, done) {
+export function ask(root, api, caller, onSignedIn) {
   if (root.querySelector(".signin")) return;
   const strategy = caller.strategy || "http_basic";
   const fields = strategy === "keystone"
@@ -41,24 +41,24 @@ export function ask(root, api, caller, done) {
     : [field("User", "username", { autocomplete: "username" }),
       field("Password", "password", { type: "password", autocomplete: "current-password" })];
 
-  async function act(values) {
+  async function submitValues(values) {
     try {
       const signedIn = await signIn(api, strategy, values);
-      if (signedIn && !signedIn.scope) return askScope(root, api, signedIn, done);
+      if (signedIn && !signedIn.scope) return askScope(root, api, signedIn, onSignedIn);
       await api.get("nodes", { limit: 1, fields: "uuid" });
-      done();
+      onSignedIn();
     } catch (error) {
       forget();
       throw error;
     }
   }
-  form(root, "Sign in", fields, "Sign in", act,
+  form(root, "Sign in", fields, "Sign in", submitValues,
     caller.oidc && element("a.button", { href: "v1/login/oidc", onclick: leaveForProvider },
       "Sign in with your organisation"));
 }
 
-// Show the form for the scope of a session that has none yet.
-export function askScope(root, api, caller, done) {
-  const act = async ({ scope }) => { await chooseScope(api, scope); done(); };
-  form(root, `Scope of ${caller.user}`, element("label", {}, "Work in", scopes(caller)), "Continue", act);
+// Show the form that selects the scope of a session without one.
+export function askScope(root, api, caller, onChosen) {
+  const submitScope = async ({ scope }) => { await chooseScope(api, scope); onChosen(); };
+  form(root, `Scope of ${caller.user}`, element("label", {}, "Work in", scopes(caller)), "Continue", submitScope);
 }

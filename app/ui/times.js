@@ -14,7 +14,7 @@ export const age = time =>
 // Renew the ages below an element once a second; return a function that ends it.
 export function ticking(root) {
   const timer = setInterval(() => {
-    for (const each of root.querySelectorAll(AGES)) each.textContent = sinceText(each.dataset.since);
+    for (const timeElement of root.querySelectorAll(AGES)) timeElement.textContent = sinceText(timeElement.dataset.since);
   }, 1000);
   return () => clearInterval(timer);
 }

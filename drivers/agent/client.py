@@ -45,7 +45,7 @@ _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
 def commands(target: Target) -> list[dict[str, Any]]:
     """Return the agent's commands since its start, oldest first."""
     with _observed(target, "get_commands"):
-        answer = _call(target, "GET", {}, None, longest=LONGEST_LIST)
+        answer = _call(target, "GET", {}, None, max_bytes=LONGEST_LIST)
         return command_list(answer)
 
 
@@ -55,14 +55,14 @@ def run(
     params: dict[str, Any],
     *,
     wait: bool,
-    longest: int = answers.LONGEST,
+    max_bytes: int = answers.LONGEST,
 ) -> dict[str, Any]:
     """
     Run `extension.command`; return its document, as in the agent's list.
 
     wait: the agent answers when the command has ended. These commands only read, so they are
     repeated when the connection breaks; any other command is an order, and is repeated only if the
-    request was never sent. longest: most bytes of the answer.
+    request was never sent. max_bytes: size limit of the answer.
 
     Raises Unconfirmed: an order was sent, and its answer was lost; the agent's list has it if it
     has arrived.
@@ -75,7 +75,7 @@ def run(
             "POST",
             {"wait": "true" if wait else "false"},
             {"name": name, "params": params},
-            longest=longest,
+            max_bytes=max_bytes,
             is_order=not wait,
         )
         if not isinstance(command, dict) or "command_status" not in command:
@@ -93,10 +93,10 @@ def result(target: Target, command: dict[str, Any]) -> dict[str, Any]:
     name = str(command.get("command_name"))[:_LONGEST_REASON]
     if command["command_status"] != "SUCCEEDED":
         raise Refused(f"{name} failed: {failure_reason(target, command)}")
-    found = command.get("command_result") or {}
-    if not isinstance(found, dict):
+    command_result = command.get("command_result") or {}
+    if not isinstance(command_result, dict):
         raise Unexpected(f"the agent of node {target.uuid} sent no object as the result of {name}")
-    return found
+    return command_result
 
 
 def failure_reason(target: Target, command: dict[str, Any]) -> str:
@@ -120,10 +120,10 @@ def command_list(document: Any) -> list[dict[str, Any]]:
 
     Raises Unexpected: the answer is not a list of commands.
     """
-    listed = document.get("commands") if isinstance(document, dict) else None
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+    commands = document.get("commands") if isinstance(document, dict) else None
+    if not isinstance(commands, list) or not all(isinstance(command, dict) for command in commands):
         raise Unexpected("the agent's answer is not a list of commands")
-    return listed
+    return commands
 
 
 def _call(
@@ -132,7 +132,7 @@ def _call(
     query: dict[str, str],
     body: dict[str, Any] | None,
     *,
-    longest: int = answers.LONGEST,
+    max_bytes: int = answers.LONGEST,
     is_order: bool = False,
 ) -> Any:
     """
@@ -152,10 +152,10 @@ def _call(
         raise Unreachable(f"the agent of node {target.uuid} has sent no heartbeat")
     name = f"the agent of node {target.uuid}"
     reach = networks.of_agents(target.options)
-    adapter = answers.MachineAdapter(target.agent.url, name, reach, longest)
+    adapter = answers.MachineAdapter(target.agent.url, name, reach, max_bytes)
     with bundle(authorities) as verify, answers.session(adapter) as session:
         attempts = max(1, int(options["max_command_attempts"]))
-        for left in reversed(range(attempts)):
+        for attempts_left in reversed(range(attempts)):
             try:
                 answer = session.request(
                     method,
@@ -173,7 +173,7 @@ def _call(
                 ) from None
             except (requests.RequestException, OSError) as error:
                 is_broken = isinstance(error, requests.ConnectionError) and not is_order
-                if left and (is_broken or not adapter.sent):
+                if attempts_left and (is_broken or not adapter.sent):
                     continue
                 # `from None`: the library's message contains the URL, and with it the token
                 raise (Unconfirmed if is_order and adapter.sent else Unreachable)(
@@ -192,7 +192,7 @@ def _cause(target: Target, error: Exception) -> str:
 @contextmanager
 def _observed(target: Target, command: str) -> Iterator[None]:
     """Report the request inside to `observe_agent`."""
-    began, result = time.monotonic(), "error"
+    started_at, result = time.monotonic(), "error"
     try:
         yield
         result = "answered"
@@ -200,7 +200,7 @@ def _observed(target: Target, command: str) -> Iterator[None]:
         result = "unanswered"
         raise
     finally:
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started_at
         target.observe_agent(command, target.agent.url or "", result, seconds)
 
 

@@ -69,18 +69,18 @@ class AgentDeploy(AgentFlows):
         return Done()
 
     def frame(self, target: Target, flow: str) -> Frame:
-        found = super().frame(target, flow)
+        frame = super().frame(target, flow)
         if flow == Flow.DEPLOY and _boots_from_volume(target):
-            found = found.without((("boot", "prepare_ramdisk"),))
-            found = replace(found, collect=("deploy", "boot_agent"))
-        return found
+            frame = frame.without((("boot", "prepare_ramdisk"),))
+            frame = replace(frame, collect=("deploy", "boot_agent"))
+        return frame
 
     def conditions_of(self, target: Target, method: str) -> Conditions:
-        found = super().conditions_of(target, method)
+        conditions = super().conditions_of(target, method)
         if not _boots_from_volume(target):
-            return found
+            return conditions
         return {"deploy": AS_FOUND, "prepare": AS_FOUND, "prepare_instance_boot": _OF_VOLUME}.get(
-            method, found
+            method, conditions
         )
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
@@ -153,8 +153,11 @@ class AgentDeploy(AgentFlows):
         network = target.driver.network
         if not any(map(network.has, ("remove_provisioning_network", "configure_tenant_networks"))):
             return Done({"networks": f"unchanged by network interface {network.name}"})
-        old, new = network.remove_provisioning_network, network.configure_tenant_networks
-        return run_parts(target, {"old": old, "new": new})
+        remove_network, configure_network = (
+            network.remove_provisioning_network,
+            network.configure_tenant_networks,
+        )
+        return run_parts(target, {"old": remove_network, "new": configure_network})
 
     @step(
         deploy=20,
@@ -182,11 +185,11 @@ class AgentDeploy(AgentFlows):
 
         def params() -> dict[str, Any]:
             partitions = standby.partitions(target)
-            stated = (
+            root_uuid = (
                 target.instance_info.get("image_rootfs_uuid") if raid.is_software(target) else None
             )
             return {
-                "root_uuid": stated or partitions.get("root uuid"),
+                "root_uuid": root_uuid or partitions.get("root uuid"),
                 "efi_system_part_uuid": partitions.get("efi system partition uuid"),
                 "prep_boot_part_uuid": partitions.get("PReP Boot partition uuid"),
                 **mode,
@@ -272,22 +275,22 @@ class Direct(AgentDeploy):
             image.validate(target)
 
     def frame(self, target: Target, flow: str) -> Frame:
-        found = super().frame(target, flow)
+        frame = super().frame(target, flow)
         if flow == Flow.DEPLOY and (_boots_from_volume(target) or not published.needed(target)):
-            found = found.without(_WITHDRAW)
-        return found
+            frame = frame.without(_WITHDRAW)
+        return frame
 
     @conditions(leaves=[Condition.UNWRITTEN])
     def prepare(self, target: Target) -> Outcome:
         super().prepare(target)
         if not _boots_from_volume(target):
-            facts = image.facts(target)
-            whole = image.described(target, facts)
+            image_facts = image.facts(target)
+            completed_target = image.described(target, image_facts)
             target.report(
                 driver_internal_info={
-                    image.FACTS: facts or None,
-                    image.EXAMINED: image.examine(whole),
-                    "is_whole_disk_image": image.is_whole_disk(whole),
+                    image.FACTS: image_facts or None,
+                    image.EXAMINED: image.examine(completed_target),
+                    "is_whole_disk_image": image.is_whole_disk(completed_target),
                 }
             )
         return Done()

@@ -114,6 +114,9 @@ class AgentFlows(Deploy):
                 ("power", "power_off"),
                 ("boot", "clean_up_ramdisk"),
                 ("rescue", "unrescue"),
+                # after a rescue that has failed, and has left neither its network nor the tenant's
+                ("network", "remove_rescuing_network"),
+                ("network", "configure_tenant_networks"),
                 ("boot", "prepare_instance"),
                 ("power", "power_on"),
             ),
@@ -132,16 +135,16 @@ class AgentFlows(Deploy):
         client.authorities_of_node(target)
 
     def frame(self, target: Target, flow: str) -> Frame:
-        found = super().frame(target, flow)
+        frame = super().frame(target, flow)
         if fast_track.agent_runs(target):
-            found = replace(found, before=_without(found.before, _REBOOT))
+            frame = replace(frame, before=_without(frame.before, _REBOOT))
         if flow == Flow.CLEAN and fast_track.is_enabled(target):
-            found = replace(found, after=_without(found.after, _REBOOT))
+            frame = replace(frame, after=_without(frame.after, _REBOOT))
         if not logs.are_kept(target, failed=True):
-            found = found.without((_KEEP_LOGS,))
+            frame = frame.without((_KEEP_LOGS,))
         if not (target.volume_targets and target.driver.storage.has("attach_volumes")):
-            found = found.without(_VOLUMES)
-        return found
+            frame = frame.without(_VOLUMES)
+        return frame
 
     @conditions(leaves=[Condition.AGENT])
     def await_clean_agent(self, target: Target) -> Outcome:

@@ -63,10 +63,10 @@ def validate(target: Target) -> None:
         )
     if not isinstance(root := info.get("image_rootfs_uuid"), str | None):
         raise InvalidDriverInfo(f"instance_info/image_rootfs_uuid: {root!r} is not a string")
-    stated = info.get("image_disk_format")
-    if stated and stated not in target.options["conductor"]["permitted_image_formats"]:
+    disk_format = info.get("image_disk_format")
+    if disk_format and disk_format not in target.options["conductor"]["permitted_image_formats"]:
         raise InvalidDriverInfo(
-            f"instance_info/image_disk_format: {stated!r:.80} may not be deployed; only"
+            f"instance_info/image_disk_format: {disk_format!r:.80} may not be deployed; only"
             f" {', '.join(target.options['conductor']['permitted_image_formats'])} may"
             " ([conductor]permitted_image_formats)"
         )
@@ -107,35 +107,37 @@ def facts(target: Target) -> dict[str, str]:
         return {}
     from drivers.images import glance  # keystoneauth takes half a second
 
-    found = glance.describe(target, source) | {"image_source": source}
+    image_facts = glance.describe(target, source) | {"image_source": source}
     try:
-        whole = described(target, found)
-        validate(whole)
-        if checksums.from_instance_info(whole) is None:
+        completed_target = described(target, image_facts)
+        validate(completed_target)
+        if checksums.from_instance_info(completed_target) is None:
             raise BadImage(
                 f"image {source} has no checksum in Glance, or one by md5 alone, which"
                 " [agent]allow_md5_checksum refuses; state one in instance_info/image_os_hash_value"
             )
     except InvalidDriverInfo as error:
         raise BadImage(f"image {source}, as Glance describes it: {error}") from error
-    return found
+    return image_facts
 
 
-def described(target: Target, known: Mapping[str, str] | None) -> Target:
+def described(target: Target, image_facts: Mapping[str, str] | None) -> Target:
     """
     Return a target whose `instance_info` is completed by the facts of the image service.
 
     Stated fields take precedence; facts of another image are ignored.
     """
     info = target.instance_info
-    if not known or known.get("image_source") != info.get("image_source"):
+    if not image_facts or image_facts.get("image_source") != info.get("image_source"):
         return target
-    stated = {name: value for name, value in info.items() if value not in (None, "")}
-    has_checksum = any(name in stated for name in _CHECKSUMS)
-    added = {
-        name: value for name, value in known.items() if not (has_checksum and name in _CHECKSUMS)
+    set_fields = {name: value for name, value in info.items() if value not in (None, "")}
+    has_checksum = any(name in set_fields for name in _CHECKSUMS)
+    further_facts = {
+        name: value
+        for name, value in image_facts.items()
+        if not (has_checksum and name in _CHECKSUMS)
     }
-    return replace(target, instance_info=added | stated)
+    return replace(target, instance_info=further_facts | set_fields)
 
 
 def examine(target: Target) -> dict[str, Any]:
@@ -181,24 +183,27 @@ def image_info(target: Target) -> dict[str, Any]:
     return image if is_whole_disk(target) else image | _partitions(target)
 
 
-def _format(target: Target, source: str, found: str | None) -> str | None:
+def _format(target: Target, source: str, probed_format: str | None) -> str | None:
     """
-    Return the disk format for the agent; None: the agent detects it.
+    Return the disk format for the agent, or None if the agent detects it.
 
     A raw image is streamed to the disk without inspection, so no other image may be declared raw.
     """
-    stated = target.instance_info.get("image_disk_format")
+    declared_format = target.instance_info.get("image_disk_format")
     options = target.options["conductor"]
-    trusted = options["disable_deep_image_inspection"] or (stated, found) in _COMPATIBLE
-    if stated and found and stated != found and not trusted:
+    trusted = (
+        options["disable_deep_image_inspection"] or (declared_format, probed_format) in _COMPATIBLE
+    )
+    if declared_format and probed_format and declared_format != probed_format and not trusted:
         raise BadImage(
-            f"{urls.redacted(source)} is {found}, but instance_info/image_disk_format says {stated}"
+            f"{urls.redacted(source)} is {probed_format}, but instance_info/image_disk_format says"
+            f" {declared_format}"
         )
-    disk_format = stated or ("raw" if found == "gpt" else found)
-    permitted = options["permitted_image_formats"]
-    if disk_format is not None and disk_format not in permitted:
+    disk_format = declared_format or ("raw" if probed_format == "gpt" else probed_format)
+    permitted_formats = options["permitted_image_formats"]
+    if disk_format is not None and disk_format not in permitted_formats:
         raise BadImage(
-            f"{urls.redacted(source)} is {disk_format}; only {', '.join(permitted)} may be"
+            f"{urls.redacted(source)} is {disk_format}; only {', '.join(permitted_formats)} may be"
             " deployed ([conductor]permitted_image_formats)"
         )
     return str(disk_format) if disk_format else None
@@ -224,44 +229,53 @@ def _check_sizes(
             f" only {free} MiB of memory for it (properties/memory_mb)"
         )
     root = _size(target.instance_info, "root_gb") * 1024
-    if root and probe.written and not is_whole_disk(target) and probe.written > root * _MEBIBYTE:
+    if (
+        root
+        and probe.written_bytes
+        and not is_whole_disk(target)
+        and probe.written_bytes > root * _MEBIBYTE
+    ):
         raise BadImage(
-            f"{urls.redacted(source)} takes {-(-probe.written // _MEBIBYTE)} MiB, more than"
+            f"{urls.redacted(source)} takes {-(-probe.written_bytes // _MEBIBYTE)} MiB, more than"
             f" the {root} MiB of instance_info/root_gb"
         )
 
 
 def _checksum(target: Target, source: str) -> checksums.Checksum:
     """Return the image's checksum: as stated, from a file of checksums, or of a local image."""
-    stated = checksums.from_instance_info(target)
-    if isinstance(stated, checksums.Checksum):
-        return stated
-    if stated is None and not urls.is_file(source):
+    declared_checksum = checksums.from_instance_info(target)
+    if isinstance(declared_checksum, checksums.Checksum):
+        return declared_checksum
+    if declared_checksum is None and not urls.is_file(source):
         raise BadImage(f"{source} has no checksum: the image service was not asked for it")
-    if stated is None:
-        with urls.opened(target.options, source) as (file, _place):
+    if declared_checksum is None:
+        with urls.opened(target.options, source) as (file, _path):
             return checksums.Checksum("sha256", hashlib.file_digest(file, "sha256").hexdigest())
-    text, path = image_server.text(target, stated.url), unquote(urlsplit(source).path)
+    text, path = image_server.text(target, declared_checksum.url), unquote(urlsplit(source).path)
     try:
-        found = checksum_files.checksum_of(text, path, stated.algorithm)
+        file_checksum = checksum_files.checksum_of(text, path, declared_checksum.algorithm)
     except ValueError as error:
-        raise BadImage(f"{urls.redacted(stated.url)} {error}") from None
-    return checksums.read(target, stated.field, found.value, found.algorithm)
+        raise BadImage(f"{urls.redacted(declared_checksum.url)} {error}") from None
+    return checksums.read(
+        target, declared_checksum.field, file_checksum.value, file_checksum.algorithm
+    )
 
 
 def _authentication(info: Mapping[str, Any]) -> dict[str, Any]:
     names = ("image_server_auth_strategy", "image_server_user", "image_server_password")
-    given = {name: info[name] for name in names if info.get(name)}
-    strategy = given.get("image_server_auth_strategy", "noauth")
+    credentials = {name: info[name] for name in names if info.get(name)}
+    strategy = credentials.get("image_server_auth_strategy", "noauth")
     if strategy not in ("noauth", "http_basic"):
         raise InvalidDriverInfo(
             f"instance_info/image_server_auth_strategy: {strategy!r} is neither noauth nor"
             " http_basic"
         )
-    missing = [name for name in names[1:] if strategy == "http_basic" and name not in given]
-    if missing:
-        raise InvalidDriverInfo(f"instance_info/{missing[0]} is required for http_basic")
-    return given
+    missing_names = [
+        name for name in names[1:] if strategy == "http_basic" and name not in credentials
+    ]
+    if missing_names:
+        raise InvalidDriverInfo(f"instance_info/{missing_names[0]} is required for http_basic")
+    return credentials
 
 
 def _proxies(driver_info: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,15 +284,15 @@ def _proxies(driver_info: Mapping[str, Any]) -> dict[str, Any]:
     }
     for scheme, url in proxies.items():
         urls.checked(url, f"driver_info/image_{scheme}_proxy")
-    found: dict[str, Any] = {"proxies": proxies} if proxies else {}
+    proxy_settings: dict[str, Any] = {"proxies": proxies} if proxies else {}
     if not isinstance(hosts := driver_info.get("image_no_proxy"), str | None):
         raise InvalidDriverInfo(
             "driver_info/image_no_proxy must be a text with hosts separated by commas, not"
             f" {type(hosts).__name__}"
         )
     if hosts:
-        found["no_proxy"] = hosts
-    return found
+        proxy_settings["no_proxy"] = hosts
+    return proxy_settings
 
 
 def _partitions(target: Target) -> dict[str, Any]:
@@ -319,13 +333,13 @@ def _size(info: Mapping[str, Any], name: str) -> int:
     return _whole(info, name, "instance_info")
 
 
-def _whole(fields: Mapping[str, Any], name: str, where: str) -> int:
+def _whole(fields: Mapping[str, Any], name: str, field_group: str) -> int:
     try:
         number = int(fields.get(name) or 0)
     except (TypeError, ValueError, OverflowError):
         number = -1
     if number < 0:
         raise InvalidDriverInfo(
-            f"{where}/{name}: {fields[name]!r:.80} is not a whole number from 0 up"
+            f"{field_group}/{name}: {fields[name]!r:.80} is not a whole number from 0 up"
         )
     return number

@@ -32,7 +32,7 @@ RETRY = 5.0
 #: Most steps of a flow that an agent may list, and most bytes of the list: they are in the row of
 #: the node, and each becomes a row of an operation.
 MOST_STEPS, LONGEST_STEPS = 512, 256 << 10
-#: Most bytes of a command's result that are recorded: an answer about an operation has those of all
+#: Size limit of a recorded command's result: an answer about an operation has the results of all
 #: its steps.
 LONGEST_RESULT = 64 << 10
 
@@ -64,35 +64,42 @@ class Order:
 
 
 def command_status(
-    commands: Sequence[Mapping[str, Any]], order: Order, sent: str | None = None
+    commands: Sequence[Mapping[str, Any]], order: Order, command_id: str | None = None
 ) -> tuple[CommandStatus, Mapping[str, Any]]:
     """
     Return the status of an order, and the list entry that shows it.
 
-    sent: id that the agent gave the command; None if its answer was lost. Without an id, a
+    command_id: id that the agent gave the command; None if its answer was lost. Without an id, a
     succeeded step is recognized by its echo in the result. Other commands do not name their step:
     as the agent runs one at a time, the last command is either this one, or this one never arrived.
 
     Raises Unexpected: the protocol has no such status.
     """
-    if sent is not None:
-        work = [each for each in commands if each.get("id") == sent]
+    if command_id is not None:
+        candidates = [command for command in commands if command.get("id") == command_id]
     else:
-        since = _since_listed(commands)
-        work = [each for each in since if _echoes(each, order)] or list(since)
-    if not work:
+        newer_commands = _since_listed(commands)
+        candidates = [command for command in newer_commands if _echoes(command, order)] or list(
+            newer_commands
+        )
+    if not candidates:
         return CommandStatus.FRESH, {}
-    last = work[-1]
-    if last.get("command_name") != order.command:
-        return CommandStatus.OTHER, last
-    reported = str(last.get("command_status"))
-    if reported == "SUCCEEDED" and sent is None and order.step and not _echoes(last, order):
-        return CommandStatus.OTHER, last
-    if reported.endswith("VERSION_MISMATCH"):
-        return CommandStatus.MISMATCH, last
-    if reported not in ("RUNNING", "SUCCEEDED", "FAILED"):
-        raise Unexpected(f"the agent reports an unknown status of {order.command}: {reported}")
-    return CommandStatus(reported.lower()), last
+    last_command = candidates[-1]
+    if last_command.get("command_name") != order.command:
+        return CommandStatus.OTHER, last_command
+    status = str(last_command.get("command_status"))
+    if (
+        status == "SUCCEEDED"
+        and command_id is None
+        and order.step
+        and not _echoes(last_command, order)
+    ):
+        return CommandStatus.OTHER, last_command
+    if status.endswith("VERSION_MISMATCH"):
+        return CommandStatus.MISMATCH, last_command
+    if status not in ("RUNNING", "SUCCEEDED", "FAILED"):
+        raise Unexpected(f"the agent reports an unknown status of {order.command}: {status}")
+    return CommandStatus(status.lower()), last_command
 
 
 def command_ended(document: Mapping[str, Any]) -> bool:
@@ -101,8 +108,8 @@ def command_ended(document: Mapping[str, Any]) -> bool:
 
     Raises Unexpected: the answer is not a list of commands.
     """
-    listed = client.command_list(document)
-    return not listed or listed[-1].get("command_status") != "RUNNING"
+    commands = client.command_list(document)
+    return not commands or commands[-1].get("command_status") != "RUNNING"
 
 
 def was_sent(target: Target, order: Order) -> bool:
@@ -125,11 +132,11 @@ def run_once(target: Target, order: Order) -> Outcome:
         return Wait(progress)
     try:
         if progress.get("sent") or target.resumed:
-            sent = progress.get("command")
-            status, command = command_status(client.commands(target), order, sent)
+            command_id = progress.get("command")
+            status, command = command_status(client.commands(target), order, command_id)
             if status not in (CommandStatus.FRESH, CommandStatus.OTHER):
                 return _outcome(target, order, status, command, progress)
-            if sent is not None:
+            if command_id is not None:
                 progress = {"restarts": progress.get("restarts", 0) + 1}
                 if progress["restarts"] > RESTARTS:
                     return Failed(
@@ -153,17 +160,17 @@ def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
     progress = target.progress
     if "rebooting" in progress:
         return _reboot(target, flow, progress)
-    sent = {**step, "args": step.get("args") or {}}
+    agent_step = {**step, "args": step.get("args") or {}}
     if target.step_id:
-        sent[MARK] = target.step_id
+        agent_step[MARK] = target.step_id
     order = Order(
         f"{flow}.execute_{flow}_step",
         lambda: {
-            "step": sent,
+            "step": agent_step,
             **node_and_ports(target),
             f"{flow}_version": dict(target.agent.hardware_manager_version),
         },
-        sent,
+        agent_step,
         partial(run_hook, target, flow, step["interface"], step["step"]),
     )
     outcome = run_once(target, order)
@@ -199,9 +206,9 @@ def collect(target: Target, flow: Flow) -> Outcome:
     version = answer.get("hardware_manager_version")
     if not isinstance(by_manager, dict) or not isinstance(version, dict):
         raise Unexpected(f"the agent did not list its {flow} steps and their version")
-    if not all(isinstance(listed, list) for listed in by_manager.values()):
+    if not all(isinstance(entries, list) for entries in by_manager.values()):
         raise Unexpected(f"the agent did not list the {flow} steps of each hardware manager")
-    steps = [step for listed in by_manager.values() for step in listed]
+    steps = [step for entries in by_manager.values() for step in entries]
     if len(steps) > MOST_STEPS or len(orjson.dumps([by_manager, version])) > LONGEST_STEPS:
         raise Unexpected(
             f"the agent listed {len(steps)} {flow} steps; at most {MOST_STEPS} are read, with"
@@ -220,8 +227,12 @@ def node_and_ports(target: Target) -> dict[str, Any]:
     erasure["agent_continue_if_secure_erase_failed"] = options[
         "continue_if_disk_secure_erase_fails"
     ]
-    known = target.record.get("driver_internal_info") or {}
-    node = {"uuid": target.uuid, **target.record, "driver_internal_info": {**erasure, **known}}
+    internal_info = target.record.get("driver_internal_info") or {}
+    node = {
+        "uuid": target.uuid,
+        **target.record,
+        "driver_internal_info": {**erasure, **internal_info},
+    }
     ports = [
         {
             "uuid": nic.uuid,
@@ -303,11 +314,13 @@ def _since_listed(commands: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str
     """
     Return the commands since the agent last listed its steps; older ones belong to another plan.
     """
-    names = [str(each.get("command_name")) for each in commands]
-    listed = [
-        at for at, name in enumerate(names) if name.startswith("get_") and name.endswith("_steps")
+    names = [str(command.get("command_name")) for command in commands]
+    listing_indexes = [
+        index
+        for index, name in enumerate(names)
+        if name.startswith("get_") and name.endswith("_steps")
     ]
-    return commands[listed[-1] + 1 :] if listed else commands
+    return commands[listing_indexes[-1] + 1 :] if listing_indexes else commands
 
 
 def _echoes(command: Mapping[str, Any], order: Order) -> bool:

@@ -57,11 +57,11 @@ class AgentInspect(Inspect):
             target.driver.boot.validate(target)
 
     def frame(self, target: Target) -> Frame:
-        found = super().frame(target)
+        frame = super().frame(target)
         if not target.options["inspector"]["power_off"]:
-            found = replace(found, after=_LEAVE_ON, on_failure=_LEAVE_ON)
+            frame = replace(frame, after=_LEAVE_ON, on_failure=_LEAVE_ON)
         # with fast track the agent keeps running for the next operation
-        return replace(found, after=()) if fast_track.is_enabled(target) else found
+        return replace(frame, after=()) if fast_track.is_enabled(target) else frame
 
     def begin(self, target: Target) -> Outcome:
         """
@@ -107,8 +107,8 @@ def _bmc_addresses(target: Target) -> list[str]:
         host = urlsplit(text if "://" in text else f"//{text}").hostname
         if host:
             try:
-                found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                address_infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
             except OSError:
                 return []
-            return sorted({str(address[0]) for *_, address in found})
+            return sorted({str(address[0]) for *_, address in address_infos})
     return []

@@ -29,8 +29,8 @@ _SUFFIX = ".tar.gz"
 
 def are_kept(target: Target, *, failed: bool) -> bool:
     """Return whether to keep the logs of an operation that has failed, or has not."""
-    when = target.options["agent"]["deploy_logs_collect"]
-    return bool(when == "always" or (failed and when == "on_failure"))
+    policy = target.options["agent"]["deploy_logs_collect"]
+    return bool(policy == "always" or (failed and policy == "on_failure"))
 
 
 def keep(target: Target) -> Done:
@@ -39,10 +39,10 @@ def keep(target: Target) -> Done:
         return Done({"no_logs": "no agent has sent a heartbeat"})
     try:
         command = client.run(
-            target, "log.collect_system_logs", {}, wait=True, longest=_LONGEST_ANSWER
+            target, "log.collect_system_logs", {}, wait=True, max_bytes=_LONGEST_ANSWER
         )
-        found = client.result(target, command).get("system_logs")
-        archive = base64.b64decode(found or "", validate=True)
+        encoded_logs = client.result(target, command).get("system_logs")
+        archive = base64.b64decode(encoded_logs or "", validate=True)
         return Done(
             {"logs": str(_write(target, archive))}
             if archive
@@ -86,19 +86,19 @@ def _without_links(path: str, flags: int) -> int:
 def _folder(options: Options) -> Path:
     """Return the directory of the logs."""
     data = options["DEFAULT"]["data_dir"]
-    named = options["agent"]["deploy_logs_local_path"]
-    return Path(named or (data and Path(data, "agent_logs")) or _DEFAULT_FOLDER)
+    path_setting = options["agent"]["deploy_logs_local_path"]
+    return Path(path_setting or (data and Path(data, "agent_logs")) or _DEFAULT_FOLDER)
 
 
-def _prune(folder: Path, most: int) -> None:
+def _prune(folder: Path, max_bytes: int) -> None:
     """Remove the oldest logs until the rest has at most `most` bytes."""
-    kept = sorted((each.stat().st_mtime, each) for each in folder.glob(f"*{_SUFFIX}"))
-    size = sum(each.stat().st_size for _, each in kept)
-    for _, each in kept:
-        if size <= most:
+    log_files = sorted((path.stat().st_mtime, path) for path in folder.glob(f"*{_SUFFIX}"))
+    size = sum(path.stat().st_size for _, path in log_files)
+    for _, path in log_files:
+        if size <= max_bytes:
             return
-        size -= each.stat().st_size
-        each.unlink(missing_ok=True)
+        size -= path.stat().st_size
+        path.unlink(missing_ok=True)
 
 
 def _write(target: Target, archive: bytes) -> Path:
@@ -106,8 +106,8 @@ def _write(target: Target, archive: bytes) -> Path:
     folder = _folder(target.options)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = str(target.provision_state).replace(" ", "-")
-    moment = datetime.now(UTC).strftime("%Y-%m-%d-%H-%M-%S-%f")
-    parts = filter(None, (target.uuid, target.name, state, moment))
+    timestamp = datetime.now(UTC).strftime("%Y-%m-%d-%H-%M-%S-%f")
+    parts = filter(None, (target.uuid, target.name, state, timestamp))
     path = folder / f"{'_'.join(parts)}{_SUFFIX}"
     _prune(folder, int(target.options["agent"]["deploy_logs_max_size"]) * _MEBIBYTE - len(archive))
     path.touch(mode=0o600, exist_ok=False)

@@ -82,8 +82,8 @@ class AgentPower(Power):
         progress = dict(target.progress)
         limit = timeout or float(target.options["conductor"]["power_state_change_timeout"])
         if not progress.keys() & {"before", "ordered"}:
-            before = [_id(command) for command in client.commands(target)[-_MOST_COMMANDS:]]
-            return Wait({"before": before, "crashes": target.crashes}, 0, limit)
+            known_commands = [_id(command) for command in client.commands(target)[-_MOST_COMMANDS:]]
+            return Wait({"before": known_commands, "crashes": target.crashes}, 0, limit)
         # "ordered": progress of the previous release
         is_unknown = "lost" in progress or "ordered" in progress
         if progress.get("command") is not None:
@@ -99,8 +99,8 @@ class AgentPower(Power):
         try:
             command = self._order(target, state)
         except (Unconfirmed, Unexpected) as error:
-            lost = {**progress, "lost": str(error)}
-            return Wait(lost, _POLL_INTERVAL, reason=str(error))
+            lost_progress = {**progress, "lost": str(error)}
+            return Wait(lost_progress, _POLL_INTERVAL, reason=str(error))
         return Wait({**progress, "command": command.get("id")}, _POLL_INTERVAL)
 
     def _order(self, target: Target, state: str) -> dict[str, Any]:
@@ -110,30 +110,32 @@ class AgentPower(Power):
 
     def _settled(self, target: Target, progress: Progress) -> Outcome:
         """Find out whether a command without an answer has arrived, and how it ended."""
-        lost = progress.get("lost", "its answer was not recorded")
+        loss_reason = progress.get("lost", "its answer was not recorded")
         try:
-            listed = client.commands(target)
+            commands = client.commands(target)
         except Unreachable as error:
-            silent = int(progress.get("silent", 0)) + 1
-            if silent >= _LOOKS_SILENT:
+            silent_polls = int(progress.get("silent", 0)) + 1
+            if silent_polls >= _LOOKS_SILENT:
                 return _restarted(target)
-            return Wait({**progress, "silent": silent}, _POLL_INTERVAL, reason=str(error))
-        before = progress.get("before", [])
-        new = [command for command in listed if _id(command) not in before]
-        of_order = [command for command in new if command.get("command_name") == _RESTART.command]
+            return Wait({**progress, "silent": silent_polls}, _POLL_INTERVAL, reason=str(error))
+        known_commands = progress.get("before", [])
+        new_commands = [command for command in commands if _id(command) not in known_commands]
+        of_order = [
+            command for command in new_commands if command.get("command_name") == _RESTART.command
+        ]
         if of_order:
-            found = {**progress, "command": of_order[-1].get("id")}
-            return self._ended(target, found)
-        if not set(before) <= set(map(_id, listed)):
+            command_progress = {**progress, "command": of_order[-1].get("id")}
+            return self._ended(target, command_progress)
+        if not set(known_commands) <= set(map(_id, commands)):
             return _restarted(target)
         absent = int(progress.get("absent", 0)) + 1
         if absent < _LOOKS_ABSENT:
-            return Wait({**progress, "absent": absent}, _POLL_INTERVAL, reason=lost)
-        if not before:  # the agent may be the one before the restart, or the one after it
+            return Wait({**progress, "absent": absent}, _POLL_INTERVAL, reason=loss_reason)
+        if not known_commands:  # the agent may be the one before the restart, or the one after it
             return Failed(
-                f"the restart was ordered, not confirmed: {lost}", FailureCode.UNCONFIRMED
+                f"the restart was ordered, not confirmed: {loss_reason}", FailureCode.UNCONFIRMED
             )
-        return Wait({"before": before, "crashes": target.crashes}, 0, reason=lost)
+        return Wait({"before": known_commands, "crashes": target.crashes}, 0, reason=loss_reason)
 
     def _ended(self, target: Target, progress: Progress) -> Outcome:
         """Return the outcome of the command; wait while the agent that got it still answers."""
@@ -144,8 +146,8 @@ class AgentPower(Power):
         except Unreachable:
             return _restarted(target)
         if status in (CommandStatus.RUNNING, CommandStatus.SUCCEEDED):
-            awaited = {AWAITED: "the end of the agent that restarts the machine"}
-            return Wait({**progress, **awaited}, _POLL_INTERVAL)
+            awaited_event = {AWAITED: "the end of the agent that restarts the machine"}
+            return Wait({**progress, **awaited_event}, _POLL_INTERVAL)
         if status is CommandStatus.FAILED:
             reason = client.failure_reason(target, dict(command))
             return Failed(f"the agent did not restart the machine: {reason}")

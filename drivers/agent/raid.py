@@ -34,7 +34,9 @@ class AgentRaid(Raid):
     def validate_raid_config(self, target: Target, config: Mapping[str, Any]) -> None:
         super().validate_raid_config(target, config)
         disks = config["logical_disks"]
-        software = [each for each in disks if each.get("controller") == "software"]
+        software = [
+            logical_disk for logical_disk in disks if logical_disk.get("controller") == "software"
+        ]
         for number, disk in enumerate(disks):
             if disk in software and disk["raid_level"] not in _SOFTWARE_LEVELS:
                 raise InvalidDriverInfo(
@@ -70,8 +72,10 @@ class AgentRaid(Raid):
         delete_existing: bool = False,
     ) -> Outcome:
         """Create the RAID volumes of the node's `target_raid_config`."""
-        wanted = self.target_config(target)
-        disks = raid_schema.selected(wanted, root=create_root_volume, others=create_nonroot_volumes)
+        target_config = self.target_config(target)
+        disks = raid_schema.selected(
+            target_config, root=create_root_volume, include_others=create_nonroot_volumes
+        )
         if delete_existing and not target.progress.get("deleted"):
             outcome = _execute(target, "delete_configuration")
             if not isinstance(outcome, Done):
@@ -79,7 +83,7 @@ class AgentRaid(Raid):
             target = replace(target, progress={"deleted": True})
         narrowed = {
             **target.record,
-            "target_raid_config": {**wanted, "logical_disks": list(disks.values())},
+            "target_raid_config": {**target_config, "logical_disks": list(disks.values())},
         }
         return _execute(replace(target, record=narrowed), "create_configuration")
 
@@ -92,7 +96,7 @@ def is_software(target: Target) -> bool:
     """
     configs = (target.record.get(name) or {} for name in ("raid_config", "target_raid_config"))
     disks = (disk for config in configs for disk in config.get("logical_disks") or ())
-    return any(isinstance(each, Mapping) and each.get("controller") == "software" for each in disks)
+    return any(isinstance(disk, Mapping) and disk.get("controller") == "software" for disk in disks)
 
 
 def _execute(target: Target, name: str) -> Outcome:

@@ -43,8 +43,8 @@ class RamdiskDeploy(AgentFlows):
             raise InvalidDriverInfo(
                 "instance_info/boot_iso, or kernel and ramdisk, are required and missing"
             )
-        wanted, field = ("boot_iso", "boot_iso") if iso else ("ramdisk", "kernel")
-        if wanted not in boot.options:
+        image_field, field = ("boot_iso", "boot_iso") if iso else ("ramdisk", "kernel")
+        if image_field not in boot.options:
             raise InvalidDriverInfo(
                 f"instance_info/{field}: boot_interface {boot.name} cannot boot an instance from it"
             )

@@ -22,6 +22,7 @@ class AgentRescue(Rescue):
     def validate(self, target: Target) -> None:
         if target.instance_info.get("rescue_password") == "":
             raise InvalidDriverInfo("instance_info/rescue_password is empty")
+        target.driver.network.validate_rescue(target)
         if target.options["agent"]["manage_agent_boot"]:
             # of the images for a rescue: the tenant's machine is powered off before they are read
             target.driver.boot.validate(replace(target, provision_state="rescuing"))
@@ -47,14 +48,14 @@ class AgentRescue(Rescue):
                 return Done()
         try:
             secret = {"rescue_password": password, "hashed": True}
-            ordered = client.run(target, ORDER, secret, wait=False)
+            command = client.run(target, ORDER, secret, wait=False)
         except AgentBusy as error:
             return Wait(target.progress, poll_after=in_band.RETRY, reason=str(error))
         except Unconfirmed as error:
             return Wait({"sent": True}, poll_after=10, reason=str(error))
         except Unreachable as error:
             return Wait(poll_after=10, reason=str(error))
-        client.result(target, ordered)
+        client.result(target, command)
         return Done()
 
     def unrescue(self, target: Target) -> Outcome:

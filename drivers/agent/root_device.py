@@ -1,9 +1,9 @@
 """
 Hints for disks: `root_device` of an instance or a node, and `properties/skip_block_devices`.
 
-The agent compares them with its disks: those of the root device when it writes an image, after the
-machine was booted and maybe cleaned. It would be the first to object to a malformed hint, so hints
-are checked by its rules before (ironic-python-agent, device_hints.py).
+The agent compares them with its disks; the hints for the root device only when it writes an image,
+after the machine was booted and maybe cleaned. It would be the first to object to a malformed hint,
+so hints are checked by its rules before (ironic-python-agent, device_hints.py).
 """
 
 import re
@@ -30,7 +30,7 @@ HINTS: Mapping[str, type] = {
 }
 _NUMERIC = ("=", "==", "!=", "<", "<=", ">", ">=")
 _TEXTUAL = ("s==", "s!=", "s<", "s<=", "s>", "s>=")
-#: Operators that may stand before the value of a hint, by its type; a number has those of numbers.
+#: Operators that may precede the value of a hint, by its type.
 OPERATORS: Mapping[type, tuple[str, ...]] = {
     int: (*_NUMERIC, "<or>"),
     str: (*_TEXTUAL, "<in>", "<all-in>", "<or>", *_NUMERIC),
@@ -45,37 +45,37 @@ def validate(target: Target) -> None:
 
     Raises InvalidDriverInfo: names the hint.
     """
-    for where, info in (
+    for group, info in (
         ("instance_info", target.instance_info),
         ("properties", target.properties),
     ):
         if info.get("root_device"):
-            check(info["root_device"], f"{where}/root_device")
+            check(info["root_device"], f"{group}/root_device")
     skipped = target.properties.get("skip_block_devices") or []
-    where = "properties/skip_block_devices"
+    group = "properties/skip_block_devices"
     if not isinstance(skipped, list):
-        raise InvalidDriverInfo(f"{where} must be a list of objects with hints")
+        raise InvalidDriverInfo(f"{group} must be a list of objects with hints")
     for number, hints in enumerate(skipped):
         if not (isinstance(hints, Mapping) and isinstance(hints.get("volume_name"), str)):
-            check(hints, f"{where}/{number}")
+            check(hints, f"{group}/{number}")
 
 
-def check(hints: Any, where: str) -> None:
+def check(hints: Any, path: str) -> None:
     """
-    Check the hints for one disk. where: the field, for errors.
+    Check the hints for one disk. path: the field, for errors.
 
     Raises InvalidDriverInfo: names the hint.
     """
     if not isinstance(hints, Mapping) or not hints:
-        raise InvalidDriverInfo(f"{where} must be an object with hints: {', '.join(HINTS)}")
+        raise InvalidDriverInfo(f"{path} must be an object with hints: {', '.join(HINTS)}")
     for name, expression in hints.items():
         if name not in HINTS:
             raise InvalidDriverInfo(
-                f"{where}: unknown hint {name!r:.80}; the hints are {', '.join(HINTS)}"
+                f"{path}: unknown hint {name!r:.80}; the hints are {', '.join(HINTS)}"
             )
         problem = _CHECKS[HINTS[name]](expression)
         if problem:
-            raise InvalidDriverInfo(f"{where}/{name}: {expression!r:.80} {problem}")
+            raise InvalidDriverInfo(f"{path}/{name}: {expression!r:.80} {problem}")
 
 
 def _of_boolean(expression: Any) -> str | None:
@@ -89,8 +89,8 @@ def _of_number(expression: Any) -> str | None:
         return "is not a whole number, alone or after an operator"
     operator, values, problem = _split(str(expression), int)
     if problem is None and not all(re.fullmatch(r"\+?0*[1-9][0-9]*", value) for value in values):
-        after = f" after {operator}" if operator else ""
-        return f"has no whole number above 0{after}"
+        suffix = f" after {operator}" if operator else ""
+        return f"has no whole number above 0{suffix}"
     return problem
 
 
@@ -105,9 +105,9 @@ def _of_text(expression: Any) -> str | None:
 
 def _split(expression: str, kind: type) -> tuple[str | None, list[str], str | None]:
     """Return the operator and the values of an expression, and what is wrong with it."""
-    found = _EXPRESSION.fullmatch(expression.strip().lower())  # as the agent reads it
-    assert found is not None  # it matches every text
-    operator, value = found["operator"], found["value"].strip()
+    match = _EXPRESSION.fullmatch(expression.strip().lower())  # as the agent reads it
+    assert match is not None  # it matches every text
+    operator, value = match["operator"], match["value"].strip()
     if operator is not None and operator not in OPERATORS[kind]:
         return operator, [], f"has an unknown operator; it may be {', '.join(OPERATORS[kind])}"
     values = [part.strip() for part in value.split(operator)] if operator == "<or>" else [value]

@@ -51,7 +51,7 @@ def partitions(target: Target) -> dict[str, Any]:
 
 
 def _partitions_in_result(commands: list[dict[str, Any]]) -> dict[str, Any]:
-    written = [each for each in commands if each.get("command_name") == _PREPARE]
-    text = str(written[-1].get("command_result")) if written else ""
-    found = {_NAMES[name]: uuid.rstrip("'\"}") for name, uuid in _UUID.findall(text)}
-    return {name: uuid for name, uuid in found.items() if uuid != "None"}
+    prepare_commands = [command for command in commands if command.get("command_name") == _PREPARE]
+    text = str(prepare_commands[-1].get("command_result")) if prepare_commands else ""
+    uuids = {_NAMES[name]: uuid.rstrip("'\"}") for name, uuid in _UUID.findall(text)}
+    return {name: uuid for name, uuid in uuids.items() if uuid != "None"}

@@ -66,9 +66,9 @@ def _root_device(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises Unexpected: more than one volume is the root volume, or its hint is no object.
     """
     disks = config.get("logical_disks") or ()
-    roots = [each for each in disks if isinstance(each, Mapping) and each.get("is_root_volume")]
-    hints = [each["root_device_hint"] for each in roots if each.get("root_device_hint")]
-    if len(roots) > 1 or not all(isinstance(each, Mapping) for each in hints):
+    roots = [disk for disk in disks if isinstance(disk, Mapping) and disk.get("is_root_volume")]
+    hints = [disk["root_device_hint"] for disk in roots if disk.get("root_device_hint")]
+    if len(roots) > 1 or not all(isinstance(hint, Mapping) for hint in hints):
         raise Unexpected(
             "the RAID configuration that the agent created: expected one logical disk at most with"
             " is_root_volume, and its root_device_hint to be an object"

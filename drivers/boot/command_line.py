@@ -9,17 +9,17 @@ from drivers.net import service_addresses
 INSPECTION = "/v1/continue_inspection"
 
 
-def of_agent(target: Target, group: str, *, outside: bool, **more: str) -> str:
+def of_agent(target: Target, group: str, *, outside: bool, **extra_arguments: str) -> str:
     """
     Return the command line of the agent's kernel.
 
     group: settings group with kernel_append_params. outside: the machine may be on another network.
-    more: name -> value of further arguments; `__` in a name becomes a hyphen.
+    extra_arguments: name -> value of further arguments; `__` in a name becomes a hyphen.
 
     Raises InvalidDriverInfo: an argument is unsafe in a boot script.
     """
     api = service_addresses.of_api(target.options, outside=outside)
-    arguments = {"ipa-api-url": api, **more}
+    arguments = {"ipa-api-url": api, **extra_arguments}
     arguments_given = [appended(target, group)]
     if ramdisks.inspects(target):
         arguments["ipa-inspection-callback-url"] = f"{api}{INSPECTION}"
@@ -27,7 +27,7 @@ def of_agent(target: Target, group: str, *, outside: bool, **more: str) -> str:
     if target.options["DEFAULT"]["log_level"] == "debug":
         arguments["ipa-debug"] = "1"
     arguments_given += [f"{name.replace('__', '-')}={value}" for name, value in arguments.items()]
-    return " ".join(each for each in arguments_given if each)
+    return " ".join(argument for argument in arguments_given if argument)
 
 
 def of_instance(target: Target, group: str) -> str:
@@ -51,12 +51,12 @@ def appended(target: Target, group: str) -> str:
     Raises InvalidDriverInfo: it is unsafe in a boot script.
     """
     default = str(target.options[group]["kernel_append_params"] or "")
-    for place, info in (
+    for group_name, info in (
         ("instance_info", target.instance_info),
         ("driver_info", target.driver_info),
     ):
         arguments_given = info.get("kernel_append_params")
         if arguments_given is not None:
-            of_node = script_text.line(arguments_given, f"{place}/kernel_append_params")
+            of_node = script_text.line(arguments_given, f"{group_name}/kernel_append_params")
             return of_node.replace("%default%", default)
     return default

@@ -36,14 +36,14 @@ def _lines(options: Options, boot: str, ranges: Iterable[str]) -> Iterator[str]:
     root = str(options["deploy"]["http_url"] or "").rstrip("/")
     yield "# DHCP and TFTP for Ingot: made by `ingot dhcp-config`"
     yield "port=0"  # no DNS
-    yield from (f"dhcp-range={each}" for each in ranges)
+    yield from (f"dhcp-range={address_range}" for address_range in ranges)
     loader = ""
     if boot == "ipxe":
         loader = "tag:!ipxe,"
         yield f"dhcp-match={_IS_IPXE}"
         # without a web server iPXE fetches its script by TFTP
-        first = f"{root}/{scripts.FIRST}" if root else scripts.FIRST
-        yield f"dhcp-boot=tag:ipxe,{first}"
+        boot_script = f"{root}/{scripts.FIRST}" if root else scripts.FIRST
+        yield f"dhcp-boot=tag:ipxe,{boot_script}"
     if boot != "http":
         yield from _by_tftp(options, loader, bios, names)
     if boot != "pxe" and root:
@@ -72,6 +72,6 @@ def _by_http(root: str, loader: str, names: Mapping[str, str]) -> Iterator[str]:
     for arch in filter(names.get, _HTTP):
         tag = f"tag:{arch}-http"
         yield f"dhcp-match=set:{arch}-http,option:client-arch,{_HTTP[arch]}"
-        # firmware takes offers without this answer for those of PXE
+        # firmware takes offers without this answer for offers of PXE
         yield f"dhcp-option-force={tag},option:vendor-class,HTTPClient"
         yield f"dhcp-boot={loader}{tag},{root}/{names[arch]}"

@@ -27,18 +27,27 @@ def image(loader: bytes, architecture: str) -> bytes:
     while len(loader) // (per_cluster * _SECTOR) > _MOST - 64:
         per_cluster *= 2
     size = per_cluster * _SECTOR
-    used = -(-len(loader) // size)
-    clusters = max(used + 16, _FEWEST + 16)
+    cluster_count = -(-len(loader) // size)
+    clusters = max(cluster_count + 16, _FEWEST + 16)
     fat_sectors = -(-(clusters + 2) * 2 // _SECTOR)
     # clusters are counted from 2: EFI, EFI/BOOT, and the loader in one run
-    efi, boot, first = 2, 3, 4
-    chain = [0xFFF8, _END, _END, _END, *range(first + 1, first + used), _END]
+    efi, boot, first_cluster = 2, 3, 4
+    chain = [
+        0xFFF8,
+        _END,
+        _END,
+        _END,
+        *range(first_cluster + 1, first_cluster + cluster_count),
+        _END,
+    ]
     fat = struct.pack(f"<{len(chain)}H", *chain).ljust(fat_sectors * _SECTOR, b"\0")
     data = b"".join(
         (
             _directory(efi, 0, _entry(b"BOOT       ", _DIRECTORY, boot), size),
-            _directory(boot, efi, _entry(LOADER[architecture], _FILE, first, len(loader)), size),
-            loader.ljust(used * size, b"\0"),
+            _directory(
+                boot, efi, _entry(LOADER[architecture], _FILE, first_cluster, len(loader)), size
+            ),
+            loader.ljust(cluster_count * size, b"\0"),
         )
     )
     return b"".join(
@@ -63,8 +72,10 @@ def _boot_sector(per_cluster: int, clusters: int, fat_sectors: int) -> bytes:
 
 
 def _directory(cluster: int, parent: int, entry: bytes, size: int) -> bytes:
-    own = _entry(b".          ", _DIRECTORY, cluster) + _entry(b"..         ", _DIRECTORY, parent)
-    return (own + entry).ljust(size, b"\0")
+    self_entries = _entry(b".          ", _DIRECTORY, cluster) + _entry(
+        b"..         ", _DIRECTORY, parent
+    )
+    return (self_entries + entry).ljust(size, b"\0")
 
 
 def _entry(name: bytes, attributes: int, cluster: int, size: int = 0) -> bytes:

@@ -48,6 +48,6 @@ def _warning(target: Target, url: str) -> str | None:
 
 def _ask(target: Target, url: str, method: str, headers: dict[str, str]) -> tuple[int, str]:
     """Return status code and reason of the server's answer. Raises HardwareError."""
-    wanted = min(TIMEOUT, float(target.options["DEFAULT"]["webserver_connection_timeout"]))
-    with fetch.answered(target, url, method=method, headers=headers, timeout=wanted) as answer:
+    timeout = min(TIMEOUT, float(target.options["DEFAULT"]["webserver_connection_timeout"]))
+    with fetch.answered(target, url, method=method, headers=headers, timeout=timeout) as answer:
         return answer.status_code, str(answer.reason)

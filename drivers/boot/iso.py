@@ -3,7 +3,7 @@ ISO image that a BMC presents to its machine as a CD: kernel, ramdisk, and two b
 
 Legacy BIOS starts isolinux, UEFI the loader on an EFI system partition. Both read the kernel, the
 ramdisk and one command line from the CD. The files of the loaders come from the conductor's host:
-settings name them, by default those of Debian's packages.
+settings name them, by default the files of Debian's packages.
 """
 
 import hashlib
@@ -46,8 +46,8 @@ class Content:
 
     def digest(self) -> str:
         """Return a text that differs for other contents."""
-        about = (self.command_line, self.files, self.root_files, self.label, self.publisher)
-        return f"{self.kernel.sha256} {self.ramdisk.sha256} {about}"
+        attributes = (self.command_line, self.files, self.root_files, self.label, self.publisher)
+        return f"{self.kernel.sha256} {self.ramdisk.sha256} {attributes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Loaders:
 
     def digest(self) -> str:
         """Return a text that differs for other loaders."""
-        about = (sorted(map(str, self.isolinux.values())), self.config)
-        return f"{about} {hashlib.sha256(self.esp).hexdigest()}"
+        attributes = (sorted(map(str, self.isolinux.values())), self.config)
+        return f"{attributes} {hashlib.sha256(self.esp).hexdigest()}"
 
 
 def loaders(target: Target, mode: str) -> Loaders:
@@ -72,7 +72,7 @@ def loaders(target: Target, mode: str) -> Loaders:
     Raises Unreachable, InvalidDriverInfo: the image of the partition cannot be fetched.
     """
     options = target.options["DEFAULT"]
-    missing: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     isolinux: dict[str, Path] = {}
     if ramdisks.architecture(target) == "x86_64":
         for name, package in _BIOS:
@@ -80,20 +80,20 @@ def loaders(target: Target, mode: str) -> Loaders:
             if path.is_file():
                 isolinux[path.name] = path
             else:
-                missing.setdefault(
+                reasons.setdefault(
                     "bios", f"[DEFAULT]{name}: {path} is missing (Debian: {package})"
                 )
     else:
-        missing["bios"] = f"legacy BIOS does not exist on {ramdisks.architecture(target)}"
+        reasons["bios"] = f"legacy BIOS does not exist on {ramdisks.architecture(target)}"
     partition = b""
     try:
         partition = _partition(target)
     except BadImage as error:
-        missing["uefi"] = str(error)
-    if mode in missing:
-        raise BadImage(f"no image can be made that boots in {mode} mode: {missing[mode]}")
+        reasons["uefi"] = str(error)
+    if mode in reasons:
+        raise BadImage(f"no image can be made that boots in {mode} mode: {reasons[mode]}")
     config = str(options["grub_config_path"])
-    return Loaders({} if "bios" in missing else isolinux, partition, config)
+    return Loaders({} if "bios" in reasons else isolinux, partition, config)
 
 
 def partition_url(target: Target) -> str | None:
@@ -103,25 +103,25 @@ def partition_url(target: Target) -> str | None:
     Raises InvalidDriverInfo: the URL is malformed, or the file must not be read.
     """
     conductor, arch = target.options["conductor"], ramdisks.architecture(target)
-    for where, url in (
+    for group_name, url in (
         ("driver_info/bootloader", target.driver_info.get("bootloader")),
         (f"[conductor]bootloader_by_arch of {arch}", conductor["bootloader_by_arch"].get(arch)),
         ("[conductor]bootloader", conductor["bootloader"]),
     ):
         if url:
-            return urls.readable(target.options, url, where)
+            return urls.readable(target.options, url, group_name)
     return None
 
 
-def build(place: Path, content: Content, found: Loaders) -> None:
+def build(path: Path, content: Content, loaders: Loaders) -> None:
     """Write the image to a file, atomically. Raises BadImage."""
-    part = cache.unfinished(place)
+    part = cache.unfinished(path)
     try:
         with iso9660.new_image(content.label, content.publisher) as tree:
-            if found.isolinux:
-                _add_isolinux(tree, found, content)
-            if found.esp:
-                _add_esp(tree, found, content)
+            if loaders.isolinux:
+                _add_isolinux(tree, loaders, content)
+            if loaders.esp:
+                _add_esp(tree, loaders, content)
             for name, text in content.files.items():
                 tree.add(f"/{name}", text)
             tree.add(_KERNEL, content.kernel.path)
@@ -130,29 +130,29 @@ def build(place: Path, content: Content, found: Loaders) -> None:
                 tree.add(_ROOT_FILES, initramfs.archive(content.root_files))
             with part.open("wb") as file:
                 tree.write(file)
-        cache.complete(part, place)
+        cache.complete(part, path)
     except OSError as error:
-        raise BadImage(f"{place}: the image could not be made: {error}") from error
+        raise BadImage(f"{path}: the image could not be made: {error}") from error
     finally:
         part.unlink(missing_ok=True)
 
 
-def _add_isolinux(tree: Tree, found: Loaders, content: Content) -> None:
-    for name, path in found.isolinux.items():
+def _add_isolinux(tree: Tree, loaders: Loaders, content: Content) -> None:
+    for name, path in loaders.isolinux.items():
         tree.add(f"/isolinux/{name}", path)
     config = scripts.isolinux(_KERNEL, content.ramdisks, content.command_line)
     tree.add("/isolinux/isolinux.cfg", config.encode())
-    first = next(iter(found.isolinux))
-    tree.boot(f"/isolinux/{first}", efi=False)
+    first_loader = next(iter(loaders.isolinux))
+    tree.boot(f"/isolinux/{first_loader}", efi=False)
 
 
-def _add_esp(tree: Tree, found: Loaders, content: Content) -> None:
+def _add_esp(tree: Tree, loaders: Loaders, content: Content) -> None:
     config = scripts.grub(_KERNEL, content.ramdisks, content.command_line).encode()
     # loaders made for CDs recognize their CD by /.disk/info
-    for name in dict.fromkeys((f"/{found.config.strip('/')}", "/boot/grub/grub.cfg")):
+    for name in dict.fromkeys((f"/{loaders.config.strip('/')}", "/boot/grub/grub.cfg")):
         tree.add(name, config)
     tree.add("/.disk/info", f"{LABEL}\n".encode())
-    tree.add("/boot/efi.img", found.esp)
+    tree.add("/boot/efi.img", loaders.esp)
     tree.boot("/boot/efi.img", efi=True)
 
 

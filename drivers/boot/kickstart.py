@@ -16,7 +16,7 @@ from drivers.images import config_drive, files, image_server, instance
 from drivers.net import service_addresses
 
 NAME = "ks.cfg"
-#: Folder in which cloud-init expects the files of a config drive, without a drive.
+#: Folder where cloud-init expects the files of a config drive if there is no drive.
 _SEED = f"/var/lib/cloud/seed/config_drive/{config_drive.FOLDER}"
 _HEARTBEAT = """\
 curl {% if 'insecure_heartbeat' in ks_options %}--insecure {% endif %}--request POST \
@@ -69,17 +69,17 @@ def publish(target: Target) -> tuple[str, str]:
     token = agent.token if agent.pregenerated and agent.token else secrets.token_urlsafe(32)
     text = _text(target, token)
     root = files.http_root(target.options)
-    place = files.folder(target, root, files.KICKSTART, secrets.token_urlsafe(16)) / NAME
-    files.write(place, text)
-    return f"{service_addresses.of_files(target)}/{place.relative_to(root)}", token
+    path = files.folder(target, root, files.KICKSTART, secrets.token_urlsafe(16)) / NAME
+    files.write(path, text)
+    return f"{service_addresses.of_files(target)}/{path.relative_to(root)}", token
 
 
 def _text(target: Target, token: str) -> str:
-    named = instance.kickstart_template(target)
-    url = named or target.options["anaconda"]["default_ks_template"]
-    where = "instance_info/ks_template" if named else "[anaconda]default_ks_template"
+    template_url = instance.kickstart_template(target)
+    url = template_url or target.options["anaconda"]["default_ks_template"]
+    field = "instance_info/ks_template" if template_url else "[anaconda]default_ks_template"
     text = image_server.text(target, str(url)) if url else _TEMPLATE
-    return templates.render(text, _values(target, token), where)
+    return templates.render(text, _values(target, token), field)
 
 
 def _values(target: Target, token: str) -> dict[str, Any]:

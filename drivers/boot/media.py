@@ -72,11 +72,11 @@ def _publish(target: Target, use: str, content: iso.Content, mode: str, *, secre
     identity = f"{secret} {content.digest()} {loaders.digest()}"
     name = hashlib.sha256(identity.encode()).hexdigest()[:32]
     root = files.http_root(target.options)
-    place = files.folder(target, root, use, name) / NAME
-    if not place.exists():
-        iso.build(place, content, loaders)
-        place.chmod(int(target.options["redfish"]["file_permission"], 8))
-    return f"{url}/{place.relative_to(root)}"
+    path = files.folder(target, root, use, name) / NAME
+    if not path.exists():
+        iso.build(path, content, loaders)
+        path.chmod(int(target.options["redfish"]["file_permission"], 8))
+    return f"{url}/{path.relative_to(root)}"
 
 
 def _authorities(target: Target) -> dict[str, bytes]:

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from drivers.boot import command_line, fetchable, kickstart, network_data, ramdisks, scripts
+from drivers.boot import (
+    command_line,
+    dhcp_options,
+    fetchable,
+    kickstart,
+    network_data,
+    ramdisks,
+    scripts,
+)
 from drivers.core import boot_settings, capabilities
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.interface_kinds import Boot
@@ -96,6 +104,11 @@ class NetworkBoot(Boot):
         files.withdraw(target, files.INSTANCE, files.KICKSTART)
         return boot_settings.after_instance(target)
 
+    def dhcp_options(self, target: Target) -> Sequence[Mapping[str, Any]]:
+        return dhcp_options.options(
+            target, ipxe="ipxe" in self.name, http=self.devices is _UEFI_HTTP
+        )
+
     # Differences between the interfaces
 
     def root_url(self, target: Target) -> str:
@@ -144,20 +157,21 @@ class NetworkBoot(Boot):
         target: Target,
         root: Path,
         folder: Path,
-        kept: Mapping[str, Path],
+        cached_files: Mapping[str, Path],
         texts: Mapping[str, str],
     ) -> None:
         """
-        Write files to a folder: copies of `kept` (name -> path), and `texts` with their links.
+        Write files to a folder: copies of `cached_files` (name -> path), and `texts` with their
+        links.
         """
         with files.naming_errors():
-            for name, path in kept.items():
+            for name, path in cached_files.items():
                 cache.put(path, folder / name)
             _publish_loaders(target)
         for number, (names, text) in enumerate(texts.items()):
             files.write(folder / f"config-{number}", text)
-            for place in files.links(target.options, root, self._nics(target), names):
-                files.link(place, folder / f"config-{number}")
+            for link_path in files.links(target.options, root, self._nics(target), names):
+                files.link(link_path, folder / f"config-{number}")
 
     def _nics(self, target: Target) -> list[Nic]:
         nics = [nic for nic in target.nics if nic.pxe_enabled]
@@ -171,11 +185,11 @@ class NetworkBoot(Boot):
     def _set_boot_device(self, target: Target, devices: Sequence[str], *, persistent: bool) -> None:
         """Set the first of these boot devices that the management interface supports."""
         forced, management = _is_persistent(target, persistent=persistent), target.driver.management
-        *preferred, last = devices
+        *preferred, last_device = devices
         for device in preferred:
             with suppress(NotSupported):
                 return management.set_boot_device(target, device, persistent=forced)
-        return management.set_boot_device(target, last, persistent=forced)
+        return management.set_boot_device(target, last_device, persistent=forced)
 
     def _set_disk_boot(self, target: Target) -> None:
         with suppress(NotSupported):  # without another order the machine boots from its disk
@@ -199,13 +213,16 @@ class Ipxe(NetworkBoot):
 
     def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
         root = files.http_root(target.options)
-        kept = {_KERNEL: cache.get(target, pair.kernel), _RAMDISK: cache.get(target, pair.ramdisk)}
+        cached_files = {
+            _KERNEL: cache.get(target, pair.kernel),
+            _RAMDISK: cache.get(target, pair.ramdisk),
+        }
         folder = files.folder(target, root, use, secrets.token_urlsafe(16))
         url = f"{self.root_url(target)}/{folder.relative_to(root)}"
         timeout = int(target.options["pxe"]["ipxe_timeout"])
         text = scripts.ipxe(f"{url}/{_KERNEL}", f"{url}/{_RAMDISK}", line, timeout)
         self._write_first_script(target)
-        paths = {name: each.path for name, each in kept.items()}
+        paths = {name: cached_file.path for name, cached_file in cached_files.items()}
         self.fill(target, root, folder, paths, {self._names: text})
 
     def offer_ramdisk(self, target: Target) -> None:
@@ -256,12 +273,15 @@ class Pxe(NetworkBoot):
 
     def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
         root = self.root(target)
-        kept = {_KERNEL: cache.get(target, pair.kernel), _RAMDISK: cache.get(target, pair.ramdisk)}
+        cached_files = {
+            _KERNEL: cache.get(target, pair.kernel),
+            _RAMDISK: cache.get(target, pair.ramdisk),
+        }
         folder = files.folder(target, root, use, secrets.token_urlsafe(16))
-        at = f"{self._path(target)}/{folder.relative_to(root)}"
+        tftp_folder = f"{self._path(target)}/{folder.relative_to(root)}"
         self._write_first_config(target)
-        paths = {name: each.path for name, each in kept.items()}
-        texts = self.configs(f"{at}/{_KERNEL}", f"{at}/{_RAMDISK}", line)
+        paths = {name: cached_file.path for name, cached_file in cached_files.items()}
+        texts = self.configs(f"{tftp_folder}/{_KERNEL}", f"{tftp_folder}/{_RAMDISK}", line)
         self.fill(target, root, folder, paths, texts)
 
     def offer_disk(self, target: Target) -> None:
@@ -325,22 +345,25 @@ def _publish_loaders(target: Target) -> None:
 
 def _boots_from_iscsi(target: Target) -> bool:
     return not target.driver.storage.should_write_image(target) and any(
-        each.volume_type == "iscsi" and each.boot_index == 0 for each in target.volume_targets
+        volume_target.volume_type == "iscsi" and volume_target.boot_index == 0
+        for volume_target in target.volume_targets
     )
 
 
 def _volumes(target: Target) -> tuple[list[scripts.Volume], str | None]:
     """Return the iSCSI volumes and the machine's initiator name. Raises InvalidDriverInfo."""
     volumes = [
-        scripts.volume(each.properties, f"volume target {each.uuid}")
-        for each in target.volume_targets
-        if each.volume_type == "iscsi"
+        scripts.volume(volume_target.properties, f"volume target {volume_target.uuid}")
+        for volume_target in target.volume_targets
+        if volume_target.volume_type == "iscsi"
     ]
-    initiator = next((each for each in target.volume_connectors if each.type == "iqn"), None)
+    initiator = next(
+        (connector for connector in target.volume_connectors if connector.type == "iqn"), None
+    )
     if initiator is None:
         return volumes, None
-    where = f"volume connector {initiator.uuid}: connector_id"
-    return volumes, script_text.word(initiator.connector_id, where)
+    field = f"volume connector {initiator.uuid}: connector_id"
+    return volumes, script_text.word(initiator.connector_id, field)
 
 
 def _is_persistent(target: Target, *, persistent: bool) -> bool:

@@ -1,8 +1,8 @@
 """
 Images that boot the agent: a prepared ISO image, or a kernel and a ramdisk.
 
-Fields of the node take precedence over settings. A rescue uses the rescue images, or else those of
-the other flows.
+Fields of the node take precedence over settings. A rescue uses the rescue images, or else the
+images of the other flows.
 """
 
 from collections.abc import Mapping
@@ -55,18 +55,18 @@ def of_agent(target: Target) -> Pair:
     """
     kinds = _kinds(target)
     for kind in kinds:
-        if found := _given(target.options, target.driver_info, kind, "driver_info/"):
-            return found
+        if ramdisk_pair := _given(target.options, target.driver_info, kind, "driver_info/"):
+            return ramdisk_pair
     conductor, arch = target.options["conductor"], architecture(target)
     for kind in kinds:
         by_arch = {
             f"{kind}_{part}": conductor.get(f"{kind}_{part}_by_arch", {}).get(arch)
             for part in ("kernel", "ramdisk")
         }
-        if found := _given(target.options, by_arch, kind, f"[conductor] for {arch}: "):
-            return found
-        if found := _given(target.options, conductor, kind, "[conductor]"):
-            return found
+        if ramdisk_pair := _given(target.options, by_arch, kind, f"[conductor] for {arch}: "):
+            return ramdisk_pair
+        if ramdisk_pair := _given(target.options, conductor, kind, "[conductor]"):
+            return ramdisk_pair
     raise InvalidDriverInfo(
         "driver_info/deploy_kernel and deploy_ramdisk are required and missing; [conductor] has"
         " none, either"
@@ -84,9 +84,9 @@ def inspects(target: Target) -> bool:
 
 def _kinds(target: Target) -> tuple[str, ...]:
     state = str(target.provision_state or "")
-    own = next((kind for flow, kind in _OWN.items() if state.startswith(flow)), "deploy")
-    return tuple(dict.fromkeys((own, "deploy")))
+    flow_kind = next((kind for flow, kind in _OWN.items() if state.startswith(flow)), "deploy")
+    return tuple(dict.fromkeys((flow_kind, "deploy")))
 
 
-def _given(options: Options, info: Mapping[str, Any], kind: str, where: str) -> Pair | None:
-    return pair(options, info, f"{kind}_kernel", f"{kind}_ramdisk", where)
+def _given(options: Options, info: Mapping[str, Any], kind: str, prefix: str) -> Pair | None:
+    return pair(options, info, f"{kind}_kernel", f"{kind}_ramdisk", prefix)

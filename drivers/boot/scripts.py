@@ -113,9 +113,9 @@ LOCAL: Mapping[str, str] = {
 }
 
 
-def volume(properties: Mapping[str, Any], where: str) -> Volume:
+def volume(properties: Mapping[str, Any], field: str) -> Volume:
     """
-    Read an iSCSI volume from the properties of a volume target. where: the target, for errors.
+    Read an iSCSI volume from the properties of a volume target. field: the target, for errors.
 
     Multipath volumes have lists: target_portals, target_iqns, target_luns.
 
@@ -127,20 +127,20 @@ def volume(properties: Mapping[str, Any], where: str) -> Volume:
         if isinstance(value, list | tuple):
             value = value[0] if value else None
         if value is None or value == "":
-            raise InvalidDriverInfo(f"{where}: properties/{name} is required and missing")
+            raise InvalidDriverInfo(f"{field}: properties/{name} is required and missing")
         return value
 
     portal, iqn = str(one("target_portal")), str(one("target_iqn"))
     try:
         lun = int(one("target_lun"))
     except (TypeError, ValueError):
-        raise InvalidDriverInfo(f"{where}: properties/target_lun is not a number") from None
+        raise InvalidDriverInfo(f"{field}: properties/target_lun is not a number") from None
     names = ("auth_username", "auth_password")
     login = [str(properties.get(name) or "") for name in names]
     for name, text in zip(
         ("target_portal", "target_iqn", *names), (portal, iqn, *login), strict=True
     ):
-        script_text.word(text, f"{where}: properties/{name}")
+        script_text.word(text, f"{field}: properties/{name}")
     host, _, port = portal.rpartition(":") if re.search(r"[^:]:\d+$", portal) else (portal, "", "")
     return Volume(f"iscsi:{host}::{port}:{lun:x}:{iqn}", *login)
 

@@ -43,14 +43,14 @@ def _load_modules() -> None:
 
 
 def _limit(memory: int, seconds: int) -> None:
-    for kind, most in (
+    for kind, limit in (
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 0),
         (resource.RLIMIT_NPROC, 0),
     ):
-        resource.setrlimit(kind, (most, most))
+        resource.setrlimit(kind, (limit, limit))
 
 
 def _render(template: str, values: dict[str, Any]) -> str:

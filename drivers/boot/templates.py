@@ -17,9 +17,9 @@ TIMEOUT = 30.0
 LONGEST = 1 << 20  # characters of the rendered text
 
 
-def render(template: str, values: Mapping[str, Any], where: str) -> str:
+def render(template: str, values: Mapping[str, Any], field: str) -> str:
     """
-    Render a Jinja template with `ks_options`. where: the field of the template, for errors.
+    Render a Jinja template with `ks_options`. field: the field of the template, for errors.
 
     Raises InvalidDriverInfo: the template is wrong, or exceeds a limit.
     """
@@ -31,7 +31,7 @@ def render(template: str, values: Mapping[str, Any], where: str) -> str:
         "longest": LONGEST,
     }
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-I", str(_CHILD)],
             input=json.dumps(request),
             capture_output=True,
@@ -40,9 +40,9 @@ def render(template: str, values: Mapping[str, Any], where: str) -> str:
             env={},  # the passwords of the service are in its environment
             timeout=TIMEOUT,
         )
-        answer = json.loads(done.stdout)
+        answer = json.loads(process.stdout)
     except (subprocess.TimeoutExpired, ValueError):  # killed, or out of memory while it answered
         answer = {"error": f"it needs more than {SECONDS} s or {MEMORY >> 20} MiB"}
     if "text" not in answer:
-        raise InvalidDriverInfo(f"{where}: the template cannot be rendered: {answer['error']}")
+        raise InvalidDriverInfo(f"{field}: the template cannot be rendered: {answer['error']}")
     return str(answer["text"])

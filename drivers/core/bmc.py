@@ -18,12 +18,12 @@ from typing import Any
 
 from drivers.core.errors import HardwareError, Unreachable
 
-#: Most BMCs at a time from which the end of a process logs out.
+#: Number of BMCs that an ending process logs out from in parallel.
 LOGOUT_THREADS = 16
 
 
 class Urgency(IntEnum):
-    """Order in which waiting commands get their turn; lower goes first."""
+    """Order of waiting commands; a lower value gets its turn first."""
 
     ORDER = 0  # commands of operations and of the API
     SYNC = 1  # reads of the power sync
@@ -90,8 +90,8 @@ class Bmcs:
         self._refuse_if_open(bmc, urgency)
         ticket = self._queue_up(bmc, urgency)
         with bmc._changed:
-            ours = bmc._changed.wait_for(lambda: self._take(bmc, ticket), timeout=max_wait)
-        if not ours:
+            is_ours = bmc._changed.wait_for(lambda: self._take(bmc, ticket), timeout=max_wait)
+        if not is_ours:
             self._give_up(bmc, ticket)
             raise self._late(bmc, urgency, max_wait)
         pause = self._pause(bmc, self.gap if gap is None else gap)
@@ -131,26 +131,26 @@ class Bmcs:
         """
         with self._lock:
             idle = [bmc for bmc in self._known.values() if bmc.connection and not bmc.failures]
-        ended = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         threads = [
-            threading.Thread(target=self._log_out, args=(idle, ended), daemon=True)
+            threading.Thread(target=self._log_out, args=(idle, deadline), daemon=True)
             for _ in range(min(len(idle), LOGOUT_THREADS))
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(max(0.0, ended - time.monotonic()))
+            thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _log_out(self, idle: list[Bmc], ended: float) -> None:
+    def _log_out(self, idle: list[Bmc], deadline: float) -> None:
         """Take BMCs from a list, and end their sessions; `ended` is on time.monotonic."""
-        while time.monotonic() < ended:
+        while time.monotonic() < deadline:
             try:
                 bmc = idle.pop()
             except IndexError:
                 return
-            with suppress(HardwareError), self.turn(bmc.address, max_wait=0, gap=0) as held:
-                if log_out := getattr(held.connection, "log_out", None):
-                    log_out(ended - time.monotonic())
+            with suppress(HardwareError), self.turn(bmc.address, max_wait=0, gap=0) as turn:
+                if log_out := getattr(turn.connection, "log_out", None):
+                    log_out(deadline - time.monotonic())
 
     def _refuse_if_open(self, bmc: Bmc, urgency: Urgency) -> None:
         wait = bmc.open_until - self.clock()
@@ -161,10 +161,10 @@ class Bmcs:
                 f" ({bmc.last_error}); next try in {wait:.0f} s"
             )
 
-    def _late(self, bmc: Bmc, urgency: Urgency, waited: float) -> Unreachable:
+    def _late(self, bmc: Bmc, urgency: Urgency, seconds: float) -> Unreachable:
         """Return the error of a turn that did not come within `waited` seconds."""
         self._note(bmc, urgency, "busy")
-        return Unreachable(f"BMC {bmc.address} was busy for {waited:.0f} s")
+        return Unreachable(f"BMC {bmc.address} was busy for {seconds:.0f} s")
 
     def _note(self, bmc: Bmc, urgency: Urgency, result: str, seconds: float = 0.0) -> None:
         self.observe(bmc.address, urgency.name.lower(), result, seconds)
@@ -202,7 +202,7 @@ class Bmcs:
         pause: seconds that the caller sleeps inside before it sends the command.
         """
         started = self.clock()
-        sent = started + pause
+        sent_at = started + pause
         try:
             if bmc.open_until > started:  # opened by another command while this one waited
                 self._refuse_if_open(bmc, urgency)
@@ -210,15 +210,15 @@ class Bmcs:
         except Unreachable as error:
             if bmc.open_until <= started:
                 self._failed(bmc, str(error))
-                self._note(bmc, urgency, "unanswered", self.clock() - sent)
+                self._note(bmc, urgency, "unanswered", self.clock() - sent_at)
             raise
         except HardwareError:
             self._answered(bmc)
-            self._note(bmc, urgency, "error", self.clock() - sent)
+            self._note(bmc, urgency, "error", self.clock() - sent_at)
             raise
         else:
             self._answered(bmc)
-            self._note(bmc, urgency, "answered", self.clock() - sent)
+            self._note(bmc, urgency, "answered", self.clock() - sent_at)
         finally:
             with bmc._changed:
                 bmc._busy, bmc._last = False, self.clock()

@@ -7,7 +7,7 @@ then enters its setup, where that can be ordered, so that no system starts meanw
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drivers.core import capabilities
@@ -129,8 +129,8 @@ def is_postponed(target: Target) -> bool:
     """
     Whether changes for the instance have to wait until the machine is off.
 
-    A change may need a restart, which would end the running agent; and the agent may still need
-    one, in which its unsigned ramdisk could not start.
+    A change may need a restart, which would end the running agent; and after a later restart, the
+    agent's unsigned ramdisk could not start.
     """
     if target.disable_power_off:
         return False
@@ -151,11 +151,11 @@ def change(target: Target, setting: Setting, value: Any) -> Outcome:
     Raises HardwareError.
     """
     if "was" not in target.progress:
-        present = setting.present(target)
-        if present == value:
-            setting.report(target, present)
+        current_value = setting.present(target)
+        if current_value == value:
+            setting.report(target, current_value)
             return Done()
-        _order(target, setting, value, present)
+        _order(target, setting, value, current_value)
         effective = setting.present(target)
         setting.report(target, effective)
         if effective in (value, None):
@@ -163,10 +163,11 @@ def change(target: Target, setting: Setting, value: Any) -> Outcome:
         # commit first: after a crash during the restart, the change is not ordered again
         state = target.driver.power.get_power_state(target)
         waits_for = f"{setting.name} {_word(value)}, which takes effect with a restart"
-        return Wait({"was": state, AWAITED: waits_for}, poll_after=0)
+        return Wait({"was": state, "crashes": target.crashes, AWAITED: waits_for}, poll_after=0)
     was_off = target.progress["was"] == POWER_OFF
+    # no power order was lost in a crash before that
     return run_parts(
-        target,
+        replace(target, resumed=target.crashed_since(target.progress)),
         {
             "restart": _restart_into_setup if was_off else _restart,
             "effect": lambda part: _await(part, setting, value),
@@ -179,9 +180,9 @@ def _in_boot_mode(target: Target) -> Outcome:
     """Bring the machine to the requested boot mode; without one, note the present mode."""
     mode = capabilities.requested_boot_mode(target)
     if mode is None:
-        present = BOOT_MODE.present(target)
-        target.report(driver_internal_info={capabilities.DEPLOY_BOOT_MODE: present})
-        BOOT_MODE.report(target, present)
+        current_mode = BOOT_MODE.present(target)
+        target.report(driver_internal_info={capabilities.DEPLOY_BOOT_MODE: current_mode})
+        BOOT_MODE.report(target, current_mode)
         return Done()
     try:
         outcome = change(target, BOOT_MODE, mode)
@@ -216,7 +217,7 @@ def _without_secure_boot(target: Target) -> Outcome:
     return outcome
 
 
-def _order(target: Target, setting: Setting, value: Any, present: Any) -> None:
+def _order(target: Target, setting: Setting, value: Any, current_value: Any) -> None:
     """Order a change. Raises HardwareError: names the setting, its value and the requested one."""
     try:
         setting.order(target, value)
@@ -224,7 +225,7 @@ def _order(target: Target, setting: Setting, value: Any, present: Any) -> None:
         raise
     except (NotSupported, Refused, Unexpected) as error:
         raise type(error)(
-            f"{setting.name} of node {target.uuid} is {_word(present)}, not {_word(value)} as"
+            f"{setting.name} of node {target.uuid} is {_word(current_value)}, not {_word(value)} as"
             f" requested: {error}"
         ) from error
 
@@ -261,8 +262,8 @@ def _await(target: Target, setting: Setting, value: Any) -> Outcome:
             f"{setting.name} of node {target.uuid} is {_word(effective)}, not {_word(value)} as"
             f" ordered: the restart {looks * POLL_INTERVAL:.0f} s ago has not applied it"
         )
-    awaited = f"{setting.name} {_word(value)} to take effect"
-    return Wait({"looks": looks + 1, AWAITED: awaited}, POLL_INTERVAL, reason=reason)
+    awaited_effect = f"{setting.name} {_word(value)} to take effect"
+    return Wait({"looks": looks + 1, AWAITED: awaited_effect}, POLL_INTERVAL, reason=reason)
 
 
 def _switch_off(target: Target) -> Outcome:

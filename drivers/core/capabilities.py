@@ -68,8 +68,8 @@ def boot_mode(target: Target) -> str:
     """
     Return the boot mode of the node's next start: `uefi` or `bios`.
 
-    The requested one, else that in which the machine was last prepared (present firmware setting),
-    else `[deploy]default_boot_mode`.
+    The requested one, else the one of the last preparation (present firmware setting), else
+    `[deploy]default_boot_mode`.
 
     Raises InvalidDriverInfo: see `requested_boot_mode`.
     """
@@ -117,11 +117,11 @@ def validate(target: Target) -> None:
         )
 
 
-def parsed(value: Any, where: str) -> dict[str, str]:
+def parsed(value: Any, field: str) -> dict[str, str]:
     """
     Return the content of a field with capabilities as {name: value}; empty if it is unset.
 
-    where: the field, for errors.
+    field: the field, for errors.
 
     Raises InvalidDriverInfo: the field is malformed, names a capability twice with different
     values, or has a value that `VALUES` does not list.
@@ -129,38 +129,38 @@ def parsed(value: Any, where: str) -> dict[str, str]:
     if value is None or value == "":
         return {}
     values: dict[str, str] = {}
-    for name, text in _pairs(value, where):
+    for name, text in _pairs(value, field):
         if not name or not text or not (name + text).isprintable():
             raise InvalidDriverInfo(
-                f"{where}: {(name or text)!r:.80} lacks a name or a value; it {_FORMS}"
+                f"{field}: {(name or text)!r:.80} lacks a name or a value; it {_FORMS}"
             )
         usual = name.lower().replace("-", "_")
         if usual in VALUES and name != usual:
-            raise InvalidDriverInfo(f"{where}: {name!r} is written {usual}")
-        accepted = VALUES.get(name)
-        if accepted and (text := text.lower()) not in accepted:
+            raise InvalidDriverInfo(f"{field}: {name!r} is written {usual}")
+        accepted_values = VALUES.get(name)
+        if accepted_values and (text := text.lower()) not in accepted_values:
             raise InvalidDriverInfo(
-                f"{where}: {name} must be one of {', '.join(accepted)}, not {text!r}"
+                f"{field}: {name} must be one of {', '.join(accepted_values)}, not {text!r}"
             )
         if values.setdefault(name, text) != text:
-            raise InvalidDriverInfo(f"{where}: {name} is named twice with different values")
+            raise InvalidDriverInfo(f"{field}: {name} is named twice with different values")
     return values
 
 
-def written(values: Mapping[str, str], where: str) -> str:
+def written(values: Mapping[str, str], field: str) -> str:
     """
     Return capabilities in the form `name:value,name:value`.
 
     Raises InvalidDriverInfo: `parsed` would refuse them, or read others.
     """
-    checked = parsed(values, where)
-    text = ",".join(f"{name}:{value}" for name, value in checked.items())
-    if parsed(text, where) != checked:
-        raise InvalidDriverInfo(f"{where}: a comma or colon in {text!r:.200} would be a separator")
+    parsed_values = parsed(values, field)
+    text = ",".join(f"{name}:{value}" for name, value in parsed_values.items())
+    if parsed(text, field) != parsed_values:
+        raise InvalidDriverInfo(f"{field}: a comma or colon in {text!r:.200} would be a separator")
     return text
 
 
-def _pairs(value: Any, where: str) -> Iterable[tuple[str, str]]:
+def _pairs(value: Any, field: str) -> Iterable[tuple[str, str]]:
     if isinstance(value, str) and not value.lstrip().startswith(("{", "[", '"')):
         parts = (part.partition(":") for part in value.split(",") if part.strip())
         return [(name.strip(), text.strip()) for name, _, text in parts]
@@ -168,21 +168,21 @@ def _pairs(value: Any, where: str) -> Iterable[tuple[str, str]]:
         try:
             value = json.loads(value, object_pairs_hook=_Members)
         except (ValueError, RecursionError) as error:
-            raise InvalidDriverInfo(f"{where}: is no JSON ({error}); it {_FORMS}") from None
+            raise InvalidDriverInfo(f"{field}: is no JSON ({error}); it {_FORMS}") from None
     elif isinstance(value, Mapping):
         value = _Members(value.items())
     if not isinstance(value, _Members):
-        raise InvalidDriverInfo(f"{where}: {_FORMS}, not {type(value).__name__}")
-    return [(str(name).strip(), _text(text, f"{where}: {name}")) for name, text in value]
+        raise InvalidDriverInfo(f"{field}: {_FORMS}, not {type(value).__name__}")
+    return [(str(name).strip(), _text(text, f"{field}: {name}")) for name, text in value]
 
 
 class _Members(list[tuple[str, Any]]):
     """Members of a JSON object, names that occur twice included."""
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: Any, field: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int | float):
-        raise InvalidDriverInfo(f"{where} must be a text, number or boolean, not {value!r:.80}")
+        raise InvalidDriverInfo(f"{field} must be a text, number or boolean, not {value!r:.80}")
     return str(value).strip()

@@ -4,7 +4,7 @@ Conditions of a machine in a plan: needs of its steps, and conditions that they 
 A step declares them at its decorator, `step(needs=..., leaves=...)`, a frame step with
 `conditions`. A method that overrides another one and declares nothing has the conditions of the
 overridden one. A step that declares nothing anywhere leaves the machine as it was; of deploy
-interfaces that are not derived from those of the agent, it may leave the machine in any condition
+interfaces that are not derived from the agent's, it may leave the machine in any condition
 (`Interface.undeclared`).
 
     @step(deploy=40, needs=[Condition.BOOTABLE], leaves=[Condition.OFF, Condition.INSTANCE_NEXT])
@@ -90,15 +90,17 @@ AS_FOUND = Conditions()
 UNKNOWN = Conditions(leaves=None)
 
 
-def _checked(named: Iterable[Condition]) -> tuple[Condition, ...]:
+def _checked(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     """Raises ValueError: one is no `Condition`, or two exclude each other."""
-    listed = tuple(named)
-    for condition in listed:
+    listed_conditions = tuple(conditions)
+    for condition in listed_conditions:
         if not isinstance(condition, Condition):
             raise ValueError(f"a condition of a step must be a Condition, not {condition!r}")
-    if len({ASPECTS[condition] for condition in listed}) < len(listed):
-        raise ValueError(f"conditions of a step exclude each other: {' and '.join(listed)}")
-    return listed
+    if len({ASPECTS[condition] for condition in listed_conditions}) < len(listed_conditions):
+        raise ValueError(
+            f"conditions of a step exclude each other: {' and '.join(listed_conditions)}"
+        )
+    return listed_conditions
 
 
 def conditions(
@@ -107,23 +109,25 @@ def conditions(
     """
     Declare the conditions of a frame step.
 
-    Raises ValueError: a condition is none, cannot be needed, or excludes another one.
+    Raises ValueError: a condition is unknown, cannot be needed, or excludes another one.
     """
-    declared = Conditions(_checked(needs), _checked(leaves))
-    if starts := _STARTS.intersection(declared.needs):
+    method_conditions = Conditions(_checked(needs), _checked(leaves))
+    if starts := _STARTS.intersection(method_conditions.needs):
         raise ValueError(f"a step cannot need {min(starts)!r}: name what runs then")
 
     def mark(method: Method) -> Method:
-        setattr(method, MARK, declared)
+        setattr(method, MARK, method_conditions)
         return method
 
     return mark
 
 
 def of_method(cls: type, name: str) -> Conditions | None:
-    """Return the conditions of a method, its own or those it inherits; None: none is declared."""
+    """
+    Return the conditions of a method, its own or inherited ones; None if it declares no condition.
+    """
     for ancestor in cls.__mro__:
-        found: Conditions | None = getattr(vars(ancestor).get(name), MARK, None)
-        if found is not None:
-            return found
+        conditions: Conditions | None = getattr(vars(ancestor).get(name), MARK, None)
+        if conditions is not None:
+            return conditions
     return None

@@ -76,8 +76,8 @@ class Driver:
         """
         return [
             step
-            for each in self.by_kind.values()
-            for step in overridden_steps.offered(each, target, flow)
+            for interface in self.by_kind.values()
+            for step in overridden_steps.offered(interface, target, flow)
         ]
 
 

@@ -7,11 +7,13 @@ HardwareError
 ├─ Refused          the BMC or agent refused: its status and message, secrets masked
 │  ├─ LoginRefused  the BMC does not accept the user and the password
 │  └─ Busy          temporary: the machine is in a phase that ends by itself
+│     └─ AccountLocked  the BMC refuses logins for a while, after too many wrong ones
 ├─ Unexpected       malformed or contradictory answer
 │  └─ WithoutEffect a command was accepted, and the machine's state does not show its effect
 ├─ NotSupported     this machine or this driver lacks the function
 ├─ NotFound         the machine or its BMC has no part with the given name
 ├─ InvalidDriverInfo  invalid setting of the node; names the field
+├─ PasswordUnsettled  it is unknown which of two passwords the BMC has
 ├─ BadImage         image cannot be fetched, or fails its checks; names its URL
 ├─ BadArgument      invalid argument of a step; names it
 ├─ InspectionFailed  inspection data is unusable, or an inspection rule failed it
@@ -43,6 +45,8 @@ class FailureCode(StrEnum):
     NOT_SUPPORTED = "not_supported"
     NOT_FOUND = "not_found"
     INVALID_DRIVER_INFO = "invalid_driver_info"
+    ACCOUNT_LOCKED = "account_locked"
+    PASSWORD_UNSETTLED = "password_unsettled"
     BAD_IMAGE = "bad_image"
     BAD_ARGUMENT = "bad_argument"
     INSPECTION_FAILED = "inspection_failed"
@@ -105,6 +109,21 @@ class Busy(Refused):
     code = FailureCode.BUSY
 
 
+class AccountLocked(Busy):
+    """
+    The BMC refuses logins for a while, also with the right password.
+
+    retry_after: seconds that it asks to wait; 0: it does not say.
+    """
+
+    retryable = False  # each further login may prolong it
+    code = FailureCode.ACCOUNT_LOCKED
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class Unexpected(HardwareError):
     """The BMC or the agent sent a malformed or contradictory answer."""
 
@@ -132,6 +151,12 @@ class InvalidDriverInfo(HardwareError):
     """A setting of the node is invalid or missing; the message names the field."""
 
     code = FailureCode.INVALID_DRIVER_INFO
+
+
+class PasswordUnsettled(HardwareError):
+    """A change of the BMC's password has not ended: the BMC has one of two passwords."""
+
+    code = FailureCode.PASSWORD_UNSETTLED
 
 
 class BadImage(HardwareError):

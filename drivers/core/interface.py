@@ -41,8 +41,8 @@ class Frame:
     def without(self, rows: Rows) -> "Frame":
         """Return the frame without these steps; `collect` stays."""
 
-        def rest(listed: Rows) -> Rows:
-            return tuple(row for row in listed if row not in rows)
+        def rest(frame_rows: Rows) -> Rows:
+            return tuple(row for row in frame_rows if row not in rows)
 
         return replace(
             self,
@@ -77,17 +77,21 @@ class Interface:
     undeclared: ClassVar[Conditions] = conditions.AS_FOUND
     #: off unless `[DEFAULT]enabled_<kind>_interfaces` names it
     opt_in: ClassVar[bool] = False
+    #: its commands to the BMC call `Target.record_exchange`
+    records_exchanges: ClassVar[bool] = False
     #: the BMCs of this process; set by the registry
     bmcs: Bmcs
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        found: dict[str, Step] = {}
+        steps: dict[str, Step] = {}
         for attribute in sorted(dir(cls)):
-            mark = getattr(getattr(cls, attribute, None), MARK, None)
-            if mark is not None:
-                found[attribute] = replace(mark, interface=getattr(cls, "kind", ""), name=attribute)
-        cls.steps = found
+            declaration = getattr(getattr(cls, attribute, None), MARK, None)
+            if declaration is not None:
+                steps[attribute] = replace(
+                    declaration, interface=getattr(cls, "kind", ""), name=attribute
+                )
+        cls.steps = steps
 
     def validate(self, target: Target) -> None:
         """
@@ -98,25 +102,27 @@ class Interface:
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
         """Return the declared steps of a flow, those with priority 0 included."""
-        found = self._steps_of(flow)
+        flow_steps = self._steps_of(flow)
         if target is None or flow is not Flow.CLEAN:
-            return list(found)
-        return [self._with_set_priority(target, each) for each in found]
+            return list(flow_steps)
+        return [self._with_set_priority(target, step) for step in flow_steps]
 
     @classmethod
     @cache
     def _steps_of(cls, flow: Flow) -> tuple[Step, ...]:
         return tuple(
-            declared.in_flow(flow) for declared in cls.steps.values() if flow in declared.priorities
+            flow_step.in_flow(flow)
+            for flow_step in cls.steps.values()
+            if flow in flow_step.priorities
         )
 
     def _with_set_priority(self, target: Target, step: Step) -> Step:
         """Apply the priority that a setting in [deploy] has for a clean step."""
         setting = self.priority_settings.get(step.name)
-        given = target.options["deploy"][setting] if setting else None
-        if given is None:
+        priority = target.options["deploy"][setting] if setting else None
+        if priority is None:
             return step
-        return replace(step, priorities={**step.priorities, Flow.CLEAN: given})
+        return replace(step, priorities={**step.priorities, Flow.CLEAN: priority})
 
     def conditions_of(self, target: Target, method: str) -> Conditions:
         """Return what a step or frame step needs and leaves on this node."""
@@ -140,9 +146,9 @@ class Interface:
         """
         for arg in self.steps[method].args if method in self.steps else ():
             if arg.schema is not None and arg.name in args:
-                wrong = schema.mismatch(args[arg.name], arg.schema, arg.name)
-                if wrong:
-                    raise BadArgument(f"{self.kind}.{method}: {wrong}")
+                mismatch = schema.mismatch(args[arg.name], arg.schema, arg.name)
+                if mismatch:
+                    raise BadArgument(f"{self.kind}.{method}: {mismatch}")
         outcome = getattr(self, method)(target, **args)
         return Done() if outcome is None else outcome
 
@@ -184,12 +190,12 @@ class Interface:
     @cache
     def _of_kind(cls) -> type["Interface"]:
         """Return the base class of this kind, such as Power."""
-        return next(each for each in cls.__mro__ if Interface in each.__bases__)
+        return next(cls for cls in cls.__mro__ if Interface in cls.__bases__)
 
     def _enabled(self, target: Target, flow: Flow) -> list[dict[str, Any]]:
         enabled = [
-            {"interface": found.interface, "step": found.name, "priority": found.priorities[flow]}
-            for found in self.get_steps(target, flow)
-            if found.priorities[flow] > 0
+            {"interface": step.interface, "step": step.name, "priority": step.priorities[flow]}
+            for step in self.get_steps(target, flow)
+            if step.priorities[flow] > 0
         ]
         return sorted(enabled, key=lambda entry: -entry["priority"])

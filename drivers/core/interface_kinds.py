@@ -8,7 +8,7 @@ Every method that takes a `Target` must be idempotent: it is called again after 
 conductor. A method used as a step returns an `Outcome` (None counts as `Done()`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from drivers.core import boot_settings, capabilities, raid_schema
@@ -32,7 +32,7 @@ class Boot(Interface):
     #: boot sources besides the disk: boot_iso, ramdisk (with a kernel), ramdisk_configdrive
     #: (either of them with a config drive), kickstart (an installer), iscsi_volume
     options: ClassVar[frozenset[str]] = frozenset()
-    #: boot modes in which it can boot a machine
+    #: boot modes that it supports
     modes: ClassVar[tuple[str, ...]] = (capabilities.UEFI, capabilities.BIOS)
     #: whether a machine is booted again if its agent stays silent (`[pxe]boot_retry_timeout`)
     boots_again: ClassVar[bool] = False
@@ -94,6 +94,14 @@ class Boot(Interface):
         """Frame step: remove files and boot settings of `prepare_instance`."""
         return Done()
 
+    def dhcp_options(self, target: Target) -> Sequence[Mapping[str, Any]]:
+        """
+        Return the DHCP options of the machine's next boot: {opt_name, opt_value, ip_version}.
+
+        Interfaces that boot from DHCP override it. Raises InvalidDriverInfo.
+        """
+        return ()
+
 
 class Network(Interface):
     """Connect the machine to the network that a flow needs."""
@@ -101,6 +109,10 @@ class Network(Interface):
     kind = "network"
     #: whether attached VIFs are recorded on the node's ports
     keeps_vifs: ClassVar[bool] = True
+    #: whether a conductor attaches and detaches VIFs, by `vif_networks`, `plug_vif`, `unplug_vif`
+    remote_vifs: ClassVar[bool] = False
+    #: whether a VIF needs a port whose switch port is known, and that is no smart NIC
+    needs_links: ClassVar[bool] = False
 
     def conditions_of(self, target: Target, method: str) -> Conditions:
         """Return what a frame step needs and leaves; one that does nothing leaves all as it was."""
@@ -112,8 +124,27 @@ class Network(Interface):
 
         vif: `id`, and other keys that the client gave.
         """
-        named = vif.get("physical_network")
-        return frozenset([named] if isinstance(named, str) else ())
+        network_name = vif.get("physical_network")
+        return frozenset([network_name] if isinstance(network_name, str) else ())
+
+    def vif_networks(self, target: Target, vif: str, project: str | None) -> list[str]:
+        """
+        Return the physical networks of a VIF; empty if any will do. Requests may be sent.
+
+        project: of the caller, who may attach VIFs of the project; None: all.
+
+        Raises InvalidDriverInfo: there is no such VIF that the caller may attach.
+        """
+        return []
+
+    def plug_vif(self, target: Target, vif: str) -> None:
+        """Connect a VIF that is recorded on a port or port group of the node."""
+
+    def unplug_vif(self, target: Target, vif: str) -> None:
+        """Disconnect a VIF that is recorded on a port or port group of the node."""
+
+    def validate_rescue(self, target: Target) -> None:
+        """Check the settings that only a rescue needs. Raises InvalidDriverInfo."""
 
     @conditions(leaves=[Condition.SERVICE_NETWORK])
     def add_cleaning_network(self, target: Target) -> Outcome | None:
@@ -340,7 +371,7 @@ class Vendor(Interface):
         return Done({"returned": outcome})
 
 
-#: Every kind, in the order in which Ironic lists them.
+#: Every kind, in the order of Ironic's lists.
 KINDS: Mapping[str, type[Interface]] = {
     base.kind: base
     for base in (

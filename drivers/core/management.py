@@ -27,7 +27,9 @@ class Management(Interface):
         return []
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:
-        """Return {"boot_device": name or None, "persistent": bool or None}; None: unknown."""
+        """
+        Return {"boot_device": name or None, "persistent": bool or None}; None stands for unknown.
+        """
         return {"boot_device": None, "persistent": None}
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
@@ -105,10 +107,11 @@ class Management(Interface):
         """
         Return the sensors of the machine: [{name, kind, reading, unit, health}].
 
-        kind: temperature, fan, voltage or power. reading: a number; None: there is none now.
+        kind: temperature, fan, voltage or power. reading: a number, or None without a current
+        value.
         health: ok, warning, critical or unknown.
 
-        Raises NotSupported: the BMC lists none.
+        Raises NotSupported: the BMC lists no sensor.
         """
         raise NotSupported(f"{self.name} management has no sensors")
 

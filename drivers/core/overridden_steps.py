@@ -30,7 +30,7 @@ def check(interface: Interface) -> None:
     Raises ValueError: a method cannot be called with the expected arguments.
     """
     for flow in Flow:
-        for name, given in ((f"get_{flow}_steps", 1), (f"execute_{flow}_step", 2)):
+        for name, argument_count in ((f"get_{flow}_steps", 1), (f"execute_{flow}_step", 2)):
             if not interface.has(name):
                 continue  # inherited from its kind
             method = getattr(interface, name)
@@ -40,15 +40,15 @@ def check(interface: Interface) -> None:
             if inspect.iscoroutinefunction(method) or inspect.isgeneratorfunction(method):
                 raise ValueError(f"{label} must be a plain method, and return its result")
             try:
-                inspect.signature(method).bind(*range(given))
+                inspect.signature(method).bind(*range(argument_count))
             except TypeError as error:
-                wanted = "(target)" if given == 1 else "(target, step)"
-                raise ValueError(f"{label} is called with {wanted}: {error}") from None
+                call_form = "(target)" if argument_count == 1 else "(target, step)"
+                raise ValueError(f"{label} is called with {call_form}: {error}") from None
 
 
 def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Step]:
     """
-    Return the steps that an interface offers for a flow: declared ones, or those of its own list.
+    Return the steps that an interface offers for a flow: declared ones, or its own list.
 
     Raises InvalidDriverInfo: the list is malformed, names a step without a method, or two steps
     have the same priority other than 0, by the list or by settings.
@@ -56,29 +56,31 @@ def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Ste
     if target is None or not interface.lists(flow):
         return interface.get_steps(target, flow)
     label = f"{interface.kind} interface {interface.name!r}: get_{flow}_steps"
-    declared = interface.get_steps(target, flow)
+    declared_steps = interface.get_steps(target, flow)
     try:
         listing = getattr(interface, f"get_{flow}_steps")(target)
-        found = [_read(interface, flow, declared, document) for document in listing]
-        names = _names(found)
-        found += [step for step in declared if step.name not in names and not step.priorities[flow]]
-        priorities.refuse_ties(_priority(target, flow, step) for step in found)
+        steps = [_read(interface, flow, declared_steps, document) for document in listing]
+        names = _names(steps)
+        steps += [
+            step for step in declared_steps if step.name not in names and not step.priorities[flow]
+        ]
+        priorities.refuse_ties(_priority(target, flow, step) for step in steps)
     except Exception as error:  # a driver's code may raise anything
         raise InvalidDriverInfo(f"{label}: {type(error).__name__}: {error}") from error
-    return found
+    return steps
 
 
 def _read(
-    interface: Interface, flow: Flow, declared: Sequence[Step], document: Mapping[str, Any]
+    interface: Interface, flow: Flow, declared_steps: Sequence[Step], document: Mapping[str, Any]
 ) -> Step:
     """
     Parse an entry of a step list.
 
     Raises ValueError, TypeError, KeyError: the entry is malformed.
     """
-    unknown = set(document) - _KEYS
-    if unknown:
-        raise ValueError(f"unknown key {min(unknown)!r} in {dict(document)!r}")
+    unknown_keys = set(document) - _KEYS
+    if unknown_keys:
+        raise ValueError(f"unknown key {min(unknown_keys)!r} in {dict(document)!r}")
     name, priority = str(document["step"]), document["priority"]
     if isinstance(priority, bool) or not isinstance(priority, int | float):
         raise ValueError(f"the priority of {name!r} must be a number, not {priority!r}")
@@ -86,7 +88,7 @@ def _read(
         raise ValueError(f"{name!r} is of another interface, {document['interface']!r}")
     if not interface.has(f"execute_{flow}_step") and not hasattr(interface, name):
         raise ValueError(f"there is no method {name!r} to run")
-    step = next((each for each in declared if each.name == name), None)
+    step = next((candidate for candidate in declared_steps if candidate.name == name), None)
     step = step or Step(interface.kind, name, {}, abortable=flow is Flow.DEPLOY)
     argsinfo = document.get("argsinfo", document.get("args"))
     return replace(
@@ -98,14 +100,14 @@ def _read(
     )
 
 
-def _names(found: Sequence[Step]) -> set[str]:
+def _names(steps: Sequence[Step]) -> set[str]:
     """
     Return the names of listed steps.
 
     Raises ValueError: a step is listed twice.
     """
     names: set[str] = set()
-    for step in found:
+    for step in steps:
         if step.name in names:
             raise ValueError(f"{step.name!r} is listed twice")
         names.add(step.name)

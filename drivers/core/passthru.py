@@ -48,10 +48,10 @@ def passthru(
     exclusive: bool = True,
 ) -> Callable[[Method], Method]:
     """Declare a method as a vendor function."""
-    declared = Passthru(http_methods, description, asynchronous, attach, exclusive)
+    declaration = Passthru(http_methods, description, asynchronous, attach, exclusive)
 
     def mark(method: Method) -> Method:
-        setattr(method, MARK, declared)
+        setattr(method, MARK, declaration)
         return method
 
     return mark
@@ -60,8 +60,8 @@ def passthru(
 def functions(interface: object) -> Mapping[str, Passthru]:
     """Return the vendor functions of an interface by name."""
     kind = type(interface)
-    marks = ((name, getattr(getattr(kind, name), MARK, None)) for name in dir(kind))
-    return {name: mark for name, mark in marks if mark is not None}
+    declarations = ((name, getattr(getattr(kind, name), MARK, None)) for name in dir(kind))
+    return {name: declaration for name, declaration in declarations if declaration is not None}
 
 
 def check_arguments(interface: object, name: str, arguments: Mapping[str, Any]) -> None:
@@ -71,11 +71,11 @@ def check_arguments(interface: object, name: str, arguments: Mapping[str, Any]) 
     Raises InvalidDriverInfo: an argument is missing or unknown.
     """
     parameters = list(inspect.signature(getattr(interface, name)).parameters.values())[1:]
-    known = {each.name for each in parameters}
-    for each in parameters:
-        if each.default is each.empty and each.name not in arguments:
-            raise InvalidDriverInfo(f"{each.name}: vendor function {name} needs it")
-    for given in arguments:
-        if given not in known:
-            takes = ", ".join(sorted(known)) or "nothing"
-            raise InvalidDriverInfo(f"{given}: vendor function {name} takes {takes}")
+    parameter_names = {parameter.name for parameter in parameters}
+    for parameter in parameters:
+        if parameter.default is parameter.empty and parameter.name not in arguments:
+            raise InvalidDriverInfo(f"{parameter.name}: vendor function {name} needs it")
+    for argument_name in arguments:
+        if argument_name not in parameter_names:
+            takes = ", ".join(sorted(parameter_names)) or "nothing"
+            raise InvalidDriverInfo(f"{argument_name}: vendor function {name} takes {takes}")

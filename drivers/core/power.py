@@ -46,13 +46,13 @@ class Power(Interface):
     switches_off: ClassVar[bool] = True
     #: whether an order without a recorded outcome has provably had no effect (fake hardware)
     transactional: ClassVar[bool] = False
-    #: opens a reader for the power sync, which reads many machines in one event loop; None: the
-    #: power sync calls `get_power_state` in threads
+    #: opens a reader for the power sync, which reads many machines in one event loop; without it,
+    #: the power sync calls `get_power_state` in threads
     sweep_reader: SweepReader | None = None
 
     def get_power_state(self, target: Target) -> str | None:
         """
-        Return `power on` or `power off`, as the BMC reports it; None: no settled state.
+        Return `power on` or `power off`, as the BMC reports it; None without a settled state.
 
         A driver repeats a request that was lost, as far as its protocol allows; callers do not.
 
@@ -62,7 +62,7 @@ class Power(Interface):
 
     def last_reset(self, target: Target) -> str | None:
         """
-        Return a text that changes when the machine is reset; None: the BMC has none.
+        Return a text that changes when the machine is reset, if the BMC has such a text.
 
         It proves a reset whose answer was lost. Raises HardwareError.
         """
@@ -130,7 +130,7 @@ class Power(Interface):
 
         A reboot switches the machine off and on, so that its effect can be read; it switches on a
         machine that is off, and resets one that must not be powered off.
-        timeout: seconds; None: `[conductor]soft_power_off_timeout` for soft states, else
+        timeout: seconds; by default `[conductor]soft_power_off_timeout` for soft states, else
         `power_state_change_timeout`.
         """
         if state in (POWER_ON, POWER_OFF):
@@ -145,7 +145,7 @@ class Power(Interface):
             outcome = self._reach(target, order, POWER_OFF, progress, timeout)
             if not isinstance(outcome, Done):
                 return outcome
-            progress = {"phase": "on"}
+            progress = {"phase": "on", "crashes": target.crashes}
             # commit first: that the machine was off, or an attempt after a crash would switch off a
             # machine that it finds on; and that its agent is gone
             if not self.transactional or target.progress or _token_is_issued(target):
@@ -163,11 +163,11 @@ class Power(Interface):
                 raise state
             if state == POWER_OFF:
                 return self._reach(target, POWER_ON, POWER_ON, {**progress, "starts": True})
-            mark = self._last_reset(target)
+            last_reset = self._last_reset(target)
             # commit first: that a reset may be sent; that the agent is gone, so that the next one
             # gets a token
             target.forget_agent()
-            intent = {**progress, "last_reset": mark, "after_death": target.resumed}
+            intent = {**progress, "last_reset": last_reset, "after_death": target.resumed}
             return Wait(intent, poll_after=0, timeout=_limit(target, REBOOT))
         if "answer" not in progress:
             target.forget_agent()
@@ -179,33 +179,33 @@ class Power(Interface):
         self,
         target: Target,
         order: str,
-        wanted: str,
+        target_state: str,
         progress: Mapping[str, Any],
         timeout: float | None = None,
     ) -> Outcome:
         """
         Send a power command as often as the power table demands, and poll for its effect.
 
-        order: as for `order`. wanted: the state that it leads to. progress: of this command's
+        order: as for `order`. target_state: the state that it leads to. progress: of this command's
         earlier calls; empty, or with keys of the caller only, at its first.
         """
-        pursuit = self._resumed(target, order, wanted, progress)
+        pursuit = self._resumed(target, order, target_state, progress)
         pursuit.note(target)
-        if pursuit.answer in (Answer.TAKEN, Answer.LOST) and wanted == POWER_OFF:
+        if pursuit.answer in (Answer.TAKEN, Answer.LOST) and target_state == POWER_OFF:
             target.forget_agent()
         for attempt in (1, 2):
             state = self._look(target)
             if order == REBOOT and state == POWER_OFF:
                 # a reset that was sent may switch it on again
-                sent = {"answer": Answer.LOST} if pursuit.uncertain else {}
-                starts = {"starts": True, **sent}
+                answer_facts = {"answer": Answer.LOST} if pursuit.uncertain else {}
+                starts = {"starts": True, **answer_facts}
                 return Wait(starts, poll_after=0, timeout=_limit(target, order))
             pursuit = pursuit.after(self._compared(target, pursuit, state), state)
-            if wanted == POWER_OFF and state == POWER_OFF:
+            if target_state == POWER_OFF and state == POWER_OFF:
                 target.forget_agent()
             match pursuit.action:
                 case Action.DONE:
-                    _settle(target, wanted)
+                    _settle(target, target_state)
                     return Done()
                 case Action.FAIL:
                     return pursuit.failure(state)
@@ -238,22 +238,25 @@ class Power(Interface):
             return None
 
     def _resumed(
-        self, target: Target, order: str, wanted: str, progress: Mapping[str, Any]
+        self, target: Target, order: str, target_state: str, progress: Mapping[str, Any]
     ) -> Pursuit:
         """Return the pursuit of an order as its progress has it, or a new one."""
         if "answer" in progress and "looks" in progress:
-            return Pursuit.of(Order(order), wanted, progress)
+            return Pursuit.of(Order(order), target_state, progress)
         pending = target.driver_internal_info.get(PENDING)
-        opposed = isinstance(pending, Mapping) and pending.get("state") != wanted
+        is_opposed = isinstance(pending, Mapping) and pending.get("state") != target_state
         # "ordered": progress of the previous release
-        unrecorded = (target.resumed and order != REBOOT) or progress.get("ordered", False)
+        crashed = target.crashed_since(progress)
+        unrecorded = (crashed and order != REBOOT) or progress.get("ordered", False)
         answer = Answer(progress.get("answer", Answer.LOST if unrecorded else Answer.NONE))
         if self.transactional:
-            opposed, answer = False, Answer.NONE
+            is_opposed, answer = False, Answer.NONE
         if order == REBOOT:  # of a machine that gets no power off
-            opposed = False
-        lost = answer is Answer.LOST
-        return Pursuit(Order(order), wanted, answer=answer, doubted=opposed, uncertain=lost)
+            is_opposed = False
+        is_lost = answer is Answer.LOST
+        return Pursuit(
+            Order(order), target_state, answer=answer, doubted=is_opposed, uncertain=is_lost
+        )
 
     def _compared(
         self, target: Target, pursuit: Pursuit, state: str | HardwareError | None
@@ -264,14 +267,16 @@ class Power(Interface):
             return Reading.MOVING
         if pursuit.order is not Order.RESET:
             return Reading.REACHED if state == pursuit.wanted else Reading.OTHER
-        before = target.progress.get("last_reset")
-        if pursuit.answer is Answer.NONE or before is None:
+        previous_reset = target.progress.get("last_reset")
+        if pursuit.answer is Answer.NONE or previous_reset is None:
             return Reading.UNPROVEN
-        return Reading.OTHER if self._last_reset(target) in (before, None) else Reading.REACHED
+        return (
+            Reading.OTHER if self._last_reset(target) in (previous_reset, None) else Reading.REACHED
+        )
 
     def _send(self, target: Target, pursuit: Pursuit) -> Pursuit:
         """Send the order of a pursuit once, and note its answer."""
-        answered = pursuit.answered(Answer.TAKEN)
+        answered_pursuit = pursuit.answered(Answer.TAKEN)
         if pursuit.wanted == POWER_ON:
             try:
                 target.driver.management.before_start(target)
@@ -284,11 +289,11 @@ class Power(Interface):
         except LeaseLost:
             raise
         except HardwareError as error:
-            answered = pursuit.answered(answer_of(error), error)
-        answered.note(target)
-        if pursuit.wanted == POWER_OFF and answered.answer in (Answer.TAKEN, Answer.LOST):
+            answered_pursuit = pursuit.answered(answer_of(error), error)
+        answered_pursuit.note(target)
+        if pursuit.wanted == POWER_OFF and answered_pursuit.answer in (Answer.TAKEN, Answer.LOST):
             target.forget_agent()
-        return answered
+        return answered_pursuit
 
 
 def _settle(target: Target, state: str) -> None:

@@ -18,9 +18,9 @@ from drivers.core.power_settlement import Action, Answer, Order, Reading, decide
 from drivers.core.steps import Failed
 from drivers.core.target import Target
 
-#: Key of driver_internal_info: a power order whose effect is unknown. {"state": the ordered state;
-#: None: an order without a record may have been sent, "sweeps": readings of the power sync that
-#: differ from it}. Missing: no order is pending.
+#: Key of driver_internal_info: a power order whose effect is unknown. {"state": the ordered state,
+#: or None if an order without a record may have been sent, "sweeps": readings of the power sync
+#: that differ from it}. Missing: no order is pending.
 PENDING = "pending_power"
 
 
@@ -41,11 +41,11 @@ class Pursuit:
     shown: str = ""  # the last reading in words
 
     @classmethod
-    def of(cls, order: Order, wanted: str, progress: Mapping[str, Any]) -> "Pursuit":
+    def of(cls, order: Order, target_state: str, progress: Mapping[str, Any]) -> "Pursuit":
         """Return the pursuit that `progress` describes."""
         return cls(
             order,
-            wanted,
+            target_state,
             answer=Answer(progress["answer"]),
             reading=Reading(progress["reading"]) if progress["reading"] else None,
             looks=int(progress["looks"]),
@@ -75,15 +75,15 @@ class Pursuit:
         if answer is Answer.FINAL and self.reading is Reading.REACHED:
             answer = Answer.REFUSED  # it was refused because the machine was there already
         looks = self.looks + 1 if reading is self.reading and self.looks else 1
-        shown = "no settled power state" if state is None else str(state)
-        return replace(self, answer=answer, reading=reading, looks=looks, shown=shown)
+        reading_text = "no settled power state" if state is None else str(state)
+        return replace(self, answer=answer, reading=reading, looks=looks, shown=reading_text)
 
     def answered(self, answer: Answer, error: HardwareError | None = None) -> "Pursuit":
         """Return the pursuit after an order and its answer; error: the reason, if not taken."""
-        why, code = ("", "") if error is None else (str(error), str(error.code))
+        reason, code = ("", "") if error is None else (str(error), str(error.code))
         uncertain = self.uncertain or answer in (Answer.TAKEN, Answer.LOST)
-        known = replace(self, answer=answer, uncertain=uncertain, why=why, code=code)
-        return replace(known, looks=0, sent=self.sent + 1)
+        answered_pursuit = replace(self, answer=answer, uncertain=uncertain, why=reason, code=code)
+        return replace(answered_pursuit, looks=0, sent=self.sent + 1)
 
     def note(self, target: Target) -> None:
         """Report whether an order is pending: the last one, while any may still take effect."""
@@ -111,15 +111,17 @@ class Pursuit:
 
     def obstacle(self) -> str:
         """Return in words why the step is not done yet."""
-        said = f"the BMC shows {self.shown!r}"
+        observation = f"the BMC shows {self.shown!r}"
         if self.reading is Reading.SILENT:
-            said = self.shown
+            observation = self.shown
         if self.answer is Answer.TAKEN:
-            return f"the BMC took the order '{self.order}', and {said}"
+            return f"the BMC took the order '{self.order}', and {observation}"
         if self.answer is Answer.LOST:
-            why = self.why or "its conductor died"
-            return f"the answer to the order '{self.order}' is unknown ({why}), and {said}"
-        return f"{self.why}; {said}" if self.why else said
+            reason = self.why or "its conductor died"
+            return (
+                f"the answer to the order '{self.order}' is unknown ({reason}), and {observation}"
+            )
+        return f"{self.why}; {observation}" if self.why else observation
 
 
 def answer_of(error: HardwareError) -> Answer:

@@ -15,8 +15,8 @@ Priority = tuple[str, float, str | None]
 def overridden(options: Options, flow: Flow, label: str) -> tuple[float, str] | None:
     """Return the priority that a setting in [conductor] gives `interface.step`, and the setting."""
     name = PRIORITY_OVERRIDES.get(flow)
-    given = options["conductor"].get(name, {}) if name else {}
-    return (given[label], f"[conductor]{name}") if label in given else None
+    settings = options["conductor"].get(name, {}) if name else {}
+    return (settings[label], f"[conductor]{name}") if label in settings else None
 
 
 class Unmatched(NamedTuple):
@@ -51,8 +51,8 @@ def overrides_without_step(
 
 def _names(interface: Interface, flow: Flow) -> set[str]:
     """Names of the steps of a flow that an interface declares, and of the agent's that it knows."""
-    declared = {step.name for step in interface.steps.values() if flow in step.priorities}
-    return declared | set(interface.priority_settings if flow is Flow.CLEAN else ())
+    step_names = {step.name for step in interface.steps.values() if flow in step.priorities}
+    return step_names | set(interface.priority_settings if flow is Flow.CLEAN else ())
 
 
 def refuse_ties(priorities: Iterable[Priority]) -> None:
@@ -61,13 +61,17 @@ def refuse_ties(priorities: Iterable[Priority]) -> None:
 
     Raises ValueError: names the steps, and the settings.
     """
-    taken: dict[float, tuple[str, str | None]] = {}
+    names_by_priority: dict[float, tuple[str, str | None]] = {}
     for name, priority, setting in priorities:
-        if priority > 0 and priority in taken:
-            other, its = taken[priority]
-            by = " and ".join(dict.fromkeys(each for each in (its, setting) if each))
-            raise ValueError(
-                f"{other!r} and {name!r} both have priority {priority:g}"
-                + (f", by {by}" if by else "")
+        if priority > 0 and priority in names_by_priority:
+            other_name, other_setting = names_by_priority[priority]
+            settings_text = " and ".join(
+                dict.fromkeys(
+                    setting_name for setting_name in (other_setting, setting) if setting_name
+                )
             )
-        taken[priority] = name, setting
+            raise ValueError(
+                f"{other_name!r} and {name!r} both have priority {priority:g}"
+                + (f", by {settings_text}" if settings_text else "")
+            )
+        names_by_priority[priority] = name, setting

@@ -32,8 +32,8 @@ def _is(kind: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kind)
 
 
-def _one_of(*words: str) -> dict[str, Any]:
-    return {"form": f"one of {', '.join(words)}", "accepts": lambda value: value in words}
+def _one_of(*choices: str) -> dict[str, Any]:
+    return {"form": f"one of {', '.join(choices)}", "accepts": lambda value: value in choices}
 
 
 _TEXT: dict[str, Any] = {"form": "text", "accepts": _is(str)}
@@ -64,7 +64,7 @@ SCHEMA: Document = {
     "physical_disks": Property(
         "The physical disks to use, as the driver names them.", "a list of names or objects",
         lambda value: isinstance(value, list)
-        and all(isinstance(each, str | dict) for each in value)),
+        and all(isinstance(item, str | dict) for item in value)),
 }  # fmt: skip
 
 
@@ -86,24 +86,24 @@ def check(config: Mapping[str, Any], schema: Document = SCHEMA) -> None:
         raise InvalidDriverInfo("logical_disks: only one of them can be the root volume")
 
 
-def _check_disk(place: str, disk: Any, schema: Document) -> None:
+def _check_disk(path: str, disk: Any, schema: Document) -> None:
     if not isinstance(disk, dict):
-        raise InvalidDriverInfo(f"{place}: an object is needed")
+        raise InvalidDriverInfo(f"{path}: an object is needed")
     for name, value in disk.items():
-        known = schema.get(name)
-        if known is None:
+        field = schema.get(name)
+        if field is None:
             raise InvalidDriverInfo(
-                f"{place}/{name}: unknown; a logical disk has {', '.join(schema)}"
+                f"{path}/{name}: unknown; a logical disk has {', '.join(schema)}"
             )
-        if not known.accepts(value):
-            raise InvalidDriverInfo(f"{place}/{name}: must be {known.form}, not {value!r}")
-    for name, known in schema.items():
-        if known.required and name not in disk:
-            raise InvalidDriverInfo(f"{place}/{name}: required and missing")
+        if not field.accepts(value):
+            raise InvalidDriverInfo(f"{path}/{name}: must be {field.form}, not {value!r}")
+    for name, field in schema.items():
+        if field.required and name not in disk:
+            raise InvalidDriverInfo(f"{path}/{name}: required and missing")
 
 
 def selected(
-    config: Mapping[str, Any], *, root: bool, others: bool
+    config: Mapping[str, Any], *, root: bool, include_others: bool
 ) -> dict[int, Mapping[str, Any]]:
     """
     Return the logical disks to build, by number: the root volume, all others, or both.
@@ -111,15 +111,17 @@ def selected(
     Raises BadArgument: no logical disk is left.
     """
     disks = dict(enumerate(config["logical_disks"]))
-    found = {
-        n: disk for n, disk in disks.items() if (root if disk.get("is_root_volume") else others)
+    selected_disks = {
+        n: disk
+        for n, disk in disks.items()
+        if (root if disk.get("is_root_volume") else include_others)
     }
-    if not found:
+    if not selected_disks:
         raise BadArgument(
             "create_root_volume, create_nonroot_volumes: no logical disk is left to be built"
         )
-    return found
+    return selected_disks
 
 
 def descriptions(schema: Document = SCHEMA) -> dict[str, str]:
-    return {name: known.description for name, known in schema.items()}
+    return {name: field.description for name, field in schema.items()}

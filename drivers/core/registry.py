@@ -51,16 +51,16 @@ class Registry:
     def default(self, hardware_type: str, kind: str) -> str:
         return next(iter(self._type(hardware_type)[kind]))
 
-    def driver(self, hardware_type: str, chosen: Mapping[str, str | None]) -> Driver:
+    def driver(self, hardware_type: str, interface_names: Mapping[str, str | None]) -> Driver:
         """
         Return the driver of a node.
 
-        chosen: kind -> interface name; None or missing: the hardware type's default.
+        interface_names: kind -> interface name; None or missing: the hardware type's default.
 
         Raises InvalidDriverInfo: names the unknown driver or interface, and the known ones.
         """
         kinds = self._type(hardware_type)
-        names = tuple(chosen.get(kind) or next(iter(kinds[kind])) for kind in kinds)
+        names = tuple(interface_names.get(kind) or next(iter(kinds[kind])) for kind in kinds)
         key = (hardware_type, *names)
         if key not in self._drivers:
             by_kind: dict[str, Any] = {}  # `load` has checked that each is of its kind
@@ -78,13 +78,13 @@ class Registry:
     def _type(self, name: str) -> dict[str, dict[str, Interface]]:
         if name in self.types:
             return self.types[name]
-        why = self.refused.get(name)
-        known = ", ".join(sorted(self.types)) or "none"
+        reason = self.refused.get(name)
+        loaded_names = ", ".join(sorted(self.types)) or "none"
         raise InvalidDriverInfo(
-            f"driver {name!r} did not load: {why}"
-            if why
-            else f"driver: there is no driver {name!r}; loaded are {known}. A driver has to be"
-            " installed where the API and the conductors run, before they start"
+            f"driver {name!r} did not load: {reason}"
+            if reason
+            else f"driver: there is no driver {name!r}; loaded are {loaded_names}. A driver has to"
+            " be installed where the API and the conductors run, before they start"
         )
 
 
@@ -104,7 +104,7 @@ def load(  # noqa: PLR0917 - one argument per group of settings
     Load hardware types.
 
     hardware_types: the built-in ones; an entry point of the same name replaces one.
-    enabled_types: names to load; None: all.
+    enabled_types: names to load; by default all.
     enabled_interfaces: kind -> interface names to accept; missing kind: all that are not `opt_in`.
     defaults: kind -> default interface of all hardware types that accept it.
     options: settings by group and name; some override priorities of steps.
@@ -121,19 +121,19 @@ def load(  # noqa: PLR0917 - one argument per group of settings
                 f" installed are {', '.join(sorted(candidates))}"
             )
     registry = Registry(bmcs=bmcs or Bmcs())
-    known: dict[str, set[str]] = {kind: set() for kind in KINDS}
-    wanted = candidates if enabled_types is None else enabled_types
-    classes = _classes(candidates, wanted, known, registry.refused)
-    if _unknown(enabled, defaults, known):  # a type that is not enabled may have it
-        _classes(candidates, candidates.keys() - set(wanted), known, {})
-    if wrong := _unknown(enabled, defaults, known):
-        why = (f"; hardware type {name}: {why}" for name, why in registry.refused.items())
-        raise UnknownName("".join((wrong, *why)))
-    checked: set[type[Interface]] = set()
+    known_names: dict[str, dict[str, bool]] = {kind: {} for kind in KINDS}
+    enabled_names = candidates if enabled_types is None else enabled_types
+    classes = _classes(candidates, enabled_names, known_names, registry.refused)
+    if _unknown(enabled, defaults, known_names):  # a type that is not enabled may have it
+        _classes(candidates, candidates.keys() - set(enabled_names), known_names, {})
+    if problem := _unknown(enabled, defaults, known_names):
+        reasons = (f"; hardware type {name}: {reason}" for name, reason in registry.refused.items())
+        raise UnknownName("".join((problem, *reasons)))
+    checked_classes: set[type[Interface]] = set()
     for name, hardware_type in classes.items():
         try:
             interfaces = _instantiate(
-                hardware_type, enabled, defaults, registry.bmcs, options, checked
+                hardware_type, enabled, defaults, registry.bmcs, options, checked_classes
             )
             _check_frames(name, interfaces)
             registry.types[name] = interfaces
@@ -145,59 +145,62 @@ def load(  # noqa: PLR0917 - one argument per group of settings
 def _candidates(hardware_types: Iterable[type[HardwareType]]) -> dict[str, Any]:
     """Return hardware types and entry points of hardware types, by name."""
     return {
-        **{each.name: each for each in hardware_types},
+        **{hardware_type.name: hardware_type for hardware_type in hardware_types},
         **{entry.name: entry for entry in entry_points(group=ENTRY_POINTS)},
     }
 
 
 def _classes(
     candidates: Mapping[str, Any],
-    wanted: Iterable[str],
-    known: Mapping[str, set[str]],
-    refused: dict[str, str],
+    enabled_names: Iterable[str],
+    known_names: dict[str, dict[str, bool]],
+    refusals: dict[str, str],
 ) -> dict[str, type[HardwareType]]:
     """
     Import the wanted candidates.
 
-    Adds the names of their interfaces to `known`, and reasons of failed imports to `refused`.
+    Adds the names of their interfaces to `known_names`, with whether they are `opt_in`, and reasons
+    of failed imports to `refusals`.
     """
-    found = {}
-    for name in wanted:
+    classes = {}
+    for name in enabled_names:
         candidate = candidates[name]
         try:
             hardware_type: type[HardwareType] = (
                 candidate if isinstance(candidate, type) else candidate.load()
             )
             names = {
-                kind: {cls.name for cls in hardware_type.interfaces.get(kind, ())} for kind in KINDS
+                kind: {cls.name: cls.opt_in for cls in hardware_type.interfaces.get(kind, ())}
+                for kind in KINDS
             }
         except Exception as error:  # as in `load`
-            refused[name] = str(error) or repr(error)
+            refusals[name] = str(error) or repr(error)
             continue
-        found[name] = hardware_type
+        classes[name] = hardware_type
         for kind in KINDS:
-            known[kind].update(names[kind])
-    return found
+            known_names[kind].update(names[kind])
+    return classes
 
 
 def _unknown(
     enabled: Mapping[str, Sequence[str]],
     defaults: Mapping[str, str],
-    known: Mapping[str, set[str]],
+    known_names: Mapping[str, Mapping[str, bool]],
 ) -> str | None:
     """Describe the first setting that names an unknown or disabled interface; None if all agree."""
     for kind in KINDS:
         for name in enabled.get(kind, ()):
-            if name not in known[kind]:
+            if name not in known_names[kind]:
                 return (
                     f"[DEFAULT]enabled_{kind}_interfaces: there is no {kind} interface {name!r};"
-                    f" installed are {', '.join(sorted(known[kind]))}"
+                    f" installed are {', '.join(sorted(known_names[kind]))}"
                 )
-        default, accepted = defaults.get(kind), enabled.get(kind) or sorted(known[kind])
-        if default and default not in accepted:
+        usual_names = sorted(name for name, opt_in in known_names[kind].items() if not opt_in)
+        default, accepted_names = defaults.get(kind), enabled.get(kind) or usual_names
+        if default and default not in accepted_names:
             return (
                 f"[DEFAULT]default_{kind}_interface: there is no enabled {kind} interface"
-                f" {default!r}; enabled are {', '.join(accepted)}"
+                f" {default!r}; enabled are {', '.join(accepted_names)}"
             )
     return None
 
@@ -208,12 +211,13 @@ def _instantiate(  # noqa: PLR0917 - as `load`, which passes them on
     defaults: Mapping[str, str],
     bmcs: Bmcs,
     options: Options | None,
-    checked: set[type[Interface]],
+    checked_classes: set[type[Interface]],
 ) -> dict[str, dict[str, Interface]]:
     """
     Instantiate the accepted interfaces of a hardware type: kind -> name -> interface.
 
-    checked: classes that were found right in other hardware types; adds those of this one.
+    checked_classes: classes that were found right in other hardware types; adds the classes of this
+    one.
 
     Raises ValueError: overlapping priorities, hidden steps, methods that cannot be called, a class
     of another kind, or a kind without an interface.
@@ -237,11 +241,11 @@ def _instantiate(  # noqa: PLR0917 - as `load`, which passes them on
                 )
             interface = cls()
             interface.bmcs = bmcs
-            if cls not in checked:
+            if cls not in checked_classes:
                 _refuse_overlaps(cls, options)
                 _refuse_hidden(cls)
                 overridden_steps.check(interface)
-                checked.add(cls)
+                checked_classes.add(cls)
             result[kind][cls.name] = interface
     return result
 
@@ -255,19 +259,21 @@ def _check_frames(hardware_type: str, interfaces: Mapping[str, Mapping[str, Inte
 
     Raises ValueError: names the frame and the missing method.
     """
-    for owner in chain.from_iterable(each.values() for each in interfaces.values()):
+    for owner in chain.from_iterable(
+        interface_group.values() for interface_group in interfaces.values()
+    ):
         for flow, frame in owner.frames.items():
             for kind, method in frame.rows():
-                where = (
+                subject = (
                     f"hardware type {hardware_type!r}: the {flow} frame of {owner.kind} interface"
                     f" {owner.name!r} names {kind}.{method}"
                 )
                 if kind not in interfaces:
-                    raise ValueError(f"{where}; kinds of interfaces are {', '.join(interfaces)}")
-                for each in [owner] if kind == owner.kind else interfaces[kind].values():
-                    if not callable(getattr(each, method, None)):
+                    raise ValueError(f"{subject}; kinds of interfaces are {', '.join(interfaces)}")
+                for interface in [owner] if kind == owner.kind else interfaces[kind].values():
+                    if not callable(getattr(interface, method, None)):
                         raise ValueError(
-                            f"{where}, which {kind} interface {each.name!r} does not have"
+                            f"{subject}, which {kind} interface {interface.name!r} does not have"
                         )
 
 
@@ -289,13 +295,13 @@ def _refuse_hidden(cls: type[Interface]) -> None:
     leaves the step out on purpose, and a list of steps of the interface may name any method.
     """
     for base in cls.__mro__[1:]:
-        hidden = {name: step.priorities for name, step in getattr(base, "steps", {}).items()}
+        hidden_steps = {name: step.priorities for name, step in getattr(base, "steps", {}).items()}
         if base is Deploy:
-            hidden["deploy"] = {Flow.DEPLOY: 0}
-        for name, flows in hidden.items():
-            owner = next(each for each in cls.__mro__ if name in vars(each))
-            replaced = owner is not base and vars(owner)[name] is not None
-            if replaced and name not in cls.steps and not all(map(cls.lists, flows)):
+            hidden_steps["deploy"] = {Flow.DEPLOY: 0}
+        for name, flows in hidden_steps.items():
+            owner = next(ancestor for ancestor in cls.__mro__ if name in vars(ancestor))
+            is_replaced = owner is not base and vars(owner)[name] is not None
+            if is_replaced and name not in cls.steps and not all(map(cls.lists, flows)):
                 raise ValueError(
                     f"{cls.kind} interface {cls.name!r}: {owner.__name__}.{name} overrides the step"
                     f" {cls.kind}.{name} of {base.__name__}, and is no step: decorate it with"
@@ -312,16 +318,16 @@ def _priorities(
 
     Includes the agent's steps that a setting gives a priority; the others are unknown here.
     """
-    own = {
+    step_priorities = {
         step.name: step.priorities[flow] for step in cls.steps.values() if flow in step.priorities
     }
     settings = cls.priority_settings if flow is Flow.CLEAN else {}
-    for name in {**own, **settings}:
+    for name in {**step_priorities, **settings}:
         setting = settings.get(name, "")
         override = priorities.overridden(options, flow, f"{cls.kind}.{name}") if options else None
         if override:
             yield name, *override
         elif options and options["deploy"].get(setting) is not None:
             yield name, options["deploy"][setting], f"[deploy]{setting}"
-        elif name in own:
-            yield name, own[name], None
+        elif name in step_priorities:
+            yield name, step_priorities[name], None

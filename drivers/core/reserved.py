@@ -55,8 +55,10 @@ def wait(target: Target, *, ramdisk: bool, seconds: float | None = None) -> Outc
         return Done()
     if seconds is None and ramdisk:
         return Wait({"waited": True})
-    longest = float(target.options["conductor"]["max_conductor_wait_step_seconds"])
-    return Wait({"waited": True}, poll_after=longest if seconds is None else min(seconds, longest))
+    max_seconds = float(target.options["conductor"]["max_conductor_wait_step_seconds"])
+    return Wait(
+        {"waited": True}, poll_after=max_seconds if seconds is None else min(seconds, max_seconds)
+    )
 
 
 def _start(target: Target, start: Callable[[Target], Outcome], *, ramdisk: bool) -> Outcome:
@@ -70,7 +72,7 @@ def _start(target: Target, start: Callable[[Target], Outcome], *, ramdisk: bool)
 
 Method = Callable[..., Outcome]
 METHODS: Mapping[str, Method] = {
-    each.__name__: each for each in (power_on, power_off, reboot, hold, wait)
+    method.__name__: method for method in (power_on, power_off, reboot, hold, wait)
 }
 ARGS: Mapping[str, tuple[Arg, ...]] = {"wait": (SECONDS,)}
 #: Condition that a reserved step leaves; a start may prepare the agent's boot first (see `run`).
@@ -85,11 +87,13 @@ ON_CHILDREN = frozenset({"power_on", "power_off", "reboot"})
 
 def conditions_of(name: str, *, ramdisk: bool) -> Conditions:
     """Return the conditions of a reserved step. ramdisk: as for `run`."""
-    left = LEAVES.get(name)
-    if left is None:
+    power_condition = LEAVES.get(name)
+    if power_condition is None:
         return AS_FOUND
-    boots_agent = ramdisk and left is not Condition.OFF
-    return Conditions(leaves=(Condition.AGENT_NEXT, left) if boots_agent else (left,))
+    boots_agent = ramdisk and power_condition is not Condition.OFF
+    return Conditions(
+        leaves=(Condition.AGENT_NEXT, power_condition) if boots_agent else (power_condition,)
+    )
 
 
 def run(target: Target, name: str, args: Mapping[str, Any], *, ramdisk: bool) -> Outcome:

@@ -18,31 +18,37 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def mismatch(value: Any, schema: Mapping[str, Any], place: str) -> str | None:
+def mismatch(value: Any, schema: Mapping[str, Any], path: str) -> str | None:
     """
     Describe the first mismatch of a value and a schema; None if it matches.
 
-    place: name of the value in the description.
+    path: name of the value in the description.
     """
     types = schema.get("type", [])
     types = [types] if isinstance(types, str) else types
-    if types and not any(_TYPES[each](value) for each in types):
-        return f"{place} must be of type {' or '.join(types)}, not {type(value).__name__}"
+    if types and not any(_TYPES[type_name](value) for type_name in types):
+        return f"{path} must be of type {' or '.join(types)}, not {type(value).__name__}"
     if "enum" in schema and value not in schema["enum"]:
-        allowed = ", ".join(str(each) for each in schema["enum"])
-        return f"{place} must be one of {allowed}, not {value!r}"
+        allowed_values = ", ".join(str(allowed_value) for allowed_value in schema["enum"])
+        return f"{path} must be one of {allowed_values}, not {value!r}"
     if "minimum" in schema and _TYPES["number"](value) and value < schema["minimum"]:
-        return f"{place} must be at least {schema['minimum']}, not {value}"
+        return f"{path} must be at least {schema['minimum']}, not {value}"
     if "maximum" in schema and _TYPES["number"](value) and value > schema["maximum"]:
-        return f"{place} must be at most {schema['maximum']}, not {value}"
+        return f"{path} must be at most {schema['maximum']}, not {value}"
     inner: list[tuple[Any, Mapping[str, Any], str]] = []
     if isinstance(value, list):
-        inner = [(each, schema.get("items", {}), f"{place}/{at}") for at, each in enumerate(value)]
+        inner = [
+            (item, schema.get("items", {}), f"{path}/{index}") for index, item in enumerate(value)
+        ]
     elif isinstance(value, dict):
-        lacking = [name for name in schema.get("required", ()) if name not in value]
-        if lacking:
-            return f"{place} lacks {', '.join(lacking)}"
-        known = schema.get("properties", {})
-        inner = [(value[name], known[name], f"{place}/{name}") for name in known if name in value]
-    found = (mismatch(*each) for each in inner)
-    return next((each for each in found if each), None)
+        missing_names = [name for name in schema.get("required", ()) if name not in value]
+        if missing_names:
+            return f"{path} lacks {', '.join(missing_names)}"
+        properties = schema.get("properties", {})
+        inner = [
+            (value[name], properties[name], f"{path}/{name}")
+            for name in properties
+            if name in value
+        ]
+    problems = (mismatch(*inner_check) for inner_check in inner)
+    return next((problem for problem in problems if problem), None)

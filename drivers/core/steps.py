@@ -65,13 +65,13 @@ class Wait:
     """The step is in progress; call its method again later."""
 
     progress: Progress = field(default_factory=dict)  # JSON; `target.progress` of the next call
-    #: seconds until the next call; None: the agent's heartbeat, or the end of its command, resumes
-    #: the step
+    #: seconds until the next call; without it, the agent's heartbeat or the end of its command
+    #: resumes the step
     poll_after: float | None = None
-    #: seconds since the first wait until the step fails; None: the flow's callback timeout
+    #: seconds since the first wait until the step fails; by default the flow's callback timeout
     timeout: float | None = None
-    #: the error that makes the step wait and try again: one sentence, without secrets; None: there
-    #: is none. Operators see the last one while the step waits, and when its time is over
+    #: the error that makes the step wait and try again, if any: one sentence, without secrets.
+    #: Operators see the last one while the step waits, and when its time is over
     reason: str | None = None
 
 
@@ -113,7 +113,7 @@ class Retry:
     """Retry policy of a step after transient errors (`retryable` failures)."""
 
     attempts: int | None = None  # at most, the first included; None: `[conductor]step_attempts`
-    #: seconds before the second attempt, doubled with each; None: `[conductor]step_backoff`
+    #: seconds before the second attempt, doubled with each; by default `[conductor]step_backoff`
     backoff: float | None = None
 
 
@@ -131,8 +131,8 @@ class Step:
     in_band: bool = False  # the agent runs it
     resume: Resume = Resume.RERUN
     reboot_requested: bool = False  # the agent's step: the machine reboots after it
-    #: seconds since the first wait until the step fails; None: the flow's callback timeout, which
-    #: each heartbeat restarts
+    #: seconds since the first wait until the step fails; by default the flow's callback timeout,
+    #: which each heartbeat restarts
     timeout: float | None = None
     retry: Retry = Retry()
     #: flow -> (abortable, needs_ramdisk) of its decorator; they may differ by flow
@@ -173,8 +173,15 @@ def step(
     Raises ValueError: a priority is not a number, an argument is not an `Arg`, or a condition is
     wrong.
     """
-    given = {Flow.CLEAN: clean, Flow.DEPLOY: deploy, Flow.SERVICE: service, Flow.VERIFY: verify}
-    priorities = {flow: priority for flow, priority in given.items() if priority is not None}
+    priority_by_flow = {
+        Flow.CLEAN: clean,
+        Flow.DEPLOY: deploy,
+        Flow.SERVICE: service,
+        Flow.VERIFY: verify,
+    }
+    priorities = {
+        flow: priority for flow, priority in priority_by_flow.items() if priority is not None
+    }
     for flow, priority in priorities.items():
         if isinstance(priority, bool) or not isinstance(priority, int | float):
             raise ValueError(f"the {flow} priority of a step must be a number, not {priority!r}")
@@ -189,9 +196,9 @@ def step(
     def mark(method: Method) -> Method:
         if conditioned is not None:
             conditioned(method)
-        before: Step | None = getattr(method, MARK, None)
-        declared = before or Step("", method.__name__, {})
-        by_flow = dict(declared.by_flow)
+        previous: Step | None = getattr(method, MARK, None)
+        declared_step = previous or Step("", method.__name__, {})
+        by_flow = dict(declared_step.by_flow)
         for flow in priorities:
             may_abort = flow is Flow.DEPLOY if abortable is None else abortable
             by_flow[flow] = (may_abort, needs_ramdisk)
@@ -199,14 +206,14 @@ def step(
             method,
             MARK,
             replace(
-                declared,
-                priorities={**declared.priorities, **priorities},
-                args=tuple(args) or declared.args,
-                abortable=all(each for each, _ in by_flow.values()),
-                needs_ramdisk=any(each for _, each in by_flow.values()),
-                resume=Resume(resume) if before is None else declared.resume,
-                timeout=declared.timeout if timeout is None else timeout,
-                retry=retry if before is None else declared.retry,
+                declared_step,
+                priorities={**declared_step.priorities, **priorities},
+                args=tuple(args) or declared_step.args,
+                abortable=all(can_abort for can_abort, _ in by_flow.values()),
+                needs_ramdisk=any(needs_agent for _, needs_agent in by_flow.values()),
+                resume=Resume(resume) if previous is None else declared_step.resume,
+                timeout=declared_step.timeout if timeout is None else timeout,
+                retry=retry if previous is None else declared_step.retry,
                 by_flow=by_flow,
             ),
         )
@@ -230,17 +237,17 @@ def arguments(argsinfo: Any) -> tuple[Arg, ...]:
         entries = [{**info, "name": name} for name, info in argsinfo.items()]
     else:
         entries = [dict(info) for info in argsinfo]
-    read = []
+    argument_list = []
     for entry in entries:
-        unknown = set(entry) - {"name", "description", "required", "schema"}
-        if unknown:
-            raise ValueError(f"argument {entry.get('name')!r}: unknown key {min(unknown)!r}")
+        unknown_keys = set(entry) - {"name", "description", "required", "schema"}
+        if unknown_keys:
+            raise ValueError(f"argument {entry.get('name')!r}: unknown key {min(unknown_keys)!r}")
         if not isinstance(entry.get("name"), str) or not isinstance(entry.get("description"), str):
             raise ValueError(f"an argument needs a name and a description, not {entry!r}")
         if not isinstance(entry.get("required", False), bool):
             raise ValueError(f"argument {entry['name']!r}: 'required' must be true or false")
-        read.append(Arg(**entry))
-    return tuple(read)
+        argument_list.append(Arg(**entry))
+    return tuple(argument_list)
 
 
 def clean_step(

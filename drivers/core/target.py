@@ -18,8 +18,8 @@ Options = Mapping[str, Mapping[str, Any]]
 
 #: Facts that replace the recorded value. `Target.report` also takes `driver_internal_info` and
 #: `properties` (both merged key by key; None removes a key), `agent_steps` ({flow: [step, ...]}),
-#: `hardware_manager_version`, and `agent_token`: the token on the medium that boots the agent;
-#: None: the medium has none, and the agent gets its token from the lookup.
+#: `hardware_manager_version`, and `agent_token`: the token on the medium that boots the agent,
+#: or None if the medium has no token, and the agent gets its token from the lookup.
 REPORTABLE = frozenset(
     {
         "addresses",  # MAC addresses of a machine whose node has no ports; its inspection adds them
@@ -34,7 +34,9 @@ REPORTABLE = frozenset(
         "health",
         "inspected",  # `Inspected`
         "instance_info",
+        "login_passwords",  # {field of driver_info: password}, each verified by a login
         "power_state",
+        "port_internal_info",  # changed keys by UUID of port or port group; None removes a key
         "raid_config",
         "secure_boot",
         "target_raid_config",
@@ -50,6 +52,25 @@ class Nic:
     uuid: str
     address: str  # MAC address
     pxe_enabled: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    group: str | None = None  # UUID of its port group
+    local_link_connection: Mapping[str, Any] = field(default_factory=dict)  # switch and its port
+    physical_network: str | None = None
+    is_smartnic: bool = False
+    internal_info: Mapping[str, Any] = field(default_factory=dict)  # VIFs
+
+
+@dataclass(frozen=True, slots=True)
+class NicGroup:
+    """A port group of the node."""
+
+    uuid: str
+    name: str | None
+    address: str | None  # MAC address; None: that of a member
+    mode: str  # of the bond
+    properties: Mapping[str, Any] = field(default_factory=dict)  # of the bond
+    physical_network: str | None = None
+    internal_info: Mapping[str, Any] = field(default_factory=dict)  # VIFs
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -79,7 +100,7 @@ class VolumeTarget:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The ramdisk agent that last sent a heartbeat for this node; empty fields if there is none."""
+    """The ramdisk agent that last sent a heartbeat for this node; empty fields without one."""
 
     url: str | None = None
     token: str | None = None
@@ -98,7 +119,7 @@ class Agent:
 class Material:
     """Input of an inspection."""
 
-    #: the agent's inspection data, with its `inventory`; None: not received yet
+    #: the agent's inspection data, with its `inventory`, once received
     report: Mapping[str, Any] | None = None
     node: Mapping[str, Any] = field(default_factory=dict)  # fields of the node
     ports: Sequence[Mapping[str, Any]] = ()  # [{uuid, address, bound, ...}]; bound: has a VIF
@@ -136,6 +157,7 @@ class NodeBoot(NodeInterface, Protocol):
     modes: ClassVar[tuple[str, ...]]
 
     def boot_agent_next(self, target: "Target") -> Outcome | None: ...
+    def dhcp_options(self, target: "Target") -> Sequence[Mapping[str, Any]]: ...
     def boot_instance_next(self, target: "Target") -> Outcome | None: ...
     def prepare_instance(self, target: "Target") -> Outcome | None: ...
 
@@ -157,6 +179,7 @@ class NodeManagement(NodeInterface, Protocol):
 class NodeNetwork(NodeInterface, Protocol):
     def configure_tenant_networks(self, target: "Target") -> Outcome | None: ...
     def remove_provisioning_network(self, target: "Target") -> Outcome | None: ...
+    def validate_rescue(self, target: "Target") -> None: ...
 
 
 class NodePower(NodeInterface, Protocol):
@@ -221,6 +244,7 @@ class Target:
     provision_state: str | None = None
     disable_power_off: bool = False
     nics: tuple[Nic, ...] = ()
+    nic_groups: tuple[NicGroup, ...] = ()  # empty if the network interface keeps no VIFs
     volume_connectors: tuple[VolumeConnector, ...] = ()  # empty if the storage uses no volumes
     volume_targets: tuple[VolumeTarget, ...] = ()  # by boot_index; empty if the storage uses none
     agent: Agent = Agent()
@@ -237,6 +261,12 @@ class Target:
     #: called after each request to the agent with its command, the agent's URL, the result (as in
     #: `bmc.Observe`) and the seconds
     observe_agent: Callable[[str, str, str, float], None] = lambda *_: None
+    #: called with each exchange with the BMC (`drivers.core.recording.traffic`); None: the node's
+    #: operations are not recorded
+    record_exchange: Callable[[dict[str, Any]], None] | None = None
+    #: returns (name, driver_info) of all other nodes that have a text, such as a host, in their
+    #: driver_info
+    nodes_with: Callable[[str], Sequence[tuple[str, Mapping[str, Any]]]] = lambda _text: ()
     reports: dict[str, Any] = field(default_factory=dict)  # filled by `report`
 
     def report(self, **facts: Any) -> None:
@@ -248,10 +278,24 @@ class Target:
         for name, value in facts.items():
             if name in ("driver_internal_info", "properties", "agent_steps"):
                 self.reports[name] = {**self.reports.get(name, {}), **value}
+            elif name == "port_internal_info":
+                reported = self.reports.setdefault(name, {})
+                for uuid, changes in value.items():
+                    reported[uuid] = {**reported.get(uuid, {}), **changes}
             elif name in REPORTABLE or name in ("agent_token", "hardware_manager_version"):
                 self.reports[name] = value
             else:
                 raise TypeError(f"a driver cannot report {name!r}")
+
+    def crashed_since(self, progress: Mapping[str, Any]) -> bool:
+        """
+        Whether an attempt crashed after a `Wait` with this progress, in which `crashes` was noted.
+
+        An earlier crash has lost no order that the step sends after it. Without the note: whether
+        any attempt crashed.
+        """
+        noted = progress.get("crashes")
+        return self.resumed if noted is None else self.crashes > noted
 
     def forget_agent(self) -> None:
         """
@@ -288,20 +332,20 @@ def run_parts(target: Target, parts: Mapping[str, Callable[[Target], Outcome | N
     `agent_token` is recorded before the next part begins, since that part may start the machine.
     """
     names = list(parts)
-    own = {
+    step_progress = {
         name: value
         for name, value in target.progress.items()
         if name not in parts and name != AWAITED  # the part says what it waits for
     }
-    first = max((at for at, name in enumerate(names) if name in target.progress), default=0)
+    start = max((at for at, name in enumerate(names) if name in target.progress), default=0)
     outcome: Outcome = Done()
-    for name in names[first:]:
-        if name != names[first] and "agent_token" in target.reports:
-            return Wait({**own, name: {}}, poll_after=0)
+    for name in names[start:]:
+        if name != names[start] and "agent_token" in target.reports:
+            return Wait({**step_progress, name: {}}, poll_after=0)
         returned = parts[name](replace(target, progress=target.progress.get(name, {})))
         outcome = Done() if returned is None else returned
         if isinstance(outcome, Wait | Hold):
-            return replace(outcome, progress={**own, name: dict(outcome.progress)})
+            return replace(outcome, progress={**step_progress, name: dict(outcome.progress)})
         if not isinstance(outcome, Done):
             return outcome
     return outcome

@@ -56,8 +56,8 @@ def refuse_unread(target: Target, kind: str) -> None:
     for refusal in REFUSALS:
         if refusal.kind != kind:
             continue
-        place = target.driver_info if refusal.place == "driver_info" else target.instance_info
-        value = place.get(refusal.key)
+        info = target.driver_info if refusal.place == "driver_info" else target.instance_info
+        value = info.get(refusal.key)
         if value in (None, "") or str(value).lower() in refusal.accepted:
             continue
         raise InvalidDriverInfo(f"{refusal.place}/{refusal.key}: {refusal.reason}")

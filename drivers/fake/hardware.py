@@ -59,15 +59,15 @@ class FakePower(Power):
         self,
         target: Target,
         order: str,
-        wanted: str,
+        target_state: str,
         progress: Mapping[str, Any],
         timeout: float | None = None,
     ) -> Outcome:
-        if self.get_power_state(target) != wanted and not progress.get("waited"):
+        if self.get_power_state(target) != target_state and not progress.get("waited"):
             delay = seconds(target, "power_delay")
             if delay > 0:
                 return Wait({**progress, "waited": True}, poll_after=delay)
-        return super()._reach(target, order, wanted, progress, timeout)
+        return super()._reach(target, order, target_state, progress, timeout)
 
 
 class FakeManagement(Management):
@@ -79,8 +79,8 @@ class FakeManagement(Management):
     readonly = frozenset({("chassis", "led-0")})
 
     def run(self, target: Target, method: str, args: Mapping[str, Any]) -> Outcome:
-        waited = take_time(target, "management_delay")
-        return waited if isinstance(waited, Wait) else super().run(target, method, args)
+        wait_outcome = take_time(target, "management_delay")
+        return wait_outcome if isinstance(wait_outcome, Wait) else super().run(target, method, args)
 
     def supported_boot_devices(self, target: Target) -> list[str]:
         return ["pxe"]
@@ -94,8 +94,8 @@ class FakeManagement(Management):
         remember(target, persistent=persistent)
 
     def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, Any]]:
-        missing = {"status": 404, "headers": {}, "encoding": "utf-8", "body": ""}
-        return [{"path": path, **missing} for path in paths]
+        not_found = {"status": 404, "headers": {}, "encoding": "utf-8", "body": ""}
+        return [{"path": path, **not_found} for path in paths]
 
     def get_boot_mode(self, target: Target) -> str | None:
         mode: str = recall(target, "boot_mode", "uefi")
@@ -145,10 +145,10 @@ class FakeManagement(Management):
         return self.lights[component, name]
 
     def sensors(self, target: Target) -> list[dict[str, Any]]:
-        found = (("CPU 1", "temperature", 41.5, "°C"), ("Fan 1", "fan", 4200.0, "RPM"))
+        readings = (("CPU 1", "temperature", 41.5, "°C"), ("Fan 1", "fan", 4200.0, "RPM"))
         return [
             {"name": name, "kind": kind, "reading": reading, "unit": unit, "health": "ok"}
-            for name, kind, reading, unit in found
+            for name, kind, reading, unit in readings
         ]
 
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
@@ -232,9 +232,13 @@ class FakeBios(Bios):
     @step(clean=0, service=0, args=(Bios.SETTINGS,))
     def apply_configuration(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """Change BIOS settings."""
-        wanted = {each["name"]: each["value"] for each in settings}
-        known = recall(target, "bios", {})
-        return take_time(target, "bios_delay", lambda: self._keep(target, {**known, **wanted}))
+        requested_settings = {setting["name"]: setting["value"] for setting in settings}
+        bios_settings = recall(target, "bios", {})
+        return take_time(
+            target,
+            "bios_delay",
+            lambda: self._keep(target, {**bios_settings, **requested_settings}),
+        )
 
     @step(clean=0)
     def factory_reset(self, target: Target) -> Outcome:
@@ -244,8 +248,8 @@ class FakeBios(Bios):
     @step(clean=0)
     def cache_bios_settings(self, target: Target) -> Outcome:
         """Read the BIOS settings."""
-        known = recall(target, "bios", {})
-        return take_time(target, "bios_delay", lambda: self._keep(target, known))
+        bios_settings = recall(target, "bios", {})
+        return take_time(target, "bios_delay", lambda: self._keep(target, bios_settings))
 
     def _keep(self, target: Target, settings: dict[str, Any]) -> None:
         remember(target, bios=settings)
@@ -267,7 +271,8 @@ class FakeFirmware(Firmware):
     def _keep(self, target: Target, settings: list[dict[str, Any]]) -> None:
         versions = recall(target, "firmware", {"bios": "1.0", "bmc": "1.0"})
         flashed = {
-            str(each.get("component")): str(each.get("url")).rsplit("/", 1)[-1] for each in settings
+            str(setting.get("component")): str(setting.get("url")).rsplit("/", 1)[-1]
+            for setting in settings
         }
         versions |= flashed
         remember(target, firmware=versions)

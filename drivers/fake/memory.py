@@ -17,5 +17,5 @@ def remember(target: Target, **facts: Any) -> None:
 
 
 def _memory(target: Target) -> dict[str, Any]:
-    reported = target.reports.get("driver_internal_info", {})
-    return dict(reported.get(KEY) or target.driver_internal_info.get(KEY) or {})
+    reported_info = target.reports.get("driver_internal_info", {})
+    return dict(reported_info.get(KEY) or target.driver_internal_info.get(KEY) or {})

@@ -39,7 +39,9 @@ class ExternalStorage(Storage):
                     f"boot_interface {boot.name} cannot boot from volume target {volume.uuid}: it"
                     " does not support iSCSI"
                 )
-            if not any(each.type in ("iqn", "ip", "mac") for each in target.volume_connectors):
+            if not any(
+                connector.type in ("iqn", "ip", "mac") for connector in target.volume_connectors
+            ):
                 raise InvalidDriverInfo(
                     f"volume target {volume.uuid} is a boot volume over iSCSI, but the node has no"
                     " volume connector of type iqn, ip or mac"
@@ -68,11 +70,11 @@ class CinderStorage(ExternalStorage):
 
         An attachment of an earlier attempt is used again.
         """
-        connector, found = _connector(target), {}
+        connector, attached_volumes = _connector(target), {}
         with _service(target) as service:
             for volume in target.volume_targets:
-                found[volume.uuid] = _attached(target, service, volume, connector)
-        target.report(volume_targets=found)
+                attached_volumes[volume.uuid] = _attached(target, service, volume, connector)
+        target.report(volume_targets=attached_volumes)
 
     def detach_volumes(self, target: Target) -> None:
         """Frame step: detach all volumes of the node and delete their connection data."""
@@ -81,8 +83,10 @@ class CinderStorage(ExternalStorage):
                 for attachment in service.attachments(volume.volume_id, target.uuid):
                     target.before_order()
                     service.delete(attachment, volume.volume_id)
-        emptied: dict[str, Any] = {each.uuid: {"properties": {}} for each in target.volume_targets}
-        target.report(volume_targets=emptied)
+        emptied_volumes: dict[str, Any] = {
+            volume_target.uuid: {"properties": {}} for volume_target in target.volume_targets
+        }
+        target.report(volume_targets=emptied_volumes)
 
 
 def _service(target: Target) -> AbstractContextManager["VolumeService"]:
@@ -97,9 +101,9 @@ def _attached(
     target: Target, service: "VolumeService", volume: VolumeTarget, connector: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Attach a volume; return the columns of its volume target."""
-    known = service.attachments(volume.volume_id, target.uuid)
-    if known:
-        attachment = known[0]
+    attachments = service.attachments(volume.volume_id, target.uuid)
+    if attachments:
+        attachment = attachments[0]
     else:
         target.before_order()
         attachment = service.create(volume.volume_id, target.uuid, connector)
@@ -117,17 +121,17 @@ def _connector(target: Target) -> dict[str, Any]:
 
     Raises InvalidDriverInfo: the node has no connector by which volumes can be attached.
     """
-    found: dict[str, Any] = {"host": target.uuid}
-    for each in target.volume_connectors:
-        key, several = _CONNECTOR_KEYS.get(each.type, (None, False))
+    facts: dict[str, Any] = {"host": target.uuid}
+    for volume_connector in target.volume_connectors:
+        key, is_list = _CONNECTOR_KEYS.get(volume_connector.type, (None, False))
         if key is None:
             continue
-        if several:
-            found.setdefault(key, []).append(each.connector_id)
+        if is_list:
+            facts.setdefault(key, []).append(volume_connector.connector_id)
         else:
-            found.setdefault(key, each.connector_id)
-    if not any(key in found for key in _IDENTITIES):
+            facts.setdefault(key, volume_connector.connector_id)
+    if not any(key in facts for key in _IDENTITIES):
         raise InvalidDriverInfo(
             f"node {target.uuid} has volume targets, but no volume connector of type iqn or wwpn"
         )
-    return found
+    return facts

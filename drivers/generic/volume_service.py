@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from keystoneauth1 import exceptions, loading
 from keystoneauth1.adapter import Adapter
-from keystoneauth1.session import Session
 
-from drivers.core.errors import InvalidDriverInfo, NotFound, Refused, Unexpected, Unreachable
+from drivers.core.errors import NotFound, Refused, Unexpected
+from drivers.net import keystone
 
 #: Version of the API; the first one whose attachments can be completed.
 VERSION = "3.44"
@@ -33,9 +32,14 @@ class VolumeService:
         """Return the attachments of a volume to a machine, with their connection data."""
         # all_tenants: a volume may belong to a project other than that of the service
         query = {"volume_id": volume, "instance_id": machine, "all_tenants": "1"}
-        found = self._ask("GET", "/attachments", volume, params=query).get("attachments", ())
-        mine = [each for each in found if each.get("instance") == machine]  # filters may be ignored
-        return [self._attachment("GET", f"/attachments/{each['id']}", volume) for each in mine]
+        attachments = self._ask("GET", "/attachments", volume, params=query).get("attachments", ())
+        own_attachments = [
+            attachment for attachment in attachments if attachment.get("instance") == machine
+        ]  # filters may be ignored
+        return [
+            self._attachment("GET", f"/attachments/{attachment['id']}", volume)
+            for attachment in own_attachments
+        ]
 
     def create(self, volume: str, machine: str, connector: Mapping[str, Any]) -> dict[str, Any]:
         """
@@ -54,16 +58,16 @@ class VolumeService:
         self._ask("DELETE", f"/attachments/{attachment['id']}", volume, missing=True)
 
     def _attachment(self, method: str, path: str, volume: str, **request: Any) -> dict[str, Any]:
-        found = self._ask(method, path, volume, **request).get("attachment")
-        if not isinstance(found, dict) or "id" not in found:
+        attachment = self._ask(method, path, volume, **request).get("attachment")
+        if not isinstance(attachment, dict) or "id" not in attachment:
             raise Unexpected(f"the volume service returned no attachment of volume {volume}")
-        return found
+        return attachment
 
     def _ask(
         self, method: str, path: str, volume: str, *, missing: bool = False, **request: Any
     ) -> dict[str, Any]:
         """Send a request; return the answer's document. missing: accept a 404."""
-        with _translated():
+        with keystone.translated("the volume service", "cinder"):
             answer = self._adapter.request(
                 path, method, microversion=VERSION, raise_exc=False, **request
             )
@@ -87,46 +91,9 @@ def open_service(options: Mapping[str, Any]) -> Iterator[VolumeService]:
 
     Raises InvalidDriverInfo: a setting is missing or wrong.
     """
-    try:
-        loader: Any = loading.get_plugin_loader(options["auth_type"])
-        known = {each.dest for each in loader.get_options()}
-        given = {name: value for name, value in options.items() if name in known and value}
-        plugin = loader.load_from_options(**given)
-    except exceptions.ClientException as error:
-        raise InvalidDriverInfo(f"[cinder]auth_type: {error}") from error
-    session = Session(
-        plugin,
-        verify=not options["insecure"] and (options["cafile"] or True),
-        timeout=options["timeout"],
-    )
-    try:
-        yield VolumeService(
-            Adapter(
-                session,
-                service_type="block-storage",
-                interface=list(options["valid_interfaces"]),
-                region_name=options["region_name"],
-                endpoint_override=options["endpoint_override"],
-                connect_retries=options["connect_retries"],
-            )
-        )
-    finally:
-        session.session.close()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise errors of keystoneauth as errors of drivers."""
-    try:
-        yield
-    except exceptions.HttpServerError as error:
-        raise Unexpected(f"Keystone gave no token for the volume service: {error}") from error
-    except exceptions.HttpError as error:  # of Keystone, which refuses the service's credentials
-        raise Refused(f"Keystone refused a token for the volume service: {error}") from error
-    except (exceptions.ConnectionError, exceptions.DiscoveryFailure) as error:
-        raise Unreachable(f"the volume service did not answer ({type(error).__name__})") from error
-    except exceptions.ClientException as error:  # such as: no endpoint in the catalog
-        raise InvalidDriverInfo(f"[cinder]: {error}") from error
+    retries = options["connect_retries"]
+    with keystone.adapter(options, "cinder", "block-storage", connect_retries=retries) as adapter:
+        yield VolumeService(adapter)
 
 
 def _raise_refusal(answer: Any, document: Any, volume: str) -> None:

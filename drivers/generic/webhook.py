@@ -58,14 +58,14 @@ class WebhookPower(Power):
 
     def get_power_state(self, target: Target) -> str:
         status, body = self._exchange(target, STATE_URL)
-        shown = urls.redacted(_url(target, STATE_URL))
+        shown_url = urls.redacted(_url(target, STATE_URL))
         if status != 200:
-            raise _refusal(status, shown)
-        document = answers.parsed(shown, body)
+            raise _refusal(status, shown_url)
+        document = answers.parsed(shown_url, body)
         power = document.get("power") if isinstance(document, Mapping) else None
         if not isinstance(power, str) or power not in _STATES:
             raise Unexpected(
-                f'{shown} did not answer {{"power": "on"}} or {{"power": "off"}}:'
+                f'{shown_url} did not answer {{"power": "on"}} or {{"power": "off"}}:'
                 f" {body[:100].decode(errors='replace')!r}"
             )
         return _STATES[power]
@@ -75,11 +75,11 @@ class WebhookPower(Power):
             raise NotSupported(f"power_interface: a webhook cannot do {state!r} in one request")
         document = {"node": target.uuid, "name": target.name, "power": _WORDS[state]}
         status, _ = self._exchange(target, _URLS[state], orjson.dumps(document))
-        shown = urls.redacted(_url(target, _URLS[state]))
+        shown_url = urls.redacted(_url(target, _URLS[state]))
         if status >= 500 and status not in _TEMPORARY:
-            raise Unconfirmed(f"{shown} answered {status}, and may have done it")
+            raise Unconfirmed(f"{shown_url} answered {status}, and may have done it")
         if not 200 <= status < 300:
-            raise _refusal(status, shown)
+            raise _refusal(status, shown_url)
 
     def _exchange(self, target: Target, name: str, body: bytes | None = None) -> tuple[int, bytes]:
         """
@@ -90,8 +90,8 @@ class WebhookPower(Power):
         url, secret = _url(target, name), _secret(target)
         timeout = float(target.options["webhooks"]["timeout"])
         with self.bmcs.turn(urlsplit(url).netloc):
-            where = f"driver_info/{name}"
-            send = partial(signed.exchange, target.options, where, url, secret, timeout, body=body)
+            field = f"driver_info/{name}"
+            send = partial(signed.exchange, target.options, field, url, secret, timeout, body=body)
             try:
                 return send()
             except Unreachable:
@@ -107,13 +107,13 @@ def _url(target: Target, name: str) -> str:
     Raises InvalidDriverInfo: it is missing, no http or https URL, has a user or a password, or
     leads to a network that a setting refuses.
     """
-    where = f"driver_info/{name}"
-    url = urls.checked(target.need(name), where)
+    field = f"driver_info/{name}"
+    url = urls.checked(target.need(name), field)
     if "@" in urlsplit(url).netloc:
         raise InvalidDriverInfo(
-            f"{where}: must be a URL without a user and a password; requests are signed instead"
+            f"{field}: must be a URL without a user and a password; requests are signed instead"
         )
-    networks.of_urls(target.options, where).check_url(url)
+    networks.of_urls(target.options, field).check_url(url)
     return url
 
 
@@ -134,8 +134,8 @@ def _secret(target: Target) -> str:
     return secret
 
 
-def _refusal(status: int, shown: str) -> Refused | Unexpected:
-    words = f"{shown} answered {status}"
+def _refusal(status: int, shown_url: str) -> Refused | Unexpected:
+    words = f"{shown_url} answered {status}"
     if 300 <= status < 400:
         return Refused(f"{words}: redirects are not followed")
     if status in _TEMPORARY:

@@ -61,36 +61,36 @@ def get(target: Target, url: str) -> CachedFile:
         raise BadImage(f"{error.filename or url}: {error.strerror}") from error
 
 
-def put(source: Path, place: Path) -> None:
+def put(source: Path, path: Path) -> None:
     """
     Put a copy of a file at another path: a hard link if possible. An equal file stays.
 
     Raises OSError.
     """
-    if place.is_file() and filecmp.cmp(source, place, shallow=False):
+    if path.is_file() and filecmp.cmp(source, path, shallow=False):
         return
-    part = unfinished(place)
+    part = unfinished(path)
     part.unlink(missing_ok=True)  # left by a killed process with the same number
     try:
         os.link(source, part)
     except OSError:  # another file system, or no support for hard links
         shutil.copyfile(source, part)
-    complete(part, place)
+    complete(part, path)
 
 
-def complete(part: Path, place: Path) -> None:
+def complete(part: Path, path: Path) -> None:
     """
     Give a finished file its name. Its content is on the disk first, so that a loss of power cannot
     leave a part of it under this name. Raises OSError.
     """
     with part.open("rb") as file:
         os.fsync(file.fileno())
-    part.replace(place)
+    part.replace(path)
 
 
-def unfinished(place: Path) -> Path:
+def unfinished(path: Path) -> Path:
     """Return the temporary path of a file that this thread writes."""
-    return place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}.part")
+    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
 
 
 def evict(folder: Path, size: int, ttl: int) -> int:
@@ -100,22 +100,22 @@ def evict(folder: Path, size: int, ttl: int) -> int:
     The oldest ones are removed until the rest has at most `size` MiB. Copies in use stay. Returns
     the number of removed copies.
     """
-    kept = sorted(
+    cached_files = sorted(
         (_used_at(path), path) for path in folder.glob("*") if path.suffix == "" and _is_copy(path)
     )
-    left = sum(path.stat().st_size for _, path in kept)
-    gone = 0
-    for used, path in kept:
+    total_size = sum(path.stat().st_size for _, path in cached_files)
+    removed_count = 0
+    for used_at, path in cached_files:
         facts = path.stat()
-        old = time.time() - used > ttl * 60
-        if facts.st_nlink > 1 or not (old or left > size * _MEBIBYTE):
+        is_old = time.time() - used_at > ttl * 60
+        if facts.st_nlink > 1 or not (is_old or total_size > size * _MEBIBYTE):
             continue
         with _locked(path.with_suffix(".lock")):
             path.with_suffix(".json").unlink(missing_ok=True)
             path.unlink(missing_ok=True)
-        left -= facts.st_size
-        gone += 1
-    return gone
+        total_size -= facts.st_size
+        removed_count += 1
+    return removed_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,31 +126,31 @@ class _Facts:
     validators: Mapping[str, str]
 
 
-def _fetched(target: Target, url: str, place: Path) -> CachedFile:
-    record = place.with_suffix(".json")
+def _fetched(target: Target, url: str, path: Path) -> CachedFile:
+    record = path.with_suffix(".json")
     facts = _read_facts(record)
-    if facts is not None and not _is_whole(place, facts):
-        logger.warning("cache.damaged", extra={"url": urls.redacted(url), "copy": str(place)})
+    if facts is not None and not _is_whole(path, facts):
+        logger.warning("cache.damaged", extra={"url": urls.redacted(url), "copy": str(path)})
         facts = None
-    part = place.with_suffix(".part")
+    part = path.with_suffix(".part")
     validators = image_server.copy(target, url, part, facts.validators if facts else {})
     if validators is None and facts is not None:
         os.utime(record)
-        return CachedFile(place, facts.sha256)
+        return CachedFile(path, facts.sha256)
     if validators is None:
         raise Unexpected(f"{urls.redacted(url)}: the server sent no content for a new copy")
     with part.open("rb") as file:
         checksum = _sha256(file)
     record.unlink(missing_ok=True)  # before the content changes: it must never describe another one
-    complete(part, place)
-    described = {"url": urls.redacted(url), "sha256": checksum, "validators": validators}
-    record.write_text(json.dumps(described))
-    _WHOLE[place] = _state(place)
-    return CachedFile(place, checksum)
+    complete(part, path)
+    record_facts = {"url": urls.redacted(url), "sha256": checksum, "validators": validators}
+    record.write_text(json.dumps(record_facts))
+    _WHOLE[path] = _state(path)
+    return CachedFile(path, checksum)
 
 
 def _read_facts(record: Path) -> _Facts | None:
-    """Return the record of a copy; None if there is none, or it is damaged."""
+    """Return the record of a copy, unless it is missing or damaged."""
     try:
         facts = json.loads(record.read_text())
         validators = dict(facts["validators"])
@@ -161,11 +161,11 @@ def _read_facts(record: Path) -> _Facts | None:
     return None
 
 
-#: Copy -> the state of the file in which this process has compared it with its record.
+#: Copy -> the state of the file when this process compared it with its record.
 _WHOLE: dict[Path, tuple[int, ...]] = {}
 
 
-def _is_whole(place: Path, facts: _Facts) -> bool:
+def _is_whole(path: Path, facts: _Facts) -> bool:
     """
     Return whether a copy has the content of its record: a loss of power, a full disk or a person
     may have changed it.
@@ -173,21 +173,21 @@ def _is_whole(place: Path, facts: _Facts) -> bool:
     It is read once per process, and again after each change of its size or time.
     """
     try:
-        state = _state(place)
-        if _WHOLE.get(place) == state:
+        state = _state(path)
+        if _WHOLE.get(path) == state:
             return True
-        with place.open("rb") as file:
-            whole = _sha256(file) == facts.sha256
+        with path.open("rb") as file:
+            is_intact = _sha256(file) == facts.sha256
     except OSError:
         return False
-    if whole:
-        _WHOLE[place] = state
-    return whole
+    if is_intact:
+        _WHOLE[path] = state
+    return is_intact
 
 
-def _state(place: Path) -> tuple[int, ...]:
-    found = place.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _state(path: Path) -> tuple[int, ...]:
+    file_status = path.stat()
+    return file_status.st_dev, file_status.st_ino, file_status.st_size, file_status.st_mtime_ns
 
 
 def _sha256(file: BufferedReader) -> str:

@@ -8,7 +8,7 @@ Accepted lines, of one or several algorithms:
     SHA2-256(NAME)= HEX        of openssl
     HEX                        alone in the file
 
-A line that begins with a backslash has a name with escapes. The name is all of the line's rest.
+A leading backslash marks a name with escapes. The name extends to the end of the line.
 Other lines are no checksums: remarks, and signatures around the file.
 """
 
@@ -33,47 +33,49 @@ Path = tuple[str, ...]
 
 def checksum_of(text: str, path: str, algorithm: str | None = None) -> Checksum:
     """
-    Return the checksum of the file at a path, that of its URL. algorithm: a key of DIGITS.
+    Return the checksum of the file at a path, which comes from its URL. algorithm: a key of DIGITS.
 
-    Of several files with this name, the one whose folders the path has is meant; if the path has
-    those of none, they must have one checksum. Without an algorithm, the strongest one is taken.
+    Of several files with this name, the one whose folders the path has is meant; if there is no
+    such file, they must have one checksum. Without an algorithm, the strongest one is taken.
 
     Raises ValueError: there is no such checksum, or more than one; the message has the file of
     checksums as its subject.
     """
-    sought = _parts(path)
+    sought_path = _parts(path)
     entries = [
-        (_common(listed, sought), checksum)
-        for listed, checksum in _entries(text, sought)
-        if listed[-1:] == sought[-1:] and algorithm in (None, checksum.algorithm)
+        (_common(listed_path, sought_path), checksum)
+        for listed_path, checksum in _entries(text, sought_path)
+        if listed_path[-1:] == sought_path[-1:] and algorithm in (None, checksum.algorithm)
     ]
-    name = "/".join(sought[-1:])
+    name = "/".join(sought_path[-1:])
     if not entries:
         raise ValueError(f"holds no {f'{algorithm} ' if algorithm else ''}checksum of {name!r}")
-    closest = max(common for common, _ in entries)
-    meant = {checksum for common, checksum in entries if common == closest}
-    strongest = max(DIGITS[checksum.algorithm] for checksum in meant)
-    checksums = {checksum for checksum in meant if DIGITS[checksum.algorithm] == strongest}
+    best_match = max(common for common, _ in entries)
+    matching_checksums = {checksum for common, checksum in entries if common == best_match}
+    best_length = max(DIGITS[checksum.algorithm] for checksum in matching_checksums)
+    checksums = {
+        checksum for checksum in matching_checksums if DIGITS[checksum.algorithm] == best_length
+    }
     if len(checksums) > 1:
         raise ValueError(f"holds {len(checksums)} different checksums of {name!r}")
     return checksums.pop()
 
 
-def _entries(text: str, sought: Path) -> Iterator[tuple[Path, Checksum]]:
+def _entries(text: str, sought_path: Path) -> Iterator[tuple[Path, Checksum]]:
     """Read the lines with checksums of known algorithms. A checksum alone is that of `sought`."""
     lines = [line.strip() for line in text.removeprefix("\ufeff").split("\n")]
     lines = [line for line in lines if line and not line.startswith("#")]
     if len(lines) == 1 and _ALONE.fullmatch(lines[0]):
         if algorithm := _ALGORITHMS.get(len(lines[0])):
-            yield sought, Checksum(algorithm, lines[0].lower())
+            yield sought_path, Checksum(algorithm, lines[0].lower())
         return
     for line in lines:
         entry = _TAGGED.fullmatch(line) or _GNU.fullmatch(line)
         algorithm = _ALGORITHMS.get(len(entry["value"])) if entry else None
         if entry is None or algorithm is None:
             continue
-        stated = entry.groupdict().get("algorithm")
-        if stated is not None and _TAGS.get(stated.lower()) != algorithm:
+        tag = entry.groupdict().get("algorithm")
+        if tag is not None and _TAGS.get(tag.lower()) != algorithm:
             continue
         name = entry["name"]
         if entry["escaped"]:
@@ -85,6 +87,8 @@ def _parts(path: str) -> Path:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def _common(listed: Path, sought: Path) -> int:
+def _common(listed_path: Path, sought_path: Path) -> int:
     """Return the number of parts of a listed path if `sought` ends with it, else 0."""
-    return len(listed) if sought[len(sought) - len(listed) :] == listed else 0
+    return (
+        len(listed_path) if sought_path[len(sought_path) - len(listed_path) :] == listed_path else 0
+    )

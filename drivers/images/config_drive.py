@@ -26,7 +26,7 @@ LABEL = "config-2"
 FIELD = "instance_info/configdrive"
 #: Most bytes of a drive: the agent makes no larger partition for it.
 LARGEST = 64 << 20
-#: Folder of the files: readers take it if there is none of a version that they know.
+#: Folder of the files: readers take it if no folder has a version that they know.
 FOLDER = "openstack/latest"
 #: Part -> its file.
 NAMES = {
@@ -55,7 +55,7 @@ def validate(target: Target) -> None:
 
 def encoded(target: Target) -> str | None:
     """
-    Return the config drive for the agent: a URL or base64 text; None if there is none.
+    Return the config drive for the agent: a URL or base64 text, if there is one.
 
     Raises InvalidDriverInfo: a part is malformed.
     """
@@ -68,7 +68,7 @@ def encoded(target: Target) -> str | None:
 
 def files(target: Target) -> dict[str, bytes]:
     """
-    Return the files of a config drive that has the form of parts, by name; empty if there is none.
+    Return the files of a config drive that has the form of parts, by name; empty without a drive.
 
     `meta_data.json` has the UUID and the name of the node if the caller gave no others.
 
@@ -79,9 +79,9 @@ def files(target: Target) -> dict[str, bytes]:
         return {}
     if not isinstance(drive, Mapping):
         raise InvalidDriverInfo(f"{FIELD} must be an object of {', '.join(NAMES)} here")
-    if unknown := set(drive) - NAMES.keys():
+    if unknown_names := set(drive) - NAMES.keys():
         raise InvalidDriverInfo(
-            f"{FIELD}: unknown part {min(unknown)!r}; the parts are {', '.join(NAMES)}"
+            f"{FIELD}: unknown part {min(unknown_names)!r}; the parts are {', '.join(NAMES)}"
         )
     contents = {"meta_data": _meta_data(target, drive.get("meta_data"))}
     for part in ("network_data", "vendor_data"):
@@ -92,11 +92,13 @@ def files(target: Target) -> dict[str, bytes]:
     return documents
 
 
-def _meta_data(target: Target, given: Any) -> dict[str, Any]:
+def _meta_data(target: Target, given_data: Any) -> dict[str, Any]:
     """Return the metadata, by the rules of cloud-init for it."""
-    own = {name: value for name, value in _object(given, "meta_data").items() if value is not None}
+    user_values = {
+        name: value for name, value in _object(given_data, "meta_data").items() if value is not None
+    }
     node = {"uuid": target.uuid, "name": target.name}
-    meta_data = {name: value for name, value in node.items() if value} | own
+    meta_data = {name: value for name, value in node.items() if value} | user_values
     for name in ("uuid", "name", "hostname"):
         if name in meta_data and not (isinstance(meta_data[name], str) and meta_data[name]):
             raise InvalidDriverInfo(f"{FIELD}: meta_data/{name} must be a text that is not empty")

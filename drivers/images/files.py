@@ -52,31 +52,31 @@ def folder(target: Target, root: Path, use: str, secret: str) -> Path:
     folder_path = root / FOLDER / target.uuid / f"{use}-{secret}"
     with naming_errors():
         folder_path.mkdir(parents=True, exist_ok=True)
-    for other in folder_path.parent.glob(f"{use}-*"):
-        if other != folder_path:
-            remove(target.options, other)
+    for other_folder in folder_path.parent.glob(f"{use}-*"):
+        if other_folder != folder_path:
+            remove(target.options, other_folder)
     return folder_path
 
 
-def write(place: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
     """Write a text atomically, unless the file has this text already."""
     with naming_errors():
-        if place.is_file() and not place.is_symlink() and place.read_text() == text:
+        if path.is_file() and not path.is_symlink() and path.read_text() == text:
             return
-        place.parent.mkdir(parents=True, exist_ok=True)
-        part = unfinished(place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = unfinished(path)
         part.write_text(text)
-        part.replace(place)
+        part.replace(path)
 
 
-def link(place: Path, to: Path) -> None:
+def link(link_path: Path, link_target: Path) -> None:
     """Create a relative symbolic link atomically: the servers may see the root at another path."""
     with naming_errors():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        part = unfinished(place)
+        link_path.parent.mkdir(parents=True, exist_ok=True)
+        part = unfinished(link_path)
         part.unlink(missing_ok=True)
-        part.symlink_to(os.path.relpath(to, place.parent))
-        part.replace(place)
+        part.symlink_to(os.path.relpath(link_target, link_path.parent))
+        part.replace(link_path)
 
 
 def withdraw(target: Target, *uses: str) -> None:
@@ -107,13 +107,13 @@ def use_of(folder_path: Path) -> str:
 def remove(options: Options, folder_path: Path) -> None:
     """Remove a folder; first the links into it."""
     root = folder_path.parents[2]
-    for place in (root, root / _subdir(options)):
-        for each in place.glob("*") if place.is_dir() else ():
+    for folder in (root, root / _subdir(options)):
+        for entry in folder.glob("*") if folder.is_dir() else ():
             if (
-                each.is_symlink()
-                and Path(os.path.normpath(each.parent / each.readlink())).parent == folder_path
+                entry.is_symlink()
+                and Path(os.path.normpath(entry.parent / entry.readlink())).parent == folder_path
             ):
-                each.unlink(missing_ok=True)
+                entry.unlink(missing_ok=True)
     shutil.rmtree(folder_path, ignore_errors=True)
     with suppress(OSError):  # not empty: the node has other folders
         folder_path.parent.rmdir()

@@ -18,7 +18,6 @@ from typing import Any
 
 from keystoneauth1.adapter import Adapter
 
-from drivers import keystone
 from drivers.core.errors import (
     BadImage,
     HardwareError,
@@ -30,10 +29,10 @@ from drivers.core.errors import (
 from drivers.core.target import Target
 from drivers.images import checksums, references
 from drivers.images.checksums import Checksum
-from drivers.net import fetch
+from drivers.net import fetch, keystone
 
 _GROUP = "glance"
-_OPEN_TO_ALL = ("public", "community")
+_PUBLIC_VISIBILITIES = ("public", "community")
 #: Field of the image -> field of instance_info with the same meaning.
 _FACTS = {
     "kernel_id": "kernel",
@@ -44,7 +43,7 @@ _FACTS = {
     "container_format": "image_container_format",
 }
 #: Characters of a property.
-_LONGEST = 255
+_MAX_LENGTH = 255
 
 
 def describe(target: Target, reference: str) -> dict[str, str]:
@@ -59,7 +58,7 @@ def describe(target: Target, reference: str) -> dict[str, str]:
         record = _usable(target, adapter, uuid)
     facts = {field: record[name] for name, field in _FACTS.items() if record.get(name)}
     for name, value in facts.items():
-        if not isinstance(value, str) or len(value) > _LONGEST:
+        if not isinstance(value, str) or len(value) > _MAX_LENGTH:
             raise BadImage(f"image {uuid}: its property for {name} is not a short text")
     checksum = _checksum(target, record)
     if checksum is not None:
@@ -73,19 +72,19 @@ def opened(target: Target, reference: str, headers: Mapping[str, str]) -> Iterat
     """Open the content of an image, as `drivers.net.fetch.opened` opens a URL."""
     uuid = references.glance_id(reference, "image")
     with _glance(target) as adapter:
-        stated = _usable(target, adapter, uuid).get("size")
+        size = _usable(target, adapter, uuid).get("size")
         answer = _ask(adapter, uuid, "/file", headers=dict(headers), stream=True)
         if answer.status_code == 204:
             raise BadImage(f"Glance has no data of image {uuid}")
         with answer:
             source = fetch.source_of(target, f"glance://{uuid}", answer, headers)
-            if isinstance(stated, int) and source.size not in (None, stated):
+            if isinstance(size, int) and source.size not in (None, size):
                 raise BadImage(
-                    f"image {uuid} has {stated} bytes by its record in Glance, but Glance sends"
+                    f"image {uuid} has {size} bytes by its record in Glance, but Glance sends"
                     f" {source.size}"
                 )
-            if source.size is None and isinstance(stated, int):
-                source.size = stated
+            if source.size is None and isinstance(size, int):
+                source.size = size
             yield source
 
 
@@ -93,19 +92,15 @@ def opened(target: Target, reference: str, headers: Mapping[str, str]) -> Iterat
 def _glance(target: Target) -> Iterator[Adapter]:
     """Yield a client of Glance."""
     options = target.options[_GROUP]
-    deadline = float(target.options["conductor"]["fetch_timeout"])
-    session = keystone.session(options, _GROUP, options["timeout"])
-    attempts = int(options["num_retries"])
-    with fetch.service_session("Glance", deadline) as session.session:
-        yield Adapter(
-            session,
-            service_type="image",
-            interface=list(options["valid_interfaces"]),
-            region_name=options["region_name"],
-            endpoint_override=options["endpoint_override"],
-            connect_retries=attempts,
-            status_code_retries=attempts,
-        )
+    deadline, attempts = float(target.options["conductor"]["fetch_timeout"]), options["num_retries"]
+    with (
+        fetch.service_session("Glance", deadline) as transport,
+        keystone.adapter(
+            options, _GROUP, "image", transport,
+            connect_retries=attempts, status_code_retries=attempts,
+        ) as adapter,
+    ):  # fmt: skip
+        yield adapter
 
 
 def _usable(target: Target, adapter: Adapter, uuid: str) -> dict[str, Any]:
@@ -126,7 +121,7 @@ def _usable(target: Target, adapter: Adapter, uuid: str) -> dict[str, Any]:
 def _may_use(target: Target, adapter: Adapter, record: Mapping[str, Any], uuid: str) -> bool:
     projects = {project for name in ("lessee", "owner") if (project := target.record.get(name))}
     visibility, owner = record.get("visibility"), record.get("owner")
-    if not projects or visibility in _OPEN_TO_ALL or owner in projects:
+    if not projects or visibility in _PUBLIC_VISIBILITIES or owner in projects:
         return True  # a node of no project is changed by administrators alone
     with keystone.translated("Glance", _GROUP):
         if owner and owner == adapter.get_project_id():

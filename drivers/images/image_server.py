@@ -31,7 +31,7 @@ class Probe:
 
     size: int | None  # bytes of the file; None: the server did not report it
     format: str | None  # by the first bytes; None: unknown
-    written: int | None  # bytes on a disk, None: unknown
+    written_bytes: int | None  # bytes on a disk, if known
 
 
 def probe(target: Target, url: str) -> Probe:
@@ -43,32 +43,34 @@ def probe(target: Target, url: str) -> Probe:
 def text(target: Target, url: str) -> str:
     """Return a small text, such as a file of checksums."""
     with fetch.opened(target, url) as source:
-        found = source.read(LONGEST_TEXT + 1)
-    if len(found) > LONGEST_TEXT:
+        content = source.read(LONGEST_TEXT + 1)
+    if len(content) > LONGEST_TEXT:
         raise BadImage(f"{urls.redacted(url)} is too long for a text: more than 1 MiB")
-    return found.decode(errors="replace")
+    return content.decode(errors="replace")
 
 
 def copy(
-    target: Target, url: str, place: Path, known: Mapping[str, str], digest: Any = None
+    target: Target, url: str, path: Path, validators: Mapping[str, str], digest: Any = None
 ) -> dict[str, str] | None:
     """
     Download a URL to a file. After an error the file does not exist.
 
-    known: validators of a previous call. digest: hash object that is updated with the content.
-    Returns the new validators; None: the file has not changed, and nothing was written.
+    validators: from a previous call. digest: hash object that is updated with the content.
+    Returns the new validators, or None if the file has not changed, and nothing was written.
 
     Raises OSError: the file cannot be written.
     """
-    conditions = {_VALIDATORS[name]: value for name, value in known.items() if name in _VALIDATORS}
+    conditions = {
+        _VALIDATORS[name]: value for name, value in validators.items() if name in _VALIDATORS
+    }
     try:
         with _opened(target, url, conditions) as source:
             if source.not_modified:
                 return None
-            _write(target, source, place, digest)
+            _write(target, source, path, digest)
             return {name: source.headers[name] for name in _VALIDATORS if name in source.headers}
     except BaseException:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise
 
 
@@ -83,15 +85,15 @@ def _opened(
     return fetch.opened(target, url, headers)
 
 
-def _write(target: Target, source: fetch.Source, place: Path, digest: Any) -> None:
+def _write(target: Target, source: fetch.Source, path: Path, digest: Any) -> None:
     spare = int(target.options["conductor"]["fetch_min_free_space"]) * _MEBIBYTE
-    with place.open("wb") as file:
-        needed = source.size or 0
+    with path.open("wb") as file:
+        needed_bytes = source.size or 0
         while True:
-            if shutil.disk_usage(place).free < needed - file.tell() + spare:
+            if shutil.disk_usage(path).free < needed_bytes - file.tell() + spare:
                 raise BadImage(
                     f"{urls.redacted(source.url)} would leave less than {spare // _MEBIBYTE} MiB"
-                    f" free in {place.parent} ([conductor]fetch_min_free_space)"
+                    f" free in {path.parent} ([conductor]fetch_min_free_space)"
                 )
             if not (chunk := source.read(_CHUNK)):
                 break
@@ -107,8 +109,8 @@ def _write(target: Target, source: fetch.Source, place: Path, digest: Any) -> No
 def _probe(head: bytes, size: int | None) -> Probe:
     if head[:4] == b"QFI\xfb":
         return Probe(size, "qcow2", int.from_bytes(head[24:32], "big"))
-    for magic, at, name in _MAGIC:
-        if head[at : at + len(magic)] == magic:
+    for magic, offset, name in _MAGIC:
+        if head[offset : offset + len(magic)] == magic:
             return Probe(size, name, size)
     return Probe(size, None, size)
 

@@ -23,7 +23,7 @@ class Pair:
 
 
 def pair(
-    options: Options, info: Mapping[str, Any], kernel: str, ramdisk: str, where: str
+    options: Options, info: Mapping[str, Any], kernel: str, ramdisk: str, prefix: str
 ) -> Pair | None:
     """Return a kernel and its ramdisk from two fields; None if both are empty."""
     if not info.get(kernel) and not info.get(ramdisk):
@@ -31,29 +31,33 @@ def pair(
     for field in (kernel, ramdisk):
         url = info.get(field)
         if not url:
-            raise InvalidDriverInfo(f"{where}{field} is required and missing")
-        references.readable(options, url, f"{where}{field}")
+            raise InvalidDriverInfo(f"{prefix}{field} is required and missing")
+        references.readable(options, url, f"{prefix}{field}")
     return Pair(str(info[kernel]), str(info[ramdisk]))
 
 
 def kernel_and_ramdisk(target: Target) -> Pair:
     """Return the kernel and ramdisk of the instance or its installer."""
-    found = pair(target.options, target.instance_info, "kernel", "ramdisk", "instance_info/")
-    if found is None:
+    image_pair = pair(target.options, target.instance_info, "kernel", "ramdisk", "instance_info/")
+    if image_pair is None:
         raise InvalidDriverInfo("instance_info/kernel and ramdisk are required and missing")
-    return found
+    return image_pair
 
 
 def kernel_arguments(target: Target) -> str | None:
     """Return the kernel arguments of a ramdisk instance; None if the instance has none."""
-    own = target.instance_info.get("ramdisk_kernel_arguments")
-    return None if own is None else script_text.line(own, "instance_info/ramdisk_kernel_arguments")
+    arguments = target.instance_info.get("ramdisk_kernel_arguments")
+    return (
+        None
+        if arguments is None
+        else script_text.line(arguments, "instance_info/ramdisk_kernel_arguments")
+    )
 
 
 def boot_iso(target: Target) -> str | None:
     """Return the URL of the ISO image that the instance boots."""
-    given = target.instance_info.get("boot_iso")
-    return script_text.url(given, "instance_info/boot_iso") if given else None
+    iso_url = target.instance_info.get("boot_iso")
+    return script_text.url(iso_url, "instance_info/boot_iso") if iso_url else None
 
 
 def installer_source(target: Target) -> str:
@@ -70,5 +74,5 @@ def installer_stage2(target: Target) -> str:
 
 def kickstart_template(target: Target) -> str | None:
     """Return the URL of the instance's kickstart template. File URLs are refused."""
-    named = target.instance_info.get("ks_template")
-    return urls.checked(named, "instance_info/ks_template") if named else None
+    template_url = target.instance_info.get("ks_template")
+    return urls.checked(template_url, "instance_info/ks_template") if template_url else None

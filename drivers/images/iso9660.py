@@ -37,14 +37,14 @@ class Tree:
 
     def boot(self, name: str, *, efi: bool) -> None:
         """Make a file bootable (El Torito), for EFI or for BIOS."""
-        first = not self._has_catalog
+        is_first = not self._has_catalog
         self._has_catalog = True
-        about: dict[str, object] = {"efi": True, "platform_id": _EFI} if efi else {
+        options: dict[str, object] = {"efi": True, "platform_id": _EFI} if efi else {
             "boot_info_table": True, "boot_load_size": 4,
         }  # fmt: skip
-        if first:
-            about |= {"bootcatfile": "/BOOT.CAT;1", "rr_bootcatname": "boot.cat"}
-        self._iso.add_eltorito(_short(name, file=True), **about)
+        if is_first:
+            options |= {"bootcatfile": "/BOOT.CAT;1", "rr_bootcatname": "boot.cat"}
+        self._iso.add_eltorito(_short(name, file=True), **options)
 
     def write(self, file: BinaryIO) -> None:
         self._iso.write_fp(file)
@@ -81,11 +81,11 @@ def new_image(label: str, publisher: str = "") -> Iterator[Tree]:
 
 def _short(name: str, *, file: bool) -> str:
     """Convert a path to ISO 9660: upper case letters, digits and underscores."""
-    *folders, last = name.strip("/").split("/")
-    stem, dot, suffix = last.rpartition(".") if file else (last, "", "")
+    *folders, last_name = name.strip("/").split("/")
+    stem, dot, suffix = last_name.rpartition(".") if file else (last_name, "", "")
     if not dot:
-        stem, suffix = last, ""
-    parts = [*(_allowed(each) for each in folders), _allowed(stem)]
+        stem, suffix = last_name, ""
+    parts = [*(_allowed(folder) for folder in folders), _allowed(stem)]
     return "/" + "/".join(parts) + (f".{_allowed(suffix)};1" if file else "")
 
 

@@ -26,7 +26,7 @@ def needed(target: Target) -> bool:
     """
     if references.is_served(target.instance_info.get("image_source")):
         return True
-    place, source = next(
+    field, source = next(
         (
             (f"{name}/image_download_source", info["image_download_source"])
             for name, info in (
@@ -38,9 +38,9 @@ def needed(target: Target) -> bool:
         ("", target.options["agent"]["image_download_source"]),
     )
     if source == "swift":
-        raise InvalidDriverInfo(f"{place}: object stores are not supported; use http or local")
+        raise InvalidDriverInfo(f"{field}: object stores are not supported; use http or local")
     if source not in ("http", "local"):
-        raise InvalidDriverInfo(f"{place}: {source!r} is neither http nor local")
+        raise InvalidDriverInfo(f"{field}: {source!r} is neither http nor local")
     return bool(source == "local")
 
 
@@ -67,17 +67,17 @@ def publish(target: Target, source: str, checksum: Checksum) -> str:
     """
     name = source.partition("?")[0].rpartition("/")[2] or "image"
     root = files.http_root(target.options)
-    current = files.folder_of(target, root, files.IMAGE)
-    if current is None or not _is_published(current / name, source, checksum):
-        place = files.folder(target, root, files.IMAGE, secrets.token_urlsafe(16)) / name
+    folder = files.folder_of(target, root, files.IMAGE)
+    if folder is None or not _is_published(folder / name, source, checksum):
+        link_path = files.folder(target, root, files.IMAGE, secrets.token_urlsafe(16)) / name
         with files.naming_errors():
             if urls.is_file(source):
                 with urls.opened(target.options, source) as (_file, path):
-                    place.symlink_to(path)
+                    link_path.symlink_to(path)
             else:
-                _fetch(target, source, checksum, place)
-        current = place.parent
-    return f"{service_addresses.of_files(target)}/{current.relative_to(root)}/{quote(name)}"
+                _fetch(target, source, checksum, link_path)
+        folder = link_path.parent
+    return f"{service_addresses.of_files(target)}/{folder.relative_to(root)}/{quote(name)}"
 
 
 def withdraw(target: Target) -> None:
@@ -85,17 +85,17 @@ def withdraw(target: Target) -> None:
     files.withdraw(target, files.IMAGE)
 
 
-def _is_published(place: Path, source: str, checksum: Checksum) -> bool:
+def _is_published(path: Path, source: str, checksum: Checksum) -> bool:
     """Return whether an earlier call has published the image, and whole: it may have been cut."""
-    if urls.is_file(source) or not place.is_file():
+    if urls.is_file(source) or not path.is_file():
         return False
-    with place.open("rb") as file:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, checksum.algorithm).hexdigest() == checksum.value
 
 
-def _fetch(target: Target, source: str, checksum: Checksum, place: Path) -> None:
+def _fetch(target: Target, source: str, checksum: Checksum, path: Path) -> None:
     digest = hashlib.new(checksum.algorithm)
-    part = place.with_name(f".{place.name}.part")
+    part = path.with_name(f".{path.name}.part")
     image_server.copy(target, source, part, {}, digest)
     if digest.hexdigest() != checksum.value:
         part.unlink()
@@ -103,4 +103,4 @@ def _fetch(target: Target, source: str, checksum: Checksum, place: Path) -> None
         raise BadImage(
             f"{urls.redacted(source)} does not have the {checksum.algorithm} {checksum.value}"
         )
-    cache.complete(part, place)
+    cache.complete(part, path)

@@ -34,26 +34,26 @@ def is_served(reference: Any) -> bool:
     return scheme_of(reference) in (GLANCE, "file")
 
 
-def readable(options: Options, reference: Any, where: str) -> str:
+def readable(options: Options, reference: Any, field: str) -> str:
     """
     Check a reference to an image that a conductor reads; return it.
 
-    where: name of the field, for the error.
+    field: its name, for the error.
 
     Raises InvalidDriverInfo: it is malformed, or a setting refuses it.
     """
     if scheme_of(reference) == GLANCE:
-        glance_id(reference, where)
-        _check_configured(options, where)
+        glance_id(reference, field)
+        _check_configured(options, field)
         return str(reference)
     if ":" not in str(reference):
         raise InvalidDriverInfo(
-            f"{where}: {reference!r:.200} is neither a URL nor the UUID of an image in Glance"
+            f"{field}: {reference!r:.200} is neither a URL nor the UUID of an image in Glance"
         )
-    return urls.readable(options, reference, where)
+    return urls.readable(options, reference, field)
 
 
-def glance_id(reference: Any, where: str) -> str:
+def glance_id(reference: Any, field: str) -> str:
     """
     Return the UUID of an image in Glance, in lower case.
 
@@ -62,14 +62,14 @@ def glance_id(reference: Any, where: str) -> str:
     text = str(reference)
     uuid = text[len(_PREFIX) :] if text.lower().startswith(_PREFIX) else text
     if not _UUID.fullmatch(uuid):
-        raise InvalidDriverInfo(f"{where}: {text!r:.200} is not {_PREFIX} and the UUID of an image")
+        raise InvalidDriverInfo(f"{field}: {text!r:.200} is not {_PREFIX} and the UUID of an image")
     return uuid.lower()
 
 
-def _check_configured(options: Options, where: str) -> None:
+def _check_configured(options: Options, field: str) -> None:
     glance = options[GLANCE]
     if not (glance["auth_url"] or glance["endpoint_override"]):
         raise InvalidDriverInfo(
-            f"{where}: this names an image in Glance, but no image service is configured: set"
+            f"{field}: this names an image in Glance, but no image service is configured: set"
             " [glance]auth_url and its credentials"
         )

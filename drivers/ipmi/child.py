@@ -58,7 +58,7 @@ def without_threads() -> None:
     """
     Make pyghmi read its sockets in the waiting thread, and not in a thread of its own.
 
-    A packet that pyghmi's thread reads just before the wait begins is noticed only when the
+    A packet that pyghmi's thread reads just before the wait is noticed only when the
     retransmission timer expires, half a second or more later.
     """
 
@@ -159,8 +159,12 @@ def login(bmc: dict[str, Any]) -> Session:
             raise
     # The BMC answered an offer of SHA-256 with SHA-1 (as virtualbmc and pyghmi's own server do).
     # Without this, pyghmi would wait for the failed login. This process has no other session.
-    for known in (Session.bmc_handlers, Session.initting_sessions, Session.waiting_sessions):
-        known.clear()
+    for session_table in (
+        Session.bmc_handlers,
+        Session.initting_sessions,
+        Session.waiting_sessions,
+    ):
+        session_table.clear()
     return Sha1Session(**arguments)
 
 

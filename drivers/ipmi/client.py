@@ -22,6 +22,7 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.core.password_rotation import require_settled
 from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, sensors, suites
 from drivers.ipmi.credentials import Credentials
@@ -29,6 +30,9 @@ from drivers.ipmi.sessions import sessions
 from drivers.ipmi.suites import Transport
 
 CHASSIS, APPLICATION = 0x00, 0x06
+GET_DEVICE_ID, GET_USER_ACCESS, GET_USER_NAME, SET_USER_PASSWORD = 0x01, 0x44, 0x46, 0x47
+#: Channel of the request itself; operation of SET_USER_PASSWORD.
+THIS_CHANNEL, SET_PASSWORD = 0x0E, 0x02
 COLD_RESET, WARM_RESET = 0x02, 0x03
 DIAGNOSTIC_INTERRUPT = 4
 GET_STATUS, CONTROL, SET_BOOT_OPTION, GET_BOOT_OPTION = 0x01, 0x02, 0x08, 0x09
@@ -74,7 +78,7 @@ _POWER_ERRORS: tuple[tuple[frozenset[int], type[HardwareError]], ...] = (
 )
 PAUSE = 0.5  # seconds between repetitions of a command
 
-Ask = Callable[..., bytes]
+Send = Callable[..., bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +104,24 @@ class Client:
         Return the client of a node.
 
         Raises InvalidDriverInfo: names the field.
+        Raises PasswordUnsettled: the BMC's password is being changed.
         """
-        bmc = credentials.read(target)
+        require_settled(target, credentials.PASSWORD)
+        return cls.with_credentials(target, bmcs, credentials.read(target))
+
+    @classmethod
+    def with_credentials(cls, target: Target, bmcs: Bmcs, bmc: Credentials) -> "Client":
+        """Return the client of a node that logs in with these credentials."""
         transport = ipmitool.raw if bmc.client == "ipmitool" else sessions().raw
         options = target.options["ipmi"]
         timeout, gap = float(options["command_timeout"]), float(options["min_command_interval"])
-        tried = suites.candidates(bmc, options["cipher_suite_versions"])
-        return cls(bmc, bmcs, transport, timeout, target.before_order, tried, gap or None)
+        cipher_suites = suites.candidates(bmc, options["cipher_suite_versions"])
+        return cls(bmc, bmcs, transport, timeout, target.before_order, cipher_suites, gap or None)
 
     def power_state(self) -> str:
         """Return `power on` or `power off`."""
-        with self._turn() as ask:
-            status = ask(GET_STATUS, least=1)
+        with self._turn() as send:
+            status = send(GET_STATUS, min_length=1)
         return POWER_ON if status[0] & 1 else POWER_OFF
 
     def order(self, state: str) -> None:
@@ -139,11 +149,11 @@ class Client:
 
         All are None if no boot device is set: then the firmware chooses it.
         """
-        with self._turn() as ask:
-            flags = ask(GET_BOOT_OPTION, BOOT_FLAGS, 0, 0, least=4)
+        with self._turn() as send:
+            flags = send(GET_BOOT_OPTION, BOOT_FLAGS, 0, 0, min_length=4)
         invalid = flags[1] & 0x80
-        selected = flags[3] >> 2 & 0x0F
-        name = next((name for name, number in DEVICES.items() if number == selected), None)
+        device_number = flags[3] >> 2 & 0x0F
+        name = next((name for name, number in DEVICES.items() if number == device_number), None)
         if invalid or not flags[2] & VALID or name is None:
             return {"boot_device": None, "persistent": None, "uefi": None}
         return {
@@ -163,18 +173,18 @@ class Client:
         if device not in DEVICES:
             raise NotSupported(f"boot device {device!r}: IPMI has {', '.join(DEVICES)}")
         flags = VALID | (PERSISTENT if persistent else 0) | (UEFI if uefi else 0)
-        with self._turn() as ask:
+        with self._turn() as send:
             self.before_order()
             if keep_on_timeout:
                 with suppress(Refused, NotSupported):  # optional in IPMI; without it 60 s apply
-                    ask(SET_BOOT_OPTION, VALID_BIT_CLEARING, KEEP_ON_TIMEOUT)
-            ask(SET_BOOT_OPTION, BOOT_FLAGS, flags, DEVICES[device] << 2, 0, 0, 0)
+                    send(SET_BOOT_OPTION, VALID_BIT_CLEARING, KEEP_ON_TIMEOUT)
+            send(SET_BOOT_OPTION, BOOT_FLAGS, flags, DEVICES[device] << 2, 0, 0, 0)
 
     def inject_nmi(self) -> None:
         """Send a diagnostic interrupt."""
-        with self._turn() as ask:
+        with self._turn() as send:
             self.before_order()
-            ask(CONTROL, DIAGNOSTIC_INTERRUPT)
+            send(CONTROL, DIAGNOSTIC_INTERRUPT)
 
     def reset_bmc(self, *, warm: bool) -> None:
         """Restart the BMC; it is unreachable for a while."""
@@ -183,6 +193,62 @@ class Client:
             command = WARM_RESET if warm else COLD_RESET
             with suppress(Unreachable):  # some BMCs restart before they answer
                 self.transport(bmc, APPLICATION, command, b"", deadline)
+
+    def user_number(self) -> int:
+        """
+        Return the number of the user of this client.
+
+        Raises NotSupported: the BMC lists no such user.
+        """
+        with self._access() as (bmc, deadline):
+            if not bmc.username:
+                return 1  # the null user
+            access = self._carry_out(bmc, deadline, GET_USER_ACCESS, bytes([THIS_CHANNEL, 1]), 4)
+            for number in range(1, (access[0] & 0x3F) + 1):
+                with suppress(Refused, NotSupported):  # an unused number
+                    name = self._carry_out(bmc, deadline, GET_USER_NAME, bytes([number]), 0)
+                    if name.rstrip(b"\0") == bmc.username.encode():
+                        return number
+        raise NotSupported(f"BMC {self.bmc.endpoint} lists no user of driver_info/ipmi_username")
+
+    def set_user_password(self, number: int, password: str) -> None:
+        """
+        Set a user's password of at most 16 bytes once.
+
+        Raises Busy: refused for now. Raises Unconfirmed: it may have been carried out.
+        """
+        message = bytes([number, SET_PASSWORD]) + password.encode().ljust(16, b"\0")
+        with self._access() as (bmc, deadline):
+            self.before_order()
+            try:
+                code, _ = self.transport(bmc, APPLICATION, SET_USER_PASSWORD, message, deadline)
+            except Unreachable as error:
+                raise Unconfirmed(str(error)) from error
+        if code != 0:
+            kind = next((kind for codes, kind in _POWER_ERRORS if code in codes), Refused)
+            raise kind(self._refusal(SET_USER_PASSWORD, code, "application"))
+
+    def log_in(self) -> None:
+        """
+        Log in again, and send a read-only command.
+
+        Raises LoginRefused.
+        """
+        with self._access() as (bmc, deadline):
+            sessions().forget(bmc)
+            self.transport(bmc, APPLICATION, GET_DEVICE_ID, b"", deadline)
+
+    def _carry_out(
+        self, bmc: Credentials, deadline: float, command: int, data: bytes, least: int
+    ) -> bytes:
+        """Send an application command; return its answer of at least `least` bytes."""
+        code, answer = self.transport(bmc, APPLICATION, command, data, deadline)
+        if code != 0:
+            error = NotSupported if code in UNSUPPORTED else Refused
+            raise error(self._refusal(command, code, "application"))
+        if len(answer) < least:
+            raise Unexpected(f"BMC {self.bmc.endpoint} sent a short answer to 0x{command:02x}")
+        return answer
 
     def send_raw(self, message: bytes) -> bytes:
         """Send a message (network function, command, data); return the data of the answer."""
@@ -210,7 +276,7 @@ class Client:
             return sensors.readings(ask, self.bmc.endpoint)
 
     @contextmanager
-    def _turn(self) -> Iterator[Ask]:
+    def _turn(self) -> Iterator[Send]:
         """Hold the BMC's turn; yields a function that sends chassis commands."""
         with self._access() as (bmc, deadline):
             yield partial(self._ask, bmc, deadline)
@@ -230,20 +296,20 @@ class Client:
                 bmc = replace(bmc, cipher_suite=state.connection)
             yield bmc, deadline
 
-    def _refusal(self, command: int, code: int) -> str:
+    def _refusal(self, command: int, code: int, function: str = "chassis") -> str:
         meaning = COMPLETION_CODES.get(code, "no standard meaning")
         return (
-            f"BMC {self.bmc.endpoint} answered IPMI chassis command 0x{command:02x} with"
+            f"BMC {self.bmc.endpoint} answered IPMI {function} command 0x{command:02x} with"
             f" completion code 0x{code:02x} ({meaning})"
         )
 
     def _ask(
-        self, bmc: Credentials, deadline: float, command: int, *data: int, least: int = 0
+        self, bmc: Credentials, deadline: float, command: int, *data: int, min_length: int = 0
     ) -> bytes:
         """
         Send a chassis command, and repeat it after temporary errors; return its answer.
 
-        least: least bytes of a valid answer.
+        min_length: least bytes of a valid answer.
         """
         code, answer = self.transport(bmc, CHASSIS, command, bytes(data), deadline)
         while code in TRY_AGAIN and time.monotonic() + PAUSE < deadline:
@@ -252,9 +318,9 @@ class Client:
         if code != 0:
             error = NotSupported if code in UNSUPPORTED else Refused
             raise error(self._refusal(command, code))
-        if len(answer) < least:
+        if len(answer) < min_length:
             raise Unexpected(
                 f"BMC {self.bmc.endpoint} answered IPMI chassis command 0x{command:02x} with"
-                f" {len(answer)} bytes instead of at least {least}"
+                f" {len(answer)} bytes instead of at least {min_length}"
             )
         return answer

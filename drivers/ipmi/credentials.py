@@ -35,6 +35,8 @@ PROPERTIES = {
     " forget it; false by default. Optional.",
 }
 
+#: Field of driver_info.
+PASSWORD = "ipmi_password"
 PRIVILEGES = {"CALLBACK": 1, "USER": 2, "OPERATOR": 3, "ADMINISTRATOR": 4}
 CLIENTS = ("pyghmi", "ipmitool")
 PYGHMI_SUITES = (3, 17)
@@ -91,10 +93,10 @@ class Credentials:
         Raises InvalidDriverInfo: a setting refuses the address.
         """
         try:
-            found = socket.getaddrinfo(self.address, self.port, type=socket.SOCK_DGRAM)
+            address_infos = socket.getaddrinfo(self.address, self.port, type=socket.SOCK_DGRAM)
         except (OSError, UnicodeError):
             raise Unreachable(f"BMC {self.endpoint}: its name has no address") from None
-        peer = str(found[0][4][0])
+        peer = str(address_infos[0][4][0])
         if self.reach:
             self.reach.check(peer)
         return replace(self, peer=peer)
@@ -160,11 +162,11 @@ def _bridge(target: Target, client: str) -> Bridge | None:
     )
 
 
-def _choice(target: Target, name: str, known: tuple[str, ...], default: str) -> str:
+def _choice(target: Target, name: str, choices: tuple[str, ...], default: str) -> str:
     value = str(target.driver_info.get(name) or default)
-    if value not in known:
+    if value not in choices:
         raise InvalidDriverInfo(
-            f"driver_info/{name}: must be one of {', '.join(known)}, not {value!r}"
+            f"driver_info/{name}: must be one of {', '.join(choices)}, not {value!r}"
         )
     return value
 
@@ -179,17 +181,17 @@ def _optional(target: Target, name: str, read_value: Callable[[Any], Any]) -> An
         raise InvalidDriverInfo(f"driver_info/{name}: {error}") from None
 
 
-def _number(least: int, most: int) -> Callable[[Any], int]:
+def _number(lowest: int, highest: int) -> Callable[[Any], int]:
     def read_number(value: Any) -> int:
         text = str(value)
-        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise ValueError(f"must be a number from {least} to {most}, not {value!r}")
+        if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:
+            raise ValueError(f"must be a number from {lowest} to {highest}, not {value!r}")
         return int(text)
 
     return read_number
 
 
-def _text(most: int) -> Callable[[Any], str]:
+def _text(max_length: int) -> Callable[[Any], str]:
     """
     Return a reader of texts of limited length. Its errors omit the value, maybe a password.
 
@@ -198,8 +200,12 @@ def _text(most: int) -> Callable[[Any], str]:
 
     def read_text(value: Any) -> str:
         text = str(value) if _is_number(value) else value
-        if not isinstance(text, str) or len(text.encode(errors="replace")) > most or "\0" in text:
-            raise ValueError(f"must be a string of at most {most} bytes, without NUL")
+        if (
+            not isinstance(text, str)
+            or len(text.encode(errors="replace")) > max_length
+            or "\0" in text
+        ):
+            raise ValueError(f"must be a string of at most {max_length} bytes, without NUL")
         return text
 
     return read_text

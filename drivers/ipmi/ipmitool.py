@@ -41,14 +41,14 @@ def raw(
     Raises LoginRefused.
     Raises NotSupported: the program is not installed.
     """
-    words = ("raw", *(f"0x{byte:02x}" for byte in (netfn, command, *data)))
-    done = _run(bmc, words, deadline)
-    if done.returncode != 0:
-        return _failure(bmc, done.stderr), b""
+    arguments = ("raw", *(f"0x{byte:02x}" for byte in (netfn, command, *data)))
+    process = _run(bmc, arguments, deadline)
+    if process.returncode != 0:
+        return _failure(bmc, process.stderr), b""
     try:
-        return 0, bytes.fromhex(done.stdout)
+        return 0, bytes.fromhex(process.stdout)
     except ValueError:
-        answer = bmc.mask(done.stdout.strip())[:200]
+        answer = bmc.mask(process.stdout.strip())[:200]
         raise Unexpected(f"BMC {bmc.endpoint}: {PROGRAM} printed {answer!r}") from None
 
 
@@ -60,16 +60,16 @@ def sensor_rows(bmc: Credentials, deadline: float) -> list[list[str]]:
 
     Raises Unreachable, LoginRefused, NotSupported: as `raw`, or the BMC has no records.
     """
-    done = _run(bmc, ("-c", "sdr", "list", "full"), deadline)
-    rows = [row for row in csv.reader(done.stdout.splitlines()) if len(row) >= 4]
-    if done.returncode != 0 and not rows:
-        code = _failure(bmc, done.stderr)
+    process = _run(bmc, ("-c", "sdr", "list", "full"), deadline)
+    rows = [row for row in csv.reader(process.stdout.splitlines()) if len(row) >= 4]
+    if process.returncode != 0 and not rows:
+        code = _failure(bmc, process.stderr)
         raise NotSupported(f"BMC {bmc.endpoint} has no sensor data records (0x{code:02x})")
     return rows
 
 
 def _run(
-    bmc: Credentials, words: Sequence[str], deadline: float
+    bmc: Credentials, arguments: Sequence[str], deadline: float
 ) -> subprocess.CompletedProcess[str]:
     """
     Run the program with a login, and with these words after it.
@@ -78,8 +78,8 @@ def _run(
     """
     try:
         return subprocess.run(
-            [*_arguments(bmc), *words],
-            env=_environment(bmc),
+            [PROGRAM, "-v", *options(bmc), *arguments],
+            env=environment(bmc),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -97,8 +97,9 @@ def _run(
         ) from None
 
 
-def _arguments(bmc: Credentials) -> list[str]:
-    arguments = [PROGRAM, "-v", "-I", "lanplus" if bmc.protocol == "2.0" else "lan"]
+def options(bmc: Credentials) -> list[str]:
+    """Return the program's options for a login, without secrets."""
+    arguments = ["-I", "lanplus" if bmc.protocol == "2.0" else "lan"]
     arguments += ["-H", bmc.peer or bmc.address, "-p", str(bmc.port), "-E"]
     if bmc.username:
         arguments += ["-U", bmc.username]
@@ -129,7 +130,12 @@ def _bridging(bridge: Bridge) -> list[str]:
     ]
 
 
-def _environment(bmc: Credentials) -> dict[str, str]:
+def environment(bmc: Credentials) -> dict[str, str]:
+    """
+    Return the environment of the program, with the secrets of a login.
+
+    Raises InvalidDriverInfo: the program does not take the BMC's key.
+    """
     environment = {**without_settings(), "LC_ALL": "C", "IPMI_PASSWORD": bmc.password}
     if bmc.kg:
         if 0 in bmc.kg or not bmc.kg.isascii():

@@ -7,6 +7,7 @@ from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface_kinds import Management
 from drivers.core.target import Target
 from drivers.ipmi import credentials
+from drivers.ipmi.accounts import BmcPassword
 from drivers.ipmi.client import DEVICES, Client
 
 #: Keys of driver_internal_info, with `ipmi_force_boot_device`: the persistent boot device, and
@@ -14,7 +15,7 @@ from drivers.ipmi.client import DEVICES, Client
 _FORCED, _ONCE = "ipmi_boot_device", "ipmi_boot_once"
 
 
-class IpmiManagement(Management):
+class IpmiManagement(BmcPassword, Management):
     """Boot options of an IPMI BMC, by pyghmi or by the program ipmitool."""
 
     name = "ipmitool"
@@ -29,8 +30,8 @@ class IpmiManagement(Management):
         return list(DEVICES)
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:
-        found = Client.of(target, self.bmcs).get_boot_device()
-        return {"boot_device": found["boot_device"], "persistent": found["persistent"]}
+        override = Client.of(target, self.bmcs).get_boot_device()
+        return {"boot_device": override["boot_device"], "persistent": override["persistent"]}
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
         forced = _is_forced(target)

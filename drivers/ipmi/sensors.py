@@ -13,7 +13,7 @@ from typing import Any
 from drivers.core.errors import NotSupported, Refused, Unexpected
 
 #: (network function, command, data) -> completion code, answer
-Ask = Callable[[int, int, bytes], tuple[int, bytes]]
+Send = Callable[[int, int, bytes], tuple[int, bytes]]
 
 SENSOR, STORAGE = 0x04, 0x0A
 GET_READING, RESERVE, GET_RECORD = 0x2D, 0x22, 0x23
@@ -40,18 +40,18 @@ _THRESHOLDS = ((0b110110, "critical"), (0b001001, "warning"))
 _SCANNED, _UNAVAILABLE = 0b0100_0000, 0b0010_0000
 
 
-def readings(ask: Ask, bmc: str) -> list[dict[str, Any]]:
+def readings(send: Send, bmc: str) -> list[dict[str, Any]]:
     """
     Return the analogue sensors of a BMC, as `Management.sensors` does. bmc: for errors.
 
     Raises NotSupported: it has no repository, or no such sensor.
     Raises Refused, Unexpected.
     """
-    records = [record for record in _records(ask, bmc) if record[3] == _FULL_RECORD]
-    listed = [reading for record in records if (reading := _reading(ask, record))]
-    if not listed:
+    records = [record for record in _records(send, bmc) if record[3] == _FULL_RECORD]
+    sensor_readings = [reading for record in records if (reading := _reading(send, record))]
+    if not sensor_readings:
         raise NotSupported(f"BMC {bmc} lists no sensors")
-    return listed
+    return sensor_readings
 
 
 def readings_of_rows(rows: Sequence[Sequence[str]], bmc: str) -> list[dict[str, Any]]:
@@ -60,23 +60,23 @@ def readings_of_rows(rows: Sequence[Sequence[str]], bmc: str) -> list[dict[str, 
 
     Raises NotSupported: it has none.
     """
-    listed = []
+    sensor_readings = []
     for name, value, unit, status, *_ in rows[:MOST]:
-        known = _PROGRAM_UNITS.get(unit)
-        if known is None or not _printable(name):
+        program_unit = _PROGRAM_UNITS.get(unit)
+        if program_unit is None or not _printable(name):
             continue
-        listed.append(
+        sensor_readings.append(
             {
                 "name": _printable(name),
-                "kind": KINDS[known],
+                "kind": KINDS[program_unit],
                 "reading": _number(value),
-                "unit": known,
+                "unit": program_unit,
                 "health": _PROGRAM_STATES.get(status, "unknown"),
             }
         )
-    if not listed:
+    if not sensor_readings:
         raise NotSupported(f"BMC {bmc} lists no sensors")
-    return listed
+    return sensor_readings
 
 
 def _printable(name: str) -> str:
@@ -91,30 +91,30 @@ def _number(text: str) -> float | None:
     return round(value, 3) if math.isfinite(value) else None
 
 
-def _records(ask: Ask, bmc: str) -> Iterator[bytes]:
+def _records(send: Send, bmc: str) -> Iterator[bytes]:
     """Read the records of the repository."""
-    code, _ = ask(STORAGE, RESERVE, b"")
+    code, _ = send(STORAGE, RESERVE, b"")
     if code != _OK:
         raise NotSupported(f"BMC {bmc} has no sensor data records (completion code 0x{code:02x})")
     record_id = _FIRST
-    seen: set[int] = set()
-    while record_id != _END and len(seen) < MOST:
-        if record_id in seen:
+    seen_ids: set[int] = set()
+    while record_id != _END and len(seen_ids) < MOST:
+        if record_id in seen_ids:
             raise Unexpected(f"BMC {bmc} lists its sensor data records in a circle")
-        seen.add(record_id)
-        record_id, record = _record(ask, bmc, record_id)
+        seen_ids.add(record_id)
+        record_id, record = _record(send, bmc, record_id)
         yield record
 
 
-def _record(ask: Ask, bmc: str, record_id: int) -> tuple[int, bytes]:
+def _record(send: Send, bmc: str, record_id: int) -> tuple[int, bytes]:
     """Read a record; return the id of the next one, and the record."""
     for _ in range(_MOST_RESERVATIONS):
-        reservation = ask(STORAGE, RESERVE, b"")[1][:2]
-        following, record, length = _END, b"", _HEADER
+        reservation = send(STORAGE, RESERVE, b"")[1][:2]
+        next_id, record, length = _END, b"", _HEADER
         while len(record) < length:
             size = min(length - len(record), _CHUNK)
-            place = record_id.to_bytes(2, "little") + bytes((len(record), size))
-            code, answer = ask(STORAGE, GET_RECORD, reservation.ljust(2, b"\0") + place)
+            position = record_id.to_bytes(2, "little") + bytes((len(record), size))
+            code, answer = send(STORAGE, GET_RECORD, reservation.ljust(2, b"\0") + position)
             if code == _RESERVATION_LOST:
                 break
             if code != _OK:
@@ -124,16 +124,16 @@ def _record(ask: Ask, bmc: str, record_id: int) -> tuple[int, bytes]:
                 )
             if len(answer) != size + 2:
                 raise Unexpected(f"BMC {bmc} sent {len(answer)} bytes of a record, not {size + 2}")
-            following = int.from_bytes(answer[:2], "little")
+            next_id = int.from_bytes(answer[:2], "little")
             record += answer[2:]
             if len(record) == _HEADER:
                 length = min(_HEADER + record[4], 0xFF)
         else:
-            return following, record
+            return next_id, record
     raise Unexpected(f"BMC {bmc} cancels each reservation of its sensor data records")
 
 
-def _reading(ask: Ask, record: bytes) -> dict[str, Any] | None:
+def _reading(send: Send, record: bytes) -> dict[str, Any] | None:
     """Read the sensor of a full record; None for one that is malformed, absent or no analogue."""
     from pyghmi.ipmi.private import constants  # here: only conductors need it
     from pyghmi.ipmi.sdr import SDREntry
@@ -146,12 +146,12 @@ def _reading(ask: Ask, record: bytes) -> dict[str, Any] | None:
         name = _printable(str(sensor.name))
     except (LookupError, TypeError, ValueError, AttributeError, NotImplementedError):
         return None
-    code, answer = ask(SENSOR, GET_READING, bytes((sensor.sensor_number,)))
+    code, answer = send(SENSOR, GET_READING, bytes((sensor.sensor_number,)))
     if code != _OK or len(answer) < 2 or not name:
         return None
     thresholds = answer[2] if len(answer) > 2 else 0
     available = bool(answer[1] & _SCANNED) and not answer[1] & _UNAVAILABLE
-    health = next((health for bits, health in _THRESHOLDS if thresholds & bits), "ok")
+    health = next((health for mask, health in _THRESHOLDS if thresholds & mask), "ok")
     return {
         "name": name,
         "kind": kind,

@@ -72,6 +72,13 @@ class Sessions:
         except SessionDied:
             raise Unreachable(f"the IPMI session with BMC {bmc.endpoint} broke") from None
 
+    def forget(self, bmc: Credentials) -> None:
+        """End the idle session with these credentials, if there is one."""
+        with self._lock:
+            channel = self._idle.pop(bmc, None)
+        if channel is not None:
+            channel.close()
+
     def close(self) -> None:
         """End all sessions and the fork server."""
         with self._lock:
@@ -87,18 +94,18 @@ class Sessions:
     def _ask(
         self, channel: socket.socket, bmc: Credentials, request: dict[str, Any], deadline: float
     ) -> tuple[int, bytes]:
-        answered = False
+        is_answered = False
         try:
             answer = _exchange(channel, request, deadline)
-            answered = "error" not in answer
+            is_answered = "error" not in answer
         except TimeoutError:
             raise Unreachable(f"BMC {bmc.endpoint} did not answer in time over IPMI") from None
         finally:
-            if answered:
+            if is_answered:
                 self._put_back(bmc, channel)
             else:
                 channel.close()
-        if not answered:
+        if not is_answered:
             reason = bmc.mask(answer["message"])
             raise ERRORS[answer["error"]](f"IPMI login to BMC {bmc.endpoint}: {reason}")
         return answer["code"], bytes(answer["data"])
@@ -110,35 +117,37 @@ class Sessions:
 
     def _put_back(self, bmc: Credentials, channel: socket.socket) -> None:
         with self._lock:
-            replaced = self._idle.pop(bmc, None)
+            replaced_channel = self._idle.pop(bmc, None)
             self._idle[bmc] = channel
-            oldest = self._idle.popitem(last=False)[1] if len(self._idle) > self.keep else None
-        for surplus in (replaced, oldest):
-            if surplus is not None:
-                surplus.close()
+            oldest_channel = (
+                self._idle.popitem(last=False)[1] if len(self._idle) > self.keep else None
+            )
+        for unused_channel in (replaced_channel, oldest_channel):
+            if unused_channel is not None:
+                unused_channel.close()
 
     def _start(self) -> socket.socket:
         """Start a session process, which logs in at its first request; return its channel."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, self._lock:
+        parent_socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_socket, self._lock:
             if self._control is not None:
                 try:
-                    socket.send_fds(self._control, [b"+"], [theirs.fileno()])
+                    socket.send_fds(self._control, [b"+"], [child_socket.fileno()])
                 except OSError:  # the fork server was killed
                     self._end_fork_server()
             if self._control is None:
                 control = self._start_fork_server()
-                socket.send_fds(control, [b"+"], [theirs.fileno()])
-        return ours
+                socket.send_fds(control, [b"+"], [child_socket.fileno()])
+        return parent_socket
 
     def _start_fork_server(self) -> socket.socket:
-        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.settimeout(5.0)
-        with theirs:
+        with child_socket:
             # in a process group of its own: Ctrl-C in a terminal must not end it before `close`
             self._fork_server = subprocess.Popen(
                 [sys.executable, "-P", str(CHILD)],
-                stdin=theirs.fileno(),
+                stdin=child_socket.fileno(),
                 start_new_session=True,
                 env=without_settings(),
             )
@@ -161,9 +170,9 @@ class Sessions:
 @cache
 def sessions() -> Sessions:
     """The sessions of this process."""
-    ours = Sessions()
-    atexit.register(ours.close)
-    return ours
+    session_pool = Sessions()
+    atexit.register(session_pool.close)
+    return session_pool
 
 
 def _exchange(channel: socket.socket, request: dict[str, Any], deadline: float) -> dict[str, Any]:

@@ -15,13 +15,13 @@ Transport = Callable[[Credentials, int, int, bytes, float], tuple[int, bytes]]
 APPLICATION, GET_DEVICE_ID = 0x06, 0x01
 
 
-def candidates(bmc: Credentials, listed: Sequence[str]) -> tuple[int, ...]:
+def candidates(bmc: Credentials, suite_names: Sequence[str]) -> tuple[int, ...]:
     """
     Return the suites to try, in order; empty if the node names its suite.
 
-    listed: the setting, the best suite last.
+    suite_names: the setting, the best suite last.
     """
-    suites = [int(number) for number in reversed(listed)]
+    suites = [int(number) for number in reversed(suite_names)]
     if bmc.client == "pyghmi":
         suites = [suite for suite in suites if suite in PYGHMI_SUITES]
     return () if bmc.cipher_suite is not None else tuple(suites)
@@ -41,12 +41,16 @@ def negotiate(
     """
     for number, suite in enumerate(suites):
         now = time.monotonic()
-        until = now + (deadline - now) / (len(suites) - number)
+        attempt_deadline = now + (deadline - now) / (len(suites) - number)
         try:
-            transport(replace(bmc, cipher_suite=suite), APPLICATION, GET_DEVICE_ID, b"", until)
+            transport(
+                replace(bmc, cipher_suite=suite), APPLICATION, GET_DEVICE_ID, b"", attempt_deadline
+            )
         except (LoginRefused, Unreachable, Unexpected) as error:
-            other = isinstance(error, LoginRefused) and "cipher suite" not in str(error).lower()
-            if other or suite == suites[-1]:
+            is_other_error = (
+                isinstance(error, LoginRefused) and "cipher suite" not in str(error).lower()
+            )
+            if is_other_error or suite == suites[-1]:
                 raise
         else:
             break

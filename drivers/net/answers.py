@@ -23,7 +23,7 @@ from drivers.net.networks import Reach
 LONGEST = 4 << 20  # bytes
 #: Most values in a JSON document: short values take many times their text in memory.
 MOST_VALUES = 200_000
-#: Errors of a malformed URL or document; those of connections, too.
+#: Errors of a malformed URL or document, and of connections.
 Malformed = requests.RequestException
 #: Headers of each request.
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
@@ -63,10 +63,10 @@ class Budget:
 
     def seconds_left(self, name: str) -> float:
         """Return the seconds that are left for answers. Raises Unreachable: none."""
-        left = self._end - time.monotonic()
-        if left <= 0:
+        seconds = self._end - time.monotonic()
+        if seconds <= 0:
             raise self.passed(name)
-        return left
+        return seconds
 
     def passed(self, name: str) -> Unreachable:
         """Return the error of a command that has used up its seconds."""
@@ -81,12 +81,12 @@ class MachineAdapter(Adapter):
     Adapter of `requests` for one agent or server. Reads each answer completely.
 
     address: URL of the machine; requests and redirects to another one are refused. name: of the
-    machine, for errors. reach: networks that it may be in. longest: bytes of an answer.
+    machine, for errors. reach: networks that it may be in. max_bytes: size limit of an answer.
     """
 
-    def __init__(self, address: str, name: str, reach: Reach, longest: int = LONGEST) -> None:
+    def __init__(self, address: str, name: str, reach: Reach, max_bytes: int = LONGEST) -> None:
         super().__init__()
-        self._address, self._name, self._reach, self._longest = address, name, reach, longest
+        self._address, self._name, self._reach, self._longest = address, name, reach, max_bytes
         self.sent = False  # the machine may have received a part of the last request
 
     def send(  # type: ignore[override]
@@ -126,28 +126,28 @@ def longest_exchange(timeout: Any) -> float:
     return float(connect + read * _PATIENCE)
 
 
-def body_of(answer: requests.Response, longest: int) -> bytes:
+def body_of(answer: requests.Response, max_bytes: int) -> bytes:
     """Read the body of an answer, as it was sent, at most one part beyond `longest` bytes."""
     parts: list[bytes] = []
-    left = longest
-    while left >= 0 and (part := _more(answer)):
+    bytes_left = max_bytes
+    while bytes_left >= 0 and (part := _more(answer)):
         parts.append(part)
-        left -= len(part)
+        bytes_left -= len(part)
     return b"".join(parts)
 
 
 def session(adapter: Adapter) -> requests.Session:
     """Return a session with the adapter's agent or BMC."""
-    made = requests.Session()
-    bind(made, adapter)
-    return made
+    web_session = requests.Session()
+    bind(web_session, adapter)
+    return web_session
 
 
-def bind(made: requests.Session, adapter: Adapter) -> None:
+def bind(web_session: requests.Session, adapter: Adapter) -> None:
     """Make a session of another library one with the adapter's agent or BMC only."""
-    made.trust_env = False  # machines are not behind this host's proxy
+    web_session.trust_env = False  # machines are not behind this host's proxy
     for scheme in ("http://", "https://"):
-        made.mount(scheme, adapter)
+        web_session.mount(scheme, adapter)
 
 
 async def document(answer: aiohttp.ClientResponse, name: str) -> Any:
@@ -162,12 +162,12 @@ async def document(answer: aiohttp.ClientResponse, name: str) -> Any:
     return parsed(name, body)
 
 
-async def async_body_of(answer: aiohttp.ClientResponse, longest: int) -> bytes:
+async def async_body_of(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     """Read the body of an answer, as it was sent, at most one part beyond `longest` bytes."""
     body = b""
-    async for more in answer.content.iter_chunked(1 << 16):
-        body += more
-        if len(body) > longest:
+    async for chunk in answer.content.iter_chunked(1 << 16):
+        body += chunk
+        if len(body) > max_bytes:
             break
     return body
 
@@ -194,14 +194,14 @@ def check_encoding(name: str, headers: Any) -> None:
         raise Unexpected(f"{name} sent a compressed answer, which was not requested")
 
 
-def check_body(name: str, body: bytes, longest: int) -> None:
+def check_body(name: str, body: bytes, max_bytes: int) -> None:
     """
     Check the size of an answer and the number of its values.
 
     Raises Unexpected.
     """
-    if len(body) > longest:
-        raise Unexpected(f"{name} sent an answer of more than {longest >> 20} MiB")
+    if len(body) > max_bytes:
+        raise Unexpected(f"{name} sent an answer of more than {max_bytes >> 20} MiB")
     if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise Unexpected(f"{name} sent a document of more than {MOST_VALUES} values")
 

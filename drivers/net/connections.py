@@ -3,7 +3,7 @@ HTTP connections with a deadline, and with a check of the address that they lead
 
 The timeouts of `requests` limit the pause between two bytes: a server that sends a byte now and
 then would hold a thread for ever. So an exchange shuts its sockets down at its deadline, which ends
-any read. Time in which this process is stopped does not count: the answer may have arrived since.
+any read. Time that this process is stopped does not count: the answer may have arrived since.
 """
 
 import os
@@ -29,7 +29,7 @@ MOST_INTERIM = 10
 #: Parts of a deadline, of which a stop of this process takes one at most.
 TICKS = 10
 
-_current: ContextVar["Exchange | None"] = ContextVar("exchange", default=None)
+_current_exchange: ContextVar["Exchange | None"] = ContextVar("exchange", default=None)
 
 
 class Exchange:
@@ -93,21 +93,21 @@ class Exchange:
     def _expire(self) -> None:
         with self._lock:
             self._expired = True
-            for each in self._sockets:
-                _shut_down(each)
+            for open_socket in self._sockets:
+                _shut_down(open_socket)
 
 
 def async_connector(check: Callable[[str], None], **options: Any) -> aiohttp.TCPConnector:
     """
     Return a connector of aiohttp that checks the address of each connection.
 
-    check: raises HardwareError for an IP address that must not be contacted. options: those of
+    check: raises HardwareError for an IP address that must not be contacted. options: arguments of
     `TCPConnector`.
     """
 
     def made(address: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, place = address
-        check(str(place[0]))
+        family, kind, protocol, _, address_tuple = address
+        check(str(address_tuple[0]))
         return socket.socket(family, kind, protocol)
 
     # addresses in sequence: side by side, aiohttp would replace the error of `check`
@@ -123,14 +123,14 @@ class AsyncResponse(aiohttp.ClientResponse):
 
     async def start(self, connection: Any) -> aiohttp.ClientResponse:
         """Read the head of the response; aiohttp calls this once."""
-        protocol, left = connection.protocol, MOST_INTERIM
+        protocol, interim_left = connection.protocol, MOST_INTERIM
         read = protocol.read
 
         async def limited() -> Any:
-            nonlocal left
-            if not left:
+            nonlocal interim_left
+            if not interim_left:
                 raise aiohttp.ClientConnectionError(f"more than {MOST_INTERIM} interim responses")
-            left -= 1
+            interim_left -= 1
             return await read()
 
         protocol.read = limited
@@ -160,13 +160,13 @@ class Adapter(HTTPAdapter):
     def exchange(
         self, exchange: Exchange, request: requests.PreparedRequest, **options: Any
     ) -> requests.Response:
-        """Send a request within an exchange; `options` are those of `HTTPAdapter.send`."""
+        """Send a request within an exchange; `options` are for `HTTPAdapter.send`."""
         request.headers["Connection"] = "close"
-        token = _current.set(exchange)
+        token = _current_exchange.set(exchange)
         try:
             return super().send(request, **options)
         finally:
-            _current.reset(token)
+            _current_exchange.reset(token)
 
 
 class _Response(HTTPConnection.response_class):  # type: ignore[misc, valid-type]
@@ -193,7 +193,7 @@ class _InExchange(HTTPConnection):
     response_class = _Response
 
     def _new_conn(self) -> socket.socket:
-        exchange = _current.get()
+        exchange = _current_exchange.get()
         if exchange is None:
             return super()._new_conn()
         if exchange.check:
@@ -212,7 +212,7 @@ class _InExchange(HTTPConnection):
     def send(self, data: Any) -> None:
         if self.sock is None:
             self.connect()
-        if exchange := _current.get():
+        if exchange := _current_exchange.get():
             exchange.sent = True
         super().send(data)
 
@@ -234,13 +234,15 @@ _POOLS = {"http": _Pool, "https": _TlsPool}
 
 def _resolved(connection: HTTPConnection) -> set[str]:
     try:
-        found = socket.getaddrinfo(connection.host, connection.port, type=socket.SOCK_STREAM)
+        address_infos = socket.getaddrinfo(
+            connection.host, connection.port, type=socket.SOCK_STREAM
+        )
     except (OSError, UnicodeError) as error:
         reason = error if isinstance(error, socket.gaierror) else socket.gaierror(str(error))
         raise NameResolutionError(connection.host, connection, reason) from error
-    return {str(address[0]) for *_, address in found}
+    return {str(address[0]) for *_, address in address_infos}
 
 
-def _shut_down(each: socket.socket) -> None:
+def _shut_down(open_socket: socket.socket) -> None:
     with suppress(OSError):  # the server has closed it
-        each.shutdown(socket.SHUT_RDWR)
+        open_socket.shutdown(socket.SHUT_RDWR)

@@ -44,7 +44,7 @@ class Source:
     _longest: int  # bytes
     _read: int = 0  # bytes so far
 
-    def read(self, most: int) -> bytes:
+    def read(self, size: int) -> bytes:
         """
         Read the next bytes.
 
@@ -52,13 +52,13 @@ class Source:
         Raises BadImage: the source is longer than `[conductor]fetch_max_size`.
         """
         try:
-            found = bytes(self._stream.read(most))
+            data = bytes(self._stream.read(size))
         except Exception as error:  # urllib3's own errors have no common base with OSError
             raise Unreachable(f"{urls.redacted(self.url)} broke off: {cause(error)}") from None
-        self._read += len(found)
+        self._read += len(data)
         if self._read > self._longest:
             raise _too_large(self.url, self._longest)
-        return found
+        return data
 
 
 @contextmanager
@@ -69,10 +69,10 @@ def opened(target: Target, url: str, headers: Mapping[str, str] | None = None) -
     Raises InvalidDriverInfo: a setting refuses the file or the address.
     Raises BadImage, Unreachable: it cannot be read.
     """
-    longest = int(target.options["conductor"]["fetch_max_size"]) * _MEBIBYTE
     if urls.is_file(url):
-        with urls.opened(target.options, url) as (file, _place):
-            yield Source(url, os.fstat(file.fileno()).st_size, {}, False, file, longest)
+        max_bytes = _max_bytes(target)
+        with urls.opened(target.options, url) as (file, _path):
+            yield Source(url, os.fstat(file.fileno()).st_size, {}, False, file, max_bytes)
         return
     with answered(target, url, headers=headers) as answer:
         if not answer.ok:
@@ -92,12 +92,11 @@ def source_of(
 
     Raises BadImage: it is longer than `[conductor]fetch_max_size`.
     """
-    longest = int(target.options["conductor"]["fetch_max_size"]) * _MEBIBYTE
-    size = _size(answer)
-    if size is not None and size > longest and "Range" not in headers:
-        raise _too_large(url, longest)
+    size, max_bytes = _size(answer), _max_bytes(target)
+    if size is not None and size > max_bytes and "Range" not in headers:
+        raise _too_large(url, max_bytes)
     not_modified = answer.status_code == requests.codes.not_modified
-    return Source(url, size, answer.headers, not_modified, answer.raw, longest)
+    return Source(url, size, answer.headers, not_modified, answer.raw, max_bytes)
 
 
 @contextmanager
@@ -123,37 +122,43 @@ def answered(
     """
     Request a http or https URL, and yield the answer after redirects; it may have any status.
 
-    timeout: seconds for the whole exchange; None: those of the settings.
+    timeout: seconds for the whole exchange; by default, from the settings.
 
     Raises InvalidDriverInfo: a setting refuses the address.
     Raises Unreachable: no answer.
     """
-    default, where = target.options["DEFAULT"], field_of(target, url)
+    default, field = target.options["DEFAULT"], field_of(target, url)
     pause = float(default["webserver_connection_timeout"])
     deadline = timeout or float(target.options["conductor"]["fetch_timeout"])
-    wanted = {"headers": {**UNCOMPRESSED, **(headers or {})}, "timeout": min(pause, deadline)}
+    request_options = {
+        "headers": {**UNCOMPRESSED, **(headers or {})},
+        "timeout": min(pause, deadline),
+    }
     with (
         bundle(default["webserver_verify_ca"]) as verify,
-        _exchange(networks.of_urls(target.options, where), urls.redacted(url), deadline) as session,
-        _following(session, method, url, where, _login(target), verify=verify, **wanted) as answer,
+        _exchange(networks.of_urls(target.options, field), urls.redacted(url), deadline) as session,
+        _following(
+            session, method, url, field, _login(target), verify=verify, **request_options
+        ) as answer,
     ):
         yield answer
 
 
-def call(options: Options, where: str, url: str, **wanted: Any) -> None:
+def call(options: Options, field: str, url: str, **request_options: Any) -> None:
     """
     GET a URL of a rule; ignore the body of the answer.
 
-    where: the rule, for errors. wanted: headers, proxies and timeout of `requests`, and retry.
+    field: the rule, for errors. request_options: headers, proxies and timeout of `requests`, and
+    retry.
 
     Raises Unreachable, requests.HTTPError: no answer, or an error.
     Raises InvalidDriverInfo: a setting refuses the address.
     """
     deadline = float(options["conductor"]["fetch_timeout"])
-    retry = wanted.pop("retry")
+    retry = request_options.pop("retry")
     with (
-        _exchange(networks.of_urls(options, where), urls.redacted(url), deadline, retry) as session,
-        _following(session, "GET", url, where, {}, verify=True, **wanted) as answer,
+        _exchange(networks.of_urls(options, field), urls.redacted(url), deadline, retry) as session,
+        _following(session, "GET", url, field, {}, verify=True, **request_options) as answer,
     ):
         answer.raise_for_status()
 
@@ -206,21 +211,23 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     if text.isdecimal() and text.isascii():
         return float(text[:9])
     try:
-        until, sent = (parsedate_to_datetime(each) for each in (text, headers.get("Date", "")))
-        return max((until - sent).total_seconds(), 0.0)
+        retry_time, sent_time = (
+            parsedate_to_datetime(date_text) for date_text in (text, headers.get("Date", ""))
+        )
+        return max((retry_time - sent_time).total_seconds(), 0.0)
     except (TypeError, ValueError):  # malformed, or with and without a time zone
         return None
 
 
 def field_of(target: Target, url: str) -> str:
     """Return the field or setting that has a URL, else the URL itself; for errors."""
-    for place, info in (
+    for info_name, info in (
         ("instance_info", target.instance_info),
         ("driver_info", target.driver_info),
     ):
         for name, value in info.items():
             if value == url:
-                return f"{place}/{name}"
+                return f"{info_name}/{name}"
     for group, values in target.options.items():
         for name, value in values.items():
             if value == url or (isinstance(value, dict) and url in value.values()):
@@ -230,13 +237,13 @@ def field_of(target: Target, url: str) -> str:
 
 def cause(error: BaseException) -> str:
     """Return the innermost error text of the system."""
-    found: str | None = None
-    current: BaseException | None = error
-    while current is not None:
-        if isinstance(current, OSError) and current.strerror:
-            found = current.strerror
-        current = current.__cause__ or current.__context__
-    return found or type(error).__name__
+    reason: str | None = None
+    cause_error: BaseException | None = error
+    while cause_error is not None:
+        if isinstance(cause_error, OSError) and cause_error.strerror:
+            reason = cause_error.strerror
+        cause_error = cause_error.__cause__ or cause_error.__context__
+    return reason or type(error).__name__
 
 
 @contextmanager
@@ -247,7 +254,7 @@ def _exchange(
 
     def check(address: str) -> None:
         if setting := reach.refused_by(address):
-            facts = {"field": reach.where, "url": name, "address": address, "setting": setting}
+            facts = {"field": reach.field, "url": name, "address": address, "setting": setting}
             logger.warning("fetch.refused", extra=facts)
         reach.check(address)
 
@@ -275,28 +282,28 @@ def _following(
     session: requests.Session,
     method: str,
     url: str,
-    where: str,
+    field: str,
     logins: Mapping[Any, tuple[str, str]],
-    **wanted: Any,
+    **request_options: Any,
 ) -> Iterator[requests.Response]:
     """
     Request a URL, and follow redirects; yield the last answer.
 
     logins: origin -> user and password. Only http and https URLs are followed.
     """
-    current = url
+    current_url = url
     try:
         for _ in range(MOST_REDIRECTS + 1):
             answer = session.request(
-                method, current, auth=logins.get(origin(current)), stream=True,
-                allow_redirects=False, **wanted,
+                method, current_url, auth=logins.get(origin(current_url)), stream=True,
+                allow_redirects=False, **request_options,
             )  # fmt: skip
             if not answer.is_redirect:
                 break
             answer.close()
-            current = urls.checked(urljoin(current, answer.headers["Location"]), where)
+            current_url = urls.checked(urljoin(current_url, answer.headers["Location"]), field)
         else:
-            raise BadImage(f"{where}: more than {MOST_REDIRECTS} redirects")
+            raise BadImage(f"{field}: more than {MOST_REDIRECTS} redirects")
     except HardwareError:
         raise
     except (requests.RequestException, OSError, ValueError) as error:
@@ -314,15 +321,19 @@ def _login(target: Target) -> dict[Any, tuple[str, str]]:
     return {origin(str(info.get("image_source"))): (str(name), str(password))}
 
 
+def _max_bytes(target: Target) -> int:
+    return int(target.options["conductor"]["fetch_max_size"]) * _MEBIBYTE
+
+
 def _size(answer: requests.Response) -> int | None:
     """Return the size of the whole file, also for a partial answer."""
-    whole = answer.headers.get("Content-Range", "").rpartition("/")[2]
-    length = whole or answer.headers.get("Content-Length", "")
+    total_size = answer.headers.get("Content-Range", "").rpartition("/")[2]
+    length = total_size or answer.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() and len(length) < 20 else None
 
 
-def _too_large(url: str, longest: int) -> BadImage:
+def _too_large(url: str, max_bytes: int) -> BadImage:
     return BadImage(
-        f"{urls.redacted(url)} has more than {longest // _MEBIBYTE} MiB, the most that"
+        f"{urls.redacted(url)} has more than {max_bytes // _MEBIBYTE} MiB, the most that"
         " [conductor]fetch_max_size allows"
     )

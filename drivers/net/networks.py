@@ -41,7 +41,7 @@ _Network = IPv4Network | IPv6Network
 class Reach:
     """Networks that may be contacted for one purpose."""
 
-    where: str  # field of the address, for errors
+    field: str  # field of the address, for errors
     allowed_by: str  # setting of `allowed`
     denied_by: str  # setting of `denied`
     allowed: tuple[str, ...]  # CIDR; empty: all but `denied`
@@ -49,15 +49,19 @@ class Reach:
 
     def refused_by(self, address: str) -> str | None:
         """
-        Return the setting that refuses an IP address; None: it may be contacted.
+        Return the setting that refuses an IP address, or None if it may be contacted.
 
         Raises ValueError: it is no IP address.
         """
-        meant = _meanings(ip_address(address.partition("%")[0]))
-        if any(each in network for each in meant for network in _networks(self.denied)):
+        addresses = _meanings(ip_address(address.partition("%")[0]))
+        if any(
+            candidate in network for candidate in addresses for network in _networks(self.denied)
+        ):
             return self.denied_by
-        allowed = _networks(self.allowed)
-        if allowed and not any(each in network for each in meant for network in allowed):
+        allowed_networks = _networks(self.allowed)
+        if allowed_networks and not any(
+            candidate in network for candidate in addresses for network in allowed_networks
+        ):
             return self.allowed_by
         return None
 
@@ -69,7 +73,7 @@ class Reach:
         resolves.
         """
         if setting := self.refused_by(address):
-            raise InvalidDriverInfo(f"{self.where}: it leads to an address that {setting} refuses")
+            raise InvalidDriverInfo(f"{self.field}: it leads to an address that {setting} refuses")
 
     def check_literal(self, host: str) -> None:
         """
@@ -96,9 +100,9 @@ class Reach:
         self.check_literal(host)
 
 
-def of_urls(options: Options, where: str) -> Reach:
+def of_urls(options: Options, field: str) -> Reach:
     """Return the reach of URLs of nodes: images, templates, calls of rules."""
-    return _reach(options, where, "conductor", "fetch_allowed_networks", "fetch_denied_networks")
+    return _reach(options, field, "conductor", "fetch_allowed_networks", "fetch_denied_networks")
 
 
 def of_webhooks(options: Options, *, project: bool) -> Reach:
@@ -117,20 +121,20 @@ def of_bmcs(options: Options, field: str) -> Reach:
     return _reach(options, f"driver_info/{field}", "bmc", *_OF_MACHINES)
 
 
-def _reach(options: Options, where: str, group: str, allowed: str, denied: str) -> Reach:
+def _reach(options: Options, field: str, group: str, allowed_setting: str, denied: str) -> Reach:
     values = options[group]
     return Reach(
-        where,
-        f"[{group}]{allowed}",
+        field,
+        f"[{group}]{allowed_setting}",
         f"[{group}]{denied}",
-        tuple(values[allowed]),
+        tuple(values[allowed_setting]),
         tuple(values[denied]),
     )
 
 
 def parse(cidrs: Iterable[str]) -> list[_Network]:
     """Parse networks in CIDR notation. Raises ValueError: names the wrong one."""
-    return [ip_network(each) for each in cidrs]
+    return [ip_network(cidr) for cidr in cidrs]
 
 
 @lru_cache(maxsize=16)
@@ -144,10 +148,10 @@ def _meanings(address: _Address) -> list[_Address]:
         return [address]
     if address.ipv4_mapped:
         return [address.ipv4_mapped]
-    bits, inner = int(address), [*filter(None, (address.sixtofour,)), *(address.teredo or ())]
-    ends = any(address in network for network in _ENDS_WITH_IPV4) and bits > 1
-    if ends or (bits >> 32 & 0xFFFFFFFF) in _ISATAP:
-        inner.append(IPv4Address(bits & 0xFFFFFFFF))
+    number, inner = int(address), [*filter(None, (address.sixtofour,)), *(address.teredo or ())]
+    ends = any(address in network for network in _ENDS_WITH_IPV4) and number > 1
+    if ends or (number >> 32 & 0xFFFFFFFF) in _ISATAP:
+        inner.append(IPv4Address(number & 0xFFFFFFFF))
     if address in _LOCAL_NAT64:
-        inner.append(IPv4Address((bits >> 64 & 0xFFFF) << 16 | bits >> 40 & 0xFFFF))
+        inner.append(IPv4Address((number >> 64 & 0xFFFF) << 16 | number >> 40 & 0xFFFF))
     return [address, *inner]

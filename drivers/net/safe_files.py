@@ -11,14 +11,14 @@ from io import BufferedReader
 from pathlib import Path
 
 
-def is_below(place: str | Path, folders: Iterable[str]) -> bool:
+def is_below(path: str | Path, folders: Iterable[str]) -> bool:
     """Whether a path lies in one of these directories, with links resolved."""
-    real = Path(os.path.realpath(place))
-    return any(real.is_relative_to(os.path.realpath(each)) for each in folders if each)
+    real_path = Path(os.path.realpath(path))
+    return any(real_path.is_relative_to(os.path.realpath(folder)) for folder in folders if folder)
 
 
 @contextmanager
-def opened(place: str | Path) -> Iterator[tuple[BufferedReader, Path]]:
+def opened(path: str | Path) -> Iterator[tuple[BufferedReader, Path]]:
     """
     Open a regular file; yield it and its real path.
 
@@ -28,12 +28,12 @@ def opened(place: str | Path) -> Iterator[tuple[BufferedReader, Path]]:
     """
     try:
         # O_NONBLOCK: opening a FIFO would block until its other end is open
-        fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except ValueError as error:  # a NUL in the path
-        raise OSError(errno.EINVAL, str(error), str(place)) from None
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(place))
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         with os.fdopen(fd, "rb", closefd=False) as file:
             yield file, Path(f"/proc/self/fd/{fd}").readlink()
     finally:

@@ -11,9 +11,9 @@ _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - only compared
 
 def of_host(options: Options) -> str:
     """Return the address of this host for machines: `[DEFAULT]my_ip`, or `[api]host_ip`."""
-    named = options["DEFAULT"]["my_ip"]
-    if named:
-        return str(named)
+    configured_address = options["DEFAULT"]["my_ip"]
+    if configured_address:
+        return str(configured_address)
     listened = str(options["api"]["host_ip"])
     return _outward() if listened in _EVERYWHERE else listened
 

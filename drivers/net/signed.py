@@ -1,8 +1,8 @@
 """
 Signed requests to receivers of webhooks, and the answers that are read of them.
 
-The signature is an HMAC (SHA-256) of time and body, so that a receiver can refuse requests of
-strangers and old ones.
+The signature is an HMAC (SHA-256) of time and body, so that a receiver can refuse forged and
+old requests.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def signature(secrets: Sequence[str], seconds: int, body: bytes) -> str:
 
 def exchange(
     options: Options,
-    where: str,
+    field: str,
     url: str,
     secret: str,
     timeout: float,
@@ -45,7 +45,8 @@ def exchange(
     """
     GET a URL, or POST a JSON body to it; return status and body of the answer.
 
-    Redirects are not followed. where: field of the URL, for errors. secret: key of the signature.
+    Redirects are not followed. field: name of the URL setting, for errors. secret: key of the
+    signature.
     timeout: seconds for the connection, and for each read.
 
     Raises InvalidDriverInfo: a setting refuses the address.
@@ -57,7 +58,7 @@ def exchange(
         "User-Agent": "ingot",
         SIGNATURE: signature([secret], int(time.time()), body or b""),
     }
-    name, reach = redacted(url), of_urls(options, where)
+    name, reach = redacted(url), of_urls(options, field)
     adapter = answers.MachineAdapter(url, name, reach, LONGEST)
     try:
         with (

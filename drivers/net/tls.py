@@ -30,28 +30,29 @@ def trust(value: Any) -> bool | str:
     """
     Parse a setting of trusted certificates.
 
-    Returns True: those of the system; False: do not verify; str: a path or PEM text.
+    Returns True for the system's certificates, False to skip verification, else a path or PEM text.
     """
     if isinstance(value, bool):
         return value
     return _WORDS.get(str(value).strip().lower(), str(value))
 
 
-def of_node(options: Options, value: Any, where: str) -> bool | str:
+def of_node(options: Options, value: Any, field: str) -> bool | str:
     """
     Parse the value of a node: as `trust`, but a path only below an allowed directory.
 
-    where: the field, for errors.
+    field: the field, for errors.
 
     Raises InvalidDriverInfo: the directory is not allowed.
     """
     trusted = trust(value)
     if isinstance(trusted, bool) or "-----BEGIN" in trusted:
         return trusted
-    allowed = options["conductor"]["verify_ca_allowed_paths"]
-    if "\0" in trusted or not safe_files.is_below(trusted, allowed):
+    allowed_folders = options["conductor"]["verify_ca_allowed_paths"]
+    if "\0" in trusted or not safe_files.is_below(trusted, allowed_folders):
         raise InvalidDriverInfo(
-            f"{where}: files of certificates may only lie in {', '.join(allowed) or 'no directory'}"
+            f"{field}: files of certificates may only lie in"
+            f" {', '.join(allowed_folders) or 'no directory'}"
             " ([conductor]verify_ca_allowed_paths)"
         )
     return trusted
@@ -77,8 +78,8 @@ def file(path: str) -> str:
 
     Raises OSError.
     """
-    with safe_files.opened(path) as (_file, place):
-        if any(place.is_relative_to(each) for each in _NO_FILES):
+    with safe_files.opened(path) as (_file, path_opened):
+        if any(path_opened.is_relative_to(folder) for folder in _NO_FILES):
             raise OSError(errno.EINVAL, "not a file of certificates", path)
     return path
 

@@ -23,37 +23,37 @@ ALL = (*WEB, "file")
 FORBIDDEN = ("/dev", "/proc", "/sys", "/run", "/etc", "/boot")
 
 
-def checked(value: Any, where: str, schemes: tuple[str, ...] = WEB) -> str:
+def checked(value: Any, field: str, schemes: tuple[str, ...] = WEB) -> str:
     """
     Check a URL and its scheme; return it.
 
-    where: name of the field for the error.
+    field: name of the field for the error.
 
     Raises InvalidDriverInfo.
     """
     url = str(value)
     parts = _split(url)
     if parts is None or parts.scheme not in schemes:
-        named = " or ".join((", ".join(schemes[:-1]), schemes[-1]))
-        raise InvalidDriverInfo(f"{where}: {url!r} is no {named} URL")
+        scheme_names = " or ".join((", ".join(schemes[:-1]), schemes[-1]))
+        raise InvalidDriverInfo(f"{field}: {url!r} is no {scheme_names} URL")
     if " " in url or not url.isprintable():
         raise InvalidDriverInfo(
-            f"{where}: {url!r} has a space or a control character; encode it, such as %20"
+            f"{field}: {url!r} has a space or a control character; encode it, such as %20"
         )
     return url
 
 
-def readable(options: Options, value: Any, where: str) -> str:
+def readable(options: Options, value: Any, field: str) -> str:
     """
     Check a URL that a conductor reads: http, https, or an allowed file, which need not exist.
 
     Raises InvalidDriverInfo.
     """
-    url = checked(value, where, ALL)
+    url = checked(value, field, ALL)
     if is_file(url):
-        _check_place(options, _real(url, where), where)
+        _check_place(options, _real(url, field), field)
     else:
-        networks.of_urls(options, where).check_url(url)
+        networks.of_urls(options, field).check_url(url)
     return url
 
 
@@ -65,8 +65,8 @@ def is_file(url: str) -> bool:
 def redacted(url: str) -> str:
     """Return a URL without credentials and query, for messages."""
     parts = urlsplit(url)
-    place = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, place, parts.path, "", ""))
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 @contextmanager
@@ -81,9 +81,9 @@ def opened(options: Options, url: str) -> Iterator[tuple[BufferedReader, Path]]:
     """
     readable(options, url, url)
     try:
-        with safe_files.opened(_real(url, url)) as (file, place):
-            _check_place(options, place, url)
-            yield file, place
+        with safe_files.opened(_real(url, url)) as (file, path):
+            _check_place(options, path, url)
+            yield file, path
     except OSError as error:
         raise BadImage(f"{url}: {error.strerror}") from error
 
@@ -95,7 +95,7 @@ def _split(url: str) -> SplitResult | None:
         return None
 
 
-def _real(url: str, where: str) -> Path:
+def _real(url: str, field: str) -> Path:
     """
     Return the path of a file URL with links resolved.
 
@@ -104,24 +104,24 @@ def _real(url: str, where: str) -> Path:
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
-        raise InvalidDriverInfo(f"{where}: a file URL is file:// and an absolute path")
+        raise InvalidDriverInfo(f"{field}: a file URL is file:// and an absolute path")
     return Path(os.path.realpath(path))
 
 
-def _check_place(options: Options, place: Path, where: str) -> None:
+def _check_place(options: Options, path: Path, field: str) -> None:
     """
     Check that a file lies in an allowed place.
 
     Raises InvalidDriverInfo: it does not.
     """
-    allowed = options["conductor"]["file_url_allowed_paths"]
-    if not safe_files.is_below(place, allowed):
+    allowed_folders = options["conductor"]["file_url_allowed_paths"]
+    if not safe_files.is_below(path, allowed_folders):
         raise InvalidDriverInfo(
-            f"{where}: files may only lie in {', '.join(allowed) or 'no directory'}"
+            f"{field}: files may only lie in {', '.join(allowed_folders) or 'no directory'}"
             " ([conductor]file_url_allowed_paths)"
         )
-    if safe_files.is_below(place, (*FORBIDDEN, options["DEFAULT"]["data_dir"])):
+    if safe_files.is_below(path, (*FORBIDDEN, options["DEFAULT"]["data_dir"])):
         raise InvalidDriverInfo(
-            f"{where}: files below {', '.join(FORBIDDEN)} and the data directory are always"
+            f"{field}: files below {', '.join(FORBIDDEN)} and the data directory are always"
             " refused, also if [conductor]file_url_allowed_paths has them"
         )

@@ -47,11 +47,15 @@ class RedfishBios(Redfish, Bios):
     def apply_configuration(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """Change BIOS settings, and restart the machine, unless they have these values already."""
         if "values" not in target.progress:
-            values, others = self._plan(target, settings)
-            return Wait({"values": values, "applied_too": others}, 0) if values else Done()
+            values, other_names = self._plan(target, settings)
+            return Wait({"values": values, "applied_too": other_names}, 0) if values else Done()
         outcome = self._change(target, Change(target.progress["values"]))
-        others = target.progress["applied_too"]
-        return Done({"applied_too": others}) if isinstance(outcome, Done) and others else outcome
+        other_names = target.progress["applied_too"]
+        return (
+            Done({"applied_too": other_names})
+            if isinstance(outcome, Done) and other_names
+            else outcome
+        )
 
     @step(clean=0, deploy=0, service=0, needs_ramdisk=False, resume=Resume.PROBE)
     def factory_reset(self, target: Target) -> Outcome:
@@ -70,26 +74,28 @@ class RedfishBios(Redfish, Bios):
             document = _bios(bmc)
             entries = registry(bmc, document)
             pending = _pending(bmc, document)
-        present, values = _attributes(document), dict[str, Any]()
-        unknown = sorted({each["name"] for each in settings} - set(present))
-        if unknown:
-            raise InvalidDriverInfo(f"settings: the BIOS has no {', '.join(unknown)}")
-        for each in settings:
-            name = each["name"]
-            value = Setting(name, present[name], entries.get(name, {})).converted(each["value"])
+        current_values, values = _attributes(document), dict[str, Any]()
+        unknown_names = sorted({setting["name"] for setting in settings} - set(current_values))
+        if unknown_names:
+            raise InvalidDriverInfo(f"settings: the BIOS has no {', '.join(unknown_names)}")
+        for setting in settings:
+            name = setting["name"]
+            value = Setting(name, current_values[name], entries.get(name, {})).converted(
+                setting["value"]
+            )
             if name in values and not same(values[name], value):
                 raise InvalidDriverInfo(f"settings: {name} has two values")
             values[name] = value
         # a pending change would undo the present value at the restart
-        expected = {**present, **pending}
-        if all(same(value, present[name]) and same(value, expected[name])
+        expected_values = {**current_values, **pending}
+        if all(same(value, current_values[name]) and same(value, expected_values[name])
                for name, value in values.items()):  # fmt: skip
             return {}, []
-        others = {
+        other_names = {
             name for name, value in pending.items()
-            if name not in values and not same(value, present.get(name))
+            if name not in values and not same(value, current_values.get(name))
         }  # fmt: skip
-        return values, sorted(others)[:MOST_NAMED]
+        return values, sorted(other_names)[:MOST_NAMED]
 
     def _change(self, target: Target, order: Order) -> Outcome:
         run = partial(carry_out, bmcs=self.bmcs, order=order, needs_restart=lambda _record: True)
@@ -123,7 +129,7 @@ class Change(Order):
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
-        self.what = f"the change of BIOS setting{'s' * (len(values) > 1)} {', '.join(values)}"
+        self.subject = f"the change of BIOS setting{'s' * (len(values) > 1)} {', '.join(values)}"
 
     def facts(self, bmc: Connection) -> dict[str, Any]:
         return {}
@@ -142,42 +148,42 @@ class Change(Order):
 
     def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
         document = _bios(bmc)
-        present = _attributes(document)
-        wrong = [
-            f"{name} is {present.get(name)!r:.100}, not {value!r:.100}"
+        current_values = _attributes(document)
+        mismatches = [
+            f"{name} is {current_values.get(name)!r:.100}, not {value!r:.100}"
             for name, value in self._values.items()
-            if not same(value, present.get(name))
+            if not same(value, current_values.get(name))
         ]
-        said = messages(entry(document, "@Redfish.Settings"))
-        reasons = words([message for message in said if message.is_error])
-        return ", ".join(wrong) + (f" ({reasons})" if wrong and reasons else "")
+        bmc_messages = messages(entry(document, "@Redfish.Settings"))
+        reasons = words([message for message in bmc_messages if message.is_error])
+        return ", ".join(mismatches) + (f" ({reasons})" if mismatches and reasons else "")
 
     def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
         document = _bios(bmc)
         path = _settings_path(document)
         pending = {} if path is None else _attributes(bmc.document(path))
-        expected = {**_attributes(document), **pending}
-        return all(same(value, expected.get(name)) for name, value in self._values.items())
+        expected_values = {**_attributes(document), **pending}
+        return all(same(value, expected_values.get(name)) for name, value in self._values.items())
 
 
 class Reset(Order):
     """Reset of all BIOS settings."""
 
-    what = "the reset of the BIOS settings"
+    subject = "the reset of the BIOS settings"
 
     def facts(self, bmc: Connection) -> dict[str, Any]:
         """Read the defaults of settings that have other values; they are known with a registry."""
         document = _bios(bmc)
-        present, entries = _attributes(document), registry(bmc, document)
-        changed = {
+        current_values, entries = _attributes(document), registry(bmc, document)
+        changed_values = {
             name: facts["DefaultValue"]
             for name, facts in sorted(entries.items())
-            if name in present
+            if name in current_values
             and entry(facts, "ReadOnly") is not True
             and isinstance(facts.get("DefaultValue"), bool | int | float | str)
-            and not same(facts["DefaultValue"], present[name])
+            and not same(facts["DefaultValue"], current_values[name])
         }
-        defaults = dict(list(changed.items())[:MOST_NAMED])
+        defaults = dict(list(changed_values.items())[:MOST_NAMED])
         return {"defaults": defaults, "has_registry": bool(entries)}
 
     def request(self, bmc: Connection) -> Request:
@@ -194,8 +200,8 @@ class Reset(Order):
 
     def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
         """Compare the settings that had other values; a BIOS may keep some, but not all."""
-        present, defaults = _attributes(_bios(bmc)), facts["defaults"]
-        if not defaults or any(same(defaults[name], present.get(name)) for name in defaults):
+        current_values, defaults = _attributes(_bios(bmc)), facts["defaults"]
+        if not defaults or any(same(defaults[name], current_values.get(name)) for name in defaults):
             return ""
         return f"no setting was reset, {next(iter(defaults))} among them"
 
@@ -208,7 +214,7 @@ class Reset(Order):
 
 
 def _path(bmc: Connection) -> str:
-    """Return the path of the system's Bios resource. Raises NotSupported: there is none."""
+    """Return the path of the system's Bios resource. Raises NotSupported: it has no BIOS."""
     path = navigation.link(bmc.system(fresh=False), "bios")
     if path is None:
         raise NotSupported(f"{bmc.path} has no bios")
@@ -225,7 +231,7 @@ def _attributes(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings_path(document: Mapping[str, Any]) -> str | None:
-    """Return the path of the settings resource; None: changes go to the BIOS resource itself."""
+    """Return the path of the settings resource; without it, changes go to the BIOS resource."""
     path = entry(entry(entry(document, "@Redfish.Settings"), "SettingsObject"), "@odata.id")
     return path if isinstance(path, str) and path.startswith("/") else None
 

@@ -41,16 +41,18 @@ class Setting:
     @property
     def type(self) -> str:
         """Type by the registry, else by the present value; "": unknown."""
-        named = text(entry(self.facts, "Type"))
-        if named is not None and named in _CONVERTERS:
-            return named
+        type_name = text(entry(self.facts, "Type"))
+        if type_name is not None and type_name in _CONVERTERS:
+            return type_name
         return next((name for kind, name in _OF_VALUES if isinstance(self.value, kind)), "")
 
     @property
     def choices(self) -> list[str]:
         """The values of an enumeration; empty if they are not known."""
         choices = entry(self.facts, "Value")
-        names = [entry(each, "ValueName") for each in choices] if isinstance(choices, list) else []
+        names = (
+            [entry(choice, "ValueName") for choice in choices] if isinstance(choices, list) else []
+        )
         return [name for name in names if isinstance(name, str)]
 
     def converted(self, value: Any) -> Any:
@@ -84,13 +86,13 @@ class Setting:
         }
 
 
-def same(desired: Any, present: Any) -> bool:
+def same(desired: Any, current_value: Any) -> bool:
     """Compare a desired value, which was converted, with a present one, by the former's type."""
-    if type(desired) is type(present):
-        return bool(desired == present)
+    if type(desired) is type(current_value):
+        return bool(desired == current_value)
     try:
         return bool(
-            _CONVERTERS[Setting("", desired).type](Setting("", desired), present) == desired
+            _CONVERTERS[Setting("", desired).type](Setting("", desired), current_value) == desired
         )
     except ValueError:
         return False
@@ -112,24 +114,26 @@ def registry(bmc: Connection, bios: Mapping[str, Any]) -> dict[str, Mapping[str,
     for path in members[:_MOST_REGISTRIES]:
         document = bmc.find(path)
         if name in (entry(document, "Registry"), entry(document, "Id")):
-            for place in _locations(document):
-                attributes = entry(entry(bmc.find(place), "RegistryEntries"), "Attributes")
+            for location_path in _locations(document):
+                attributes = entry(entry(bmc.find(location_path), "RegistryEntries"), "Attributes")
                 if isinstance(attributes, list):
                     return {
-                        own: each
-                        for each in attributes
-                        if isinstance(own := entry(each, "AttributeName"), str)
+                        attribute_name: attribute
+                        for attribute in attributes
+                        if isinstance(attribute_name := entry(attribute, "AttributeName"), str)
                     }
     return {}
 
 
 def _locations(document: Any) -> Iterator[str]:
     """Yield the paths of a registry's documents, the English one first."""
-    places = entry(document, "Location")
-    places = places if isinstance(places, list) else []
-    order = sorted(places, key=lambda place: not str(entry(place, "Language")).startswith("en"))
-    for place in order:
-        path = entry(place, "Uri")
+    locations = entry(document, "Location")
+    locations = locations if isinstance(locations, list) else []
+    order = sorted(
+        locations, key=lambda location: not str(entry(location, "Language")).startswith("en")
+    )
+    for location in order:
+        path = entry(location, "Uri")
         if isinstance(path, dict):
             path = entry(path, "@odata.id") or entry(path, "extref")
         if isinstance(path, str) and path.startswith("/"):
@@ -145,17 +149,17 @@ def _integer(setting: Setting, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("a whole number is needed")
     try:
-        whole = int(value) if isinstance(value, int | str) else value
+        number = int(value) if isinstance(value, int | str) else value
     except ValueError:
-        whole = _float(setting, value)
-    if not math.isfinite(whole) or whole != int(whole):
+        number = _float(setting, value)
+    if not math.isfinite(number) or number != int(number):
         raise ValueError("a whole number is needed")
-    least, most = (entry(setting.facts, name) for name in ("LowerBound", "UpperBound"))
-    if isinstance(least, int) and whole < least:
-        raise ValueError(f"at least {least} is needed")
-    if isinstance(most, int) and whole > most:
-        raise ValueError(f"at most {most} is allowed")
-    return int(whole)
+    lower_bound, upper_bound = (entry(setting.facts, name) for name in ("LowerBound", "UpperBound"))
+    if isinstance(lower_bound, int) and number < lower_bound:
+        raise ValueError(f"at least {lower_bound} is needed")
+    if isinstance(upper_bound, int) and number > upper_bound:
+        raise ValueError(f"at most {upper_bound} is allowed")
+    return int(number)
 
 
 def _float(_setting: Setting, value: Any) -> float:
@@ -178,21 +182,21 @@ def _boolean(_setting: Setting, value: Any) -> bool:
 def _text(setting: Setting, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("text is needed")
-    least, most = (entry(setting.facts, name) for name in ("MinLength", "MaxLength"))
-    if isinstance(least, int) and len(str(value)) < least:
-        raise ValueError(f"at least {least} characters are needed")
-    if isinstance(most, int) and len(str(value)) > most:
-        raise ValueError(f"at most {most} characters are allowed")
+    min_length, max_length = (entry(setting.facts, name) for name in ("MinLength", "MaxLength"))
+    if isinstance(min_length, int) and len(str(value)) < min_length:
+        raise ValueError(f"at least {min_length} characters are needed")
+    if isinstance(max_length, int) and len(str(value)) > max_length:
+        raise ValueError(f"at most {max_length} characters are allowed")
     return str(value)
 
 
 def _choice(setting: Setting, value: Any) -> str:
     if not isinstance(value, str | int | float | bool):
         raise ValueError("text is needed")
-    named = str(value)
-    if setting.choices and named not in setting.choices:
+    choice = str(value)
+    if setting.choices and choice not in setting.choices:
         raise ValueError(f"one of {', '.join(setting.choices)} is needed")
-    return named
+    return choice
 
 
 def _password(_setting: Setting, _value: Any) -> str:

@@ -54,10 +54,10 @@ class BmcClock:
         datetime_local_offset: str | None = None,
     ) -> Outcome:
         """Set the BMC's clock, and wait until the BMC shows that time."""
-        ahead = 0.0
+        seconds_ahead = 0.0
         if target_datetime is not None:
-            ahead = (_parsed(target_datetime) - datetime.now(UTC)).total_seconds()
-        return self._adjust(target, ahead, datetime_local_offset, _SETTLED)
+            seconds_ahead = (_parsed(target_datetime) - datetime.now(UTC)).total_seconds()
+        return self._adjust(target, seconds_ahead, datetime_local_offset, _SETTLED)
 
     @step(
         verify=2,
@@ -82,18 +82,19 @@ class BmcClock:
         return self._adjust(target, 0.0, None, tolerance)
 
     def _adjust(
-        self, target: Target, ahead: float, local_offset: str | None, tolerance: float
+        self, target: Target, seconds_ahead: float, local_offset: str | None, tolerance: float
     ) -> Outcome:
         """
         Order a time, then read the clock until it shows that time.
 
-        ahead: seconds by which the time is ahead of the conductor's clock; the progress keeps it.
+        seconds_ahead: seconds by which the time is ahead of the conductor's clock; the progress
+        keeps it.
         """
-        progress = dict(target.progress) or {"ahead": ahead, "reads": 0}
+        progress = dict(target.progress) or {"ahead": seconds_ahead, "reads": 0}
         with client.turn(target, self.bmcs) as bmc:
             manager = _manager(bmc)
             if not target.progress:
-                time = datetime.now(UTC) + timedelta(seconds=ahead)
+                time = datetime.now(UTC) + timedelta(seconds=seconds_ahead)
                 if not _time(manager).microsecond:
                     time = time.replace(microsecond=0)
                 target.before_order()
@@ -118,7 +119,7 @@ def planned(target: Target | None, flow: Flow, steps: list[Step]) -> list[Step]:
         return steps
     if target.options["redfish"]["enable_verify_bmc_clock"]:
         return steps
-    return [each for each in steps if each.name != BmcClock.verify_bmc_clock.__name__]
+    return [step for step in steps if step.name != BmcClock.verify_bmc_clock.__name__]
 
 
 def _manager(bmc: client.Connection) -> Any:
@@ -135,17 +136,17 @@ def _manager(bmc: client.Connection) -> Any:
     raise NotSupported(f"BMC {bmc.access.address} shows no clock (DateTime of a manager)")
 
 
-def _difference(manager: Any, ahead: float) -> float:
+def _difference(manager: Any, seconds_ahead: float) -> float:
     """
     Return the seconds by which the clock is ahead of (negative: behind) its time.
 
-    ahead: seconds by which its time is ahead of the conductor's clock. A BMC that shows whole
-    seconds is believed to be anywhere within the second.
+    seconds_ahead: seconds by which its time is ahead of the conductor's clock. A BMC that shows
+    whole seconds is believed to be anywhere within the second.
     """
-    shown = _time(manager)
-    before = (shown - (datetime.now(UTC) + timedelta(seconds=ahead))).total_seconds()
-    within = 0.0 if shown.microsecond else 1.0
-    return before if before > 0 else min(before + within, 0.0)
+    bmc_time = _time(manager)
+    difference = (bmc_time - (datetime.now(UTC) + timedelta(seconds=seconds_ahead))).total_seconds()
+    within = 0.0 if bmc_time.microsecond else 1.0
+    return difference if difference > 0 else min(difference + within, 0.0)
 
 
 def _time(manager: Any) -> datetime:
@@ -154,13 +155,13 @@ def _time(manager: Any) -> datetime:
 
     Raises Unexpected: it is malformed, or has no UTC offset.
     """
-    shown = text(manager.datetime) or ""
+    time_text = text(manager.datetime) or ""
     try:
-        time = datetime.fromisoformat(shown)
+        time = datetime.fromisoformat(time_text)
     except ValueError:
-        raise Unexpected(f"{manager.path}: DateTime {shown!r} is malformed") from None
+        raise Unexpected(f"{manager.path}: DateTime {time_text!r} is malformed") from None
     if time.tzinfo is None:
-        raise Unexpected(f"{manager.path}: DateTime {shown!r} has no UTC offset")
+        raise Unexpected(f"{manager.path}: DateTime {time_text!r} has no UTC offset")
     return time
 
 

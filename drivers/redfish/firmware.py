@@ -87,27 +87,34 @@ class RedfishFirmware(Redfish, Firmware):
         number, ends = int(progress.get("number", 0)), list(progress.get("ends", ()))
         so_far = {"number": number, "ends": ends}
         pace, order = _pace(target), _order(setting)
-        accepted = progress.get("record")
-        if accepted is None:
-            place = partial(orders.place, bmcs=self.bmcs, order=order, pace=pace)
-            outcome = run_parts(target, {"order": place})
+        order_record = progress.get("record")
+        if order_record is None:
+            place_order = partial(orders.place, bmcs=self.bmcs, order=order, pace=pace)
+            outcome = run_parts(target, {"order": place_order})
             if not isinstance(outcome, Done):
                 return outcome
-            accepted = {**so_far, "record": dict(outcome.result)}
-            return Wait({**accepted, AWAITED: f"{order.what}, which has begun"}, pace.interval)
-        follow = partial(orders.follow, bmcs=self.bmcs, order=order, pace=pace, record=accepted)
+            order_record = {**so_far, "record": dict(outcome.result)}
+            return Wait(
+                {**order_record, AWAITED: f"{order.subject}, which has begun"}, pace.interval
+            )
+        follow = partial(orders.follow, bmcs=self.bmcs, order=order, pace=pace, record=order_record)
         outcome = run_parts(target, {"follow": follow})
         if not isinstance(outcome, Done):
             return outcome
-        good = {"good": 0, "polls": 0} if setting["component"] == "bmc" else {}
+        success_count = {"good": 0, "polls": 0} if setting["component"] == "bmc" else {}
         end = _end(outcome)
         pause = max(0.1, float(setting.get("wait", 0)))
-        return Wait({"number": number + 1, "ends": [*ends, end], **good}, pause)
+        return Wait({"number": number + 1, "ends": [*ends, end], **success_count}, pause)
 
     def _follow_staged(self, target: Target, settings: list[dict[str, Any]]) -> Outcome | None:
-        """Wait for the end of the first update that the restart has begun; None: all have ended."""
+        """
+        Wait for the end of the first update that the restart started; None once all have ended.
+        """
         progress, ends = target.progress, list(target.progress["ends"])
-        number = next((at for at, each in enumerate(ends) if each["end"] == End.STAGED), None)
+        number = next(
+            (index for index, update_end in enumerate(ends) if update_end["end"] == End.STAGED),
+            None,
+        )
         if number is None:
             return None
         follow = partial(
@@ -127,10 +134,10 @@ class RedfishFirmware(Redfish, Firmware):
     def _await_bmc(self, target: Target) -> Outcome:
         """Wait until an updated BMC has reported its versions several times in a row."""
         options, progress = target.options["redfish"], target.progress
-        good, polls = int(progress["good"]), int(progress["polls"])
+        success_count, polls = int(progress["good"]), int(progress["polls"])
         reason = None
         so_far = {"number": progress["number"], "ends": progress["ends"]}
-        if good >= options["firmware_update_required_successes"]:
+        if success_count >= options["firmware_update_required_successes"]:
             return Wait(so_far, 0.1)
         interval = float(options["firmware_update_validation_interval"])
         try:
@@ -138,33 +145,37 @@ class RedfishFirmware(Redfish, Firmware):
         except HardwareError as error:
             if (polls + 1) * interval > options["firmware_update_resource_validation_timeout"]:
                 return Failed(f"the BMC does not answer correctly since it was updated: {error}")
-            good, reason = -1, str(error)
-        awaited = "the updated BMC to report its versions"
-        polled = {**so_far, "good": good + 1, "polls": polls + 1, AWAITED: awaited}
+            success_count, reason = -1, str(error)
+        awaited_event = "the updated BMC to report its versions"
+        polled = {**so_far, "good": success_count + 1, "polls": polls + 1, AWAITED: awaited_event}
         return Wait(polled, interval, reason=reason)
 
     def _compare(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """Compare the versions with the orders, for some time; then report them."""
         progress = target.progress
         try:
-            components = self._read(target, {each["component"] for each in settings})
+            components = self._read(target, {setting["component"] for setting in settings})
         except LeaseLost:
             raise
         except HardwareError as error:
-            unread = f"the versions cannot be read: {error}"
-            return self._wait_for_versions(target, unread, reason=str(error))
-        versions = {each["component"]: each["current_version"] for each in components}
-        last = {
+            read_problem = f"the versions cannot be read: {error}"
+            return self._wait_for_versions(target, read_problem, reason=str(error))
+        versions = {
+            component["component"]: component["current_version"] for component in components
+        }
+        last_ends = {
             setting["component"]: (setting, end)
             for setting, end in zip(settings, progress["ends"], strict=True)
         }
         differences = [
             difference
-            for component, (setting, end) in last.items()
+            for component, (setting, end) in last_ends.items()
             if (difference := _difference(setting, end, versions.get(component)))
         ]
         if not differences:
-            return Done({"versions": {component: versions.get(component) for component in last}})
+            return Done(
+                {"versions": {component: versions.get(component) for component in last_ends}}
+            )
         return self._wait_for_versions(target, "; ".join(differences))
 
     def _wait_for_versions(
@@ -178,8 +189,8 @@ class RedfishFirmware(Redfish, Firmware):
             return Failed(
                 f"firmware was ordered, not confirmed: {difference}", FailureCode.UNCONFIRMED
             )
-        awaited = f"the new versions: {difference}"
-        return Wait({**progress, "polls": polls, AWAITED: awaited}, interval, reason=reason)
+        awaited_event = f"the new versions: {difference}"
+        return Wait({**progress, "polls": polls, AWAITED: awaited_event}, interval, reason=reason)
 
     def _read(self, target: Target, flashed: Collection[str] = ()) -> list[dict[str, Any]]:
         """Read and report the components; flashed: those that were updated."""
@@ -187,10 +198,10 @@ class RedfishFirmware(Redfish, Firmware):
             components = software.components(bmc)
         target.report(
             firmware=[
-                {**each, "last_version_flashed": each["current_version"]}
-                if each["component"] in flashed
-                else each
-                for each in components
+                {**component, "last_version_flashed": component["current_version"]}
+                if component["component"] in flashed
+                else component
+                for component in components
             ]
         )
         return components
@@ -215,16 +226,16 @@ def _end(outcome: Done) -> dict[str, Any]:
     """Return the end of an update for the progress, with the record of one that is staged."""
     record = outcome.result
     staged = {name: value for name, value in record.items() if name != "end"}
-    more = {"record": staged} if record["end"] == End.STAGED else {}
-    return {"end": record["end"], "version": record["facts"]["version"], **more}
+    staged_record = {"record": staged} if record["end"] == End.STAGED else {}
+    return {"end": record["end"], "version": record["facts"]["version"], **staged_record}
 
 
 def _difference(setting: dict[str, Any], end: dict[str, Any], version: str | None) -> str:
     """Compare a component's version with its update, in words; "" if it is right."""
-    component, expected = setting["component"], setting.get("version")
-    if expected is not None and version != expected:
-        return f"{component} was updated to {expected}, and its version is {version}"
-    if expected is None and end["end"] == End.UNCLEAR and version == end["version"]:
+    component, expected_version = setting["component"], setting.get("version")
+    if expected_version is not None and version != expected_version:
+        return f"{component} was updated to {expected_version}, and its version is {version}"
+    if expected_version is None and end["end"] == End.UNCLEAR and version == end["version"]:
         return (
             f"the BMC does not tell how the update of {component} ended, and the version is still"
             f" {version}"
@@ -234,10 +245,11 @@ def _difference(setting: dict[str, Any], end: dict[str, Any], version: str | Non
 
 def _check(settings: list[dict[str, Any]]) -> None:
     for setting in settings:
-        unknown = sorted(set(setting) - _KEYS)
-        if unknown:
+        unknown_keys = sorted(set(setting) - _KEYS)
+        if unknown_keys:
             raise InvalidDriverInfo(
-                f"settings: unknown key {unknown[0]!r}; an update has {', '.join(sorted(_KEYS))}"
+                f"settings: unknown key {unknown_keys[0]!r};"
+                f" an update has {', '.join(sorted(_KEYS))}"
             )
         component = str(setting.get("component"))
         if component not in ("bios", "bmc") and not component.startswith(software.NIC):

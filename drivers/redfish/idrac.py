@@ -30,7 +30,7 @@ POLL_INTERVAL, LONGEST = 10.0, 1800.0
 #: Polls after which an iDRAC that answered all of them counts as restarted.
 POLLS = 12
 #: BIOS attributes of a UEFI boot by PXE: whether it is enabled, and its network interface.
-_PXE_DEVICES = tuple((f"PxeDev{at}EnDis", f"PxeDev{at}Interface") for at in range(1, 5))
+_PXE_DEVICES = tuple((f"PxeDev{index}EnDis", f"PxeDev{index}Interface") for index in range(1, 5))
 _ALL_JOBS = "JID_CLEARALL"
 
 
@@ -101,8 +101,8 @@ class IdracManagement(RedfishManagement):
                 services.job_service.delete_jobs([_ALL_JOBS])
             unfinished = services.job_collection.get_unfinished_jobs()
         if unfinished:
-            awaited = f"the end of {len(unfinished)} jobs of the iDRAC"
-            return Wait({"ordered": True, AWAITED: awaited}, poll_after=POLL_INTERVAL)
+            awaited_event = f"the end of {len(unfinished)} jobs of the iDRAC"
+            return Wait({"ordered": True, AWAITED: awaited_event}, poll_after=POLL_INTERVAL)
         return Done()
 
     @step(clean=0, verify=0, service=0, needs_ramdisk=False, timeout=LONGEST)
@@ -116,24 +116,29 @@ class IdracManagement(RedfishManagement):
         if not target.progress.get("ordered"):
             with client.turn(target, self.bmcs) as bmc:
                 services = _services_of_dell(bmc)
-                before = _last_reset(bmc)
+                last_reset = _last_reset(bmc)
                 target.before_order()
                 services.idrac_card_service.reset_idrac()
-            first = {"ordered": True, "last_reset": before, "polls": 0, "silent": False}
-            return Wait(first, poll_after=POLL_INTERVAL)
+            initial_progress = {
+                "ordered": True,
+                "last_reset": last_reset,
+                "polls": 0,
+                "silent": False,
+            }
+            return Wait(initial_progress, poll_after=POLL_INTERVAL)
         polls = int(target.progress["polls"]) + 1
         progress = {**target.progress, "polls": polls}
         try:
             with client.turn(target, self.bmcs) as bmc:
                 bmc.system(fresh=True)
-                after = _last_reset(bmc)
+                current_reset = _last_reset(bmc)
         except HardwareError as error:
-            silent = {**progress, "silent": True}
-            return Wait(silent, poll_after=POLL_INTERVAL, reason=str(error))
-        if after is None:
+            silent_progress = {**progress, "silent": True}
+            return Wait(silent_progress, poll_after=POLL_INTERVAL, reason=str(error))
+        if current_reset is None:
             restarted = progress["silent"] or polls >= POLLS
         else:
-            restarted = after != progress["last_reset"]
+            restarted = current_reset != progress["last_reset"]
         return Done() if restarted else Wait(progress, poll_after=POLL_INTERVAL)
 
     @step(clean=0, verify=0, service=0, needs_ramdisk=False, timeout=2 * LONGEST)
@@ -157,8 +162,8 @@ def _services_of_dell(bmc: Connection) -> Any:
 def _last_reset(bmc: Connection) -> str | None:
     """Return the time of the last reset of the first manager that reports it, as text."""
     for manager in navigation.managers(bmc, bmc.system(fresh=False)):
-        if moment := text(entry(manager.json, "LastResetTime")):
-            return moment
+        if reset_time := text(entry(manager.json, "LastResetTime")):
+            return reset_time
     return None
 
 

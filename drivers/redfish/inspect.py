@@ -9,7 +9,7 @@ from drivers.redfish.inventory import Inventory, read
 from drivers.redfish.transport import client
 from drivers.redfish.transport.documents import Documents
 
-#: Hooks that always run, before those of `[redfish]inspection_hooks`.
+#: Hooks that always run, before `[redfish]inspection_hooks`.
 HOOKS = ("memory", "cpus", "root-device", "boot-mode")
 
 

@@ -14,6 +14,7 @@ class Redfish:
 
     name: ClassVar[str] = "redfish"
     properties: ClassVar[Mapping[str, str]] = access.PROPERTIES
+    records_exchanges: ClassVar[bool] = True
 
     def validate(self, target: Target) -> None:
         """

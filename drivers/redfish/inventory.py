@@ -1,7 +1,7 @@
 """
 Redfish: the inventory of a machine, in the format of the agent's inventory.
 
-Each fact is optional: one that the BMC does not report, or reports in a form that is none, is left
+Each fact is optional: facts that the BMC does not report, or reports in an invalid form, are left
 out.
 """
 
@@ -67,20 +67,24 @@ def interfaces(documents: Documents) -> list[Inventory]:
     """
     nics = list(documents.members(documents.system, "EthernetInterfaces"))
     shared = Counter(mac for nic in nics if (mac := _station(entry(nic, "MACAddress"))))
-    listed = []
+    found_nics = []
     for nic in nics:
-        current = _station(entry(nic, "MACAddress"))
+        current_mac = _station(entry(nic, "MACAddress"))
         permanent = _station(entry(nic, "PermanentMACAddress"))
-        mac = permanent if permanent and (not current or shared[current] > 1) else current
-        reported = mac or text(entry(nic, "MACAddress")) or text(entry(nic, "PermanentMACAddress"))
-        if reported:
+        mac = (
+            permanent if permanent and (not current_mac or shared[current_mac] > 1) else current_mac
+        )
+        reported_mac = (
+            mac or text(entry(nic, "MACAddress")) or text(entry(nic, "PermanentMACAddress"))
+        )
+        if reported_mac:
             facts = _known(name=text(entry(nic, "Id")), speed_mbps=number(entry(nic, "SpeedMbps")))
-            listed.append({"mac_address": reported, **facts})
-    return listed
+            found_nics.append({"mac_address": reported_mac, **facts})
+    return found_nics
 
 
 def stations(documents: Documents) -> list[str]:
-    """Read the MAC addresses that can be those of ports."""
+    """Read the MAC addresses that ports can have."""
     return [mac for nic in interfaces(documents) if (mac := _station(nic["mac_address"]))]
 
 
@@ -99,7 +103,7 @@ def _cpu(documents: Documents) -> Inventory:
     ]
     if not chips:
         return _cpu_summary(entry(documents.system, "ProcessorSummary"))
-    first = chips[0]
+    first_chip = chips[0]
     counts = [
         number(entry(chip, "TotalThreads")) or number(entry(chip, "TotalCores")) or 1
         for chip in chips
@@ -108,8 +112,8 @@ def _cpu(documents: Documents) -> Inventory:
     return _known(
         count=sum(counts),
         socket_count=len(chips),
-        model_name=text(entry(first, "Model")),
-        frequency=number(entry(first, "MaxSpeedMHz")),
+        model_name=text(entry(first_chip, "Model")),
+        frequency=number(entry(first_chip, "MaxSpeedMHz")),
         architecture=next(architectures, None),
     )
 

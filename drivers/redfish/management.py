@@ -7,6 +7,7 @@ from drivers.core.interface_kinds import Management
 from drivers.core.steps import Done, Flow, Outcome, Step, step
 from drivers.core.target import Target
 from drivers.redfish import clock, inventory, recording, sensors
+from drivers.redfish.accounts import BmcPassword
 from drivers.redfish.booting import boot_device, virtual_drives, virtual_media
 from drivers.redfish.booting.boot_device import DEVICES, NAMES
 from drivers.redfish.clock import BmcClock
@@ -17,12 +18,12 @@ from drivers.redfish.transport.conversions import entry, text, word
 from drivers.redfish.transport.documents import Documents
 from drivers.redfish.transport.errors import errors_of
 
-_MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}
+_MODES = {name: redfish_mode for redfish_mode, name in inventory.BOOT_MODES.items()}
 #: Ironic's state of an indicator -> IndicatorLED
 _LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 
 
-class RedfishManagement(Redfish, BmcClock, SecureBootKeys, Management):
+class RedfishManagement(Redfish, BmcClock, BmcPassword, SecureBootKeys, Management):
     """Management by the system's Boot, SecureBoot, Reset, IndicatorLED and VirtualMedia."""
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
@@ -33,13 +34,13 @@ class RedfishManagement(Redfish, BmcClock, SecureBootKeys, Management):
         """Read boot mode, secure boot and vendor, as far as the BMC reports them."""
         facts: dict[str, Any] = {}
         skipped = {}
-        for name, read in (
+        for name, read_fact in (
             ("boot_mode", self.get_boot_mode),
             ("secure_boot", self.get_secure_boot),
             ("vendor", self._vendor),
         ):
             try:
-                facts[name] = read(target)
+                facts[name] = read_fact(target)
             except (NotSupported, Refused, Unexpected) as error:
                 skipped[name] = str(error)
         vendor = facts.pop("vendor", None)
@@ -57,10 +58,12 @@ class RedfishManagement(Redfish, BmcClock, SecureBootKeys, Management):
 
     def supported_boot_devices(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:
-            allowed = bmc.system(fresh=False).get_allowed_system_boot_source_values()
-        values = {getattr(each, "value", each) for each in allowed}
-        supported = {NAMES[value] for value in values if value in NAMES}
-        return [name for name in DEVICES if name in supported]
+            allowed_values = bmc.system(fresh=False).get_allowed_system_boot_source_values()
+        values = {
+            getattr(allowed_value, "value", allowed_value) for allowed_value in allowed_values
+        }
+        supported_names = {NAMES[value] for value in values if value in NAMES}
+        return [name for name in DEVICES if name in supported_names]
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:
         device = boot_device.remembered(target)
@@ -129,25 +132,31 @@ class RedfishManagement(Redfish, BmcClock, SecureBootKeys, Management):
     def inject_nmi(self, target: Target) -> None:
         with client.turn(target, self.bmcs) as bmc:
             system = bmc.system(fresh=False)
-            allowed = {each.value: each for each in system.get_allowed_reset_system_values()}
-            if "Nmi" not in allowed:
+            allowed_resets = {
+                reset_value.value: reset_value
+                for reset_value in system.get_allowed_reset_system_values()
+            }
+            if "Nmi" not in allowed_resets:
                 raise NotSupported(f"the BMC of node {target.uuid} cannot inject an NMI")
             target.before_order()
-            system.reset_system(allowed["Nmi"])
+            system.reset_system(allowed_resets["Nmi"])
 
     def indicators(self, target: Target) -> list[dict[str, Any]]:
         with client.turn(target, self.bmcs) as bmc:
-            found = list(bmc.indicators())
+            indicators = list(bmc.indicators())
         return [
             {"name": name, "component": component, "readonly": False, "states": list(_LEDS)}
-            for component, name in found
+            for component, name in indicators
         ]
 
     def get_indicator(self, target: Target, component: str, name: str) -> str:
         with client.turn(target, self.bmcs) as bmc:
             led = _indicator(bmc, component, name).indicator_led
         value = getattr(led, "value", led)
-        return next((ours for ours, theirs in _LEDS.items() if theirs == value), "unknown")
+        return next(
+            (led_state for led_state, redfish_state in _LEDS.items() if redfish_state == value),
+            "unknown",
+        )
 
     def set_indicator(self, target: Target, component: str, name: str, state: str) -> None:
         if state not in _LEDS:
@@ -186,8 +195,16 @@ def _indicator(bmc: client.Connection, component: str, name: str) -> Any:
 
     Raises NotSupported: there is no such indicator.
     """
-    found = bmc.indicators()
-    if (component, name) not in found:
-        known = ", ".join(f"{each}@{of}" for of, each in found) or "none"
-        raise NotSupported(f"there is no indicator {name}@{component}; there are {known}")
-    return found[component, name]
+    indicators = bmc.indicators()
+    if (component, name) not in indicators:
+        known_indicators = (
+            ", ".join(
+                f"{indicator_name}@{known_component}"
+                for known_component, indicator_name in indicators
+            )
+            or "none"
+        )
+        raise NotSupported(
+            f"there is no indicator {name}@{component}; there are {known_indicators}"
+        )
+    return indicators[component, name]

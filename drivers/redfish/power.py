@@ -20,7 +20,7 @@ RESETS: Mapping[str, tuple[str, ...]] = {
     SOFT_OFF: ("GracefulShutdown", "PushPowerButton"),
     REBOOT: ("ForceRestart", "PowerCycle"),
 }
-#: Order by the power button, which toggles -> PowerState in which it has the effect.
+#: Order by the power button, which toggles -> PowerState that gives it this effect.
 _BUTTON: Mapping[str, str] = {POWER_ON: "Off", SOFT_OFF: "On"}
 #: Statuses of refusals that may be due to a transition, unless the message is one of `_FINAL`.
 _TRANSIENT = frozenset({400, 408, 409, 412, 423, 425, 429, 503})
@@ -54,23 +54,23 @@ class RedfishPower(Redfish, Power):
     def order(self, target: Target, state: str) -> None:
         with client.turn(target, self.bmcs) as bmc:
             system = bmc.system(fresh=False)
-            allowed = {
+            allowed_resets = {
                 reset_type.value: reset_type
                 for reset_type in system.get_allowed_reset_system_values()
             }
-            names = [name for name in RESETS[state] if name in allowed]
+            names = [name for name in RESETS[state] if name in allowed_resets]
             if not names:
                 raise NotSupported(
                     f"the BMC of node {target.uuid} has no reset type for {state!r}, which needs"
                     f" {' or '.join(RESETS[state])}; it offers"
-                    f" {', '.join(sorted(allowed)) or 'none that is known'}"
+                    f" {', '.join(sorted(allowed_resets)) or 'none that is known'}"
                 )
             for name in names:
                 if name == "PushPowerButton":
                     _check_button(bmc, state)
                 try:
                     with _answers(bmc):
-                        system.reset_system(allowed[name])
+                        system.reset_system(allowed_resets[name])
                     return
                 except NotSupported:  # it lists a reset type that it lacks
                     if name == names[-1]:
@@ -83,11 +83,11 @@ def _check_button(bmc: client.Connection, state: str) -> None:
 
     Raises Busy.
     """
-    shown = bmc.system(fresh=True).json.get("PowerState")
-    if shown != _BUTTON[state]:
+    power_state = bmc.system(fresh=True).json.get("PowerState")
+    if power_state != _BUTTON[state]:
         raise Busy(
             f"BMC {bmc.access.address} offers only the power button for {state!r}, and shows"
-            f" {text(shown)!r}"
+            f" {text(power_state)!r}"
         )
 
 

@@ -91,21 +91,32 @@ class RedfishRaid(Redfish, Raid):
         outcome = self._run_jobs(target)
         if isinstance(outcome, Done):
             with client.turn(target, self.bmcs) as bmc:
-                left = _readable(read(bmc)).volumes
-            if left:
-                return Failed(f"volumes are left: {', '.join(each.path for each in left)}")
+                remaining_volumes = _readable(read(bmc)).volumes
+            if remaining_volumes:
+                return Failed(
+                    f"volumes are left: {', '.join(volume.path for volume in remaining_volumes)}"
+                )
         return outcome
 
     def _create(
-        self, target: Target, config: Mapping[str, Any], root: bool, others: bool, delete: bool
+        self,
+        target: Target,
+        config: Mapping[str, Any],
+        root: bool,
+        include_others: bool,
+        delete: bool,
     ) -> Outcome:
         progress = target.progress
-        disks = raid_schema.selected(config, root=root, others=others)
+        disks = raid_schema.selected(config, root=root, include_others=include_others)
         if delete and not progress:
             # plan first: a configuration that cannot be built must not delete volumes
             with client.turn(target, self.bmcs) as bmc:
                 storage = _readable(read(bmc))
-            _creations(config, disks, [replace(each, volumes=()) for each in storage.controllers])
+            _creations(
+                config,
+                disks,
+                [replace(controller, volumes=()) for controller in storage.controllers],
+            )
         if delete and not progress.get("deleted"):
             outcome = run_parts(target, {"delete": self.delete_configuration})
             return Wait({"deleted": True}, poll_after=0) if isinstance(outcome, Done) else outcome
@@ -136,8 +147,8 @@ class RedfishRaid(Redfish, Raid):
 class _Change(Order):
     """Change of one volume; job: {method, path, body, apply}."""
 
-    def __init__(self, job: Mapping[str, Any], what: str) -> None:
-        self._job, self.what = job, what
+    def __init__(self, job: Mapping[str, Any], subject: str) -> None:
+        self._job, self.subject = job, subject
 
     def facts(self, bmc: Connection) -> dict[str, Any]:
         return {"volumes": read(bmc).paths}
@@ -170,16 +181,27 @@ class Creation(_Change):
     def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
         """Look for a new volume of the level and the drives, or one without a reported type."""
         raid = self._job["body"]["RAIDType"]
-        drives = {each["@odata.id"] for each in self._job["body"]["Links"]["Drives"]}
+        drives = {drive_link["@odata.id"] for drive_link in self._job["body"]["Links"]["Drives"]}
         storage = read(bmc)
-        new = [each for each in storage.volumes if each.path not in facts["volumes"]]
-        if any(each.is_of(raid) and each.drives in (frozenset(), drives) for each in new):
+        new_volumes = [volume for volume in storage.volumes if volume.path not in facts["volumes"]]
+        if any(
+            volume.is_of(raid) and volume.drives in (frozenset(), drives) for volume in new_volumes
+        ):
             return ""
-        if new:
-            return f"the new volume {new[0].path} is {new[0].raid} of {len(new[0].drives)} drives"
+        if new_volumes:
+            volume = new_volumes[0]
+            return f"the new volume {volume.path} is {volume.raid} of {len(volume.drives)} drives"
         # some BMCs report no type of a new volume
-        here = [each for each in storage.controllers if each.volumes_path == self._job["path"]]
-        if any(path not in facts["volumes"] for each in here for path in each.others):
+        controllers = [
+            controller
+            for controller in storage.controllers
+            if controller.volumes_path == self._job["path"]
+        ]
+        if any(
+            path not in facts["volumes"]
+            for controller in controllers
+            for path in controller.other_paths
+        ):
             return ""
         return f"there is no new volume in {self._job['path']}"
 
@@ -212,7 +234,7 @@ def _readable(storage: Storage) -> Storage:
     return storage
 
 
-def _check_disk(place: str, disk: Mapping[str, Any]) -> None:
+def _check_disk(path: str, disk: Mapping[str, Any]) -> None:
     """
     Check a logical disk against the limits of Redfish.
 
@@ -221,22 +243,22 @@ def _check_disk(place: str, disk: Mapping[str, Any]) -> None:
     level = LEVELS.get(disk["raid_level"])
     if level is None:
         raise InvalidDriverInfo(
-            f"{place}/raid_level: Redfish has {', '.join(LEVELS)}, not {disk['raid_level']}"
+            f"{path}/raid_level: Redfish has {', '.join(LEVELS)}, not {disk['raid_level']}"
         )
     if disk.get("interface_type") == "scsi":
-        raise InvalidDriverInfo(f"{place}/interface_type: Redfish has sata and sas, not scsi")
+        raise InvalidDriverInfo(f"{path}/interface_type: Redfish has sata and sas, not scsi")
     names = disk.get("physical_disks")
-    if names is not None and not all(isinstance(each, str) for each in names):
-        raise InvalidDriverInfo(f"{place}/physical_disks: a list of ids of drives is needed")
+    if names is not None and not all(isinstance(drive_name, str) for drive_name in names):
+        raise InvalidDriverInfo(f"{path}/physical_disks: a list of ids of drives is needed")
     if names is not None and len(set(names)) < len(names):
-        raise InvalidDriverInfo(f"{place}/physical_disks: a drive is named twice")
+        raise InvalidDriverInfo(f"{path}/physical_disks: a drive is named twice")
     counts = {
         "number_of_physical_disks": disk.get("number_of_physical_disks"),
         "physical_disks": None if names is None else len(names),
     }
     for field, count in counts.items():
         if count is not None and not level.takes(count):
-            raise InvalidDriverInfo(f"{place}/{field}: {level.raid} cannot be of {count} disks")
+            raise InvalidDriverInfo(f"{path}/{field}: {level.raid} cannot be of {count} disks")
 
 
 def _creations(
@@ -245,19 +267,19 @@ def _creations(
     controllers: Sequence[Controller],
 ) -> list[dict[str, Any]]:
     """Return a job for each of these logical disks of a configuration, in their order."""
-    kept = frozenset(
+    kept_volumes = frozenset(
         name
         for disk in config["logical_disks"]
         if not disk.get("share_physical_disks")
         for name in disk.get("physical_disks", ())
     )
-    chosen = raid_plan.choose(disks, controllers, kept)
+    choices = raid_plan.choose(disks, controllers, kept_volumes)
     jobs = []
     for number, disk in disks.items():
-        choice = chosen[number]
+        choice = choices[number]
         body: dict[str, Any] = {
             "RAIDType": LEVELS[disk["raid_level"]].raid,
-            "Links": {"Drives": [{"@odata.id": each.path} for each in choice.drives]},
+            "Links": {"Drives": [{"@odata.id": drive.path} for drive in choice.drives]},
         }
         if disk["size_gb"] != "MAX":
             body["CapacityBytes"] = disk["size_gb"] * GIB

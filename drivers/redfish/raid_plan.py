@@ -23,18 +23,18 @@ class Level:
     """A RAID level, and its numbers of drives."""
 
     raid: str  # RAIDType
-    least: int  # drives
+    min_drives: int  # drives
     data: Callable[[int], int]  # number of drives -> number of drives' worth of data
-    most: int = 1000  # drives
+    max_drives: int = 1000  # drives
     by: int = 1  # the number of drives is a multiple of it
 
     def takes(self, count: int) -> bool:
-        return self.least <= count <= self.most and count % self.by == 0
+        return self.min_drives <= count <= self.max_drives and count % self.by == 0
 
 
 LEVELS: Mapping[str, Level] = {
     "0": Level("RAID0", 1, lambda count: count),
-    "1": Level("RAID1", 2, lambda _: 1, most=2),
+    "1": Level("RAID1", 2, lambda _: 1, max_drives=2),
     "5": Level("RAID5", 3, lambda count: count - 1),
     "6": Level("RAID6", 4, lambda count: count - 2),
     "1+0": Level("RAID10", 4, lambda count: count // 2, by=2),
@@ -64,23 +64,23 @@ def choose(
     Raises BadArgument: names the property that no drives satisfy.
     """
     free = _free(controllers)
-    chosen: dict[int, Choice] = {}
-    for number in sorted(disks, key=lambda each: _rank(disks[each])):
-        disk, place = disks[number], f"logical_disks/{number}"
-        here = _capable(disk, controllers, place)
+    choices: dict[int, Choice] = {}
+    for number in sorted(disks, key=lambda disk_number: _rank(disks[disk_number])):
+        disk, path = disks[number], f"logical_disks/{number}"
+        capable_controllers = _capable(disk, controllers, path)
         if "physical_disks" in disk:
-            choice = _named(disk, here, free, place)
+            choice = _named(disk, capable_controllers, free, path)
         else:
-            choice = _select(disk, here, free, reserved, place)
+            choice = _select(disk, capable_controllers, free, reserved, path)
         _use(disk, choice, free)
-        chosen[number] = choice
-    return chosen
+        choices[number] = choice
+    return choices
 
 
 def _free(controllers: Sequence[Controller]) -> dict[str, int]:
     """Return the free bytes of each drive, by path."""
-    free = {drive.path: drive.capacity for each in controllers for drive in each.drives}
-    for volume in (volume for each in controllers for volume in each.volumes):
+    free = {drive.path: drive.capacity for controller in controllers for drive in controller.drives}
+    for volume in (volume for controller in controllers for volume in controller.volumes):
         level = LEVELS.get(NAMES.get(volume.raid, ""))
         count = len(volume.drives)
         share = -(-volume.capacity // level.data(count)) if level and level.takes(count) else None
@@ -91,35 +91,44 @@ def _free(controllers: Sequence[Controller]) -> dict[str, int]:
 
 def _rank(disk: LogicalDisk) -> tuple[Any, ...]:
     """Sort key of logical disks: named drives first, most limits, largest size; MAX last."""
-    limits = ("controller", "disk_type", "interface_type", "number_of_physical_disks")
+    limit_names = ("controller", "disk_type", "interface_type", "number_of_physical_disks")
     size = disk["size_gb"]
     return (
         size == "MAX",
         "physical_disks" not in disk,
-        -sum(limit in disk for limit in limits),
+        -sum(limit in disk for limit in limit_names),
         0 if size == "MAX" else -size,
     )
 
 
-def _capable(disk: LogicalDisk, controllers: Sequence[Controller], place: str) -> list[Controller]:
+def _capable(disk: LogicalDisk, controllers: Sequence[Controller], path: str) -> list[Controller]:
     """
     Return the controllers that can build a logical disk.
 
-    Raises BadArgument: there is none.
+    Raises BadArgument: no controller can.
     """
-    wanted, level = disk.get("controller"), LEVELS[disk["raid_level"]]
-    here = [each for each in controllers if wanted in (None, each.name)]
-    if not here:
-        known = ", ".join(each.name for each in controllers) or "none"
-        raise BadArgument(f"{place}/controller: there is no {wanted or 'RAID controller'}: {known}")
-    able = [each for each in here if each.raids is None or level.raid in each.raids]
-    if not able:
-        raise BadArgument(f"{place}/raid_level: no controller can build {level.raid}")
-    return able
+    controller_name, level = disk.get("controller"), LEVELS[disk["raid_level"]]
+    candidates = [
+        controller for controller in controllers if controller_name in (None, controller.name)
+    ]
+    if not candidates:
+        controller_names = ", ".join(controller.name for controller in controllers) or "none"
+        raise BadArgument(
+            f"{path}/controller: there is no {controller_name or 'RAID controller'}:"
+            f" {controller_names}"
+        )
+    capable_controllers = [
+        controller
+        for controller in candidates
+        if controller.raids is None or level.raid in controller.raids
+    ]
+    if not capable_controllers:
+        raise BadArgument(f"{path}/raid_level: no controller can build {level.raid}")
+    return capable_controllers
 
 
 def _named(
-    disk: LogicalDisk, controllers: Sequence[Controller], free: Mapping[str, int], place: str
+    disk: LogicalDisk, controllers: Sequence[Controller], free: Mapping[str, int], path: str
 ) -> Choice:
     """
     Return the drives that a logical disk names, all of one controller.
@@ -134,12 +143,14 @@ def _named(
         drives = [by_name[name] for name in names]
         for drive in drives:
             if not _usable(disk, drive, free):
-                raise BadArgument(f"{place}/physical_disks: {drive.name} is in use")
+                raise BadArgument(f"{path}/physical_disks: {drive.name} is in use")
         if _capacity(disk, drives, free) < _size(disk):
-            raise BadArgument(f"{place}/size_gb: its physical disks have too little free space")
+            raise BadArgument(f"{path}/size_gb: its physical disks have too little free space")
         return Choice(controller, tuple(drives))
-    known = ", ".join(drive.name for each in controllers for drive in each.drives)
-    raise BadArgument(f"{place}/physical_disks: no controller has all of them; there are {known}")
+    drive_names = ", ".join(drive.name for candidate in controllers for drive in candidate.drives)
+    raise BadArgument(
+        f"{path}/physical_disks: no controller has all of them; there are {drive_names}"
+    )
 
 
 def _select(
@@ -147,7 +158,7 @@ def _select(
     controllers: Sequence[Controller],
     free: Mapping[str, int],
     reserved: frozenset[str],
-    place: str,
+    path: str,
 ) -> Choice:
     """
     Choose drives for a logical disk that names none.
@@ -156,22 +167,24 @@ def _select(
     """
     level, choices = LEVELS[disk["raid_level"]], []
     for controller, group in _groups(disk, controllers):
-        usable = [each for each in group if each.name not in reserved and _usable(disk, each, free)]
-        usable.sort(key=lambda each: free[each.path], reverse=disk["size_gb"] == "MAX")
+        usable = [
+            drive for drive in group if drive.name not in reserved and _usable(disk, drive, free)
+        ]
+        usable.sort(key=lambda drive: free[drive.path], reverse=disk["size_gb"] == "MAX")
         for count in _counts(disk, level, len(usable)):
-            least = _size(disk) / level.data(count)
-            fitting = [each for each in usable if free[each.path] >= least][:count]
-            if len(fitting) == count:
-                choices.append(Choice(controller, tuple(fitting)))
+            min_bytes = _size(disk) / level.data(count)
+            fitting_drives = [drive for drive in usable if free[drive.path] >= min_bytes][:count]
+            if len(fitting_drives) == count:
+                choices.append(Choice(controller, tuple(fitting_drives)))
                 break
     if not choices:
         raise BadArgument(
-            f"{place}: there are no free physical disks of one kind for {disk['size_gb']} GiB of"
+            f"{path}: there are no free physical disks of one kind for {disk['size_gb']} GiB of"
             f" {level.raid}"
         )
     if disk["size_gb"] == "MAX":
-        return max(choices, key=lambda each: _capacity(disk, each.drives, free))
-    return min(choices, key=lambda each: (len(each.drives), each.drives[0].capacity))
+        return max(choices, key=lambda choice: _capacity(disk, choice.drives, free))
+    return min(choices, key=lambda choice: (len(choice.drives), choice.drives[0].capacity))
 
 
 def _groups(
@@ -184,21 +197,23 @@ def _groups(
 
     for controller in controllers:
         for (kind, interface, _), group in groupby(sorted(controller.drives, key=sort), sort):
-            allowed = disk.get("disk_type", kind), disk.get("interface_type", interface)
-            if allowed == (kind, interface):
+            allowed_kind = disk.get("disk_type", kind), disk.get("interface_type", interface)
+            if allowed_kind == (kind, interface):
                 yield controller, list(group)
 
 
-def _counts(disk: LogicalDisk, level: Level, most: int) -> list[int]:
+def _counts(disk: LogicalDisk, level: Level, max_count: int) -> list[int]:
     """Return the numbers of drives to try, the least first."""
-    wanted = disk.get("number_of_physical_disks")
-    counts = range(level.least, most + 1) if wanted is None else [wanted]
+    requested_count = disk.get("number_of_physical_disks")
+    counts = (
+        range(level.min_drives, max_count + 1) if requested_count is None else [requested_count]
+    )
     return [count for count in counts if level.takes(count)]
 
 
 def _usable(disk: LogicalDisk, drive: Drive, free: Mapping[str, int]) -> bool:
-    left = free[drive.path]
-    return left > 0 if disk.get("share_physical_disks") else left == drive.capacity
+    free_bytes = free[drive.path]
+    return free_bytes > 0 if disk.get("share_physical_disks") else free_bytes == drive.capacity
 
 
 def _size(disk: LogicalDisk) -> int:
@@ -207,11 +222,11 @@ def _size(disk: LogicalDisk) -> int:
 
 def _capacity(disk: LogicalDisk, drives: Sequence[Drive], free: Mapping[str, int]) -> int:
     level = LEVELS[disk["raid_level"]]
-    return level.data(len(drives)) * min(free[each.path] for each in drives)
+    return level.data(len(drives)) * min(free[drive.path] for drive in drives)
 
 
 def _use(disk: LogicalDisk, choice: Choice, free: dict[str, int]) -> None:
     data = LEVELS[disk["raid_level"]].data(len(choice.drives))
-    whole = disk["size_gb"] == "MAX" or not disk.get("share_physical_disks")
+    takes_all = disk["size_gb"] == "MAX" or not disk.get("share_physical_disks")
     for drive in choice.drives:
-        free[drive.path] = 0 if whole else free[drive.path] - -(-_size(disk) // data)
+        free[drive.path] = 0 if takes_all else free[drive.path] - -(-_size(disk) // data)

@@ -25,27 +25,27 @@ def recorded(target: Target, bmcs: Bmcs, paths: Sequence[str]) -> list[dict[str,
     Each request has a turn of its own, so that orders and the power sync are not delayed. A
     document that the client refuses, or that is not answered, has status 0 and the error as `body`.
 
-    Raises InvalidDriverInfo: a path is none of a BMC's document.
+    Raises InvalidDriverInfo: a path cannot be the path of a BMC's document.
     Raises HardwareError: the BMC does not answer, or refuses the login.
     """
     for path in paths:
         if not is_path(path):
             raise InvalidDriverInfo(f"paths: {path!r} is no path below /redfish")
     end, size = time.monotonic() + SECONDS, 0
-    received: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     for path in paths:
-        if received and (time.monotonic() > end or size > SIZE):
+        if answers and (time.monotonic() > end or size > SIZE):
             break
         try:
-            received.append(_answer(target, bmcs, path))
+            answers.append(_answer(target, bmcs, path))
         except Unreachable:
-            if received:
+            if answers:
                 break  # the next call says so, if the BMC stays silent
             raise
-        size += len(received[-1]["body"])
-    if all(answer["status"] == HTTPStatus.UNAUTHORIZED for answer in received):
+        size += len(answers[-1]["body"])
+    if all(answer["status"] == HTTPStatus.UNAUTHORIZED for answer in answers):
         raise access(target).login_refused(HTTPStatus.UNAUTHORIZED)
-    return received
+    return answers
 
 
 def _answer(target: Target, bmcs: Bmcs, path: str) -> dict[str, Any]:

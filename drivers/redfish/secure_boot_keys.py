@@ -34,13 +34,13 @@ class SecureBootKeys:
         kind: ResetKeysType. A mode that was shown before the order proves nothing until a restart.
         """
         if not target.progress:
-            before = self._mode(target)
+            previous_mode = self._mode(target)
             try:
                 self._order(target, kind)
             except Unconfirmed:
-                if before in modes:  # the mode cannot show whether the keys were replaced
+                if previous_mode in modes:  # the mode cannot show whether the keys were replaced
                     raise
-            if before not in modes and self._mode(target) in modes:
+            if previous_mode not in modes and self._mode(target) in modes:
                 return Done()
         return through_restart(target, lambda: None, lambda: self._mode(target) in modes)
 
@@ -48,13 +48,16 @@ class SecureBootKeys:
         """Raises NotSupported: the BMC lacks this kind of reset."""
         with client.turn(target, self.bmcs) as bmc:
             resource = bmc.secure_boot()
-            allowed = {value.value: value for value in resource.get_allowed_reset_keys_values()}
-            if kind not in allowed:
+            allowed_resets = {
+                value.value: value for value in resource.get_allowed_reset_keys_values()
+            }
+            if kind not in allowed_resets:
                 raise NotSupported(
-                    f"{resource.path}: ResetKeys does not offer {kind}, but {', '.join(allowed)}"
+                    f"{resource.path}: ResetKeys does not offer {kind},"
+                    f" but {', '.join(allowed_resets)}"
                 )
             target.before_order()
-            resource.reset_keys(allowed[kind])
+            resource.reset_keys(allowed_resets[kind])
 
     def _mode(self, target: Target) -> str:
         """

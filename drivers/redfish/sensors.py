@@ -17,7 +17,7 @@ from drivers.redfish.transport.session import Session
 
 #: Most sensors that are read.
 MOST = 500
-#: Resource, its list, kind of the sensors, key of the reading, unit; None: the sensor names it.
+#: Resource, its list, kind of the sensors, key of the reading, unit (unless the sensor names it).
 _LISTS = (
     ("thermal", "Temperatures", "temperature", "ReadingCelsius", "°C"),
     ("thermal", "Fans", "fan", "Reading", None),
@@ -42,10 +42,10 @@ def readings(bmc: Session, system: Any) -> list[dict[str, Any]]:
 
     Raises NotSupported: the BMC lists none.
     """
-    found = list(islice(_readings(bmc, system), MOST))
-    if not found:
+    sensor_readings = list(islice(_readings(bmc, system), MOST))
+    if not sensor_readings:
         raise NotSupported(f"BMC {bmc.access.address} lists no sensors")
-    return found
+    return sensor_readings
 
 
 def _readings(bmc: Session, system: Any) -> Iterator[dict[str, Any]]:
@@ -56,22 +56,22 @@ def _readings(bmc: Session, system: Any) -> Iterator[dict[str, Any]]:
 def _of_lists(bmc: Session, chassis: Any) -> Iterator[dict[str, Any]]:
     """Read the lists of sensors in the Thermal and Power resources of a chassis."""
     documents = {name: _document(bmc, chassis, name) for name in ("thermal", "power")}
-    for name, listed, kind, key, unit in _LISTS:
-        sensors = entry(documents[name], listed)
-        for each in sensors if isinstance(sensors, list) else ():
-            label = text(entry(each, "Name")) or text(entry(each, "FanName"))
-            if label and is_present(each):
+    for name, list_name, kind, key, unit in _LISTS:
+        sensors = entry(documents[name], list_name)
+        for sensor in sensors if isinstance(sensors, list) else ():
+            label = text(entry(sensor, "Name")) or text(entry(sensor, "FanName"))
+            if label and is_present(sensor):
                 yield {
                     "name": label,
                     "kind": kind,
-                    "reading": _number(entry(each, key)),
-                    "unit": unit or _word(_UNITS, entry(each, "ReadingUnits")) or "RPM",
-                    "health": _word(_HEALTH, entry(entry(each, "Status"), "Health")) or "unknown",
+                    "reading": _number(entry(sensor, key)),
+                    "unit": unit or _word(_UNITS, entry(sensor, "ReadingUnits")) or "RPM",
+                    "health": _word(_HEALTH, entry(entry(sensor, "Status"), "Health")) or "unknown",
                 }
 
 
 def _of_sensors(documents: Documents, chassis: object) -> Iterator[dict[str, Any]]:
-    """Read the collection of the sensors of a chassis, those of known kinds."""
+    """Read the collection of the sensors of a chassis, without unknown kinds."""
     for sensor in documents.members(chassis, "Sensors"):
         kind, unit = _TYPES.get(text(entry(sensor, "ReadingType")) or "", (None, None))
         label = text(entry(sensor, "Name")) or text(entry(sensor, "Id"))
@@ -95,8 +95,8 @@ def _document(bmc: Session, chassis: Any, name: str) -> Any:
     return None
 
 
-def _word(known: dict[str, str], value: object) -> str | None:
-    return known.get(value) if isinstance(value, str) else None
+def _word(vocabulary: dict[str, str], value: object) -> str | None:
+    return vocabulary.get(value) if isinstance(value, str) else None
 
 
 def _number(value: object) -> float | None:

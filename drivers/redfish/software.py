@@ -29,37 +29,37 @@ def components(bmc: Connection) -> list[dict[str, Any]]:
 
     Raises NotSupported: there are none.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for component, version, about in _versions(bmc, bmc.system(fresh=True)):
+    entries: dict[str, dict[str, Any]] = {}
+    for component, version, attributes in _versions(bmc, bmc.system(fresh=True)):
         if text(version):
-            facts = {name: text(value) for name, value in about.items()}
-            found.setdefault(
+            facts = {name: text(value) for name, value in attributes.items()}
+            entries.setdefault(
                 component, {"component": component, "current_version": text(version), **facts}
             )
-    if not found:
+    if not entries:
         raise NotSupported(f"BMC {bmc.access.address} reports no firmware version")
-    return list(found.values())
+    return list(entries.values())
 
 
 def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """Yield (component, version, other facts), unchecked values of the BMC's documents."""
-    made = {"vendor": system.manufacturer, "model": system.model}
-    yield "bios", system.bios_version, {**made, "serial_number": system.serial_number}
+    system_attributes = {"vendor": system.manufacturer, "model": system.model}
+    yield "bios", system.bios_version, {**system_attributes, "serial_number": system.serial_number}
     for manager in navigation.managers(bmc, system):
-        yield "bmc", manager.firmware_version, {**made, "model": manager.model}
+        yield "bmc", manager.firmware_version, {**system_attributes, "model": manager.model}
     for component, adapter in _adapters(bmc, system):
-        about = {"vendor": adapter.manufacturer, "model": adapter.model}
+        adapter_attributes = {"vendor": adapter.manufacturer, "model": adapter.model}
         for controller in adapter.controllers or ():
             version = controller.firmware_package_version
-            yield component, version, {**about, "serial_number": adapter.serial_number}
+            yield component, version, {**adapter_attributes, "serial_number": adapter.serial_number}
 
 
 class Update(Order):
     """
     Update of a component from a URL, by SimpleUpdate.
 
-    target: path or Id of the inventory entry to update; None: that of the component. version: that
-    of the image; None: not known.
+    target: path or Id of the inventory entry to update; by default the component's. version:
+    version of the image, if known.
     """
 
     is_compared: ClassVar[bool] = False  # BIOS versions change at the restart after all updates
@@ -68,7 +68,7 @@ class Update(Order):
         self, component: str, url: str, target: str | None = None, version: str | None = None
     ) -> None:
         self.component, self.url, self.target, self.version = component, url, target, version
-        self.what = f"the update of {component}"
+        self.subject = f"the update of {component}"
 
     def facts(self, bmc: Connection) -> dict[str, Any]:
         return {"version": current_version(bmc, self.component), "systems": systems(bmc)}
@@ -89,8 +89,10 @@ class Update(Order):
                 f"BMC {bmc.access.address} has no SimpleUpdate: it fetches no firmware"
             )
         body = {"ImageURI": self.url, "TransferProtocol": urlsplit(self.url).scheme.upper()}
-        chosen = _target(bmc, service, self.component, self.target)
-        return Request("POST", path, {**body, **({"Targets": [chosen]} if chosen else {})})
+        update_target = _target(bmc, service, self.component, self.target)
+        return Request(
+            "POST", path, {**body, **({"Targets": [update_target]} if update_target else {})}
+        )
 
     def instead(self, request: Request, facts: Mapping[str, Any], refusal: str) -> Request | None:
         """
@@ -158,31 +160,47 @@ def _target(bmc: Connection, service: Any, component: str, choice: str | None) -
     """
     system = bmc.system(fresh=False)
     entries = [
-        each
-        for each in navigation.members(bmc, service, "firmware_inventory")
-        if not _NOT_RUNNING.intersection(_words(each))
+        inventory_item
+        for inventory_item in navigation.members(bmc, service, "firmware_inventory")
+        if not _NOT_RUNNING.intersection(_words(inventory_item))
     ]
     if choice is not None:
         return _chosen(choice, system, entries)
-    owner, *further = _owners(bmc, system, component)
-    resources = {owner, *further}
+    owner, *other_owners = _owners(bmc, system, component)
+    resources = {owner, *other_owners}
     names = _NAMES.get(component, ())
     is_shared = systems(bmc) != 1
-    updateable = [each for each in entries if each.json.get("Updateable") is not False]
-    if is_shared and component != "bmc":
-        updateable = [each for each in updateable if _is_of_system(each, system)]
-    related = [
-        each for each in updateable if resources.intersection(navigation.links(each, "RelatedItem"))
+    updateable = [
+        inventory_item
+        for inventory_item in entries
+        if inventory_item.json.get("Updateable") is not False
     ]
-    named = [each for each in updateable if _is_named(each, names)]
-    both = [each for each in related if each in named]
+    if is_shared and component != "bmc":
+        updateable = [
+            inventory_item for inventory_item in updateable if _is_of_system(inventory_item, system)
+        ]
+    related_items = [
+        inventory_item
+        for inventory_item in updateable
+        if resources.intersection(navigation.links(inventory_item, "RelatedItem"))
+    ]
+    named_items = [
+        inventory_item for inventory_item in updateable if _is_named(inventory_item, names)
+    ]
+    common_items = [
+        inventory_item for inventory_item in related_items if inventory_item in named_items
+    ]
     if component == "bios":  # entries of other parts link to the system, too
-        related = [each for each in related if _links_to(each, navigation.link(system, "bios"))]
-    matches = [_different(candidates) for candidates in (both, related, named)]
-    for different in matches:
-        if len(different) == 1:
-            return different[0]
-    ambiguous = next((different for different in matches if different), None)
+        related_items = [
+            inventory_item
+            for inventory_item in related_items
+            if _links_to(inventory_item, navigation.link(system, "bios"))
+        ]
+    matches = [_different(candidates) for candidates in (common_items, related_items, named_items)]
+    for paths in matches:
+        if len(paths) == 1:
+            return paths[0]
+    ambiguous = next((ambiguous_paths for ambiguous_paths in matches if ambiguous_paths), None)
     if ambiguous:
         raise BadArgument(
             f"settings: {component} may be any of {', '.join(sorted(ambiguous))}: name one of them"
@@ -200,9 +218,11 @@ def _owners(bmc: Connection, system: Any, component: str) -> list[str]:
     if component == "bios":
         return [system.path, *filter(None, [navigation.link(system, "bios")])]
     if component == "bmc":
-        paths = [each.path for each in navigation.managers(bmc, system)]
+        paths = [manager.path for manager in navigation.managers(bmc, system)]
     else:
-        paths = [each.path for name, each in _adapters(bmc, system) if name == component]
+        paths = [
+            adapter_path.path for name, adapter_path in _adapters(bmc, system) if name == component
+        ]
     if not paths:
         raise NotFound(f"BMC {bmc.access.address} has no {component}")
     return paths
@@ -215,18 +235,18 @@ def _different(entries: Sequence[Any]) -> list[str]:
     An iDRAC lists the running firmware twice, as Current-... and as Installed-...
     """
     return list(
-        {f"{each.name} {each.version}": str(each.path) for each in reversed(entries)}.values()
+        {f"{item.name} {item.version}": str(item.path) for item in reversed(entries)}.values()
     )
 
 
 def _chosen(choice: str, system: Any, entries: Collection[Any]) -> str:
-    paths = [str(each.path) for each in entries]
-    named = [str(each.path) for each in entries if each.identity == choice]
+    paths = [str(item.path) for item in entries]
+    matching_paths = [str(item.path) for item in entries if item.identity == choice]
     for path in (*paths, str(system.path)):
         if path.rstrip("/") == choice.rstrip("/"):
             return path
-    if len(named) == 1:
-        return named[0]
+    if len(matching_paths) == 1:
+        return matching_paths[0]
     raise BadArgument(
         f"settings: target {choice!r} is none of {', '.join((*paths, str(system.path)))}"
     )
@@ -239,11 +259,11 @@ def _links_to(item: Any, path: str | None) -> bool:
 def _is_of_system(item: Any, system: Any) -> bool:
     """Whether an entry belongs to a system: it links to it or its parts, or has its Id."""
     links = navigation.links(item, "RelatedItem")
-    own = str(system.path).rstrip("/")
-    folder = own.rpartition("/")[0] + "/"
+    system_path = str(system.path).rstrip("/")
+    folder = system_path.rpartition("/")[0] + "/"
     of_systems = [link for link in links if link.startswith(folder)]
     if of_systems:
-        return any(f"{link}/".startswith(f"{own}/") for link in of_systems)
+        return any(f"{link}/".startswith(f"{system_path}/") for link in of_systems)
     name = str(system.identity).lower()
     # a number is no name: entries and slots are numbered, too
     return not name.isdecimal() and name in re.split(

@@ -70,7 +70,7 @@ class Controller:
     apply: str | None  # OperationApplyTime of changes; None: not supported
     drives: tuple[Drive, ...]
     volumes: tuple[Volume, ...]
-    others: frozenset[str] = frozenset()  # paths of volumes without RAID: drives, namespaces
+    other_paths: frozenset[str] = frozenset()  # paths of volumes without RAID: drives, namespaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,10 @@ class Storage:
     @property
     def paths(self) -> list[str]:
         """The paths of all volumes that can be read, also of those without RAID."""
-        own = [volume.path for volume in self.volumes]
-        return own + [path for controller in self.controllers for path in controller.others]
+        volume_paths = [volume.path for volume in self.volumes]
+        return volume_paths + [
+            path for controller in self.controllers for path in controller.other_paths
+        ]
 
 
 def read(bmc: Connection) -> Storage:
@@ -132,20 +134,22 @@ def _controller(
         unreadable[volumes_path] = str(error)
         return None
     links = entry(document, "Drives")
-    lost: dict[str, str] = {}  # a missing drive keeps its path in the volumes
-    documents = {each: _document(bmc, each, lost) for each in _links(links)}
-    drives = {each: facts for each, facts in documents.items() if facts is not None}
-    volumes, others = [], set()
+    lost_documents: dict[str, str] = {}  # a missing drive keeps its path in the volumes
+    documents = {
+        drive_path: _document(bmc, drive_path, lost_documents) for drive_path in _links(links)
+    }
+    drives = {drive_path: facts for drive_path, facts in documents.items() if facts is not None}
+    volumes, other_paths = [], set()
     for member in members:
         volume = _resource(bmc, member, unreadable)
         if volume is None:
             continue
-        own = _drives_of(member, volume, drives)
-        raid = raid_of(volume, own)
+        drive_paths = _drives_of(member, volume, drives)
+        raid = raid_of(volume, drive_paths)
         if raid is None:
-            others.add(member)
+            other_paths.add(member)
         else:
-            volumes.append(_volume(member, volume, raid, own))
+            volumes.append(_volume(member, volume, raid, drive_paths))
     support = entry(collection, "@Redfish.OperationApplyTimeSupport")
     times = entry(support, "SupportedValues")
     times = times if isinstance(times, list) else []
@@ -153,18 +157,22 @@ def _controller(
         name=text(entry(document, "Id")) or path.rstrip("/").rpartition("/")[2],
         volumes_path=volumes_path,
         raids=_raids(bmc, document, drives.values()),
-        apply=next((each for each in ("Immediate", "OnReset") if each in times), None),
+        apply=next(
+            (apply_time for apply_time in ("Immediate", "OnReset") if apply_time in times), None
+        ),
         drives=tuple(
-            drive for each, facts in drives.items() if (drive := _drive(each, facts)) is not None
+            drive
+            for drive_path, facts in drives.items()
+            if (drive := _drive(drive_path, facts)) is not None
         ),
         volumes=tuple(volumes),
-        others=frozenset(others),
+        other_paths=frozenset(other_paths),
     )
 
 
 def raid_of(volume: Mapping[str, Any], drives: frozenset[str]) -> str | None:
     """
-    Return the RAIDType of a volume, else its VolumeType; None: it is a drive or a namespace.
+    Return the RAIDType of a volume, else its VolumeType, or None for a drive or a namespace.
 
     A volume of several drives is RAID, whether or not the BMC reports a type.
     """
@@ -186,20 +194,25 @@ def _raids(
     inline = entry(document, "StorageControllers")
     controllers: list[Any] = inline if isinstance(inline, list) else []
     if isinstance(path, str):
-        controllers = [bmc.find(each) for each in _links(entry(bmc.find(path), "Members"))]
+        controllers = [
+            bmc.find(controller_path)
+            for controller_path in _links(entry(bmc.find(path), "Members"))
+        ]
     if not controllers:
         return frozenset()
-    lists = [entry(each, "SupportedRAIDTypes") for each in controllers]
-    reported = [each for each in lists if isinstance(each, list)]
-    if reported:
-        return frozenset(name for each in reported for name in each if isinstance(name, str))
+    lists = [entry(controller, "SupportedRAIDTypes") for controller in controllers]
+    type_lists = [type_list for type_list in lists if isinstance(type_list, list)]
+    if type_lists:
+        return frozenset(
+            name for type_list in type_lists for name in type_list if isinstance(name, str)
+        )
     protocols = [text(entry(drive, "Protocol")) for drive in drives]
     # directly attached drives
     return frozenset() if protocols and set(protocols) == {"NVMe"} else None
 
 
 def _drive(path: str, document: Mapping[str, Any]) -> Drive | None:
-    """Return a drive; None: its bay is empty, or it has no size."""
+    """Return a drive, or None if its bay is empty, or it has no size."""
     capacity = number(entry(document, "CapacityBytes"))
     if capacity is None or not is_present(document):
         return None
@@ -228,13 +241,13 @@ def _drives_of(
     path: str, volume: Mapping[str, Any], drives: Mapping[str, Mapping[str, Any]]
 ) -> frozenset[str]:
     """Return a volume's drives. Some BMCs link volumes to them, others drives to their volumes."""
-    own = _links(entry(entry(volume, "Links"), "Drives"))
-    back = (
-        each
-        for each, facts in drives.items()
+    linked_drives = _links(entry(entry(volume, "Links"), "Drives"))
+    back_links = (
+        drive_path
+        for drive_path, facts in drives.items()
         if path in _links(entry(entry(facts, "Links"), "Volumes"))
     )
-    return frozenset(own or back)
+    return frozenset(linked_drives or back_links)
 
 
 def _members(bmc: Connection, path: str) -> list[str]:
@@ -251,7 +264,9 @@ def _members(bmc: Connection, path: str) -> list[str]:
 
 
 def _document(bmc: Connection, path: str, unreadable: dict[str, str]) -> Mapping[str, Any] | None:
-    """Read a document; None: it is missing or malformed, and recorded as `unreadable`."""
+    """
+    Read a document; if it is missing or malformed, record it as `unreadable`, and return None.
+    """
     try:
         return bmc.document(path)
     except (NotSupported, Refused, Unexpected) as error:

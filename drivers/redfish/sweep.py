@@ -26,6 +26,7 @@ from drivers.core.errors import (
     Refused,
     Unexpected,
 )
+from drivers.core.password_rotation import require_settled
 from drivers.core.power import ReadPower
 from drivers.core.target import Options, Target
 from drivers.net import answers, tls
@@ -41,8 +42,8 @@ from drivers.redfish.transport.peer import Peer
 
 HEALTHS = ("OK", "Warning", "Critical")
 
-#: Power state, or the error of the read; None: the machine is in transition.
-Shown = str | HardwareError | None
+#: Power state, or the error of the read; None while the machine is in transition.
+ReportedState = str | HardwareError | None
 
 
 @asynccontextmanager
@@ -60,7 +61,7 @@ async def power_state_reader(
     the wait for a BMC's turn.
     """
 
-    async def ask(target: Target, *, secure_boot: bool = False) -> Shown:
+    async def ask(target: Target, *, secure_boot: bool = False) -> ReportedState:
         return await _state(http, target, max_wait=timeout, secure_boot=secure_boot)
 
     async with aiohttp.ClientSession(
@@ -82,20 +83,21 @@ def open_reader(options: Options, connections: int) -> AbstractAsyncContextManag
 
 async def _state(
     http: aiohttp.ClientSession, target: Target, *, max_wait: float, secure_boot: bool
-) -> Shown:
+) -> ReportedState:
     try:
-        wanted = access.access(target)
+        require_settled(target, access.PASSWORD)
+        bmc_access = access.access(target)
         bmcs = target.driver.power.bmcs
-        async with bmcs.async_turn(wanted.key, Urgency.SYNC, max_wait=max_wait) as bmc:
-            with errors_of(wanted):
-                kept = client.connection(bmc, wanted)
-                if kept.path is None:
-                    kept.path = await _only_system(http, kept)
-                document = await _get(http, kept, kept.path)
+        async with bmcs.async_turn(bmc_access.key, Urgency.SYNC, max_wait=max_wait) as bmc:
+            with errors_of(bmc_access):
+                connection = client.connection(bmc, bmc_access)
+                if connection.path is None:
+                    connection.path = await _only_system(http, connection)
+                document = await _get(http, connection, connection.path)
                 if not document:
-                    raise Unexpected(f"BMC {wanted.address} sent no document of its system")
+                    raise Unexpected(f"BMC {bmc_access.address} sent no document of its system")
                 if secure_boot:
-                    await _report_secure_boot(http, kept, document, target)
+                    await _report_secure_boot(http, connection, document, target)
         target.report(health=_health(document))
         mode = entry(entry(document, "Boot"), "BootSourceOverrideMode")
         if mode in tuple(BOOT_MODES):
@@ -112,45 +114,50 @@ def _health(document: dict[str, Any]) -> str | None:
 
 
 async def _report_secure_boot(
-    http: aiohttp.ClientSession, kept: client.Connection, system: dict[str, Any], target: Target
+    http: aiohttp.ClientSession,
+    connection: client.Connection,
+    system: dict[str, Any],
+    target: Target,
 ) -> None:
     """Read and report SecureBootEnable, if the system has it."""
     path = entry(entry(system, "SecureBoot"), "@odata.id")
     if not isinstance(path, str):
         return
     with suppress(Refused, Unexpected):
-        enabled = (await _get(http, kept, path)).get("SecureBootEnable")
+        enabled = (await _get(http, connection, path)).get("SecureBootEnable")
         if isinstance(enabled, bool):
             target.report(secure_boot=enabled)
 
 
-async def _only_system(http: aiohttp.ClientSession, kept: client.Connection) -> str:
+async def _only_system(http: aiohttp.ClientSession, connection: client.Connection) -> str:
     """Return the path of the only system, as orders have it."""
-    document = await _get(http, kept, f"{kept.access.root}Systems")
+    document = await _get(http, connection, f"{connection.access.root}Systems")
     paths = [entry(member, "@odata.id") for member in entry(document, "Members") or ()]
     match paths:
         case [str(path)]:
             return path
     # sushy leaves out systems that cannot be read
-    system = await asyncio.to_thread(kept.system, fresh=False)
+    system = await asyncio.to_thread(connection.system, fresh=False)
     return str(system.path)
 
 
-async def _get(http: aiohttp.ClientSession, kept: client.Connection, path: str) -> dict[str, Any]:
+async def _get(
+    http: aiohttp.ClientSession, connection: client.Connection, path: str
+) -> dict[str, Any]:
     """Read a resource; log in again once if the BMC has ended the session."""
-    peer = Peer(kept.access.address)
+    peer = Peer(connection.access.address)
     if not path.startswith("/") and "://" not in path:
         raise Unexpected(f"{peer.name} sent a link that is no path: {path[:200]!r}")
-    for again in (True, False):
-        headers = await _credentials(kept)
-        answer, document = await _read(http, kept, Request("GET", peer.url(path)), headers)
-        if answer.status == 401 and again and "X-Auth-Token" in headers:
-            kept.close()
+    for may_retry in (True, False):
+        headers = await _credentials(connection)
+        answer, document = await _read(http, connection, Request("GET", peer.url(path)), headers)
+        if answer.status == 401 and may_retry and "X-Auth-Token" in headers:
+            connection.close()
             continue
         if answer.status in (401, 403):
-            raise kept.access.login_refused(answer.status)
+            raise connection.access.login_refused(answer.status)
         if answer.status >= 400:
-            raise _refusal(kept.access, path, answer)
+            raise _refusal(connection.access, path, answer)
         return bodies.document(peer.name, answer.body) if document is None else document
     raise AssertionError("unreachable: the second round returns or raises")
 
@@ -166,17 +173,20 @@ def _refusal(bmc: access.Access, path: str, answer: Answer) -> HardwareError:
 
 
 async def _read(
-    http: aiohttp.ClientSession, kept: client.Connection, request: Request, headers: dict[str, str]
+    http: aiohttp.ClientSession,
+    connection: client.Connection,
+    request: Request,
+    headers: dict[str, str],
 ) -> tuple[Answer, Any]:
     """Carry out a read by the rules, within the timeout of a request."""
-    peer = Peer(kept.access.address)
+    peer = Peer(connection.access.address)
     deadline = time.monotonic() + (http.timeout.total or math.inf)
     talk = conversation(peer, request, deadline)
     step, timeout = next(talk), http.timeout
     try:
         while True:
             try:
-                answer = await _delivered(http, kept, step, headers, timeout)
+                answer = await _delivered(http, connection, step, headers, timeout)
             except Failure as failure:
                 step = talk.throw(failure)
             else:
@@ -189,7 +199,7 @@ async def _read(
 
 async def _delivered(
     http: aiohttp.ClientSession,
-    kept: client.Connection,
+    connection: client.Connection,
     step: Request,
     headers: dict[str, str],
     timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - of aiohttp
@@ -207,7 +217,7 @@ async def _delivered(
             step.method,
             URL(step.url, encoded=True),
             headers=headers | changes,
-            ssl=_tls(kept.access.verify),
+            ssl=_tls(connection.access.verify),
             allow_redirects=False,
             timeout=timeout,
         ) as answer:
@@ -218,19 +228,21 @@ async def _delivered(
             f"did not answer ({type(error).__name__})", sent=True, repeats=0 if absent else 2
         ) from None
     raw = Answer(answer.status, answer.reason or "", answer.headers, body)
-    return received(Peer(kept.access.address), step, raw)
+    return received(Peer(connection.access.address), step, raw)
 
 
-async def _credentials(kept: client.Connection) -> dict[str, str]:
+async def _credentials(connection: client.Connection) -> dict[str, str]:
     """Return the headers of authentication: the session's token if there is one, else Basic."""
-    wanted = kept.access
-    if wanted.username is None:
+    bmc_access = connection.access
+    if bmc_access.username is None:
         return {}
-    if kept.token is None and wanted.auth == "session":
-        await asyncio.to_thread(kept.open)
-    if kept.token is not None:
-        return {"X-Auth-Token": kept.token}
-    login = aiohttp.encode_basic_auth(wanted.username, wanted.password or "", encoding="utf-8")
+    if connection.token is None and bmc_access.auth == "session":
+        await asyncio.to_thread(connection.open)
+    if connection.token is not None:
+        return {"X-Auth-Token": connection.token}
+    login = aiohttp.encode_basic_auth(
+        bmc_access.username, bmc_access.password or "", encoding="utf-8"
+    )
     return {"Authorization": login}
 
 

@@ -33,8 +33,8 @@ class RedfishVendor(Redfish, Vendor):
             raise InvalidDriverInfo(
                 f"boot_device: {boot_device!r} is not one of {', '.join(kinds)}"
             )
-        wanted = list(MEDIA) if boot_device is None else [kinds[boot_device]]
-        virtual_media.eject_now(target, self.bmcs, wanted)
+        devices = list(MEDIA) if boot_device is None else [kinds[boot_device]]
+        virtual_media.eject_now(target, self.bmcs, devices)
 
     @passthru(
         "POST",
@@ -53,31 +53,33 @@ class RedfishVendor(Redfish, Vendor):
     ) -> dict[str, Any]:
         """Subscribe a URL to the BMC's events; return the new subscription."""
         _check_subscription(Destination, EventTypes, HttpHeaders, Context, Protocol)
-        wanted: dict[str, Any] = {
+        subscription: dict[str, Any] = {
             "Destination": Destination,
             "Protocol": Protocol,
             "Context": Context,
             "EventTypes": ["Alert"] if EventTypes is None else EventTypes,
         }
         if HttpHeaders:
-            wanted["HttpHeaders"] = HttpHeaders
+            subscription["HttpHeaders"] = HttpHeaders
         with client.turn(target, self.bmcs) as bmc:
             service = bmc.event_service()
-            known = {each.value for each in service.get_event_types_for_subscription()}
-            if EventTypes is not None and not known.issuperset(EventTypes):
+            event_types = {
+                event_type.value for event_type in service.get_event_types_for_subscription()
+            }
+            if EventTypes is not None and not event_types.issuperset(EventTypes):
                 raise InvalidDriverInfo(
-                    f"EventTypes: {EventTypes!r} are not all among {', '.join(sorted(known))}"
+                    f"EventTypes: {EventTypes!r} are not all among {', '.join(sorted(event_types))}"
                 )
             subscriptions = service.subscriptions
-            before = frozenset(subscriptions.members_identities)
+            existing_paths = frozenset(subscriptions.members_identities)
             target.before_order()
-            answer = bmc.open()._conn.post(subscriptions.path, data=wanted)
+            answer = bmc.open()._conn.post(subscriptions.path, data=subscription)
             path = answer.headers.get("Location")
             if not path and answer.content:
                 path = entry(answer.json(), "@odata.id")
             subscriptions.refresh()
             if not isinstance(path, str):
-                path = _new_subscription(subscriptions, before, wanted)
+                path = _new_subscription(subscriptions, existing_paths, subscription)
             return _public(subscriptions.get_member(path))
 
     @passthru("DELETE", asynchronous=False, description=f"Delete a subscription. {_ID}")
@@ -109,27 +111,29 @@ class RedfishVendor(Redfish, Vendor):
             return _public(_subscription(bmc, id))
 
 
-def _new_subscription(subscriptions: Any, before: frozenset[str], wanted: dict[str, Any]) -> str:
+def _new_subscription(
+    subscriptions: Any, existing_paths: frozenset[str], subscription: dict[str, Any]
+) -> str:
     """
     Return the path of a subscription whose BMC does not name what it has created.
 
-    before: paths of those that existed.
+    existing_paths: paths of the earlier subscriptions.
 
-    Raises Unconfirmed: no new subscription, or several, are as `wanted`.
+    Raises Unconfirmed: no new subscription, or several, are as `subscription`.
     """
     paths = [
         path
         for path in subscriptions.members_identities
-        if path not in before
+        if path not in existing_paths
         and all(
-            entry(subscriptions.get_member(path).json, key) == wanted[key]
+            entry(subscriptions.get_member(path).json, key) == subscription[key]
             for key in ("Destination", "Context")
         )
     ]
     if len(paths) != 1:
         raise Unconfirmed(
             f"POST {subscriptions.path} was ordered, not confirmed: the BMC names no subscription,"
-            f" and lists {len(paths)} new ones to {wanted['Destination']}"
+            f" and lists {len(paths)} new ones to {subscription['Destination']}"
         )
     return str(paths[0])
 
@@ -176,4 +180,4 @@ def _check_subscription(
 
 
 def _are_texts(values: object) -> bool:
-    return isinstance(values, list) and all(isinstance(each, str) for each in values)
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)

@@ -61,14 +61,14 @@ def arguments() -> argparse.Namespace:
 
 def behaviour(settings: list[str]) -> dict[str, Any]:
     """Return the settings of faults in NAME=JSON settings. A value that is not JSON is text."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
         try:
-            found[name] = json.loads(text)
+            values[name] = json.loads(text)
         except ValueError:
-            found[name] = text
-    return found
+            values[name] = text
+    return values
 
 
 def simulated(args: argparse.Namespace) -> Simulator:
@@ -101,9 +101,9 @@ async def serve(args: argparse.Namespace) -> None:
         machines = [machine.describe() for machine in service.machines]
         line = json.dumps({"url": service.url, "machines": machines})
         if args.ready_file:
-            partial = args.ready_file.with_suffix(".part")
-            partial.write_text(line + "\n")
-            partial.replace(args.ready_file)
+            part_file = args.ready_file.with_suffix(".part")
+            part_file.write_text(line + "\n")
+            part_file.replace(args.ready_file)
         print(line, flush=True)  # noqa: T201
         await stop.wait()
 

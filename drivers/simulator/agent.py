@@ -63,9 +63,9 @@ class Agent(Ramdisk):
 
     - api_url: one URL, or several separated by commas.
     - address, port: where the agent's API listens.
-    - token: from the boot medium; None: issued at lookup.
-    - machine: the simulated machine; None: a new one.
-    - client: shared HTTP client; None: `start` creates a client and a listener.
+    - token: from the boot medium; by default, the lookup issues one.
+    - machine: the simulated machine; by default a new one.
+    - client: shared HTTP client; by default, `start` creates a client and a listener.
     - on_power: called with "off" or "restart" when a command of the agent demands it.
     """
 
@@ -137,8 +137,8 @@ class Agent(Ramdisk):
         for _ in range(5):
             status, answer = await self._call("POST", self.inspection_url or "", body=report)
             if status == 202:
-                found = answer.get("uuid") or (answer.get("node") or {}).get("uuid")
-                return str(found) if found else None
+                node_uuid = answer.get("uuid") or (answer.get("node") or {}).get("uuid")
+                return str(node_uuid) if node_uuid else None
             if status is not None and status < 500 and status != 409:
                 break
             await self._sleep(5, 30)
@@ -186,9 +186,9 @@ class Agent(Ramdisk):
         machine = self.machine
         while True:
             self._wake.clear()
-            accepted = machine.faults.heartbeats_stop or await self._heartbeat(uuid)
-            last = loop.time()
-            if accepted:
+            is_accepted = machine.faults.heartbeats_stop or await self._heartbeat(uuid)
+            sent_at = loop.time()
+            if is_accepted:
                 pause = heartbeat_timeout * machine.random.uniform(0.3, 0.6)
             else:
                 pause = machine.random.uniform(5, 10) * machine.faults.retry_factor
@@ -196,7 +196,7 @@ class Agent(Ramdisk):
                 await asyncio.wait_for(self._wake.wait(), pause)
             except TimeoutError:
                 continue
-            await asyncio.sleep(last + machine.faults.heartbeat_gap - loop.time())
+            await asyncio.sleep(sent_at + machine.faults.heartbeat_gap - loop.time())
 
     async def _heartbeat(self, uuid: str) -> bool:
         body: dict[str, Any] = {"callback_url": f"http://{self.address}:{self.port}"}
@@ -230,7 +230,8 @@ class Agent(Ramdisk):
         at_most: tuple[int, int] | None = None,
     ) -> tuple[int | None, dict[str, Any]]:
         """
-        Send a request to the service; return (status, JSON object). Status None: no answer.
+        Send a request to the service; return (status, JSON object). The status is None without an
+        answer.
 
         at_most: highest API version that the agent knows.
         """
@@ -277,25 +278,25 @@ class Agent(Ramdisk):
         if path in ("", "/") or path == "/status":
             return self._describe_api(request, path)
         if path == "/commands":
-            where = f"{request.path}/" + (f"?{request.query}" if request.query else "")
-            return Response(308, headers={"Location": where})
+            location = f"{request.path}/" + (f"?{request.query}" if request.query else "")
+            return Response(308, headers={"Location": location})
         if not path.startswith("/commands/"):
             return _fault(404, "404 Not Found")
         args = request.args()
         offered = args.get("agent_token", "")
         if self.token is None or not hmac.compare_digest(self.token.encode(), offered.encode()):
             return _fault(401, "401 Unauthorized: Token invalid.")
-        wanted = path.removeprefix("/commands/").rstrip("/")
-        if request.method == "POST" and not wanted:
+        command_id = path.removeprefix("/commands/").rstrip("/")
+        if request.method == "POST" and not command_id:
             return self._run_command(request, wait=args.get("wait", "false").lower() == "true")
         if request.method != "GET":
             return _fault(405, "405 Method Not Allowed")
-        if not wanted:
+        if not command_id:
             return json({"commands": [command.document() for command in self.commands]})
         for command in self.commands:
-            if command.id == wanted:
+            if command.id == command_id:
                 return json(command.document())
-        return _fault(404, f"404 Not Found: Command with id {wanted} not found.")
+        return _fault(404, f"404 Not Found: Command with id {command_id} not found.")
 
     def _describe_api(self, request: Request, path: str) -> Response:
         if path == "/status":

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from time import time
 
 from drivers.simulator.documents import (
+    ACCOUNTS,
     CHASSIS,
     EVENTS,
     INVENTORY,
@@ -28,12 +29,12 @@ EVENT_TYPES = ["StatusChange", "ResourceUpdated", "ResourceAdded", "ResourceRemo
 
 def root(machine: Machine) -> Document:
     services = ("Systems", "Managers", "Chassis", "SessionService", "AccountService")
-    more = ("UpdateService", "EventService", "Registries")
+    more_services = ("UpdateService", "EventService", "Registries")
     return resource(
         f"{ROOT}/",
         "ServiceRoot.v1_9_0.ServiceRoot",
         "Root Service",
-        **{name: link(f"{ROOT}/{name}") for name in (*services, *more)},
+        **{name: link(f"{ROOT}/{name}") for name in (*services, *more_services)},
         Id="RootService",
         RedfishVersion="1.12.0",
         UUID=machine.uuid,
@@ -155,12 +156,12 @@ def power(machine: Machine) -> Document:
 
 
 def thermal(machine: Machine) -> Document:
-    on = machine.power == "On"
-    fan = {"MemberId": "0", "Name": "Fan 0", "Reading": 4200 if on else 0, "ReadingUnits": "RPM"}
+    is_on = machine.power == "On"
+    fan = {"MemberId": "0", "Name": "Fan 0", "Reading": 4200 if is_on else 0, "ReadingUnits": "RPM"}
     inlet = {
         "MemberId": "0",
         "Name": "Inlet",
-        "ReadingCelsius": 24 if on else 20,
+        "ReadingCelsius": 24 if is_on else 20,
         "PhysicalContext": "Intake",
         "UpperThresholdCritical": 45,
     }
@@ -188,7 +189,9 @@ def session_service(_machine: Machine) -> Document:
 
 
 def sessions(machine: Machine) -> Document:
-    return collection(SESSIONS, "Session", (f"{SESSIONS}/{each}" for each in machine.sessions))
+    return collection(
+        SESSIONS, "Session", (f"{SESSIONS}/{session}" for session in machine.sessions)
+    )
 
 
 def session(number: str, username: str) -> Document:
@@ -197,18 +200,39 @@ def session(number: str, username: str) -> Document:
     )
 
 
-def account_service(_machine: Machine) -> Document:
+def account_service(machine: Machine) -> Document:
     return resource(
         f"{ROOT}/AccountService",
         "AccountService.v1_9_0.AccountService",
         "Account Service",
         ServiceEnabled=True,
-        Accounts=link(f"{ROOT}/AccountService/Accounts"),
+        MinPasswordLength=8,
+        MaxPasswordLength=20,
+        AccountLockoutThreshold=machine.faults.lockout_after,
+        AccountLockoutDuration=int(machine.faults.lockout_seconds),
+        Accounts=link(ACCOUNTS),
     )
 
 
 def accounts(_machine: Machine) -> Document:
-    return collection(f"{ROOT}/AccountService/Accounts", "ManagerAccount", [])
+    return collection(ACCOUNTS, "ManagerAccount", (f"{ACCOUNTS}/{number}" for number in (1, 2)))
+
+
+def other_account(_machine: Machine) -> Document:
+    kind = "ManagerAccount.v1_8_0.ManagerAccount"
+    return resource(f"{ACCOUNTS}/1", kind, "Account", UserName="", Enabled=False, RoleId="None")
+
+
+def account(machine: Machine) -> Document:
+    return resource(
+        f"{ACCOUNTS}/2",
+        "ManagerAccount.v1_8_0.ManagerAccount",
+        "Account",
+        UserName=machine.username,
+        Password=None,
+        Enabled=True,
+        RoleId="Administrator",
+    )
 
 
 def update_service(_machine: Machine) -> Document:
@@ -282,28 +306,28 @@ def task_service(_machine: Machine) -> Document:
 
 
 def tasks(machine: Machine) -> Document:
-    shown = (task for task in machine.tasks if not task.hidden)
-    return collection(TASKS, "Task", (f"{TASKS}/{task.number}" for task in shown))
+    visible_tasks = (task for task in machine.tasks if not task.hidden)
+    return collection(TASKS, "Task", (f"{TASKS}/{task.number}" for task in visible_tasks))
 
 
 def task(machine: Machine, number: int) -> Document:
-    """Return a task. Raises IndexError if there is none with this number."""
+    """Return a task. Raises IndexError if no task has this number."""
     job = machine.tasks[number]
-    done = time() >= job.ends
+    is_done = time() >= job.ends
     state, status = ("Exception", "Critical") if job.failure else (job.state, job.status)
-    message = (job.failure or job.message) if done else ""
+    message = (job.failure or job.message) if is_done else ""
     document = resource(
         f"{TASKS}/{number}",
         "Task.v1_5_0.Task",
         job.name,
-        TaskState=state if done else "Running",
-        TaskStatus=status if done else "OK",
-        PercentComplete=100 if done else 50,
+        TaskState=state if is_done else "Running",
+        TaskStatus=status if is_done else "OK",
+        PercentComplete=100 if is_done else 50,
         StartTime=redfish_time(job.started),
         TaskMonitor=f"{MONITORS}/{number}",
         Messages=[{"MessageId": "Base.1.12.InternalError", "Message": message}] if message else [],
     )
-    return document | ({"EndTime": redfish_time(job.ends)} if done else {})
+    return document | ({"EndTime": redfish_time(job.ends)} if is_done else {})
 
 
 def registry_file(_machine: Machine) -> Document:
@@ -330,7 +354,7 @@ def registry(_machine: Machine) -> Document:
         }
         if name not in BIOS_CHOICES:
             return {**entry, "Type": "Integer", "LowerBound": 9600, "UpperBound": 921600}
-        choices = [{"ValueName": each} for each in BIOS_CHOICES[name]]
+        choices = [{"ValueName": choice} for choice in BIOS_CHOICES[name]]
         return {**entry, "Type": "Enumeration", "Value": choices}
 
     return resource(
@@ -360,7 +384,9 @@ BMC_DOCUMENTS: dict[str, Callable[[Machine], Document]] = {
     f"{ROOT}/SessionService": session_service,
     SESSIONS: sessions,
     f"{ROOT}/AccountService": account_service,
-    f"{ROOT}/AccountService/Accounts": accounts,
+    ACCOUNTS: accounts,
+    f"{ACCOUNTS}/1": other_account,
+    f"{ACCOUNTS}/2": account,
     f"{ROOT}/UpdateService": update_service,
     INVENTORY: firmware_list,
     **{f"{INVENTORY}/{part}": firmware(part) for part in ("BIOS", "BMC")},

@@ -51,7 +51,7 @@ class Entry:
 
 
 def _step(
-    interface: str, name: str, priority: int = 0, *, abortable: bool = False, **more: Any
+    interface: str, name: str, priority: int = 0, *, abortable: bool = False, **attributes: Any
 ) -> Step:
     return {
         "interface": interface,
@@ -59,7 +59,7 @@ def _step(
         "priority": priority,
         "reboot_requested": False,
         "abortable": abortable,
-        **more,
+        **attributes,
     }
 
 
@@ -121,10 +121,13 @@ def _get_steps(flow: str) -> Entry:
 def _execute_step(flow: str) -> Entry:
     async def run(agent: Ramdisk, params: Params) -> Any:
         machine, step = agent.machine, params["step"]
-        wanted, have = params.get(f"{flow}_version"), {MANAGER: machine.faults.manager_version}
-        if wanted and wanted != have:
+        requested_versions, have = (
+            params.get(f"{flow}_version"),
+            {MANAGER: machine.faults.manager_version},
+        )
+        if requested_versions and requested_versions != have:
             raise Failed(
-                f"the service has {wanted}, the agent {have}",
+                f"the service has {requested_versions}, the agent {have}",
                 "VersionMismatch",
                 "Hardware managers version mismatch, reload agent with correct version",
                 "CLEAN_VERSION_MISMATCH",
@@ -145,8 +148,8 @@ def _execute_step(flow: str) -> Entry:
         reason = find(machine.faults.step_fails, name)
         if reason is not None:
             raise Failed(reason)
-        work = WORK.get(key[1])
-        result = await work(agent, params) if work else None
+        function = WORK.get(key[1])
+        result = await function(agent, params) if function else None
         return {f"{flow}_result": result, f"{flow}_step": step}
 
     return Entry(run, background=True)
@@ -163,21 +166,21 @@ async def _prepare_image(agent: Ramdisk, params: Params) -> Any:
 
 async def write_image(agent: Ramdisk, info: Params, configdrive: Any) -> Any:
     """Fetch the image, verify its checksum and make it the disk's content."""
-    algorithm, expected = await _checksum(agent, info)
+    algorithm, expected_digest = await _checksum(agent, info)
     errors = []
     for url in info["urls"]:
-        content, checked, size = hashlib.sha256(), hashlib.new(algorithm), 0
+        content, digest, size = hashlib.sha256(), hashlib.new(algorithm), 0
         try:
             async for piece in media.read(agent.client, url, insecure=agent.insecure):
                 content.update(piece)
-                checked.update(piece)
+                digest.update(piece)
                 size += len(piece)
         except media.Unreadable as error:
             errors.append(str(error))
             continue
-        if checked.hexdigest() != expected.lower():
+        if digest.hexdigest() != expected_digest.lower():
             raise Failed(
-                f"{algorithm} of {url} is {checked.hexdigest()}, expected {expected}",
+                f"{algorithm} of {url} is {digest.hexdigest()}, expected {expected_digest}",
                 "ImageChecksumError",
                 "Error verifying image checksum",
             )
@@ -192,26 +195,26 @@ async def write_image(agent: Ramdisk, info: Params, configdrive: Any) -> Any:
 
 async def _checksum(agent: Ramdisk, info: Params) -> tuple[str, str]:
     """Return (algorithm, expected hex digest) of an image_info. Raises Failed."""
-    algorithm, expected = info.get("os_hash_algo"), info.get("os_hash_value")
-    if not (algorithm and expected):
-        expected = info.get("checksum") or ""
-        algorithm = {32: "md5", 64: "sha256", 128: "sha512"}.get(len(expected), "md5")
-    missing = next((name for name in ("id", "urls") if not info.get(name)), None)
-    if missing or not expected:
+    algorithm, expected_digest = info.get("os_hash_algo"), info.get("os_hash_value")
+    if not (algorithm and expected_digest):
+        expected_digest = info.get("checksum") or ""
+        algorithm = {32: "md5", 64: "sha256", 128: "sha512"}.get(len(expected_digest), "md5")
+    missing_name = next((name for name in ("id", "urls") if not info.get(name)), None)
+    if missing_name or not expected_digest:
         raise Failed(
-            f"image_info is missing {missing or 'checksum or os_hash_algo and os_hash_value'}",
+            f"image_info is missing {missing_name or 'checksum or os_hash_algo and os_hash_value'}",
             "InvalidCommandParamsError",
             "Invalid command parameters",
         )
-    if expected.startswith(("http://", "https://", "file:")):
+    if expected_digest.startswith(("http://", "https://", "file:")):
         try:
-            pieces = [piece async for piece in media.read(agent.client, expected)]
+            pieces = [piece async for piece in media.read(agent.client, expected_digest)]
         except media.Unreadable as error:
             raise Failed(str(error), "ImageDownloadError", "Error downloading image") from None
-        expected = b"".join(pieces).decode("ascii", "replace").split()[0]
+        expected_digest = b"".join(pieces).decode("ascii", "replace").split()[0]
     if algorithm not in hashlib.algorithms_available:
         raise Failed(f"unknown checksum algorithm {algorithm}")
-    return algorithm, expected
+    return algorithm, expected_digest
 
 
 def _root_uuid(image: Image) -> str:
@@ -223,26 +226,26 @@ async def _erase(agent: Ramdisk, _params: Params) -> Any:
 
 
 async def _create_raid(agent: Ramdisk, params: Params) -> Any:
-    wanted = (params.get("node") or {}).get("target_raid_config")
-    return _build_raid(agent, "target_raid_config", wanted)
+    target_config = (params.get("node") or {}).get("target_raid_config")
+    return _build_raid(agent, "target_raid_config", target_config)
 
 
 async def _apply_raid(agent: Ramdisk, params: Params) -> Any:
     args = params["step"].get("args") or {}
-    kept = [] if args.get("delete_existing", True) else agent.machine.raid
-    return _build_raid(agent, "raid_config", args.get("raid_config"), kept)
+    kept_disks = [] if args.get("delete_existing", True) else agent.machine.raid
+    return _build_raid(agent, "raid_config", args.get("raid_config"), kept_disks)
 
 
 async def _delete_raid(agent: Ramdisk, _params: Params) -> Any:
     agent.machine.raid = []
 
 
-def _build_raid(agent: Ramdisk, name: str, wanted: Any, kept: Sequence[Any] = ()) -> Any:
-    """Build logical disks beside those that are kept; return the configuration. Raises Failed."""
-    if not isinstance(wanted, Mapping) or not wanted.get("logical_disks"):
+def _build_raid(agent: Ramdisk, name: str, config: Any, kept_disks: Sequence[Any] = ()) -> Any:
+    """Build logical disks in addition to the kept ones; return the configuration. Raises Failed."""
+    if not isinstance(config, Mapping) or not config.get("logical_disks"):
         raise Failed(f"{name} has no logical_disks")
-    agent.machine.raid = [*kept, *wanted["logical_disks"]]
-    return {**wanted, "logical_disks": agent.machine.raid}
+    agent.machine.raid = [*kept_disks, *config["logical_disks"]]
+    return {**config, "logical_disks": agent.machine.raid}
 
 
 async def _get_partition_uuids(agent: Ramdisk, _params: Params) -> Any:

@@ -42,14 +42,14 @@ class Control:
         image = media.medium({"ipa-api-url": args.pop("api"), **args})
         return Response(200, image, type="application/x-iso9660-image")
 
-    def _machines(self, request: Request, rest: list[str]) -> Response:
+    def _machines(self, request: Request, path_parts: list[str]) -> Response:
         machines = self._fleet.machines
-        if not rest:
+        if not path_parts:
             return json([machine.describe() for machine in machines])
-        if not rest[0].isdigit() or int(rest[0]) >= len(machines):
-            return json({"error": f"there is no machine {rest[0]}"}, 404)
-        number = int(rest[0])
-        match (request.method, *rest[1:]):
+        if not path_parts[0].isdigit() or int(path_parts[0]) >= len(machines):
+            return json({"error": f"there is no machine {path_parts[0]}"}, 404)
+        number = int(path_parts[0])
+        match (request.method, *path_parts[1:]):
             case ("GET",):
                 return json(machines[number].describe())
             case ("GET", "log"):

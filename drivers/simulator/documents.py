@@ -12,6 +12,7 @@ SYSTEM = f"{ROOT}/Systems/{{id}}"
 MANAGER = f"{ROOT}/Managers/BMC"
 CHASSIS = f"{ROOT}/Chassis/Chassis"
 STORAGE = f"{SYSTEM}/Storage/RAID"
+ACCOUNTS = f"{ROOT}/AccountService/Accounts"
 SESSIONS = f"{ROOT}/SessionService/Sessions"
 TASKS = f"{ROOT}/TaskService/Tasks"
 MONITORS = f"{ROOT}/TaskService/TaskMonitors"
@@ -32,7 +33,7 @@ def link(path: str) -> Document:
     return {"@odata.id": path}
 
 
-def resource(path: str, kind: str, name: str, **rest: Any) -> Document:
+def resource(path: str, kind: str, name: str, **properties: Any) -> Document:
     """
     Return a resource of type `kind` ("Bios.v1_2_0.Bios"). Its Id is the last part of its path.
     """
@@ -41,7 +42,7 @@ def resource(path: str, kind: str, name: str, **rest: Any) -> Document:
         "@odata.type": f"#{kind}",
         "Id": path.rsplit("/", 1)[-1],
         "Name": name,
-        **rest,
+        **properties,
     }
 
 

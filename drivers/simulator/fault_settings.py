@@ -2,9 +2,9 @@
 Settings of faults: names and values, profiles, and files of them.
 
 A setting is a field of `Faults`, the name of a rude fault (`drivers.simulator.rude`), or `profile`:
-names of prepared settings. Settings are given for all machines or for one; those of one machine
-take precedence. A rude fault is set to true, to the share of the requests that it concerns, or to
-an object of `share`, `times` (most occurrences; 0: no limit) and the options in its row.
+names of prepared settings. Settings are given for all machines or for one; settings of one
+machine take precedence. A rude fault is set to true, to the share of the requests that it concerns,
+or to an object of `share`, `times` (most occurrences; 0: no limit) and the options in its row.
 """
 
 import tomllib
@@ -27,7 +27,7 @@ class BadFault(ValueError):
 
 def expanded(settings: Settings, profiles: Mapping[str, Settings] = PROFILES) -> dict[str, Any]:
     """
-    Return settings with those of their profiles (a name or a list) in place of `profile`.
+    Return settings with the contents of their profiles (a name or a list) in place of `profile`.
 
     Raises BadFault: there is no such profile.
     """
@@ -57,11 +57,13 @@ def shown(faults: Faults) -> dict[str, Any]:
 
 
 def check(settings: Settings) -> None:
-    """Raise BadFault unless each setting is a fault with a valid value (None: the default)."""
+    """
+    Raise BadFault unless each setting is a fault with a valid value (None stands for the default).
+    """
     for name, value in settings.items():
         if name not in KINDS and name not in ROWS:
-            known = ", ".join(sorted([*KINDS, *ROWS]))
-            raise BadFault(f"unknown fault {name!r}; known: {known}")
+            known_names = ", ".join(sorted([*KINDS, *ROWS]))
+            raise BadFault(f"unknown fault {name!r}; known: {known_names}")
         if value is None:
             continue
         if name in ROWS:
@@ -89,8 +91,8 @@ def read(path: Path, machines: int) -> tuple[dict[str, Any], dict[int, dict[str,
 
 
 def _parsed(document: Settings, machines: int) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    if unknown := sorted(document.keys() - {"all", "machines", "profiles"}):
-        raise BadFault(f"[{unknown[0]}] is none of [all], [machines.N], [profiles.NAME]")
+    if unknown_sections := sorted(document.keys() - {"all", "machines", "profiles"}):
+        raise BadFault(f"[{unknown_sections[0]}] is none of [all], [machines.N], [profiles.NAME]")
     profiles = {**PROFILES, **_table("profiles", document.get("profiles", {}))}
     for_all = _settings("all", document.get("all", {}), profiles)
     for_one: dict[int, dict[str, Any]] = {}
@@ -118,10 +120,10 @@ def _settings(name: str, section: Any, profiles: Mapping[str, Settings]) -> dict
 
 def _numbers(text: str, machines: int) -> Iterator[int]:
     """Yield the numbers of machines in "3" or "0-7". Raises BadFault."""
-    first, _, last = text.partition("-")
-    if not first.isdigit() or not (last or first).isdigit():
+    first_number, _, last_number = text.partition("-")
+    if not first_number.isdigit() or not (last_number or first_number).isdigit():
         raise BadFault(f"[machines.{text}]: a number such as 3, or a range such as 0-7")
-    numbers = range(int(first), int(last or first) + 1)
+    numbers = range(int(first_number), int(last_number or first_number) + 1)
     if not numbers or numbers[-1] >= machines:
         raise BadFault(f"[machines.{text}]: the machines are 0-{machines - 1}")
     yield from numbers
@@ -142,11 +144,13 @@ def _check_rude(row: Row, value: Any) -> None:
     if not isinstance(value, Mapping):
         _rate(row.name, value)
         return
-    known = {"share": 1.0, "times": 0, **row.defaults}
+    known_options = {"share": 1.0, "times": 0, **row.defaults}
     for name, option in value.items():
-        if name not in known:
-            raise BadFault(f"{row.name}: unknown option {name!r}; known: {', '.join(known)}")
-        _check_option(f"{row.name}.{name}", known[name], option)
+        if name not in known_options:
+            raise BadFault(
+                f"{row.name}: unknown option {name!r}; known: {', '.join(known_options)}"
+            )
+        _check_option(f"{row.name}.{name}", known_options[name], option)
     _rate(f"{row.name}.share", value.get("share", 1.0))
 
 
@@ -203,8 +207,8 @@ def _texts(name: str, value: Any) -> None:
 def _steps(name: str, value: Any) -> None:
     if not isinstance(value, Mapping) or not set(value) <= {"clean", "deploy", "service"}:
         raise BadFault(f"{name}: lists of steps under clean, deploy, service, not {value!r}")
-    for listed in value.values():
-        for step in listed if isinstance(listed, list) else [None]:
+    for step_list in value.values():
+        for step in step_list if isinstance(step_list, list) else [None]:
             if not isinstance(step, dict) or not {"interface", "step", "priority"} <= set(step):
                 raise BadFault(f"{name}: a step has interface, step and priority, not {step!r}")
 

@@ -31,6 +31,11 @@ class Faults:
     task_seconds: float = 0.0  # duration of a firmware update or a change of volumes
     task_fails: str = ""  # message of a failed change of volumes; "": changes succeed
     volumes_on_reset: bool = False  # volumes change at the next start of the machine
+    password_refused: str = ""  # message of a refused change of the password; "": it is changed
+    password_unapplied: bool = False  # the BMC accepts a new password, and keeps the old one
+    password_cut: str = ""  # the connection is cut "before" or "after" a change of the password
+    lockout_after: float = 0  # wrong logins in a row that lock the user out; 0: none do
+    lockout_seconds: float = 600.0
     boot_once_only: bool = False  # the BMC refuses a persistent boot device (Continuous)
     boot_choices_hidden: bool = False  # the BMC does not list the values of its boot settings
     boot_fixed_in_post: bool = False  # boot settings are refused during POST, as by HPE's BMCs
@@ -62,8 +67,8 @@ class Faults:
     def seconds(self, step: str) -> float:
         """Return the duration of a step ("interface.step")."""
         if isinstance(self.step_seconds, Mapping):
-            found = find(self.step_seconds, step)
-            return float(self.step_seconds.get("*", 0.0) if found is None else found)
+            seconds = find(self.step_seconds, step)
+            return float(self.step_seconds.get("*", 0.0) if seconds is None else seconds)
         return self.step_seconds
 
 

@@ -24,6 +24,7 @@ UNAUTHORIZED_NAME = 0x0D
 INVALID_INTEGRITY_CHECK = 0x0F
 WRONG_STATE = 0xD5
 PARAMETER_NOT_SUPPORTED = 0x80
+USERS, USER = 3, 2  # number of users, and that of the one that has a name
 VALID, PERSISTENT = 0x80, 0x40
 
 
@@ -64,6 +65,7 @@ class SimulatedBmc(Bmc):  # type: ignore[misc]
         self.port: int = self.serversocket.getsockname()[1]
         self.strict = strict
         self.power = "off"
+        self.authdata = dict(users)  # each BMC has its own
         self.boot_flags = bytes(5)  # value of IPMI's boot flags parameter, as last set
 
     def get_power_state(self) -> str:
@@ -102,6 +104,23 @@ class SimulatedBmc(Bmc):  # type: ignore[misc]
             self.boot_flags = bytes(request["data"][1:6])
         session.send_ipmi_response()
 
+    def handle_raw_request(self, request: dict[str, Any], session: Any) -> None:
+        command = (request["netfn"], request["command"])
+        data = bytes(request["data"])
+        if command == (6, 0x44):  # get user access
+            session.send_ipmi_response(data=[USERS, USER, 1, 0x34])
+        elif command == (6, 0x46):  # get user name
+            name = next(iter(self.authdata)) if data[0] == USER else ""
+            session.send_ipmi_response(data=list(name.encode().ljust(16, b"\0")))
+        elif command == (6, 0x47):  # set user password
+            if data[0] & 0x3F != USER or data[1] != 2 or len(data) not in (18, 22):
+                session.send_ipmi_response(code=0xCC)
+                return
+            session.send_ipmi_response()
+            self.authdata[next(iter(self.authdata))] = data[2:].rstrip(b"\0").decode()
+        else:
+            super().handle_raw_request(request, session)
+
     def _boot(self) -> None:
         if not self.boot_flags[0] & PERSISTENT:
             self.boot_flags = bytes([self.boot_flags[0] & ~VALID, *self.boot_flags[1:]])
@@ -137,12 +156,12 @@ def main() -> None:
     parser.add_argument("--username", default="admin")
     parser.add_argument("--password", default="password")
     parser.add_argument("--lax", action="store_true", help="answer every cipher suite in SHA-1")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     without_threads()
-    users = {given.username: given.password}
-    for number in range(given.count):
-        port = given.port and given.port + number
-        bmc = SimulatedBmc(users, port, given.host, strict=not given.lax)
+    users = {arguments.username: arguments.password}
+    for number in range(arguments.count):
+        port = arguments.port and arguments.port + number
+        bmc = SimulatedBmc(users, port, arguments.host, strict=not arguments.lax)
         print(bmc.port, flush=True)  # noqa: T201
     Bmc.listen()
 

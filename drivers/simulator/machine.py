@@ -75,6 +75,9 @@ class Machine:
 
     username: str = "admin"
     password: str = "admin"
+    wrong_logins: int = 0  # in a row
+    lockouts: int = 0  # how often they have locked the user out
+    locked_until: float = 0.0  # on time.monotonic; until then every login is refused
     power: str = "Off"  # "On" or "Off"
     #: "off", "starting", "agent", "instance", "rescue", "no bootable device" or "hung".
     runs: str = "off"
@@ -141,20 +144,22 @@ class Machine:
     def settle(self) -> None:
         """Apply the effects of the tasks that have ended."""
         now = time.time()
-        due = [task for task in self.unsettled if now >= task.ends + task.delay]
-        self.unsettled = [task for task in self.unsettled if task not in due]
-        for task in due:
+        due_tasks = [task for task in self.unsettled if now >= task.ends + task.delay]
+        self.unsettled = [task for task in self.unsettled if task not in due_tasks]
+        for task in due_tasks:
             if task.effect is not None and not task.failure:
                 task.effect()
 
-    def record(self, kind: str, what: str, detail: Any = None, **more: Any) -> None:
+    def record(self, kind: str, summary: str, detail: Any = None, **facts: Any) -> None:
         """
-        Add an entry to the machine's log. more: further keys of the entry.
+        Add an entry to the machine's log. facts: further keys of the entry.
 
         kind: "redfish" (command to the BMC), "agent" (start or end of an agent's command) or
         "machine" (event on the machine, or action at its power button).
         """
-        self.log.append({"at": time.time(), "kind": kind, "what": what, "detail": detail, **more})
+        self.log.append(
+            {"at": time.time(), "kind": kind, "what": summary, "detail": detail, **facts}
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return the machine as the control endpoint shows it."""
@@ -189,8 +194,8 @@ def build(number: int, address: str, port: int, seed: int, faults: Faults | None
     """Return machine `number` of the fleet with this seed. Its identity is the same in each run."""
     low = number.to_bytes(3, "big")
     macs = tuple(
-        ":".join(f"{octet:02x}" for octet in (first, 0x54, seed % 256, *low))
-        for first in (0x52, 0x56)
+        ":".join(f"{octet:02x}" for octet in (prefix, 0x54, seed % 256, *low))
+        for prefix in (0x52, 0x56)
     )
     return Machine(
         number=number,

@@ -61,21 +61,21 @@ async def read(
 
 def parameters(text: bytes) -> dict[str, str]:
     """Return the kernel parameters `ipa-...=value` in a text. The first one of a name wins."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for match in PARAMETER.finditer(text):
-        found.setdefault(match[1].decode(), match[2].decode())
-    return found
+        values.setdefault(match[1].decode(), match[2].decode())
+    return values
 
 
 async def scan(client: aiohttp.ClientSession, url: str) -> dict[str, str]:
     """Return the kernel parameters in the image at a URL. Raises Unreadable."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     window = b""
     async for piece in read(client, url, insecure=True):
         window = window[-OVERLAP:] + piece
         for match in PARAMETER.finditer(window):
             if match.end() < len(window):  # else it may continue in the next chunk
-                found.setdefault(match[1].decode(), match[2].decode())
+                values.setdefault(match[1].decode(), match[2].decode())
     for name, value in parameters(window[-OVERLAP:]).items():
-        found.setdefault(name, value)
-    return found
+        values.setdefault(name, value)
+    return values

@@ -30,8 +30,8 @@ class Power:
 
     machine: Machine
     client: aiohttp.ClientSession
-    #: Kernel parameters of network boot as text, or the URL of a text with them, in which {mac} and
-    #: {hexhyp} (with hyphens) stand for the machine's first MAC address. "": no network boot.
+    #: Kernel parameters of network boot as text, or the URL of a text with them; {mac} and {hexhyp}
+    #: (with hyphens) stand for the machine's first MAC address. "": no network boot.
     pxe: str = ""
     agent: Agent | None = None
     _running: "asyncio.Task[None] | None" = None
@@ -180,9 +180,9 @@ class Power:
         hexhyp = machine.mac.replace(":", "-")
         return await media.scan(self.client, self.pxe.format(mac=machine.mac, hexhyp=hexhyp))
 
-    def _set_running(self, runs: str, what: str) -> None:
+    def _set_running(self, runs: str, event: str) -> None:
         self.machine.runs = runs
-        self.machine.record("machine", what)
+        self.machine.record("machine", event)
 
     def _start_agent(self, parameters: Mapping[str, str]) -> None:
         machine = self.machine

@@ -9,11 +9,12 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from drivers.simulator import bmc, system, volumes
 from drivers.simulator.documents import (
+    ACCOUNTS,
     CHASSIS,
     INVENTORY,
     MANAGER,
@@ -46,9 +47,7 @@ class Redfish:
 
     def __init__(self, power: Power) -> None:
         self.power = power
-        self.machine = machine = power.machine
-        login = f"{machine.username}:{machine.password}".encode()
-        self._basic = f"Basic {b64encode(login).decode()}"
+        self.machine = power.machine
 
     def handle(self, request: Request) -> Response | Awaitable[Response]:
         """Answer a request as the BMC does, faults included."""
@@ -82,8 +81,8 @@ class Redfish:
                 raise Refusal(401, "NoValidSession", "No valid credentials were given.")
             if request.method in ("GET", "HEAD"):
                 machine.reads += 1
-                shown = self._show(path)
-                return Response(200) if request.method == "HEAD" else shown
+                response = self._show(path)
+                return Response(200) if request.method == "HEAD" else response
             return self._change(request, path)
         except BadJson as error:
             return Refusal(400, "MalformedJSON", str(error)).response()
@@ -104,7 +103,26 @@ class Redfish:
         token = request.headers.get("x-auth-token")
         if token is not None:
             return token in self.machine.sessions.values()
-        return request.headers.get("authorization") == self._basic
+        authorization = request.headers.get("authorization")
+        if authorization is None:
+            return False
+        login = f"{self.machine.username}:{self.machine.password}".encode()
+        return self._is_login(right=authorization == f"Basic {b64encode(login).decode()}")
+
+    def _is_login(self, *, right: bool) -> bool:
+        """
+        Whether a login is accepted; count wrong ones.
+
+        Raises Refusal: the user is locked out.
+        """
+        machine, faults = self.machine, self.machine.faults
+        if monotonic() < machine.locked_until:
+            raise Refusal(403, "AccessDenied", "The account is locked.")
+        machine.wrong_logins = 0 if right else machine.wrong_logins + 1
+        if faults.lockout_after and machine.wrong_logins >= faults.lockout_after:
+            machine.wrong_logins, machine.lockouts = 0, machine.lockouts + 1
+            machine.locked_until = monotonic() + faults.lockout_seconds
+        return right
 
     def _show(self, path: str) -> Response:
         machine = self.machine
@@ -113,39 +131,39 @@ class Redfish:
         document = DOCUMENTS.get(path.replace(machine.uuid, "{id}", 1))
         if document is not None:
             return json(document(machine))
-        parent, _, last = path.rpartition("/")
-        if parent == SESSIONS and last in machine.sessions:
-            return json(bmc.session(last, machine.username))
+        parent, _, last_part = path.rpartition("/")
+        if parent == SESSIONS and last_part in machine.sessions:
+            return json(bmc.session(last_part, machine.username))
         for documents in (machine.volumes, machine.subscriptions):
             if path in documents:
                 return json(documents[path])
-        if parent in (TASKS, MONITORS) and last.isdigit():
-            return self._show_task(parent, int(last))
+        if parent in (TASKS, MONITORS) and last_part.isdigit():
+            return self._show_task(parent, int(last_part))
         raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
 
     def _show_task(self, parent: str, number: int) -> Response:
         machine = self.machine
         if number >= len(machine.tasks) or machine.tasks[number].hidden:
             raise Refusal(404, "ResourceMissingAtURI", f"There is no task {number}.")
-        running = parent != TASKS and time() < machine.tasks[number].ends
-        return json(bmc.task(machine, number), 202 if running else 200)
+        is_running = parent != TASKS and time() < machine.tasks[number].ends
+        return json(bmc.task(machine, number), 202 if is_running else 200)
 
     def _change(self, request: Request, path: str) -> Response:
         machine = self.machine
-        wanted = path.replace(machine.uuid, "{id}", 1)
-        action = ACTIONS.get((request.method, wanted))
+        template_path = path.replace(machine.uuid, "{id}", 1)
+        action = ACTIONS.get((request.method, template_path))
         if action is not None:
             return action(self, request.json())
-        parent, _, last = path.rpartition("/")
+        parent, _, last_part = path.rpartition("/")
         if request.method == "DELETE":
-            if parent == SESSIONS and machine.sessions.pop(last, ""):
+            if parent == SESSIONS and machine.sessions.pop(last_part, ""):
                 return DONE
             if machine.subscriptions.pop(path, {}):
-                machine.record("redfish", "delete subscription", last)
+                machine.record("redfish", "delete subscription", last_part)
                 return DONE
             if path in machine.volumes:
                 return volumes.delete(machine, path, request.json())
-        if wanted in DOCUMENTS:
+        if template_path in DOCUMENTS:
             raise Refusal(405, "OperationNotAllowed", f"{request.method} {path} is not allowed.")
         raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
 
@@ -165,7 +183,8 @@ class Redfish:
             raise Refusal(400, "PropertyValueTypeError", "Boot is not an object.")
         override = "BootSourceOverride"
         only(
-            boot, {*(f"{override}{each}" for each in ("Target", "Enabled", "Mode")), "HttpBootUri"}
+            boot,
+            {*(f"{override}{suffix}" for suffix in ("Target", "Enabled", "Mode")), "HttpBootUri"},
         )
         target = choice(boot, f"{override}Target", system.BOOT_TARGETS, machine.boot_target)
         choices = system.boot_enabled(machine)
@@ -198,18 +217,18 @@ class Redfish:
         return DONE
 
     def change_bios(self, body: dict[str, Any]) -> Response:
-        wanted = body.get("Attributes")
-        if not isinstance(wanted, dict):
+        attributes = body.get("Attributes")
+        if not isinstance(attributes, dict):
             raise Refusal(400, "PropertyMissing", "Attributes is missing.")
-        for name, value in wanted.items():
+        for name, value in attributes.items():
             if name not in BIOS_DEFAULTS:
                 raise Refusal(400, "PropertyUnknown", f"There is no BIOS attribute {name}.")
             if name in BIOS_CHOICES:
-                choice(wanted, name, BIOS_CHOICES[name])
+                choice(attributes, name, BIOS_CHOICES[name])
             elif not isinstance(value, int) or isinstance(value, bool):
                 raise Refusal(400, "PropertyValueTypeError", f"{name} is not an integer.")
-        self.machine.bios_pending.update(wanted)
-        self.machine.record("redfish", "bios", wanted)
+        self.machine.bios_pending.update(attributes)
+        self.machine.record("redfish", "bios", attributes)
         return DONE
 
     def reset_bios(self, _body: dict[str, Any]) -> Response:
@@ -219,13 +238,13 @@ class Redfish:
 
     def change_secure_boot(self, body: dict[str, Any]) -> Response:
         only(body, {"SecureBootEnable"})
-        wanted = body.get("SecureBootEnable")
-        if not isinstance(wanted, bool):
+        is_enabled = body.get("SecureBootEnable")
+        if not isinstance(is_enabled, bool):
             raise Refusal(400, "PropertyValueTypeError", "SecureBootEnable is not a boolean.")
-        if wanted and self.machine.boot_mode != "UEFI":
+        if is_enabled and self.machine.boot_mode != "UEFI":
             raise Refusal(409, "ResourceInUse", "Secure boot needs boot mode UEFI.")
-        self.machine.secure_boot = wanted
-        self.machine.record("redfish", "secure boot", wanted)
+        self.machine.secure_boot = is_enabled
+        self.machine.record("redfish", "secure boot", is_enabled)
         return DONE
 
     def reset_keys(self, body: dict[str, Any]) -> Response:
@@ -236,15 +255,30 @@ class Redfish:
         self.machine.record("redfish", "reset keys", kind)
         return DONE
 
+    def change_account(self, body: dict[str, Any]) -> Response:
+        machine, faults = self.machine, self.machine.faults
+        only(body, {"Password"})
+        password = body.get("Password")
+        if not isinstance(password, str) or not 8 <= len(password) <= 20:
+            raise Refusal(400, "PropertyValueFormatError", "Password has 8 to 20 characters.")
+        if faults.password_refused:
+            words = faults.password_refused.replace("{password}", password)
+            raise Refusal(400, "PropertyValueError", words)
+        machine.record("redfish", "password")
+        if faults.password_cut != "before" and not faults.password_unapplied:
+            machine.password = password
+            machine.sessions.clear()
+        return CUT if faults.password_cut else DONE
+
     def change_manager(self, body: dict[str, Any]) -> Response:
         only(body, {"DateTime", "DateTimeLocalOffset"})
         machine = self.machine
         if "DateTime" in body:
             try:
-                moment = datetime.fromisoformat(body["DateTime"])
+                bmc_time = datetime.fromisoformat(body["DateTime"])
             except (TypeError, ValueError):
                 raise Refusal(400, "PropertyValueFormatError", "DateTime is no time.") from None
-            machine.clock_ahead = moment.timestamp() - time()
+            machine.clock_ahead = bmc_time.timestamp() - time()
         machine.clock_offset = body.get("DateTimeLocalOffset", machine.clock_offset)
         machine.record("redfish", "clock", body)
         return DONE
@@ -285,9 +319,9 @@ class Redfish:
             raise Refusal(400, "PropertyValueNotInList", f"EventTypes cannot be {events!r}.")
         number = f"{machine.random.getrandbits(32):08x}"
         path = f"{SUBSCRIPTIONS}/{number}"
-        shown = {name: value for name, value in body.items() if name != "HttpHeaders"}
+        properties = {name: value for name, value in body.items() if name != "HttpHeaders"}
         kind = "EventDestination.v1_9_0.EventDestination"
-        machine.subscriptions[path] = resource(path, kind, "Subscription", **shown)
+        machine.subscriptions[path] = resource(path, kind, "Subscription", **properties)
         machine.record("redfish", "create subscription", body)
         return json(machine.subscriptions[path], 201, {"Location": path})
 
@@ -318,7 +352,8 @@ class Redfish:
 
     def log_in(self, body: dict[str, Any]) -> Response:
         machine, sessions = self.machine, self.machine.sessions
-        if (body.get("UserName"), body.get("Password")) != (machine.username, machine.password):
+        right = (machine.username, machine.password)
+        if not self._is_login(right=(body.get("UserName"), body.get("Password")) == right):
             raise Refusal(401, "NoValidSession", "User name or password are wrong.")
         while len(sessions) >= MAX_SESSIONS:
             del sessions[next(iter(sessions))]
@@ -370,6 +405,7 @@ ACTIONS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = 
     ("PATCH", SYSTEM): Redfish.change_system,
     ("PATCH", CHASSIS): Redfish.change_chassis,
     ("PATCH", MANAGER): Redfish.change_manager,
+    ("PATCH", f"{ACCOUNTS}/2"): Redfish.change_account,
     ("PATCH", f"{SYSTEM}/Bios/Settings"): Redfish.change_bios,
     ("POST", f"{SYSTEM}/Bios/Actions/Bios.ResetBios"): Redfish.reset_bios,
     ("PATCH", f"{SYSTEM}/SecureBoot"): Redfish.change_secure_boot,

@@ -19,11 +19,11 @@ class Refusal(Exception):
         return json({"error": error}, self.status, headers)
 
 
-def only(body: dict[str, Any], known: set[str]) -> None:
+def only(body: dict[str, Any], known_names: set[str]) -> None:
     """Refuse properties other than the known ones."""
-    unknown = sorted(set(body) - known)
-    if unknown:
-        raise Refusal(400, "PropertyUnknown", f"The property {unknown[0]} cannot be changed.")
+    unknown_names = sorted(set(body) - known_names)
+    if unknown_names:
+        raise Refusal(400, "PropertyUnknown", f"The property {unknown_names[0]} cannot be changed.")
 
 
 def choice(body: dict[str, Any], name: str, choices: list[str], default: str = "") -> str:

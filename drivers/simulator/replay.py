@@ -46,8 +46,8 @@ class RecordedBmc:
         """Answer a request."""
         try:
             if request.method in ("GET", "HEAD"):
-                shown = self._show(request)
-                return shown if request.method == "GET" else Response(shown.status)
+                response = self._show(request)
+                return response if request.method == "GET" else Response(response.status)
             return self._order(request, request.path.rstrip("/"))
         except ValueError as error:
             return Refusal(400, "MalformedJSON", str(error)).response()
@@ -84,9 +84,9 @@ class RecordedBmc:
     def _order(self, request: Request, path: str) -> Response:
         if path == SESSIONS and request.method == "POST" and self._find(SESSIONS, ""):
             self._logins += 1
-            place = f"{SESSIONS}/{self._logins}"
-            headers = {"X-Auth-Token": f"token-{self._logins}", "Location": place}
-            return json(resource(place, "Session.v1_3_0.Session", "User Session"), 201, headers)
+            location = f"{SESSIONS}/{self._logins}"
+            headers = {"X-Auth-Token": f"token-{self._logins}", "Location": location}
+            return json(resource(location, "Session.v1_3_0.Session", "User Session"), 201, headers)
         if path.startswith(f"{SESSIONS}/") and request.method == "DELETE":
             return Response(204)
         system = path.removesuffix(RESET)

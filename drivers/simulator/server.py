@@ -149,8 +149,8 @@ class Connection(asyncio.Protocol):
                 self._task.add_done_callback(partial(self._finish, keep=keep))
 
     def _parse(self, head: str) -> tuple[Request, int]:
-        first, *lines = head.split("\r\n")
-        method, target, _version = first.split(" ")
+        first_line, *lines = head.split("\r\n")
+        method, target, _version = first_line.split(" ")
         headers = {}
         for line in lines:
             name, _, value = line.partition(":")

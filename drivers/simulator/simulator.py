@@ -62,8 +62,8 @@ class Simulator(Fleet):
         super().__init__([build(i, address(i, network), port, seed) for i in range(machines)])
         self._control = f"{network}.0.1"
         self.port = port
-        for each in self.machines:
-            each.username, each.password = username, password
+        for machine in self.machines:
+            machine.username, machine.password = username, password
         self._pxe = pxe
         self._server = Server()
         self._client: aiohttp.ClientSession | None = None
@@ -86,20 +86,20 @@ class Simulator(Fleet):
     async def start(self) -> None:
         """Listen on all addresses. Raises OSError."""
         self._loop = asyncio.get_running_loop()
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         self._client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        self._powers = [Power(each, self._client, self._pxe) for each in self.machines]
+        self._powers = [Power(machine, self._client, self._pxe) for machine in self.machines]
         handlers = [_front(power, Redfish(power)) for power in self._powers]
         for attempt in range(PORT_TRIES):
             try:
                 port = await self._server.listen(self._control, self.port, Control(self).handle)
-                for each, handler in zip(self.machines, handlers, strict=True):
-                    each.port = await self._server.listen(each.address, port, handler)
+                for machine, handler in zip(self.machines, handlers, strict=True):
+                    machine.port = await self._server.listen(machine.address, port, handler)
             except OSError as error:
                 await self._server.stop()
-                taken = error.errno == errno.EADDRINUSE
-                if self.port or not taken or attempt == PORT_TRIES - 1:
+                is_taken = error.errno == errno.EADDRINUSE
+                if self.port or not is_taken or attempt == PORT_TRIES - 1:
                     await self._client.close()
                     raise
             else:

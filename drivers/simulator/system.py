@@ -252,9 +252,9 @@ def drive(index: int) -> Callable[[Machine], Document]:
     def document(machine: Machine) -> Document:
         path = f"{machine.system_id}/Storage/RAID"
         holding = [
-            link(each["@odata.id"])
-            for each in machine.volumes.values()
-            if link(f"{path}/Drives/{index}") in each["Links"]["Drives"]
+            link(volume["@odata.id"])
+            for volume in machine.volumes.values()
+            if link(f"{path}/Drives/{index}") in volume["Links"]["Drives"]
         ]
         return resource(
             f"{path}/Drives/{index}",
@@ -283,18 +283,18 @@ def apply_time(machine: Machine) -> str:
 def free_bytes(machine: Machine, index: int) -> int:
     """Return the free bytes of a drive."""
     path = link(f"{machine.system_id}/Storage/RAID/Drives/{index}")
-    left = DRIVE_BYTES
+    free = DRIVE_BYTES
     for volume in machine.volumes.values():
         drives = volume["Links"]["Drives"]
         if path in drives:
-            left -= volume["CapacityBytes"] // RAIDS[volume["RAIDType"]][1](len(drives))
-    return left
+            free -= volume["CapacityBytes"] // RAIDS[volume["RAIDType"]][1](len(drives))
+    return free
 
 
 def volumes(machine: Machine) -> Document:
     path = f"{machine.system_id}/Storage/RAID/Volumes"
     return {
-        **collection(path, "Volume", (each["@odata.id"] for each in machine.volumes.values())),
+        **collection(path, "Volume", (volume["@odata.id"] for volume in machine.volumes.values())),
         "@Redfish.OperationApplyTimeSupport": {"SupportedValues": [apply_time(machine)]},
     }
 

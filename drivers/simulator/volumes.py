@@ -18,11 +18,15 @@ def create(machine: Machine, body: dict[str, Any]) -> Response:
     """Create a volume, as a POST to the collection does. Raises Refusal."""
     kind = choice(body, "RAIDType", list(system.RAIDS))
     drives = (body.get("Links") or {}).get("Drives") or []
-    least, data = system.RAIDS[kind]
-    known = [link(f"{machine.system_id}/Storage/RAID/Drives/{i}") for i in range(system.DRIVES)]
-    if len(drives) < least or any(drive not in known for drive in drives):
+    min_drives, data = system.RAIDS[kind]
+    known_links = [
+        link(f"{machine.system_id}/Storage/RAID/Drives/{i}") for i in range(system.DRIVES)
+    ]
+    if len(drives) < min_drives or any(drive not in known_links for drive in drives):
         raise Refusal(400, "PropertyValueNotInList", f"{kind} cannot be made of {drives}.")
-    room = data(len(drives)) * min(system.free_bytes(machine, known.index(each)) for each in drives)
+    room = data(len(drives)) * min(
+        system.free_bytes(machine, known_links.index(drive_link)) for drive_link in drives
+    )
     size = body.get("CapacityBytes") or room
     if not 0 < size <= room:
         raise Refusal(400, "ResourceInUse", f"{size} bytes are not left on {drives}.")
@@ -56,18 +60,22 @@ def delete(machine: Machine, path: str, body: dict[str, Any]) -> Response:
 
 
 def _change(
-    machine: Machine, what: str, body: dict[str, Any], change: Callable[[], None], done: Response
+    machine: Machine,
+    summary: str,
+    body: dict[str, Any],
+    change: Callable[[], None],
+    response: Response,
 ) -> Response:
     """Make a change at once, or by a task that starts now or at the machine's next start."""
     faults = machine.faults
-    allowed = system.apply_time(machine)
-    if body.get("@Redfish.OperationApplyTime", allowed) != allowed:
-        raise Refusal(400, "PropertyValueNotInList", f"Volumes are changed {allowed}.")
-    machine.record("redfish", what, body)
+    allowed_time = system.apply_time(machine)
+    if body.get("@Redfish.OperationApplyTime", allowed_time) != allowed_time:
+        raise Refusal(400, "PropertyValueNotInList", f"Volumes are changed {allowed_time}.")
+    machine.record("redfish", summary, body)
     if not (faults.volumes_on_reset or faults.task_seconds or faults.task_fails):
         change()
-        return done
-    task = begin_task(machine, what.capitalize(), change, inf, faults.task_fails)
+        return response
+    task = begin_task(machine, summary.capitalize(), change, inf, faults.task_fails)
 
     def begin() -> None:
         task.ends = time() + faults.task_seconds
@@ -92,5 +100,5 @@ def begin_task(
 
 def task_response(machine: Machine, number: int) -> Response:
     """Return the BMC's answer to a request that has started a task."""
-    where = {"Location": f"{MONITORS}/{number}"}
-    return json(bmc.task(machine, number), 202, where)
+    headers = {"Location": f"{MONITORS}/{number}"}
+    return json(bmc.task(machine, number), 202, headers)

@@ -9,14 +9,15 @@ LAY = """
 CREATE TABLE chaos_moves (
     id bigserial PRIMARY KEY, tx bigint, at timestamptz DEFAULT clock_timestamp(), who text,
     operation int, old_state text, new_state text, old_fence int, new_fence int,
-    old_cursor int, new_cursor int, old_claim text, new_claim text
+    old_cursor int, new_cursor int, old_claim text, new_claim text, aborted boolean
 );
 CREATE TABLE chaos_deaths (tx bigint, operation int);
 CREATE FUNCTION chaos_note_move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO chaos_moves (tx, who, operation, old_state, new_state, old_fence, new_fence,
-        old_cursor, new_cursor, old_claim, new_claim)
+        old_cursor, new_cursor, old_claim, new_claim, aborted)
     VALUES (txid_current(), current_setting('application_name'), NEW.id, OLD.state, NEW.state,
-        OLD.fence, NEW.fence, OLD.cursor, NEW.cursor, OLD.claim, NEW.claim);
+        OLD.fence, NEW.fence, OLD.cursor, NEW.cursor, OLD.claim, NEW.claim,
+        NEW.aborting AND NOT OLD.aborting AND NEW.fence > OLD.fence);
     RETURN NULL;
 END $$;
 CREATE FUNCTION chaos_note_death() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -30,7 +31,8 @@ CREATE TRIGGER chaos_deaths AFTER UPDATE ON operation_steps FOR EACH ROW
     WHEN (NEW.deaths > OLD.deaths) EXECUTE FUNCTION chaos_note_death();
 """
 
-#: Only the claimant, or a takeover, ends `running`. A claim precedes every outcome.
+#: Only the claimant, a takeover, or an abort with a new fence ends `running`. A claim precedes every
+#: outcome.
 _FOREIGN = """
 WITH claims AS (
     SELECT operation, new_claim AS claim, who FROM chaos_moves
@@ -40,7 +42,7 @@ SELECT moves.operation, moves.at, moves.who, moves.old_state, moves.new_state,
     moves.old_fence, moves.new_fence, moves.old_cursor, moves.new_cursor, claims.who
 FROM chaos_moves AS moves
 LEFT JOIN claims ON claims.operation = moves.operation AND claims.claim = moves.old_claim
-WHERE moves.old_state = 'running'
+WHERE moves.old_state = 'running' AND NOT moves.aborted
     AND (claims.who IS NULL OR claims.who <> moves.who)
     AND NOT EXISTS (
         SELECT 1 FROM chaos_deaths AS deaths

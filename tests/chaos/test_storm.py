@@ -75,14 +75,20 @@ class Database:
             return found.fetchall() if found.description else []
 
 
-@pytest.mark.parametrize(("who", "more", "foreign"), [
-    ("c-1.1", "", 0),  # the claimant
-    ("c-1.2", "", 1),  # the next life of the same conductor
-    ("c-2.1", "", 1),
-    ("c-2.1", "UPDATE operation_steps SET deaths = 1;", 0),  # a takeover
+WAIT = "UPDATE operations SET state = 'waiting'"
+
+
+@pytest.mark.parametrize(("who", "change", "foreign"), [
+    ("c-1.1", WAIT, 0),  # the claimant
+    ("c-1.2", WAIT, 1),  # the next life of the same conductor
+    ("c-2.1", WAIT, 1),
+    ("c-2.1", f"UPDATE operation_steps SET deaths = 1; {WAIT}", 0),  # a takeover
+    ("api-1.1", f"{WAIT}, aborting = true, fence = fence + 1", 0),
+    ("api-1.1", f"{WAIT}, aborting = true", 1),  # an abort that its claimant would not notice
+    ("api-1.1", f"{WAIT}, fence = fence + 1", 1),
 ])  # fmt: skip
 def test_the_audit_finds_records_by_processes_that_do_not_hold_the_step(
-    postgresql_server, migrated_postgresql, who, more, foreign
+    postgresql_server, migrated_postgresql, who, change, foreign
 ):
     database = Database(postgresql_server.database(migrated_postgresql))
     engine = connections.connect(database.url)
@@ -98,7 +104,7 @@ def test_the_audit_finds_records_by_processes_that_do_not_hold_the_step(
     engine.dispose()
     audit.lay(database)
     database.query("UPDATE operations SET state = 'running', claim = 't'", who="c-1.1")
-    database.query(f"BEGIN; {more} UPDATE operations SET state = 'waiting'; COMMIT", who=who)
+    database.query(f"BEGIN; {change}; COMMIT", who=who)
     assert foreign == len(audit.written_by_others(database))
     postgresql_server.drop(database.url)
 

@@ -3,13 +3,34 @@
 from app.errors import Unavailable
 from tests.support.inside import AlwaysGiven
 from workers.conductor.rpc_server import CallHandler
+from workers.consoles import calls
+
+
+class FakeHub:
+    """The consoles of a conductor, all connected. session: id of each session."""
+
+    session = "5e55"
+
+    def __init__(self, runtime):
+        self.runtime = runtime
+
+    def facts(self, node):
+        return {
+            "session": self.session, "state": "connected", "reason": "", "writer": "ann",
+            "holder": "1", "port": 10000, "no_port": "",
+        }  # fmt: skip
+
+    def address(self, node):
+        return {"type": "socat", "url": "tcp://192.0.2.1:10000"}
 
 
 class DirectCalls:
     """Implement `app.broker.messages.Calls`: a call is answered when it is posted. posted: kinds of calls."""
 
     def __init__(self, runtime):
-        self.handler = CallHandler(runtime, "rack-1", AlwaysGiven())
+        self.consoles = FakeHub(runtime)
+        methods = calls.methods(self.consoles)
+        self.handler = CallHandler(runtime, "rack-1", AlwaysGiven(), methods)
         self.posted, self.answers, self.broken = [], {}, False
 
     def post(self, conductor, key, call, seconds):

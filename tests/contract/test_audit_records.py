@@ -72,6 +72,8 @@ REFUSED = {
     "DELETE /v1/portgroups/<ident>": 400,  # it has a port
     "DELETE /v1/chassis/<uuid>": 400,  # it has nodes
     "DELETE /v1/rollouts/<uuid>": 409,  # it has not ended
+    "PUT /v1/nodes/<ident>/bmc/recording": 400,  # of a node without Redfish
+    "POST /v1/nodes/<ident>/console/tickets": 409,  # the console is not enabled
     "POST /v1/login": 400,  # without local users
     "POST /v1/login/scope": 400,
 }  # fmt: skip

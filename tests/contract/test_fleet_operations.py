@@ -4,8 +4,10 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import delete
 
-from app.models import Node, Operation, OperationStep
+from app.db.clock import after
+from app.models import Conductor, Node, Operation, OperationStep
 from tests.contract.conftest import fault
 
 START = datetime(2026, 1, 1, 12)
@@ -109,6 +111,71 @@ def test_the_filter_of_a_group_lists_its_nodes(api, records):
         for each in listed:
             assert group["values"]["shard"] == each["shard"]
             assert group["values"]["resource_class"] == each["resource_class"]
+
+
+@pytest.fixture
+def conductors(api):
+    """Function that registers a conductor. silent: seconds since its last heartbeat."""
+
+    def register(name, *, silent=0.0, group="", **columns):
+        with api.runtime.transaction() as session:
+            session.add(
+                Conductor(
+                    hostname=name, incarnation=str(uuid4()), conductor_group=group,
+                    interfaces={"fake-hardware": {}}, heartbeat_at=after(-silent), **columns,
+                )
+            )  # fmt: skip
+
+    return register
+
+
+def reserve(api, node, operation, conductor):
+    with api.runtime.transaction() as session:
+        number = session.query(Operation.id).filter_by(uuid=operation).scalar()
+        row = session.query(Node).filter_by(uuid=node["uuid"]).one()
+        row.reservation, row.operation_id = conductor, number
+
+
+def at_fault(api, **request):
+    answer = api("GET", "/v1/operations/conductors", **request)
+    assert 200 == answer.status_code, answer.text
+    return {each.pop("hostname"): each for each in answer.json["conductors"]}
+
+
+def test_conductors_that_are_lost_or_impeded_are_listed_with_what_is_left_to_them(
+    api, records, conductors
+):
+    with api.runtime.transaction() as session:
+        session.execute(delete(Conductor))
+    conductors("well")
+    conductors("well-elsewhere", group="rack")
+    conductors("stopped", silent=600, online=False)
+    conductors("lost", silent=600)
+    conductors("impeded", impediment="it does not reach the broker")
+    conductors("alone", silent=600, group="island")
+    held = ("running", "lost"), ("queued", "lost"), ("waiting", "lost"), ("held", "impeded")
+    for state, holder in held:
+        node = api.node()
+        reserve(api, node, records(node, state=state), holder)
+    ended = api.node()
+    reserve(api, ended, records(ended, state="failed", finished_at=START), "lost")
+
+    found = at_fault(api)
+    assert {"lost", "impeded", "alone"} == {*found}
+    lost = found["lost"]
+    assert "no heartbeat for 60" in lost.pop("reason")
+    assert {"state": "lost", "operations": 2, "waiting": 1, "successors": 1} == lost
+    assert {
+        "state": "impeded", "reason": "it does not reach the broker", "operations": 0, "waiting": 1,
+        "successors": 1,
+    } == found["impeded"]  # fmt: skip
+    assert (0, 0) == (found["alone"]["operations"], found["alone"]["successors"])
+
+
+def test_a_step_shows_how_often_it_was_taken_over(api, records):
+    records(api.node(), ("power", "reboot", {"deaths": 2}), state="running")
+    (step,) = api("GET", "/v1/operations/current").json["steps"]
+    assert 2 == step["takeovers"]
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@
 import re
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from app.api.request.context import services_of
 from app.db.clock import after
 from app.errors import Invalid
 from app.identity import passwords, tokens
 from app.identity.roles import Scope
-from app.models import ApiToken, AuditRecord, User
+from app.models import ApiToken, AuditRecord, RoleAssignment, User
 from tests.support.local_users import PASSWORD, Directory, with_local_users
 
 from .conftest import Api, fault
@@ -90,6 +90,25 @@ def test_a_new_password_ends_the_sessions_and_no_tokens(local, users, api):
         local("GET", CONDUCTORS, **{"X-Auth-Token": text}).status_code for text in (*texts, token)
     ]
     assert [401, 401, 200, 200] == statuses
+
+
+@pytest.mark.parametrize("act", ["role", "user"])
+def test_a_session_and_a_token_without_roles_are_refused_and_those_of_nobody_unknown(
+    local, users, api, act
+):
+    users.user("ann", ("reader", None))
+    texts = [sign_in_elsewhere(api, "ann"), users.token("ann")]
+
+    def statuses():
+        return [local("GET", CONDUCTORS, **{"X-Auth-Token": text}).status_code for text in texts]
+
+    assert [200, 200] == statuses()
+    with api.runtime.transaction() as session:
+        if act == "role":
+            session.execute(delete(RoleAssignment))
+        else:
+            session.execute(update(User).values(enabled=False))
+    assert ([403, 403] if act == "role" else [401, 401]) == statuses()
 
 
 def sign_in_elsewhere(api, name):

@@ -12,6 +12,7 @@ from app.models import (
     Allocation,
     AuditRecord,
     BiosSetting,
+    BmcExchanges,
     Chassis,
     Conductor,
     DeployTemplate,
@@ -44,10 +45,13 @@ FIRST = {
 FIXED = {
     "discover", "healthcheck", "list_drivers", "list_steps", "list_boot_devices", "show_operation",
     "list_indicators", "list_virtual_media", "list_vifs", "list_runbook_traits",
-    "list_sensors", "show_login", "list_agent_logs",
+    "list_sensors", "show_login", "list_agent_logs", "list_console_history", "open_console",
 }  # fmt: skip
 #: Lists of groups, which one statement makes of all rows.
-SUMMARIES = {"count_nodes", "list_admission_queues", "list_slow_steps", "list_failures"}
+SUMMARIES = {
+    "count_nodes", "list_admission_queues", "list_slow_steps", "list_failures",
+    "list_conductors_at_fault",
+}  # fmt: skip
 
 
 def node(number):
@@ -70,6 +74,8 @@ def parts(number, own, first):
     yield VolumeTarget(node_id=node_id, volume_type="iscsi", volume_id=name, boot_index=number,
                        **numbered)  # fmt: skip
     yield BiosSetting(node_id=node_id, name=name)
+    yield BmcExchanges(node_id=node_id, operation=numbered["uuid"], step="power.change", size=1,
+                       left_out=0, exchanges=[{"seconds": 0.1}])  # fmt: skip
     yield FirmwareComponent(node_id=node_id, component=name, initial_version="1")
     yield NodeHistory(node_id=node_id, created_at=now, severity="INFO", event_type="x", event=name,
                       **numbered)  # fmt: skip

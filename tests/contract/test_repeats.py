@@ -17,6 +17,7 @@ from app.db.sealing import MARK, NO_KEYS, Keyring, use
 from app.inventory import nodes
 from app.models import Allocation, Answered, Base, Chassis, Operation, Rollout
 from app.server.application import BLUEPRINTS, create_app
+from drivers.fake.hardware import FakePower
 from tests.contract import test_fuzz
 from tests.contract.conftest import fault
 from tests.contract.test_audit_records import BODIES, filled
@@ -206,8 +207,9 @@ def prepare(api, restore, method, path):
         free(api)
 
 
-def test_each_write_is_repeatable_or_refuses_the_key(restore, api):
+def test_each_write_is_repeatable_or_refuses_the_key(restore, api, monkeypatch):
     """Driven by the map of all paths, so that a new route cannot be forgotten."""
+    monkeypatch.setattr(FakePower, "records_exchanges", True)
     wrong, repeatable, routes = [], 0, declared()
     for method, path in writing_rules(api):
         route = routes.get((method, path))

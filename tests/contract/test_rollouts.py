@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event, insert, select
 
 from app.models import Node, Rollout, RolloutNode
-from app.rollouts import rollout_waves, rollouts
+from app.rollouts import rollout_waves
 
 from .conftest import fault
 
@@ -287,7 +287,7 @@ def large(api):
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_an_advance_reads_by_index_and_its_statements_do_not_grow(api, large, kind, monkeypatch):
-    monkeypatch.setattr(rollouts, "STARTED", 1)
+    monkeypatch.setattr(rollout_waves, "STARTED", 1)
     if kind == "postgresql":
         with api.runtime.transaction() as session:
             session.connection().exec_driver_sql("ANALYZE")

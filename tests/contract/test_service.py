@@ -1,5 +1,6 @@
 """The state of the service: parts, conductors and their load, the ring, takeovers."""
 
+import socket
 from dataclasses import replace
 from datetime import datetime
 from uuid import uuid4
@@ -9,8 +10,10 @@ from sqlalchemy import update
 
 from app.errors import Unavailable
 from app.models import BeatLease, Conductor, Node, Operation, OperationStep
+from app.reports import health
 from app.server.application import create_app
 from tests.contract.conftest import Api
+from tests.support.fleet import until
 
 START = datetime(2026, 1, 1, 12)
 LATER = datetime(2999, 1, 1)
@@ -123,6 +126,25 @@ def test_a_service_without_conductors_and_beat_says_so(api):
         "operations": "OK",
         "broker": "unknown",
     } == parts(service(api))
+
+
+@pytest.mark.parametrize("port_of", ["file server", "exporter"])
+def test_a_server_of_files_or_metrics_that_hangs_is_named(api, port_of):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        settings = api.runtime.settings
+        deploy, metrics = settings.deploy, settings.metrics
+        if port_of == "exporter":
+            metrics = replace(metrics, port=port)
+        else:
+            deploy = replace(deploy, http_url=f"http://127.0.0.1:{port}")
+        settings = replace(settings, deploy=deploy, metrics=metrics)
+        runtime = replace(api.runtime, settings=settings, cache={})
+        client = Api(create_app(runtime).test_client(), runtime, [])
+        until(lambda: parts(service(client)).get(port_of) == health.HANGS, "the silence")
+        answer = client("GET", "/healthcheck?detailed=true")
+        assert 503 == answer.status_code
+        assert health.HANGS in answer.text
 
 
 @pytest.mark.parametrize("reached", [True, False])

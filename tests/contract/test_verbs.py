@@ -6,7 +6,7 @@ from app.db.clock import utcnow
 from app.lifecycle.provision_states import MACHINE, VERBS, Kind, State
 from app.models import Node, Operation, OperationStep
 from drivers.core.errors import InvalidDriverInfo
-from tests.unit.app.lifecycle.test_provision_states import ACCEPTED
+from tests.support.provision_vocabulary import ACCEPTED, ALIASES, SINCE
 
 from .conftest import fault
 
@@ -16,11 +16,6 @@ WITH = {
     "service": {"service_steps": STEP},
     "rescue": {"rescue_password": "secret"},
 }
-SINCE = {
-    "manage": 4, "provide": 4, "inspect": 6, "abort": 13, "clean": 15, "adopt": 17, "rescue": 38,
-    "unrescue": 38, "deploy": 73, "undeploy": 73, "unhold": 85, "service": 87,
-}  # fmt: skip
-ALIASES = {"deploy": "active", "undeploy": "deleted"}
 
 
 def put(api, state, verb):

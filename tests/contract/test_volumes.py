@@ -244,7 +244,7 @@ def test_a_driver_gets_the_volumes_that_its_storage_interface_uses(api, node, st
     with api.runtime.reading() as session:
         row = session.query(Node).one()
         target = targets.of_node(session, row)
-        alone = targets.volumes_and_traits(api.runtime, row, None)
+        alone = targets.rarely_needed(api.runtime, row, None)
 
     expected = (
         (VolumeConnector(connector, "iqn", CONNECTOR["connector_id"]),),

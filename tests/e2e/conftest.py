@@ -16,8 +16,8 @@ def chromium():
 def ingot(fleet):
     """Run a command, and check its exit status; return its result."""
 
-    def run(*words, status=0):
-        answer = piped(fleet.url, *words)
+    def run(*words, status=0, stdin=""):
+        answer = piped(fleet.url, *words, stdin=stdin)
         assert status == answer.status, answer
         return answer
 

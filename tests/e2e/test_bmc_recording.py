@@ -1,5 +1,6 @@
 """BMCs recorded by the command, and replayed: the service learns of the replay what it knew."""
 
+import concurrent.futures
 import json
 import subprocess
 import sys
@@ -7,10 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from drivers.core.recording.bundle import load
 from drivers.simulator.simulator import running
 from tests.e2e import bare_metal
 from tests.e2e.command_line import piped
-from tests.support.fleet import CALM, Fleet
+from tests.support.fleet import CALM, Fleet, until
 
 INTERFACES = {
     f"{kind}_interface": "redfish"
@@ -118,3 +120,33 @@ def test_a_replayed_bmc_gives_the_facts_of_the_recorded_one(fleet, source, tmp_p
     expected = json.loads(text)
     for key, value in expected.items():
         assert (key, value) == (key, facts_again[key])
+
+
+def test_an_operation_is_recorded_by_the_command(fleet, tmp_path):
+    with running(machines=1) as original:
+        machine = original.machines[0]
+        inspected(fleet, "recorded", machine.redfish_address, machine.system_id)
+        recording = tmp_path / "bmc.json"
+        arguments = ("bmc", "record", "recorded", "--operation", "--file", str(recording))
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            command = thread.submit(piped, fleet.url, *arguments, "-o", "json")
+            path = "nodes/recorded/bmc/recording"
+            until(lambda: fleet.get(path)["until"] is not None)
+            fleet.http.put(
+                f"{fleet.url}/v1/nodes/recorded/states/power", json={"target": "power on"}
+            )
+            answer = command.result()
+        assert 0 == answer.status, answer.errors
+        assert fleet.get(path) == {"until": None, "left_out": 0, "exchanges": []}
+    exchanges = load(recording).exchanges
+    (order,) = [
+        exchange for exchange in exchanges if '"ResetType"' in (exchange.request_body or "")
+    ]
+    assert ("POST", "power.change") == (order.method, order.step)
+    text = recording.read_text()
+    info = machine.driver_info()
+    assert not [
+        value for value in (info["redfish_password"], machine.redfish_address) if value in text
+    ]
+    with replayed(recording) as machine:
+        assert machine["system_id"]

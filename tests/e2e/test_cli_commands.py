@@ -54,6 +54,20 @@ def test_nodes_are_selected_by_their_fields(ingot, fleet, rack, request):
     assert ["there is no such node"] == ingot(
         "node", "set", *where, "--where", "driver=ipmi", "--extra", "a=1"
     ).lines
+    either = f"owner={owner(request)} and (name=*-03 or name in ({rack[4]}, nonesuch))"
+    listed = ingot("node", "list", "--where", either, "-c", "name", "-o", "json").read()
+    assert rack[3:5] == [node["name"] for node in listed]
+
+
+def test_nodes_are_named_in_a_file(ingot, fleet, rack, tmp_path):
+    names = tmp_path / "names"
+    names.write_text(f"# the spreadsheet's\n{rack[1]}\n\n {rack[2]} \nmissing\n")
+    answer = ingot("node", "set", "--nodes", str(names), "--description", "listed", status=1)
+    assert [f"{name}: changed description" for name in rack[1:3]] == sorted(answer.lines)
+    assert any(line.startswith("missing: ") for line in answer.errors)
+    refused = ingot("node", "delete", "--nodes", str(names), status=2)
+    assert "needs --yes" in refused.errors[-1]
+    assert fleet.get(f"nodes/{rack[1]}")["description"] == "listed"
 
 
 def test_failures_are_listed_last_with_their_reasons_and_other_nodes_are_changed(
@@ -112,11 +126,12 @@ def test_an_interrupt_ends_the_wait_for_many_nodes_at_once(ingot, fleet, rack):
     ("words", "message"),
     [
         (("abort",), "name nodes, or choose them"),
-        (("abort", "n", "--where", "driver=ipmi"), "one of both"),
-        (("abort", "--where", "driver"), "expected KEY=VALUE"),
+        (("abort", "n", "--where", "driver=ipmi"), "--nodes FILE: one of"),
+        (("abort", "--where", " "), "chooses no nodes"),
+        (("abort", "--nodes", "/none"), "--nodes: /none: No such file"),
+        (("abort", "n", "--nodes", "-"), "--nodes FILE: one of"),
         (("abort", "--where", "owner="), "chooses no nodes"),
-        (("abort", "--where", "owner=a", "--where", "owner=b"), "can be given once"),
-        (("abort", "--where", "limit=1"), "chooses no nodes"),
+        (("abort", "--where", "project=a", "--where", "project=b"), "can be given once"),
         (("create",), "--driver is needed"),
         (("abort", "n", "--os-cacert", "/none"), "there is no file /none"),
     ],

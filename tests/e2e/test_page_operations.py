@@ -132,6 +132,12 @@ def test_conductors_show_ring_load_queues_and_a_death(chromium, fleet):
         os.kill(fleet.conductor(2), signal.SIGKILL)
         expect(second).to_contain_text("lost")
         expect(row(part(page, "Ring"), "redfish").locator("td").last).to_have_text("fleet-1")
+        for at in ("fleet", "operations"):
+            page.goto(f"{fleet.url}/ui#/{at}")
+            fault = part(page, "Conductors at fault").locator("[data-conductor=fleet-2]")
+            expect(fault).to_contain_text("lost no heartbeat for")
+            expect(fault).to_contain_text("Other conductors get all new work.")
+            expect(part(page, "Conductors at fault").locator("p")).to_have_count(1)
 
 
 def test_a_runbook_is_created_changed_and_deleted_by_forms(chromium, fleet):

@@ -1,6 +1,9 @@
 """Two services on one database of Redis, and a service behind Sentinel."""
 
+import json
 import re
+import signal
+from collections import Counter
 from contextlib import ExitStack
 
 import pytest
@@ -53,7 +56,7 @@ def check_prefixes(keys):
 
 @pytest.fixture
 def sentinel(tmp_path):
-    """URL of a primary with a replica, by Sentinel; and a function that kills the primary."""
+    """URL of a primary with a replica, by Sentinel; kills the primary; port of the replica."""
     with ExitStack() as stack:
         folders = [tmp_path / name for name in ("primary", "replica", "sentinel")]
         for folder in folders:
@@ -75,11 +78,11 @@ def sentinel(tmp_path):
             until(lambda: client.info("replication")["master_link_status"] == "up", "the replica")
         with own_redis.client(port) as client:
             until(lambda: client.sentinel_slaves("main"), "the Sentinel's view of the replica")
-        yield f"sentinel://127.0.0.1:{port}/main/2", primaries.close
+        yield f"sentinel://127.0.0.1:{port}/main/2", primaries.close, replica
 
 
 def test_work_goes_on_after_a_failover_by_sentinel(tmp_path, sentinel):
-    url, kill_primary = sentinel
+    url, kill_primary, _ = sentinel
     site = Site(tmp_path, lambda _role: url)
     site.environ |= {"INGOT_BROKER_CONNECT_TIMEOUT": "2"}
     try:
@@ -95,3 +98,51 @@ def test_work_goes_on_after_a_failover_by_sentinel(tmp_path, sentinel):
         site.request("PUT", f"nodes/{second}/management/boot_device", boot_device="pxe")
     finally:
         site.kill()
+
+
+def test_a_failover_that_loses_the_last_writes_neither_loses_nor_doubles_work(tmp_path, sentinel):
+    """Lost are messages of steps that have not begun, and the leases of those that have."""
+    url, kill_primary, replica = sentinel
+    site = Site(tmp_path, lambda _role: url)
+    site.environ |= {"INGOT_BROKER_CONNECT_TIMEOUT": "2", "INGOT_FAKE_POWER_DELAY": "2"}
+    try:
+        site.start()
+        conductor = site.processes[1]
+        nodes = [
+            site.request("POST", "nodes", driver="fake-hardware").json()["uuid"] for _ in range(8)
+        ]
+        with own_redis.client(replica) as client:
+            client.replicaof("127.0.0.1", free_port())
+            until(lambda: client.info("replication")["master_link_status"] == "down", "the loss")
+        manage(site, nodes[:4])
+        until(lambda: "queued" not in states(site, nodes[:4]), "steps that have begun")
+        conductor.send_signal(signal.SIGSTOP)
+        manage(site, nodes[4:])
+        kill_primary()
+        conductor.send_signal(signal.SIGCONT)
+        until(lambda: {"succeeded"} == states(site, nodes), f"the end; {site.text()[-3000:]}")
+        for node in nodes:
+            (operation,) = site.request("GET", f"nodes/{node}/operations").json()["operations"]
+            steps = site.request("GET", f"operations/{operation['uuid']}").json()["steps"]
+            assert {1} == {step["attempts"] for step in steps}, steps
+        lines = [json.loads(line) for line in site.text().splitlines() if '"step.acted"' in line]
+        done = Counter(
+            (line["operation"], line["step"]) for line in lines if line["outcome"] == "done"
+        )
+        assert set(done.values()) == {1}, done
+        assert 8 == len({operation for operation, _ in done})
+    finally:
+        site.kill()
+
+
+def manage(site, nodes):
+    for node in nodes:
+        site.request("PUT", f"nodes/{node}/states/provision", target="manage")
+
+
+def states(site, nodes):
+    """States of the last operations of nodes."""
+    listed = [
+        site.request("GET", f"nodes/{node}/operations").json()["operations"] for node in nodes
+    ]
+    return {operations[0]["state"] for operations in listed}

@@ -5,7 +5,7 @@ Reuses the goals of requests of `tests.chaos.judge`; the rows there come from th
 """
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,6 +21,8 @@ REST = 180
 #: Failures that a fault of a path to a BMC or an agent explains.
 OF_PATHS = {"unreachable", "agent_unreachable", "timeout", "agent_timeout", "callback_timeout"}
 NODE_FIELDS = "uuid,provision_state,maintenance,fault,reservation,last_error"
+#: States of an operation between which it changes without an event, once it has begun.
+BETWEEN_STEPS = {"queued", "running"}
 #: Row of the verdict -> what must be 0.
 ROWS = {
     "stuck": "operations or nodes stuck",
@@ -204,8 +206,10 @@ class Judge:
             if min([*have, max(receiver.numbers, default=0)]) >= expected[-1]:
                 break
             time.sleep(0.5)
-        if expected and expected != list(range(expected[0], expected[0] + len(expected))):
-            verdict.blame("events", "the numbers of the list have gaps")
+        for sentence in number_gaps(expected, self.position):
+            verdict.blame("events", sentence)
+        for sentence in missing_events(self.events(), self._whole_operations()):
+            verdict.blame("events", sentence)
         for number, stream in enumerate(streams):
             got = [event["sequence"] for _, event in stream.events]
             got = [each for each in got if each <= (expected or [0])[-1]]
@@ -215,6 +219,66 @@ class Judge:
         missed = [each for each in expected if each not in posted]
         if missed:
             verdict.blame("events", f"the receiver has missed {len(missed)}, {missed[:3]} first")
+
+    def _whole_operations(self):
+        """Operations that have begun and ended since the begin of the phase, with their steps."""
+        return [
+            self.site.get(f"operations/{operation['uuid']}")
+            for some in operations(self.site).values()
+            for operation in some
+            if operation["uuid"] not in self._before and operation["state"] in ENDED
+        ]
+
+
+def number_gaps(numbers, position):
+    """Sentences: numbers that are missing in the list of events. position: the number before."""
+    gaps = []
+    for number in numbers:
+        if number != position + 1:
+            gaps.append(f"the list has event {number} after event {position}")
+        position = number
+    return gaps
+
+
+def missing_events(events, ended):
+    """
+    Sentences: changes of operations and steps that have no event.
+
+    Each state of an operation follows the one before it, the last is that of its document, and
+    each step that is done has an event that says so. ended: documents of operations, with steps.
+    """
+    states, done = defaultdict(list), Counter()
+    for event in events:
+        if event["type"] == "operation.state":
+            states[event["operation_uuid"]].append((event["before"], event["after"]))
+        elif event["type"] == "step.state" and event["after"] == "done":
+            done[event["operation_uuid"], event["step"]] += 1
+    gaps = []
+    for operation in ended:
+        uuid, state, began = operation["uuid"], None, False
+        for before, after in states[uuid]:
+            is_silent = began and {before, state} == BETWEEN_STEPS
+            if before != state and not is_silent:
+                gaps.append(
+                    f"{operation['kind']} {uuid} changes from {state} to {before} without event"
+                )
+            state, began = after, began or after == "running"
+        if state != operation["state"]:
+            gaps.append(
+                f"{operation['kind']} {uuid} is {operation['state']}, its last event says {state}"
+            )
+        labels = Counter(
+            f"{step['interface']}.{step['step']}"
+            for step in operation["steps"]
+            if step["state"] == "done"
+        )
+        gaps += [
+            f"{operation['kind']} {uuid}: {label} is done {count} times, with"
+            f" {done[uuid, label]} events"
+            for label, count in labels.items()
+            if done[uuid, label] != count
+        ]
+    return gaps
 
 
 def _judge_failures(verdict, done, codes):

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from tests.hosts import database, isolation, judge, phases, probes, table
-from tests.hosts.judge import interleaved
+from tests.hosts.judge import interleaved, missing_events, number_gaps
 from tests.hosts.run import Row
 from tests.support.fleet import ROOT, until
 from tests.support.postgresql import NoServer
@@ -94,6 +94,49 @@ def test_orders_of_two_operations_may_follow_each_other_but_not_mix():
     assert "deploy.write_image of a after orders of b" in sentence
     ended = agent("finished deploy.write_image", "a")
     assert [] == interleaved([first, second, ended])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "gaps"),
+    [([], 0), ([8, 9, 10], 0), ([9, 10], 1), ([8, 10], 1), ([8, 8, 9], 1), ([8, 9, 7], 1)],
+)
+def test_the_judge_sees_gaps_of_numbers_also_before_the_first(numbers, gaps):
+    assert gaps == len(number_gaps(numbers, 7))
+
+
+def change(kind, before, after, step=None):
+    return {
+        "type": f"{kind}.state", "operation_uuid": "u", "step": step, "before": before,
+        "after": after,
+    }  # fmt: skip
+
+
+WHOLE = (
+    change("operation", None, "queued"), change("operation", "queued", "running"),
+    change("step", "running", "done", "deploy.write"),
+    change("step", "running", "waiting", "deploy.boot"), change("operation", "running", "waiting"),
+    change("operation", "waiting", "queued"), change("step", "running", "done", "deploy.boot"),
+    change("step", "running", "done", "deploy.boot"), change("operation", "running", "succeeded"),
+)  # fmt: skip
+ENDED = {
+    "uuid": "u", "kind": "clean", "state": "succeeded",
+    "steps": [
+        {"interface": "deploy", "step": "write", "state": "done"},
+        {"interface": "deploy", "step": "boot", "state": "done"},
+        {"interface": "deploy", "step": "boot", "state": "done"},
+        {"interface": "deploy", "step": "tidy", "state": "skipped"},
+    ],
+}  # fmt: skip
+
+
+def test_the_judge_misses_no_event_of_a_whole_operation():
+    assert [] == missing_events(WHOLE, [ENDED])
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, 4, 5, 6, 7, 8])  # 3: no other event tells of it
+def test_the_judge_sees_each_missing_event(missing):
+    events = [event for at, event in enumerate(WHOLE) if at != missing]
+    assert missing_events(events, [ENDED])
 
 
 def test_gaps_are_between_answers_of_any_host_or_of_one():

@@ -1,13 +1,18 @@
 """Fixtures of tests that run the service in the test process."""
 
+import base64
 import subprocess
 
 import psycopg
 import pytest
 
 from app.broker import redis_broker
+from app.rows import data_keys
 from tests.support.inside import Inside
 from workers.supervisor import redis_server
+
+#: Master keys; services of the fixture `sealed` have the first.
+KEY, OTHER = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
 
 
 @pytest.fixture
@@ -15,6 +20,17 @@ def inside(database):
     view = Inside(database)
     yield view
     view.close()
+
+
+@pytest.fixture
+def sealed(database):
+    """A service whose secrets are encrypted with KEY."""
+    starter = Inside(database, INGOT_DATABASE_SECRETS_KEY=KEY)
+    data_keys.start(starter.settings.database)
+    starter.close()
+    service = starter.another()
+    yield service
+    service.close()
 
 
 @pytest.fixture

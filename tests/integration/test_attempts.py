@@ -10,8 +10,10 @@ from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
 from app.cluster import conductors
+from app.db.sealing import MARK
 from app.engine import dispatch, operations
 from app.models import Node, Operation, OperationStep
+from app.text.masking import Unreadable
 from drivers.core.errors import LeaseLost
 from drivers.core.steps import Done, Failed
 from workers.conductor import attempts, claims, drain
@@ -76,6 +78,38 @@ def test_the_links_that_a_step_does_not_send_are_withdrawn(inside, cleaning, mon
     attempts.run(inside.claimant, message, withdrawn.extend)
     labels = [link.label for link in withdrawn]
     assert (CLEANING[1:] if end == "failed" else []) == labels
+
+
+@pytest.mark.parametrize(
+    ("where", "kind", "words"),
+    [
+        ("args", "provide", "arguments of step deploy.prepare_cleaning/a_password"),
+        ("instance_info", "active", "instance_info/a_password"),
+        ("instance_info", "provide", None),  # a clean does not use it
+    ],
+)
+def test_a_step_that_needs_a_secret_that_no_key_opens_fails_with_its_name(
+    inside, cleaning, monkeypatch, where, kind, words
+):
+    real, lost = claims.claim, Unreadable(f"{MARK}2:0123456789abcdef:AAAA")
+
+    def claim(*arguments):
+        attempt = real(*arguments)
+        changed = {where: {"a_password": lost}}
+        if where == "args":
+            attempt.step = attempt.step._replace(**changed)
+        else:
+            attempt.node = attempt.node._replace(**changed)
+        attempt.operation = attempt.operation._replace(kind=kind)
+        return attempt
+
+    monkeypatch.setattr(claims, "claim", claim)
+    outcome = attempts.run(inside.claimant, inside.sent[0])
+    if words is None:
+        assert not isinstance(outcome, Failed)
+    else:
+        assert words in outcome.reason
+        assert "data key 0123456789abcdef" in outcome.reason
 
 
 @pytest.mark.parametrize("stale", ["repeated", "skipped ahead"])
@@ -194,7 +228,7 @@ def leave(inside):
     """Drain the conductor, as a stop signal does."""
     with inside.runtime.transaction() as session:
         conductors.mark_offline(session, inside.claimant.name, inside.claimant.incarnation)
-    inside.claimant.leaving.set()
+    inside.claimant.draining.set()
 
 
 def test_a_draining_conductor_completes_its_step_and_redispatches_the_next_at_once(

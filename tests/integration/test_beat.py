@@ -199,7 +199,7 @@ def scheduler(engine, monkeypatch):
     for name, value in {
         "engine": engine, "holder": "first", "send": send, "leading": False,
         "lookout": SimpleNamespace(check=lambda: None, timeout=TIMEOUT), "silent_since": None,
-        "probe": probe, "begun": False, "expected": {}, "idle": set(), "idle_recorded": 0.0,
+        "probe": probe, "has_expected_passes": False, "expected": {}, "idle": set(), "idle_recorded": 0.0,
     }.items():  # fmt: skip
         monkeypatch.setattr(beat.LeasedScheduler, name, value, raising=False)
     # for a minute, so that a slow machine does not lose it
@@ -384,6 +384,6 @@ def test_the_last_message_of_the_beat_has_an_age(engine, scheduler, monkeypatch)
     assert silence() is None
     made = scheduler.make(t0=60)
     made.tick()
-    monkeypatch.setattr(beat.LeasedScheduler, "sent", time.monotonic() - 1000)
+    monkeypatch.setattr(beat.LeasedScheduler, "last_sent_at", time.monotonic() - 1000)
     made.tick()
     assert 999 < silence()

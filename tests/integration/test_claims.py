@@ -104,7 +104,7 @@ def test_an_outcome_is_recorded_once(inside, queued, attempt):
 )
 def test_an_outcome_is_recorded_only_while_the_claim_holds(inside, queued, attempt, changed):
     if "mark" in changed:  # the conductor has seen a newer database
-        inside.claimant.mark = 1
+        inside.claimant.watermark = 1
     else:
         inside.change(Operation, queued, **changed)
     before = cursor(inside, queued), inside.operation(queued).deadline_at
@@ -130,7 +130,7 @@ def test_a_heartbeat_during_the_record_does_not_void_the_claim(inside, attempt):
         inside.claimant.transaction() as session,
         operations.drafted(session, *named) as (_, operation),
     ):
-        inside.claimant.mark += 1
+        inside.claimant.watermark += 1
         assert claims.holds(session, operation, attempt)
 
 
@@ -155,12 +155,12 @@ def test_an_expired_claim_is_due_at_once(inside, queued, attempt):
 
 def test_a_conductor_that_has_not_checked_its_watermark_writes_nothing(inside, queued, attempt):
     limit = inside.settings.conductor.heartbeat_timeout
-    inside.claimant.set_mark(0, time.monotonic() - limit)
+    inside.claimant.set_watermark(0, time.monotonic() - limit)
     with pytest.raises(StaleWatermark, match="conductor c-1 must first check"):
         claims.advance(inside.claimant, attempt, {})
     with pytest.raises(StaleWatermark), inside.claimant.transaction() as session:
         session.get_one(Operation, attempt.operation.id).fence = 9
     assert (0, "running") == cursor(inside, queued)
     assert 1 == inside.operation(queued).fence
-    inside.claimant.set_mark(0, time.monotonic() - limit + 5)
+    inside.claimant.set_watermark(0, time.monotonic() - limit + 5)
     assert claims.advance(inside.claimant, attempt, {})

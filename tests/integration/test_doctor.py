@@ -1,6 +1,7 @@
 """`ingot doctor`: each inconsistency is created, found, explained and repaired."""
 
 import json
+import socket
 import uuid
 from base64 import b64encode
 
@@ -21,9 +22,11 @@ from app.models import (
     NodeHistory,
     NotificationCursor,
     Operation,
+    PowerUpdateCursor,
     Watermark,
 )
 from app.rows import data_keys
+from tests.support import neutron
 from workers import cli
 from workers.conductor import claims
 from workers.doctor import examination
@@ -127,6 +130,24 @@ def deleting_without_operation(ward):
     )  # fmt: skip
 
 
+def busy_after_its_operation(state, kind, ended, failed):
+    """Return the function that plants a node whose operation has ended, and left it in a state."""
+
+    def plant(ward):
+        node = ward.inside.node(state)
+        with ward.inside.runtime.transaction() as session:
+            session.add(
+                Operation(
+                    uuid=str(uuid.uuid4()), node_id=node, kind=kind, state=ended, created_at=now(),
+                    finished_at=now(), aborting=ended == "aborted",
+                )
+            )  # fmt: skip
+        yield
+        assert failed == ward.inside.read(node).provision_state
+
+    return plant
+
+
 def operation_of_a_node_at_rest(ward):
     node, name = ward.cleaning()
     ward.inside.change(Node, node, provision_state="active")
@@ -208,7 +229,13 @@ def place_of_notifications_that_are_off(ward):
 
 REPAIRED = {
     "orphan reservations": (reservation, reservation_of_the_past),
-    "stuck nodes": (cleaning_without_operation, deleting_without_operation),
+    "stuck nodes": (
+        cleaning_without_operation,
+        deleting_without_operation,
+        busy_after_its_operation("servicing", "service", "aborted", "service failed"),
+        busy_after_its_operation("service hold", "service", "failed", "service failed"),
+        busy_after_its_operation("rescue wait", "rescue", "succeeded", "rescue failed"),
+    ),
     "inconsistent operations": (operation_of_a_node_at_rest,),
     "stalled operations": (claimed_by_the_dead, sent_to_the_dead),
     "orphan queues": (queue_of_the_dead,),
@@ -310,6 +337,26 @@ def test_a_problem_that_only_an_operator_can_solve_is_explained(ward, check):
 
 
 @pytest.mark.parametrize(
+    ("setting", "value", "name"),
+    [
+        ("INGOT_DEPLOY_HTTP_URL", "http://127.0.0.1:{}", "file server"),
+        ("INGOT_METRICS_PORT", "{}", "exporter"),
+    ],
+)
+@pytest.mark.parametrize("hangs", [True, False])
+def test_a_server_that_hangs_is_reported_and_one_that_is_away_is_not(
+    ward, setting, value, name, hangs
+):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if not hangs:
+            server.close()
+        found = ward.examine(**{setting: value.format(port)})
+    assert ([("silent servers", False)] if hangs else []) == found
+    assert not hangs or f"{name} at 127.0.0.1:{port}" == ward.found[0].subject
+
+
+@pytest.mark.parametrize(
     ("error", "seconds", "found"), [(None, 10, False), (None, 6000, True), ("refused", 10, True)]
 )
 def test_late_notifications_are_reported(ward, error, seconds, found):
@@ -324,6 +371,38 @@ def test_late_notifications_are_reported(ward, error, seconds, found):
     change_events.number(ward.inside.runtime)
     assert ([("late notifications", False)] if found else []) == ward.examine(**switched_on)
     assert not found or "1 events wait, the oldest for" in ward.found[0].explanation
+
+
+@pytest.mark.parametrize(
+    ("error", "environ", "found"),
+    [
+        ("Nova answered 403 Forbidden", {"INGOT_NOVA_AUTH_URL": "http://k"}, True),
+        (None, {"INGOT_NOVA_AUTH_URL": "http://k"}, False),
+        ("Nova answered 403 Forbidden", {}, False),
+    ],
+)
+def test_power_updates_that_nova_refuses_are_reported(ward, error, environ, found):
+    with ward.inside.runtime.transaction() as session:
+        session.add(PowerUpdateCursor(id=1, position=0, last_error=error))
+    assert ([("late power updates", False)] if found else []) == ward.examine(**environ)
+    assert not found or "Nova answered 403 Forbidden" in ward.found[0].explanation
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_networks_that_neutron_lacks_are_reported(ward, enabled):
+    with neutron.serving() as server:
+        settings = {
+            "INGOT_NEUTRON_AUTH_TYPE": "none",
+            "INGOT_NEUTRON_ENDPOINT_OVERRIDE": server.url,
+            "INGOT_NEUTRON_CLEANING_NETWORK": "cleaning",
+            "INGOT_NEUTRON_PROVISIONING_NETWORK": "nonesuch",
+        }
+        if enabled:
+            settings["INGOT_ENABLED_NETWORK_INTERFACES"] = "noop,neutron"
+        assert ([("networks", False)] if enabled else []) == ward.examine(**settings)
+        assert (
+            not enabled or "no network of the name or UUID 'nonesuch'" in ward.found[0].explanation
+        )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from drivers.core.bmc import Bmcs
-from drivers.core.errors import HardwareError, LoginRefused, Unreachable
+from drivers.core.errors import HardwareError, LoginRefused, NotSupported, Unreachable
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON, SOFT_OFF, SOFT_REBOOT
 from drivers.core.steps import Done
 from drivers.core.target import Target
@@ -455,3 +455,26 @@ def _answers(node):
         return power().get_power_state(node)
     except HardwareError:
         return None
+
+
+def test_the_password_is_rotated_and_verified_by_a_new_session(port):
+    it = target(port)
+    interface = it.driver.management
+    ordered = interface.rotate_bmc_password(it)
+    candidates = it.reports["driver_internal_info"]["password_rotation"]
+    following = replace(
+        target(port), progress=ordered.progress,
+        driver_internal_info={"password_rotation": candidates},
+    )  # fmt: skip
+    assert Done({"rotated": ["ipmi_password"]}) == interface.rotate_bmc_password(following)
+    new = following.reports["login_passwords"]["ipmi_password"]
+    assert candidates["new"] == new != SECRET
+    assert POWER_OFF == power().get_power_state(target(port, ipmi_password=new))
+    with pytest.raises(LoginRefused):
+        interface.rotate_bmc_password(target(port, ipmi_password="wrong"))
+
+
+def test_the_password_is_never_an_argument_of_a_program(port):
+    it = target(port, "ipmitool")
+    with pytest.raises(NotSupported, match="ipmi_client"):
+        it.driver.management.rotate_bmc_password(it)

@@ -204,6 +204,52 @@ def test_a_new_password_ends_the_sessions_unless_they_are_kept(run, engine, opti
         assert authentication.token_of(connection, token), "API tokens stay valid"
 
 
+#: Command -> whether the session, and the token, of the user are known after it.
+ACTS = {
+    "disable": (("user", "disable", "ann"), "", False, False),
+    "role": (("role", "revoke", "admin", "--user", "ann", "--system"), "", True, True),
+    "password": (("user", "set-password", "ann"), "another password\n", False, True),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_accepted_work_goes_on_and_logins_end_as_the_table_says(run, engine, act):
+    """The columns of the table in docs/security.md; rollouts have tests of their own."""
+    words, given, keeps_session, keeps_token = ACTS[act]
+    uuid = run("user", "create", "ann", given=f"{PASSWORD}\n")["uuid"]
+    run("role", "grant", "admin", "--user", "ann", "--system")
+    token = run_token(run)
+    with transactions.transaction(engine) as session:
+        user = session.scalar(select(User.id).where(User.uuid == uuid))
+        _, login = tokens.issue(session, user, None, name=tokens.SESSION, seconds=60)
+        node = Node(uuid=str(uuid4()), driver="fake-hardware", provision_state="cleaning")
+        session.add(node)
+        session.flush()
+        session.add_all([
+            Webhook(uuid=str(uuid4()), position=0, user_id=uuid, name="w", url="https://h/",
+                    secret="x" * 16),
+            Hold(uuid=str(uuid4()), node_id=node.id, kind="hardware", reason="r", user_id=uuid),
+            *(Operation(uuid=str(uuid4()), node_id=node.id, kind=kind, state=state,
+                        requested_by=uuid, created_at=now())
+              for kind, state in (("clean", "queued"), ("power", "waiting"))),
+        ])  # fmt: skip
+    before = rows_of_work(engine)
+    run(*words, given=given)
+    assert before == rows_of_work(engine)
+    with transactions.read_connection(engine) as connection:
+        assert keeps_session is (authentication.token_of(connection, login) is not None)
+        assert keeps_token is (authentication.token_of(connection, token) is not None)
+
+
+def rows_of_work(engine):
+    """All rows of operations, webhooks, holds and their node."""
+    with transactions.read_connection(engine) as connection:
+        return [
+            connection.execute(select(model.__table__)).all()
+            for model in (Operation, Webhook, Hold, Node)
+        ]
+
+
 def run_token(run):
     return run("token", "create", "ann", "--system")["token"]
 

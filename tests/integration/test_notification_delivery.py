@@ -56,7 +56,7 @@ def sending(database, server, **environ):
     }
     inside = Inside(database, **usual | environ)
     deliverer = Notifications(inside.runtime, "c-1")
-    deliverer._begin()
+    deliverer.begin()
     try:
         yield inside, deliverer
     finally:
@@ -324,7 +324,7 @@ def test_a_broker_that_is_slow_gets_a_part_of_a_batch(database, server, broker, 
             found = change_events.read(connection, notification_events.SELECTED, 0, 10)
         row = cursor(inside)
         sent = deliverer.send(row, 0, found)
-        assert (1, None) == (sent.last, sent.error)
+        assert (1, None) == (sent.position, sent.error)
 
 
 def test_an_attempt_that_dies_is_repeated_with_the_same_ids(database, server, broker, monkeypatch):

@@ -58,7 +58,7 @@ class Redis:
 def life(inside, monkeypatch):
     """A conductor, its clock and its Redis; an operation of two steps was sent to it."""
     clock = Clock()
-    for module in ("workers.conductor.conductor", "workers.conductor.process"):
+    for module in ("workers.conductor.conductor", "workers.conductor.life"):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr("app.broker.outages.PATIENCE", -1.0)
     conductor = inside.conductor("c-1")
@@ -117,7 +117,7 @@ def test_a_suspended_process_writes_nothing_before_it_has_checked_the_watermark(
 
 def test_a_conductor_learns_the_watermark_of_stopped_conductors(life):
     """It was suspended before the backup: its own watermark is no higher than the restored one."""
-    life.redis.seen = life.conductor.mark + 1
+    life.redis.seen = life.conductor.watermark + 1
     assert life._heartbeat()
     assert ("failed", 0) == state(life)
     assert "restored" == life.inside.read(life.node).fault

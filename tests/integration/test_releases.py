@@ -8,7 +8,7 @@ from app.broker import queue
 from app.engine import rpc
 from app.models import Conductor, Operation
 from app.process import release
-from tests.integration.test_answering import ScriptedCalls, answer
+from tests.integration.test_conductor_calls import ScriptedCalls, answer
 from workers.conductor import attempts, claims
 from workers.periodic import reconciler
 

@@ -42,11 +42,11 @@ def lower(inside, level):
 
 def test_the_watermark_rises_with_each_heartbeat_and_redis_records_the_highest(inside, living):
     life = living()
-    assert 1 == life.conductor.mark
+    assert 1 == life.conductor.watermark
     assert [True, True] == [life._heartbeat(), life._heartbeat()]
     assert 0 == inside.witness.recall()
     inside.witness.check(inside.runtime)
-    assert 3 == life.conductor.mark == inside.witness.recall()
+    assert 3 == life.conductor.watermark == inside.witness.recall()
 
 
 def test_a_conductor_claims_nothing_in_an_older_database_and_detects_it_at_its_next_heartbeat(
@@ -65,7 +65,7 @@ def test_a_conductor_claims_nothing_in_an_older_database_and_detects_it_at_its_n
     assert ("clean failed", True, "restored", None) == (
         row.provision_state, row.maintenance, row.fault, row.reservation
     )  # fmt: skip
-    assert life.conductor.mark > restore.LEAP, "another one would detect it again"
+    assert life.conductor.watermark > restore.LEAP, "another one would detect it again"
 
 
 def test_a_restarted_conductor_detects_it_by_the_record_in_redis(inside, living):
@@ -109,7 +109,7 @@ class Loss:
             state = "running" if name == "runs" else "waiting"
             inside.change(Operation, self.operations[name], state=state)
         self.pass_by()
-        self.level = life.conductor.mark
+        self.level = life.conductor.watermark
 
     def pass_by(self, looks=MARGIN + 1):
         for _ in range(looks):
@@ -152,7 +152,7 @@ def test_concurrent_detections_declare_it_once(inside, loss):
     loss.note("touched")
     loss.life._heartbeat()
     lower(inside, loss.level)
-    found = restore.DatabaseRewound(loss.level, loss.life.conductor.mark)
+    found = restore.DatabaseRewound(loss.level, loss.life.conductor.watermark)
     fences = []
     for _ in range(2):
         inside.witness.declare_restored(inside.runtime, found)
@@ -163,7 +163,7 @@ def test_concurrent_detections_declare_it_once(inside, loss):
 def test_work_long_before_the_loss_is_in_the_rows(loss):
     loss.note("idle")
     loss.pass_by()
-    loss.level = loss.life.conductor.mark
+    loss.level = loss.life.conductor.watermark
     assert {"runs"} == loss.come()
 
 

@@ -616,8 +616,8 @@ def test_several_processes_start_each_node_once(fleet):
 
 
 def test_an_end_is_recorded_once_also_for_more_nodes_than_one_transaction_takes(fleet, monkeypatch):
-    monkeypatch.setattr(rollouts, "SETTLED", 2)
-    monkeypatch.setattr(rollouts, "STARTED", 3)
+    monkeypatch.setattr(rollout_waves, "SETTLED", 2)
+    monkeypatch.setattr(rollout_waves, "STARTED", 3)
     for _ in range(7):
         fleet.node()
     rollout = fleet.create(max_unavailable="7")
@@ -765,13 +765,15 @@ def test_callers_who_are_no_users_of_the_database_are_not_checked(fleet, inside,
 
 def test_the_rollouts_of_a_project_leave_time_to_others(fleet, inside, monkeypatch):
     """Without time, a project has one start in a run, however many rollouts it has."""
-    monkeypatch.setattr(rollouts, "TURN", 0)
+    monkeypatch.setattr(rollout_waves, "TURN", 0)
     several(fleet, 4)
     strategy = {"max_unavailable": "100%"}
     many = [fleet.create(caller=replace(CALLER, project_id="p-many"), **strategy) for _ in range(3)]
     started = []
     monkeypatch.setattr(
-        rollouts, "_start", lambda _runtime, rollout, _member: bool(started.append(rollout)) or True
+        rollout_waves,
+        "_start",
+        lambda _runtime, rollout, _member: bool(started.append(rollout)) or True,
     )
     honest = fleet.create(caller=replace(CALLER, project_id="p-honest"), **strategy)
     rollout_waves.advance_all(inside.runtime)

@@ -24,26 +24,15 @@ from app.models import (
     Webhook,
 )
 from app.models.draft import add, add_all, drafts, save
-from app.rows import data_keys
 from app.server.application import create_app
 from app.text.masking import Unreadable
-from tests.integration.test_sealing import INFO, KEY, run
+from tests.integration.conftest import KEY
+from tests.integration.test_sealing import INFO, run
 from tests.support.inside import Inside
 from workers.periodic import power_sync, sealing
 
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
 SECRET = {"redfish_address": "https://bmc", "redfish_password": "calvin"}
-
-
-@pytest.fixture
-def sealed(database):
-    """A service whose secrets are encrypted with KEY."""
-    made = Inside(database, INGOT_DATABASE_SECRETS_KEY=KEY)
-    data_keys.start(made.settings.database)
-    made.close()
-    made = made.another()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Secrets in the database: encryption, rotation, and encryption of rows that were written before."""
 
-import base64
 import json
 
 import pytest
@@ -14,27 +13,15 @@ from app.db import connections
 from app.db.sealing import MARK, Keyring, keyring_of
 from app.lifecycle.provision_states import State
 from app.models import AgentRecord, DataKey, Node
-from app.rows import data_keys
+from tests.integration.conftest import KEY, OTHER
 from tests.support.inside import Inside
 from workers import cli
 from workers.doctor import examination
 from workers.periodic import sealing
 
-KEY, OTHER = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
 INFO = {"redfish_address": "https://bmc", "redfish_password": "calvin", "deep": [{"x_token": {"a": 1}}],
         "image": "http://h/i?sig=SIGNED", "empty_password": "", "snmp_auth_key": "k"}  # fmt: skip
 SECRETS = ("calvin", "SIGNED", '"a"')
-
-
-@pytest.fixture
-def sealed(database):
-    """A service whose secrets are encrypted with KEY."""
-    made = Inside(database, INGOT_DATABASE_SECRETS_KEY=KEY)
-    data_keys.start(made.settings.database)
-    made.close()
-    made = made.another()
-    yield made
-    made.close()
 
 
 def another(inside, *keys):
@@ -126,6 +113,28 @@ def test_the_doctor_reports_a_missing_key_and_one_that_is_not_used(database, mon
     run(plain, "rotate")
     assert [] == subjects(KEY)
     assert ["data keys"] == subjects(OTHER, KEY)
+
+
+def test_the_doctor_reports_secrets_of_a_data_key_that_is_lost(sealed, monkeypatch):
+    environ = {"INGOT_DATABASE_CONNECTION": sealed.url, "INGOT_DATABASE_SECRETS_KEY": KEY}
+
+    def findings():
+        found = examination.examine(settings.load(environ), fix=False)
+        return {
+            each.subject: each.explanation for each in found if each.check == "unreadable secrets"
+        }
+
+    monkeypatch.setattr(examination, "PAUSE", 0)
+    node = sealed.node(driver_info=INFO)
+    sealed.agent(node, token="calvin")
+    assert {} == findings()
+    lost = json.loads(run(sealed, "status"))["data_keys"][0]["id"]
+    run(sealed, "rotate")
+    with sealed.runtime.write_connection() as connection:
+        connection.execute(text("DELETE FROM data_keys WHERE id = :lost"), {"lost": lost})
+    found = findings()
+    assert {"nodes.driver_info", "agents.token"} <= {*found}
+    assert f"row {node}, which needs data key {lost}" in found["nodes.driver_info"]
 
 
 def test_a_running_process_reads_secrets_of_a_newer_data_key(sealed):

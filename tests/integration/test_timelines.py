@@ -36,7 +36,7 @@ def timeline_of(inside):
 def test_the_user_of_a_conductor_reads_the_timeline(of_conductor):
     timeline = timeline_of(of_conductor)
     timeline.look()
-    assert 1 == timeline.last
+    assert 1 == timeline.last_timeline
 
 
 def test_without_the_right_to_read_the_timeline_heartbeats_go_on(of_conductor):
@@ -50,7 +50,7 @@ def test_without_the_right_to_read_the_timeline_heartbeats_go_on(of_conductor):
                 timeline.look()
         finally:  # the next test gets this database
             session.execute(revoke.replace("REVOKE", "GRANT").replace("FROM", "TO"))
-    assert timeline.last is None
+    assert timeline.last_timeline is None
     assert ["database.no_timeline"] == [line["event"] for line in logged]
 
 
@@ -59,7 +59,7 @@ def test_a_database_without_timelines_has_no_promotion(tmp_path, migrated_sqlite
     timeline = timeline_of(inside)
     timeline.look()
     inside.close()
-    assert timeline.last is None
+    assert timeline.last_timeline is None
 
 
 @pytest.fixture

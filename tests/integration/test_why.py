@@ -208,7 +208,7 @@ def test_a_refused_lookup_of_another_node_is_shown_only_there(waiting, redis_cli
         assert "52:54:00:00:00:07" not in get(api, f"/v1/nodes/{row.uuid}/why").json["summary"]
         (entry,) = harness.inside.runtime.refusals.since(row.created_at)
     assert (harness.inside.read(other).uuid, True) == (
-        entry.node, entry.why.endswith("is active, where no agent is expected")
+        entry.node, entry.reason.endswith("is active, where no agent is expected")
     )  # fmt: skip
 
 

@@ -22,8 +22,11 @@ class Mutant:
 
     def applied(self, text: str) -> str:
         """Raises ValueError: the text to be replaced does not occur exactly once."""
-        if (found := text.count(self.what)) != 1:
-            raise ValueError(f"mutant {self.id}: {found} times in {self.file}: {self.what!r}")
+        if (occurrences := text.count(self.what)) != 1:
+            raise ValueError(
+                f"mutant {self.id}: {occurrences} times in {self.file}: {self.what!r}. Adapt `file`,"
+                f" `what` and `instead` of the row in tests/mutants/{self.spec}.toml."
+            )
         return text.replace(self.what, self.instead)
 
 

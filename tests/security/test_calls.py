@@ -77,7 +77,7 @@ class Desk:
         key = key or self.key()
         call = self.call(**other)
         name = self.calls._call(key)
-        self.calls._client.set(name, self.calls._sealed(call, name), px=60_000)
+        self.calls._client.set(name, self.calls._seals.seal(call, name), px=60_000)
         return key
 
     def deliver(self, key, node="n"):
@@ -116,15 +116,15 @@ def forgeries(desk, good):
     here = desk.key()
     sealed = desk.calls._client.get(name(good))
     changed = sealed[:-8] + (b"AAAAAAAA" if sealed[-8:] != b"AAAAAAAA" else b"BBBBBBBB")
-    answer = desk.calls._keyring.seal(plain, desk.calls._answer(here)).encode()
+    answer = desk.calls._seals._keyring.seal(plain, desk.calls._answer(here)).encode()
     return [
         (desk.key(), plain, "not sealed"),
         (desk.key(), stranger.seal(plain, name(here)).encode(), "not sealed"),
         (desk.key(), sealed, "not sealed"),  # a call with another key
         (here, answer, "not sealed"),  # an answer as a call
         # secrets of the database: of rows that are not bound to their place yet, and of others
-        (here, desk.calls._keyring.seal(plain, "").encode(), "not sealed"),
-        (here, desk.calls._keyring.seal_at(plain, name(here)).encode(), "not sealed"),
+        (here, desk.calls._seals._keyring.seal(plain, "").encode(), "not sealed"),
+        (here, desk.calls._seals._keyring.seal_at(plain, name(here)).encode(), "not sealed"),
         (good, sealed[:-20], "not sealed"),
         (good, changed, "not sealed"),
         (desk.key(), b"\xff\xfe", "cannot be read"),

@@ -14,14 +14,14 @@ import requests
 
 from app.config import settings
 from app.observe import log
-from tests.integration import test_start
+from tests.integration import test_refused_starts
 from tests.support import programs
 from tests.support.fleet import PATIENCE, until
 from tests.support.ports import free_port
 from workers.supervisor import file_server
 
 LARGE = 64 << 20
-pair = test_start.pair  # a fixture
+pair = test_refused_starts.pair  # a fixture
 
 
 def serve(seconds):

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from ipaddress import IPv4Address, IPv6Address
 from types import SimpleNamespace
 
 import pytest
@@ -123,6 +124,21 @@ NEVER = (
     "64:ff9b:1::169.254.169.254", "168.63.129.16", "::ffff:0:168.63.129.16", "100.100.100.200",
     "fd00:ec2::254", "fd20:ce::254", "192.0.0.192", "0.0.0.0", "224.0.0.1", "ff02::1",
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("translated", "original"),
+    [
+        ("64:ff9b:1:a83f:81:1000::", "168.63.129.16"), ("64:ff9b:1:a83f:81:1100::", "168.63.129.17"),
+        ("64:ff9b:1:a83f:181:1000::", "168.63.129.16"), ("64:ff9b:1:6464:64:c800::", "100.100.100.200"),
+        ("64:ff9b:1:c000:0:c000::", "192.0.0.192"), ("64:ff9b:1:c000:2:c000::", "192.0.2.192"),
+    ],
+)  # fmt: skip
+def test_an_address_that_a_site_translates_counts_as_all_four_of_its_bytes(translated, original):
+    """RFC 6052, 2.2: with 48 bits of the site, the bytes lie around bits 64 to 71."""
+    reach = networks.of_urls(Settings().options(), "instance_info/image_source")
+    assert reach.refused_by(translated) or not reach.refused_by(original)
+    assert IPv4Address(original) in networks._meanings(IPv6Address(translated))
 
 
 @pytest.mark.parametrize("group", ["agent", "bmc", "conductor"])

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from app.cli import audit, commands
 from app.cli.terminal.errors import Failure
+from app.cli.terminal.machine_output import LONGEST, TerminalFilter, plain
 from app.cli.terminal.output import Output
 from app.cli.terminal.output_format import Form
 from app.observe import log
@@ -68,3 +69,34 @@ def test_errors_of_commands_have_no_control_characters(control, monkeypatch):
     assert 1 == result.exit_code
     assert "a machine says" in result.output
     assert all(each.isprintable() for each in result.output.split("\n"))
+
+
+#: Written by a machine: title, clipboard, file by DCS, a link, a string without an end; questions
+#: after position, attributes, window and mode; the answer-back message.
+HOSTILE = (
+    b"\x1b]0;title\x07", b"\x1b]52;c;cm0gLXJm\x1b\\", b"\x1bP$qm\x1b\\", b"\x1b]8;;http://evil\x1b\\",
+    b"\xc2\x9d52;c;x\xc2\x9c", b"\x1b_payload\x1b\\", b"\x1b]0;never\x18", b"\x1b[6n", b"\x1b[c",
+    b"\x1b[>0q", b"\x1b[21t", b"\x1b[?1$p", b"\x1b[?u", b"\xc2\x9b6n", b"\x05", b"\x1bZ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sequence", HOSTILE)
+def test_a_machine_cannot_ask_or_order_the_terminal_of_an_open_console(sequence):
+    text = b"\x1b[1;31mlogin\x1b[0m\x1b[2;5H\xc3\xa9: "
+    for cut in range(len(sequence) + 1):
+        shown = TerminalFilter()
+        output = shown.feed(text + sequence[:cut]) + shown.feed(sequence[cut:] + text)
+        assert text + text == output, cut
+
+
+def test_an_endless_string_of_a_machine_needs_no_memory_and_ends():
+    shown = TerminalFilter()
+    assert b"" == b"".join(shown.feed(b"\x1b]0;" + b"x" * 1000) for _ in range(10))
+    assert len(shown._kept) <= LONGEST
+    assert b"after" == shown.feed(b"\x07after")
+
+
+@pytest.mark.parametrize("sequence", [*HOSTILE, *(control.encode() for control in CONTROLS)])
+def test_the_history_of_a_console_is_text(sequence):
+    text = plain(b"first\r\n" + sequence + b"\x08second\x00\ttab\r")
+    assert "first\nsecond\ttab\n" == text

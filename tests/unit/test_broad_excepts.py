@@ -14,8 +14,9 @@ REASONS = {
     "app/api/agent/heartbeat_fast_path.py:take": "_note_defect logs and counts it",
     "app/api/agent/heartbeat_fast_path.py:_record": "_note_defect logs and counts it",
     "app/api/agent/heartbeat_fast_path.py:_decode": "_note_defect logs and counts it",
+    "app/server/gateway.py:close": "granian's own errors: the client is gone already",
     "app/identity/oidc_provider.py:_read_keys": "keys of kinds that it does not know are left out, as RFC 7517 demands",
-    "workers/conductor/process.py:_run": "_stop logs it",
+    "workers/conductor/life.py:_run": "_stop logs it",
     "workers/conductor/results.py:_shown": "a typed outcome: the text says that there is none",
     "workers/conductor/results.py:_message": "a typed outcome: the text says that there is none",
 }

@@ -174,7 +174,7 @@ def test_every_image_is_pinned():
     assert {"${PYTHON_IMAGE}"} == set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
     assert [] == [each for each in images.values() if not re.search(r":v?\d+\.\d+(\.\d+)?", each)]
     ours = {each for each in given if not each.startswith("$")}
-    assert {"ingot:0.1.0"} == ours
+    assert {"ingot:0.2.0"} == ours
 
 
 def test_the_image_contains_the_files_of_every_role():
@@ -185,6 +185,9 @@ def test_the_image_contains_the_files_of_every_role():
     )
     words = {word for line in copied for word in line.split()}
     assert {"app", "workers", "drivers", "migrations", "requirements/run.txt"} <= words
+    read_by_build = re.findall(r'file = \["(\S+)"\]', (ROOT / "pyproject.toml").read_text())
+    assert {"requirements/run.in", "requirements/openstack.in"} == set(read_by_build)
+    assert set(read_by_build) <= words
     assert [] == [word for word in sorted(words) if not (ROOT / word).exists()]
 
 

@@ -173,7 +173,7 @@ def test_every_setting_that_is_named_exists():
     variables |= {each.file_variable for each in options.options(Settings) if each.about.secret}
     for page in PAGES:
         text = page.read_text()
-        assert set(re.findall(r"\[\w+\][a-z_]+", text)) <= known | FORMERLY, page
+        assert set(re.findall(r"\[\w+\][a-z0-9_]+", text)) <= known | FORMERLY, page
         assert set(re.findall(r"`(INGOT_[A-Z_]+[A-Z])\b", text)) <= variables | SHAPES, page
 
 

@@ -1,5 +1,7 @@
 """The mutants of tests/mutants, and the program that runs them."""
 
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from datetime import date
@@ -115,9 +117,34 @@ def test_a_mutant_changes_one_place_and_compiles(mutant):
         compile(changed, mutant.file, "exec")
 
 
+def test_a_mutant_brings_in_no_undefined_name(tmp_path):
+    """A NameError kills a mutant without a test of its demand."""
+    for mutant in MUTANTS:
+        if mutant.file.endswith(".py"):
+            path = tmp_path / mutant.spec / f"{mutant.id}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(mutant.applied((ROOT / mutant.file).read_text()))
+    assert "" == undefined_names(tmp_path)
+
+
+def undefined_names(folder):
+    """Return ruff's complaints about names without a definition: path:line:column: message"""
+    command = [
+        sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--quiet",
+        "--select", "F821", "--output-format", "concise", ".",
+    ]  # fmt: skip
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+def test_an_undefined_name_is_found_by_its_mutant(tmp_path):
+    (tmp_path / "triple.py").write_text(PRODUCT.replace("number * 2", "numbers * 3"))
+    assert "triple.py:2:12: F821 Undefined name `numbers`\n" == undefined_names(tmp_path)
+
+
 @pytest.mark.parametrize("what", ["number * 4", "number"])
 def test_a_text_that_occurs_not_once_is_refused_with_the_mutant_and_the_file(what):
-    with pytest.raises(ValueError, match=r"mutant triple: [02] times in product\.py"):
+    message = r"mutant triple: [02] times in product\.py: .*tests/mutants/doubles\.toml"
+    with pytest.raises(ValueError, match=message):
         replace(MUTANT, what=what).applied(PRODUCT)
 
 

@@ -38,9 +38,9 @@ OfUser = Annotated[str | None, typer.Option("--user", help="Name of a user")]
 TARGETS = ("uuid", "name", "user", "group")
 
 
-def group(name: str, about: str) -> typer.Typer:
+def group(name: str, subject: str) -> typer.Typer:
     """Create a group of commands, as `ingot user`."""
-    return typer.Typer(name=name, help=f"{about}, for auth_strategy local.", no_args_is_help=True)
+    return typer.Typer(name=name, help=f"{subject}, for auth_strategy local.", no_args_is_help=True)
 
 
 class Accounts:
@@ -80,24 +80,28 @@ def command(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], Ca
     """Add a function of `Accounts` and its own arguments to a group as a command."""
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        parameters = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
         @wraps(function)
         def run(**values: Any) -> None:
             from app.cli.terminal.output import Output  # here: rich is slow to import
 
-            given = {each.name: values.pop(each.name) for each in OPTIONS}
-            chosen = (given.pop("fields") or "").split(",")
-            output = Output(given.pop("output"), tuple(filter(None, map(str.strip, chosen))))
-            target = next((str(values[each]) for each in TARGETS if values.get(each)), None)
+            connection_options = {
+                parameter.name: values.pop(parameter.name) for parameter in OPTIONS
+            }
+            columns = (connection_options.pop("fields") or "").split(",")
+            output = Output(
+                connection_options.pop("output"), tuple(filter(None, map(str.strip, columns)))
+            )
+            target = next((str(values[name]) for name in TARGETS if values.get(name)), None)
 
             def work(engine: "Engine", settings: Settings) -> None:
                 action = f"{name}/{group.info.name}"
                 function(Accounts(engine, settings, output, action, target), **values)
 
-            _run(given, work)
+            _run(connection_options, work)
 
-        run.__signature__ = inspect.Signature([*own, *OPTIONS])  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature([*parameters, *OPTIONS])  # type: ignore[attr-defined]
         run.__annotations__ = {}
         group.command(name)(run)
         return function
@@ -105,7 +109,7 @@ def command(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], Ca
     return add
 
 
-def _run(given: dict[str, Any], work: "Callable[[Engine, Settings], None]") -> None:
+def _run(connection_options: dict[str, Any], work: "Callable[[Engine, Settings], None]") -> None:
     """
     Run `work` with the database that the options name.
 
@@ -119,7 +123,7 @@ def _run(given: dict[str, Any], work: "Callable[[Engine, Settings], None]") -> N
     from app.errors import ServiceError
     from app.rows import data_keys
 
-    settings = _settings(**given)
+    settings = _settings(**connection_options)
     database = settings.database
     keyring = data_keys.keyring(database)  # signs the audit record
     engine = connections.connect(database.connection, **database.limits, keyring=keyring)

@@ -25,7 +25,7 @@ _OF_SERVICES = (
 )
 
 
-def _changing(name: str, about: str, verb: str) -> None:
+def _changing(name: str, help_text: str, verb: str) -> None:
     """Add a command that changes a role by the function of `app.identity.roles` of its name."""
 
     def change(
@@ -42,13 +42,13 @@ def _changing(name: str, about: str, verb: str) -> None:
 
         apply, scope = getattr(roles, name), Scope(system, project)
         accounts.change(lambda session: apply(session, role, Holder(user, group), scope))
-        holder, where = user or group, project or "system"
-        document = {"role": role.value, "holder": holder, "scope": where}
-        accounts.output.result(document, f"{holder} {verb} the role {role} in {where}")
+        holder, role_scope = user or group, project or "system"
+        document = {"role": role.value, "holder": holder, "scope": role_scope}
+        accounts.output.result(document, f"{holder} {verb} the role {role} in {role_scope}")
         if role is Role.SERVICE and project and name == "grant":
             typer.echo(f"ingot: {_OF_SERVICES}", err=True)
 
-    change.__doc__ = about
+    change.__doc__ = help_text
     command(grants, name)(change)
 
 
@@ -61,8 +61,8 @@ def list_roles(accounts: Accounts) -> None:
     """List all roles of users and groups."""
     from app.identity import roles
 
-    found = accounts.read(lambda session: list(roles.assignments(session)))
-    accounts.output.items(found, ("role", "user", "group", "scope"))
+    assignments = accounts.read(lambda session: list(roles.assignments(session)))
+    accounts.output.items(assignments, ("role", "user", "group", "scope"))
 
 
 @command(api_tokens, "create")
@@ -96,9 +96,9 @@ def list_tokens(accounts: Accounts, *, user: OfUser = None) -> None:
     """List API tokens, without their texts."""
     from app.identity import tokens
 
-    found = accounts.read(lambda session: list(tokens.listed(session, user)))
+    token_rows = accounts.read(lambda session: list(tokens.listed(session, user)))
     columns = ("uuid", "name", "user", "scope", "role", "expires_at", "used_at", "revoked_at")
-    accounts.output.items(found, columns)
+    accounts.output.items(token_rows, columns)
 
 
 @command(api_tokens, "revoke")

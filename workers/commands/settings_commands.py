@@ -38,30 +38,34 @@ def show_config(
         str, typer.Argument(help="Section to print, such as api; default: all")
     ] = "",
     *,
-    changed: Annotated[
+    only_changed: Annotated[
         bool, typer.Option("--changed", help="Only settings that are set somewhere")
     ] = False,
     config: Config = None,
 ) -> None:
     """Print every setting as a TOML file: value, default, meaning, origin."""
     settings = list(description.describe(read(config)))
-    sections = list(dict.fromkeys(each.group for each in settings))
+    sections = list(dict.fromkeys(setting.group for setting in settings))
     if section and section not in sections:
-        near = difflib.get_close_matches(section, sections, 1)
-        hint = f"; the nearest is {near[0]}" if near else f"; there are {', '.join(sections)}"
+        near_sections = difflib.get_close_matches(section, sections, 1)
+        hint = (
+            f"; the nearest is {near_sections[0]}"
+            if near_sections
+            else f"; there are {', '.join(sections)}"
+        )
         raise SettingsError(f"{section}: there is no such section{hint}")
     group = None
-    for each in settings:
-        if (section and each.group != section) or (changed and each.origin == "default"):
+    for setting in settings:
+        if (section and setting.group != section) or (only_changed and setting.origin == "default"):
             continue
-        if each.group != group:
-            group = each.group
+        if setting.group != group:
+            group = setting.group
             typer.echo(f"\n[{group}]")
-        choices = f" ({', '.join(each.choices)})" if each.choices else ""
-        typer.echo(f"# {each.help}{choices}")
-        typer.echo(f"# {each.variable}, default {toml(each.default)}, from: {each.origin}")
-        unset = "# " if each.value is None else ""
-        typer.echo(f"{unset}{each.name} = {'' if unset else toml(each.value)}".rstrip())
+        choices = f" ({', '.join(setting.choices)})" if setting.choices else ""
+        typer.echo(f"# {setting.help}{choices}")
+        typer.echo(f"# {setting.variable}, default {toml(setting.default)}, from: {setting.origin}")
+        unset = "# " if setting.value is None else ""
+        typer.echo(f"{unset}{setting.name} = {'' if unset else toml(setting.value)}".rstrip())
     if group is None:
         typer.echo("# no setting is changed from its default")
 
@@ -107,8 +111,8 @@ def import_ironic_conf(
 def _toml_lines(values: Iterable[tuple[str, Any]]) -> Iterator[str]:
     """Yield lines of TOML for pairs of "group.name" and value; a value that is None has none."""
     section = None
-    for place, value in sorted((pair for pair in values if pair[1] is not None), key=itemgetter(0)):
-        group_name, _, name = place.partition(".")
+    for path, value in sorted((pair for pair in values if pair[1] is not None), key=itemgetter(0)):
+        group_name, _, name = path.partition(".")
         if group_name != section:
             section = group_name
             yield f"\n[{section}]\n"
@@ -132,8 +136,8 @@ def toml(value: Any) -> str:
         case bool() | int() | float():
             return str(value).lower()
         case dict():
-            return f"{{{', '.join(f'{toml(key)} = {toml(one)}' for key, one in value.items())}}}"
+            return f"{{{', '.join(f'{toml(key)} = {toml(item)}' for key, item in value.items())}}}"
         case tuple():
-            return f"[{', '.join(toml(one) for one in value)}]"
+            return f"[{', '.join(toml(item) for item in value)}]"
         case _:
             return json.dumps(value)

@@ -49,9 +49,11 @@ def create_user(
     from app.identity import accounts as rows
     from app.identity import oidc_users, passwords
 
-    known = None if subject is None else oidc_users.uuid_of(accounts.settings.oidc.issuer, subject)
-    stored = None if no_password or known else passwords.hashed(_new_password())
-    uuid = accounts.change(lambda session: rows.create_user(session, name, stored, known).uuid)
+    oidc_uuid = (
+        None if subject is None else oidc_users.uuid_of(accounts.settings.oidc.issuer, subject)
+    )
+    stored = None if no_password or oidc_uuid else passwords.hashed(_new_password())
+    uuid = accounts.change(lambda session: rows.create_user(session, name, stored, oidc_uuid).uuid)
     accounts.output.result({"name": name, "uuid": uuid}, f"user {name} was created: {uuid}")
 
 
@@ -61,8 +63,8 @@ def list_users(accounts: Accounts) -> None:
     from app.identity import accounts as rows
     from app.models import User
 
-    found = accounts.read(lambda session: [_user(each) for each in rows.everything(session, User)])
-    accounts.output.items(found, ("name", "uuid", "enabled", "has_password"))
+    users = accounts.read(lambda session: [_user(user) for user in rows.everything(session, User)])
+    accounts.output.items(users, ("name", "uuid", "enabled", "has_password"))
 
 
 @command(users, "show")
@@ -74,12 +76,12 @@ def show_user(accounts: Accounts, name: UserName) -> None:
 
     def work(session: "Session") -> dict[str, Any]:
         document = _user(rows.find(session, User, name))
-        document["groups"] = found = list(rows.groups_of(session, name))
+        document["groups"] = groups = list(rows.groups_of(session, name))
         document["roles"] = [
-            f"{each['role']} in {each['scope']}"
-            + (f", by group {each['group']}" if each["group"] else "")
-            for each in roles.assignments(session)
-            if each["user"] == name or each["group"] in found
+            f"{assignment['role']} in {assignment['scope']}"
+            + (f", by group {assignment['group']}" if assignment["group"] else "")
+            for assignment in roles.assignments(session)
+            if assignment["user"] == name or assignment["group"] in groups
         ]
         return document
 
@@ -122,9 +124,9 @@ def set_password(
             return 0
         return tokens.end_sessions(session, rows.find(session, User, name).id)
 
-    ended = accounts.change(work)
-    words = f"the password of {name} was replaced; sessions that ended: {ended}"
-    accounts.output.result({"name": name, "ended_sessions": ended}, words)
+    session_count = accounts.change(work)
+    text = f"the password of {name} was replaced; sessions that ended: {session_count}"
+    accounts.output.result({"name": name, "ended_sessions": session_count}, text)
 
 
 @command(users, "enable")
@@ -149,15 +151,18 @@ def disable_user(accounts: Accounts, name: UserName) -> None:
 
     def work(session: "Session") -> list[dict[str, Any]]:
         user = rows.find(session, User, name)
-        begun = list(delegated_work.of_user(session, user))
+        delegated_items = list(delegated_work.of_user(session, user))
         rows.set_enabled(session, name, enabled=False)
         tokens.end_sessions(session, user.id)
-        return begun
+        return delegated_items
 
-    begun = accounts.change(work)
-    lines = [f"{each['kind']} {each['uuid']} ({each['about']}): {each['then']}" for each in begun]
-    words = "\n".join([f"user {name} is disabled", *lines])
-    accounts.output.result({"name": name, "enabled": False, "work": begun}, words)
+    delegated_items = accounts.change(work)
+    lines = [
+        f"{item['kind']} {item['uuid']} ({item['about']}): {item['then']}"
+        for item in delegated_items
+    ]
+    text = "\n".join([f"user {name} is disabled", *lines])
+    accounts.output.result({"name": name, "enabled": False, "work": delegated_items}, text)
 
 
 @command(users, "delete")
@@ -183,8 +188,10 @@ def list_groups(accounts: Accounts) -> None:
     from app.identity import accounts as rows
     from app.models import Group
 
-    found = accounts.read(lambda session: [each.name for each in rows.everything(session, Group)])
-    accounts.output.items([{"name": each} for each in found], ("name",))
+    group_names = accounts.read(
+        lambda session: [group.name for group in rows.everything(session, Group)]
+    )
+    accounts.output.items([{"name": group_name} for group_name in group_names], ("name",))
 
 
 @command(groups, "show")
@@ -192,8 +199,8 @@ def show_group(accounts: Accounts, name: GroupName) -> None:
     """Show the users of a group."""
     from app.identity import accounts as rows
 
-    found = accounts.read(lambda session: list(rows.members(session, name)))
-    accounts.output.item({"name": name, "users": found})
+    members = accounts.read(lambda session: list(rows.members(session, name)))
+    accounts.output.item({"name": name, "users": members})
 
 
 @command(groups, "add-user")
@@ -234,8 +241,10 @@ def create_project(
     """Create a project."""
     from app.identity import accounts as rows
 
-    made = accounts.change(lambda session: rows.create_project(session, name, ident).ident)
-    accounts.output.result({"name": name, "id": made}, f"project {name} was created: {made}")
+    project_id = accounts.change(lambda session: rows.create_project(session, name, ident).ident)
+    accounts.output.result(
+        {"name": name, "id": project_id}, f"project {name} was created: {project_id}"
+    )
 
 
 @command(projects, "list")
@@ -244,12 +253,13 @@ def list_projects(accounts: Accounts) -> None:
     from app.identity import accounts as rows
     from app.models import Project
 
-    found = accounts.read(
+    projects = accounts.read(
         lambda session: [
-            {"name": each.name, "id": each.ident} for each in rows.everything(session, Project)
+            {"name": project.name, "id": project.ident}
+            for project in rows.everything(session, Project)
         ]
     )
-    accounts.output.items(found, ("name", "id"))
+    accounts.output.items(projects, ("name", "id"))
 
 
 @command(projects, "delete")

@@ -1,5 +1,5 @@
 """
-Abilities of a conductor: proofs that its processes do their work, beside the heartbeat.
+Abilities of a conductor: proofs, in addition to the heartbeat, that its processes do their work.
 
 A heartbeat comes from a thread of its own, so it proves neither that messages arrive nor that a
 thread takes them. So the conductor sends echoes to its own queues, on the way of all other
@@ -42,7 +42,7 @@ class Pulse:
 
     def __init__(self) -> None:
         self._answered = mmap.mmap(-1, self._FORM.size)
-        #: Time at which the oldest unanswered echo was sent; None: all are answered.
+        #: Time at which the oldest unanswered echo was sent, if any is unanswered.
         self._asked: float | None = None
         self._last = 0.0  # time of the last echo
         self.answer()
@@ -63,14 +63,14 @@ class Pulse:
 
     def silence(self) -> float:
         """Seconds for which an echo is unanswered; 0: none is."""
-        (answered,) = self._FORM.unpack(self._answered[:])
-        if self._asked is None or answered >= self._asked:
+        (answered_at,) = self._FORM.unpack(self._answered[:])
+        if self._asked is None or answered_at >= self._asked:
             return 0.0
         return time.monotonic() - self._asked
 
 
 class SharedText:
-    """A short text, shared with processes that are forked later; at first there is none."""
+    """A short text, shared with processes that are forked later; initially absent."""
 
     SIZE = 240  # bytes of UTF-8, of which more are cut off
 
@@ -82,7 +82,7 @@ class SharedText:
         self._memory[:] = bytes([len(data)]) + data.ljust(self.SIZE, b"\0")
 
     def get(self) -> str | None:
-        """Return the text; None: there is none."""
+        """Return the text, if there is one."""
         data = self._memory[:]
         return data[1 : data[0] + 1].decode(errors="ignore") or None
 
@@ -96,10 +96,10 @@ class ControlSigns:
         self.network = SharedText()
 
     def impediment(self, patience: float) -> str | None:
-        """Return why the control process does not do its work; None: it does."""
-        silent = self.pulse.silence()
-        if silent > patience:
-            return f"its control process has taken no message for {silent:.0f} s"
+        """Return why the control process does not do its work, or None if it does."""
+        silence = self.pulse.silence()
+        if silence > patience:
+            return f"its control process has taken no message for {silence:.0f} s"
         return self.network.get()
 
 
@@ -129,20 +129,20 @@ class StepThreads:
 
     def impediment(self, patience: float) -> str | None:
         """
-        Return why no step can be begun; None: steps can, or all threads are at work.
+        Return why no step can be started, or None if steps can, or all threads are busy.
 
         patience: seconds for an echo.
         """
-        began = list(self._began.values())
-        if len(began) >= self._count:
-            if time.monotonic() - max(began) < self._limit:
+        start_times = list(self._began.values())
+        if len(start_times) >= self._count:
+            if time.monotonic() - max(start_times) < self._limit:
                 return None
             return (
                 f"all {self._count} threads are in steps that exceed [conductor]step_timeout"
                 f" ({self._limit:.0f} s)"
             )
-        silent = self.pulse.silence()
-        return f"no thread has taken a message for {silent:.0f} s" if silent > patience else None
+        silence = self.pulse.silence()
+        return f"no thread has taken a message for {silence:.0f} s" if silence > patience else None
 
 
 class Echoes:

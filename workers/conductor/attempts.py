@@ -7,31 +7,34 @@ transaction is open while the driver talks to the machine.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from celery import Celery, Task
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.broker import chain, monitoring, outages, queue
 from app.broker.chain import RUN
 from app.broker.messages import Link, Message
 from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.diagnosis import reason
-from app.engine import child_nodes, inspection_findings
+from app.engine import bmc_recordings, child_nodes, inspection_findings
 from app.hardware import targets
 from app.inspection.process import process
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
-from app.models import AgentRecord, Operation, OperationStep, Port
+from app.models import AgentRecord, Operation, OperationKind, OperationStep, Port
 from app.observe import log
 from app.process import kill_points, release, tracing
 from app.runtime import Runtime
 from drivers.core import reserved
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, LeaseLost, NotSupported
+from drivers.core.recording.traffic import Traffic
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
 from workers.conductor import claims, drain, recording, results
@@ -46,6 +49,8 @@ seldom = log.RateLimited(logger)
 
 #: Seconds between two tries to reserve a child node that another operation holds.
 CHILD_BUSY = 2.0
+#: Kinds of operations whose steps use the secrets of an instance.
+USES_INSTANCE = (OperationKind.ACTIVE, OperationKind.REBUILD)
 #: Result of a message that is outdated: its step was run, dispatched again, or claimed elsewhere.
 NOT_RUN = "not run"
 #: Seconds that a message may wait for the conductor to be registered.
@@ -98,18 +103,18 @@ def run(
     withdraw: Callable[[Sequence[Link]], None] = lambda _links: None,
 ) -> Outcome | None:
     """
-    Run the step of a message, unless the message is outdated, and send the rest of its chain.
+    Run the step of a message, unless the message is outdated, and send the remaining chain.
 
     withdraw: called after the step, with the later links of the chain that it has not sent.
-    Returns the recorded outcome of the step; None: no outcome was recorded.
+    Returns the recorded outcome of the step, or None if no outcome was recorded.
     """
-    began, waiting = time.time_ns(), list(message.links[1:])
+    started_at, waiting = time.time_ns(), list(message.links[1:])
     with ExitStack() as scope:
         kill_points.reach("received")
         node, operation, position = message.node, message.operation, message.cursor
         if not conductor.witness.note(node):
             return None  # the reconciler sends again
-        if conductor.leaving.is_set():
+        if conductor.draining.is_set():
             drain.redispatch(conductor, operation)
             return None
         lease = conductor.leases.take(
@@ -138,35 +143,35 @@ def run(
             scope.callback(conductor.attempts.discard, attempt.operation.claim)
             kind, step = attempt.operation.kind, attempt.step
             kill_points.reach("claimed", kind)
-            _trace(scope, message, attempt, began)
+            _trace(scope, message, attempt, started_at)
             with tracing.inside(step.label, conductor=conductor.name, attempt=step.attempts):
                 outcome = _act(conductor, attempt, lease)
             kill_points.reach("acted", kind)
             if outcome is None:
                 return None
-            advanced = recording.advance(conductor, attempt, outcome)
+            is_advanced = recording.advance(conductor, attempt, outcome)
         finally:
             # before the record is written: it may let another process work on the node
             conductor.leases.give_back(lease)
-        following: int | None = position + 1
-        if not advanced:
+        next_position: int | None = position + 1
+        if not is_advanced:
             kill_points.reach("freed", kind)
-            following = recording.record(conductor, attempt, outcome)
+            next_position = recording.record(conductor, attempt, outcome)
         kill_points.reach("recorded", kind)
-        if following is not None:
-            if _follow(conductor, message, following):
+        if next_position is not None:
+            if _follow(conductor, message, next_position):
                 waiting.clear()
             kill_points.reach("followed", kind)
         return attempt.outcome
 
 
-def _trace(scope: ExitStack, message: Message, attempt: Attempt, began: int) -> None:
+def _trace(scope: ExitStack, message: Message, attempt: Attempt, started_at: int) -> None:
     """Add the facts of a claimed step to all lines of the log and to the trace, until the end."""
     request, step = attempt.operation.request_id, attempt.step.label
     facts = {"node": message.node, "operation": message.operation, "step": step}
     scope.enter_context(log.bound(**facts, request_id=request))
     scope.enter_context(
-        tracing.continued(request, RUN, began=began, **facts, position=attempt.step.position)
+        tracing.continued(request, RUN, began=started_at, **facts, position=attempt.step.position)
     )
 
 
@@ -176,13 +181,13 @@ def _follow(conductor: Conductor, message: Message, position: int) -> bool:
 
     Returns whether it was the rest of the chain.
     """
-    rest = message.rest
-    if conductor.leaving.is_set():
+    remainder = message.rest
+    if conductor.draining.is_set():
         drain.redispatch(conductor, message.operation)
-    elif rest is None or rest.cursor != position:
+    elif remainder is None or remainder.cursor != position:
         with outages.log_outages(RUN):
             send_again(conductor.runtime, message.operation)
-    elif conductor.runtime.send(rest):
+    elif conductor.runtime.send(remainder):
         return True
     else:
         seldom.warning("message.not_sent", operation=message.operation)
@@ -205,7 +210,7 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
         if step.child and not until_available(lambda: _borrow_child(conductor, attempt)):
             return Wait(step.progress, poll_after=CHILD_BUSY)
         target = until_available(lambda: _target(conductor, attempt, lease.check))
-        with lease.calling():
+        with lease.calling(), _recorded(conductor, attempt, target) as target:
             outcome = results.checked(call_of(target, step)())
             process(target)
         if step.child and isinstance(outcome, Wait):
@@ -238,29 +243,57 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
     return outcome
 
 
+@contextmanager
+def _recorded(conductor: Conductor, attempt: Attempt, target: Target) -> Iterator[Target]:
+    """Record the step's exchanges with the BMC, if that is switched on for its node."""
+    node = attempt.child or attempt.node
+    if not bmc_recordings.is_on(node):
+        yield target
+        return
+    traffic = Traffic()
+    try:
+        yield replace(target, record_exchange=traffic.add)
+    finally:
+        try:
+            bmc_recordings.keep(conductor.runtime, node, attempt.operation, attempt.step, traffic)
+        except SQLAlchemyError as error:  # a recording is no reason for a step to fail
+            seldom.warning("recording.lost", node=node.uuid, detail=reason(error))
+
+
 def _measured_as(runtime: Runtime, attempt: Attempt) -> str:
     """Return the step's label for the metrics: OTHER if no driver has it, as agents name theirs."""
     node, step = attempt.child or attempt.node, attempt.step
     interfaces = runtime.drivers.types.get(node.driver, {}).get(step.interface, {}).values()
-    is_known = step.name in reserved.METHODS or any(hasattr(each, step.name) for each in interfaces)
+    is_known = step.name in reserved.METHODS or any(
+        hasattr(interface, step.name) for interface in interfaces
+    )
     return step.label if interfaces and is_known else OTHER
 
 
 def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]) -> Target:
     """Build the driver's view of the node that a step runs on."""
     node, step = attempt.child or attempt.node, attempt.step
+    parts = targets.rarely_needed(conductor.runtime, node, attempt.agent)
+    targets.require_readable(f"arguments of step {step.label}", step.args)
+    if attempt.operation.kind in USES_INSTANCE:
+        targets.require_readable("instance_info", node.instance_info)
+        for volume in parts.get("volume_targets", ()):
+            targets.require_readable(
+                f"properties of volume target {volume.uuid}", volume.properties
+            )
     return targets.build(
         conductor.runtime,
         node,
         attempt.ports,
         attempt.agent,
-        **targets.volumes_and_traits(conductor.runtime, node, attempt.agent),
+        **parts,
         **inspection_findings.material_of(conductor.runtime, attempt.node, step),
         step_id=f"{attempt.operation.uuid}:{step.position}",
         progress=step.progress,
         resumed=attempt.resumed,
         crashes=step.deaths,
         before_order=before_order,
+        nodes_with=partial(targets.nodes_with, conductor.runtime, node),
         reports=attempt.reports,
     )
 
@@ -305,7 +338,7 @@ def _has(target: Target, step: OperationStep) -> bool:
     """Return whether the node's interfaces still have a step of a flow."""
     assert step.flow is not None
     steps = target.driver.steps(Flow(step.flow), target)
-    return (step.interface, step.name) in {each.key for each in steps}
+    return (step.interface, step.name) in {plan_step.key for plan_step in steps}
 
 
 def call_of(target: Target, step: OperationStep) -> Callable[[], Any]:

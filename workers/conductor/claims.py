@@ -131,15 +131,15 @@ def _claimed_rows(operation: CTE, step: FromClause) -> Select[Any]:
         select(column).correlate(None).scalar_subquery()
         for column in (operation.c.node_id, operation.c.id, operation.c.cursor)
     )
-    following = _steps.alias()
+    next_steps = _steps.alias()
     return (
-        select(*operation.c, *step.c, *_nodes.c, *_agents.c, following.c.state, *_ports.c)
+        select(*operation.c, *step.c, *_nodes.c, *_agents.c, next_steps.c.state, *_ports.c)
         .select_from(operation)
         .join(step, and_(step.c.operation_id == id_, step.c.position == cursor))
         .join(_nodes, _nodes.c.id == node_id)
         .outerjoin(_agents, _agents.c.node_id == node_id)
         .outerjoin(
-            following, and_(following.c.operation_id == id_, following.c.position == cursor + 1)
+            next_steps, and_(next_steps.c.operation_id == id_, next_steps.c.position == cursor + 1)
         )
         .outerjoin(_ports, _ports.c.node_id == node_id)
     )
@@ -149,27 +149,27 @@ _CLAIM_OPERATION = Typed(_CLAIM)
 _START_STEP = Typed(
     _start_step(select(_operations.c.id).where(_operations.c.uuid == bindparam("operation")))
 )
-_found = select(*_operations.c).where(
+_claimed_operation = select(*_operations.c).where(
     _operations.c.uuid == bindparam("operation"), _operations.c.claim == bindparam("token")
 )
-_CLAIMED = Typed(_claimed_rows(_found.cte("claimed"), _steps))
-_claimed = _CLAIM.returning(*_operations.c).cte("claimed")
-_started = _start_step(select(_claimed.c.id)).returning(*_steps.c).cte("started")
+_CLAIMED = Typed(_claimed_rows(_claimed_operation.cte("claimed"), _steps))
+_new_claim = _CLAIM.returning(*_operations.c).cte("claimed")
+_started = _start_step(select(_new_claim.c.id)).returning(*_steps.c).cte("started")
 #: On PostgreSQL: these three in one round trip. SQLite changes no rows in a WITH.
-_CLAIM_AT_ONCE = Typed(_claimed_rows(_claimed, _started))
+_CLAIM_AT_ONCE = Typed(_claimed_rows(_new_claim, _started))
 
 _operation, _node, _step = snapshots(Operation), snapshots(Node), snapshots(OperationStep)
 _agent, _port = snapshots(AgentRecord), snapshots(Port)
 
 
 def claim(
-    conductor: Conductor, operation: str, fence: int, cursor: int, leased: str | None = None
+    conductor: Conductor, operation: str, fence: int, cursor: int, leased_node: str | None = None
 ) -> Attempt | None:
     """
-    Claim a step; None: it is not, or no longer, to be run under this fence.
+    Claim a step, or return None if it is not, or no longer, to be run under this fence.
 
-    leased: UUID of the node whose lease the conductor holds, which must be the operation's; None:
-    it holds none.
+    leased_node: UUID of the node whose lease the conductor holds, if it holds one; it must be the
+    operation's.
 
     The attempt is in `conductor.attempts`, until the caller removes it.
     """
@@ -178,7 +178,9 @@ def claim(
     attempt = None
     try:
         attempt = until_available(
-            lambda: _claim(conductor, operation, fence, cursor, token=token, leased=leased)
+            lambda: _claim(
+                conductor, operation, fence, cursor, token=token, leased_node=leased_node
+            )
         )
     finally:
         if attempt is None:
@@ -187,45 +189,56 @@ def claim(
 
 
 def _claim(
-    conductor: Conductor, operation: str, fence: int, cursor: int, *, token: str, leased: str | None
+    conductor: Conductor,
+    operation: str,
+    fence: int,
+    cursor: int,
+    *,
+    token: str,
+    leased_node: str | None,
 ) -> Attempt | None:
     """
     Claim a step in one transaction, which may be retried with the same token.
 
     If the answer to a commit was lost, the retry recognizes the claim by its token.
     """
-    named = {
+    parameters = {
         "operation": operation,
         "at": cursor,
         "under": fence,
         "incarnation": conductor.incarnation,
         "token": token,
-        "mark": conductor.mark,
+        "mark": conductor.watermark,
         "timeout": conductor.runtime.settings.conductor.step_timeout,
     }
     start = {"operation": operation, "at": cursor, "who": conductor.name}
     rows: Sequence[Row] = ()
     with conductor.write_connection() as connection:
         if connection.dialect.name == "postgresql":
-            rows = _CLAIM_AT_ONCE.all(connection, named | start)
-        elif _CLAIM_OPERATION.count(connection, named):
+            rows = _CLAIM_AT_ONCE.all(connection, parameters | start)
+        elif _CLAIM_OPERATION.count(connection, parameters):
             _START_STEP.count(connection, start)
         rows = rows or _CLAIMED.all(connection, {"operation": operation, "token": token})
         if not rows:
             return None
-        each = iter(rows[0])
-        claimed, step, node, agent = _operation(each), _step(each), _node(each), _agent(each)
-        if leased not in (None, node.uuid):  # a forged message names another node
+        values = iter(rows[0])
+        claimed_operation, step, node, agent = (
+            _operation(values),
+            _step(values),
+            _node(values),
+            _agent(values),
+        )
+        if leased_node not in (None, node.uuid):  # a forged message names another node
             connection.rollback()
             return None
     ports = [_port(row[-len(_ports.c) :]) for row in rows]
     return Attempt(
-        claimed,
+        claimed_operation,
         node,
         step,
         [port for port in ports if port.id],
         agent if agent.node_id else None,
-        has_next=next(each) == StepState.PENDING,
+        has_next=next(values) == StepState.PENDING,
         resumed=step.deaths > 0,
     )
 
@@ -246,7 +259,7 @@ def _held(conductor: Conductor, attempt: Attempt) -> dict[str, Any]:
         "operation": operation.id,
         "under": operation.fence,
         "token": operation.claim,
-        "mark": conductor.mark,
+        "mark": conductor.watermark,
     }
 
 
@@ -274,9 +287,9 @@ _END = (
     )
 )
 _ADVANCE_OPERATION, _END_STEP = Typed(_ADVANCE), Typed(_END)
-_advanced = select(_ADVANCE.returning(_operations.c.id).cte("advanced").c.id)
+_advanced_ids = select(_ADVANCE.returning(_operations.c.id).cte("advanced").c.id)
 #: On PostgreSQL: both in one round trip.
-_ADVANCE_AT_ONCE = Typed(_END.where(_steps.c.operation_id == _advanced.scalar_subquery()))
+_ADVANCE_AT_ONCE = Typed(_END.where(_steps.c.operation_id == _advanced_ids.scalar_subquery()))
 
 
 def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -> bool:
@@ -286,16 +299,18 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     False: the claim is no longer valid, or an abort follows the step. A request for an abort locks
     the operation first, so it is either visible here or concerns the next step.
     """
-    held = _held(conductor, attempt)
+    claim_parameters = _held(conductor, attempt)
     end = {"step": attempt.step.id, "came_to": dict(result) or None}
     with conductor.write_connection() as connection:
         if connection.dialect.name == "postgresql":
-            ended = _ADVANCE_AT_ONCE.count(connection, held | end)
+            count = _ADVANCE_AT_ONCE.count(connection, claim_parameters | end)
         else:
-            ended = _ADVANCE_OPERATION.count(connection, held) and _END_STEP.count(connection, end)
-        if not ended:
+            count = _ADVANCE_OPERATION.count(connection, claim_parameters) and _END_STEP.count(
+                connection, end
+            )
+        if not count:
             connection.rollback()
-    return bool(ended)
+    return bool(count)
 
 
 _GIVE_UP = Typed(update(_operations).where(*_HELD).values(deadline_at=now()))
@@ -307,21 +322,21 @@ def expire(conductor: Conductor, attempt: Attempt) -> None:
         _GIVE_UP.count(connection, _held(conductor, attempt))
 
 
-def expire_lost(conductor: Conductor, lost: Sequence[tuple[int, int, str]]) -> int:
+def expire_lost(conductor: Conductor, lost_claims: Sequence[tuple[int, int, str]]) -> int:
     """
     Expire claims of attempts that this process does not make; return how many were valid.
 
-    lost: (id, fence, token of the claim) of operations.
+    lost_claims: (id, fence, token of the claim) of operations.
     """
-    if not lost:
+    if not lost_claims:
         return 0
     with conductor.write_connection() as connection:
         return sum(
             _GIVE_UP.count(
                 connection,
-                {"operation": id_, "under": fence, "token": token, "mark": conductor.mark},
+                {"operation": id_, "under": fence, "token": token, "mark": conductor.watermark},
             )
-            for id_, fence, token in lost
+            for id_, fence, token in lost_claims
         )
 
 

@@ -32,8 +32,8 @@ class StaleWatermark(OperationalError):
     """
 
     def __init__(self, conductor: str) -> None:
-        why = f"conductor {conductor} must first check whether the database was restored"
-        super().__init__(None, None, Exception(why))
+        reason = f"conductor {conductor} must first check whether the database was restored"
+        super().__init__(None, None, Exception(reason))
 
 
 @dataclass(slots=True)
@@ -47,21 +47,21 @@ class Conductor:
     witness: RestoreGuard
     wait_monitor: WaitMonitor
     #: Set while the conductor drains: it claims no more steps.
-    leaving: threading.Event = field(default_factory=threading.Event)
+    draining: threading.Event = field(default_factory=threading.Event)
     #: Tokens of the attempts in progress, from before the claim to after the record.
     attempts: set[str] = field(default_factory=set)
     #: Highest watermark seen; a database with a lower one is not written to.
-    mark: int = 0
-    #: Monotonic time until which `mark` is recent enough to detect a restored database.
-    mark_valid_until: float = math.inf
+    watermark: int = 0
+    #: Monotonic time until which `watermark` is recent enough to detect a restored database.
+    watermark_valid_until: float = math.inf
 
-    def set_mark(self, mark: int, checked: float) -> None:
-        """Set the watermark; checked: monotonic time before other processes' marks were read."""
-        self.mark = mark
-        self.mark_valid_until = checked + self.runtime.settings.conductor.heartbeat_timeout
+    def set_watermark(self, watermark: int, checked_at: float) -> None:
+        """Set the watermark; checked_at: monotonic time before that of other processes was read."""
+        self.watermark = watermark
+        self.watermark_valid_until = checked_at + self.runtime.settings.conductor.heartbeat_timeout
 
-    def has_valid_mark(self, moment: float) -> bool:
-        return moment < self.mark_valid_until
+    def has_valid_watermark(self, now: float) -> bool:
+        return now < self.watermark_valid_until
 
     @contextmanager
     def write_connection(self) -> Iterator[Connection]:
@@ -72,7 +72,7 @@ class Conductor:
         """
         with self.runtime.write_connection() as connection:
             yield connection
-            self._require_valid_mark()
+            self._require_valid_watermark()
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -83,11 +83,11 @@ class Conductor:
         """
         with self.runtime.transaction(Actor.CONDUCTOR) as session:
             # before the watermark is read, as the heartbeat raises both meanwhile
-            session.info[MARK] = self.mark
+            session.info[MARK] = self.watermark
             yield session
-            self._require_valid_mark()
+            self._require_valid_watermark()
 
-    def _require_valid_mark(self) -> None:
+    def _require_valid_watermark(self) -> None:
         # called after the first statement: the connection is bound to one database from then on
-        if not self.has_valid_mark(time.monotonic()):
+        if not self.has_valid_watermark(time.monotonic()):
             raise StaleWatermark(self.name)

@@ -27,18 +27,18 @@ def redispatch(conductor: Conductor, operation: str) -> None:
     """
     conductor.runtime.cache.pop("members", None)  # this conductor may be among them
     try:
-        dispatched = retrying(lambda: _redispatch(conductor, operation))
+        is_sent = retrying(lambda: _redispatch(conductor, operation))
     except SQLAlchemyError as error:  # the reconciler sends it, as this conductor is gone
         seldom.warning("operation.not_redispatched", operation=operation, detail=reason(error))
         return
-    if dispatched:
+    if is_sent:
         logger.info("operation.redispatched", operation=operation)
 
 
 def _redispatch(conductor: Conductor, uuid: str) -> bool:
     with conductor.runtime.transaction(Actor.CONDUCTOR) as session:
-        found = session.scalars(select(Operation.id).where(Operation.uuid == uuid)).one()
-        node, operation = operations.lock_operation(session, found)
+        operation_id = session.scalars(select(Operation.id).where(Operation.uuid == uuid)).one()
+        node, operation = operations.lock_operation(session, operation_id)
         if operation.state != OperationState.QUEUED or operation.admitted_at is None:
             return False
         if operation.sent_to == conductor.incarnation:
@@ -55,9 +55,9 @@ def redispatch_all(conductor: Conductor) -> None:
     )
     try:
         with conductor.runtime.reading() as session:
-            unclaimed = list(session.scalars(query))
+            operation_uuids = list(session.scalars(query))
     except SQLAlchemyError as error:
         seldom.warning("conductor.no_database", detail=reason(error))
         return
-    for operation in unclaimed:
+    for operation in operation_uuids:
         redispatch(conductor, operation)

@@ -3,8 +3,8 @@ Freshness of calls: each is executed by the process that it was sent to, in its 
 
 The seal of a call (`app.broker.calls`) proves which service wrote it, and binds it to its key. A
 copy has the same seal and key: the process that has executed the call remembers the key until the
-call expires, by the database's clock. Keys begin with the incarnation of the conductor, so no other
-process executes a copy.
+call expires, by the database's clock. A key has the incarnation of its conductor as prefix, so no
+other process executes a copy.
 """
 
 import threading
@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.broker.calls import Forged
+from app.broker.seals import Forged
 from app.db.clock import now
 from app.runtime import Runtime
 
@@ -27,7 +27,7 @@ class FreshCalls:
 
     runtime: Runtime
     incarnation: str  # of the conductor
-    _accepted: dict[str, float] = field(default_factory=dict)  # key -> monotonic time of expiry
+    _expiries: dict[str, float] = field(default_factory=dict)  # key -> monotonic time of expiry
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_for_us(self, key: str) -> bool:
@@ -37,7 +37,7 @@ class FreshCalls:
 
     def accept(self, key: str, call: Mapping[str, Any], seconds: float) -> float:
         """
-        Return the seconds in which a call may be executed.
+        Return the number of seconds left to execute a call.
 
         seconds: until it expires in Redis; counts only for calls of a release that sends no time.
         Raises Forged: it is a copy of a call, or its time is over.
@@ -46,19 +46,21 @@ class FreshCalls:
         if "until" not in call:
             return seconds
         try:
-            until = datetime.fromisoformat(call["until"])
+            expires_at = datetime.fromisoformat(call["until"])
             with self.runtime.reading() as session:
-                seconds = (until - session.scalars(select(now())).one()).total_seconds()
+                seconds = (expires_at - session.scalars(select(now())).one()).total_seconds()
         except (TypeError, ValueError):
             raise Forged("its time cannot be read") from None
         if seconds <= 0:
             raise Forged("its time is over")
         moment = time.monotonic()
         with self._lock:
-            if key in self._accepted:
+            if key in self._expiries:
                 raise Forged("it was executed before")
-            self._accepted = {
-                each: expiry for each, expiry in self._accepted.items() if expiry > moment
+            self._expiries = {
+                accepted_key: expiry
+                for accepted_key, expiry in self._expiries.items()
+                if expiry > moment
             }
-            self._accepted[key] = moment + seconds
+            self._expiries[key] = moment + seconds
         return seconds

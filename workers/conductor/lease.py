@@ -83,7 +83,7 @@ class Leases:
     ttl: float  # seconds
     prefix: str  # of the keys
     #: Whether the other processes count this one as alive. If not, they may need its leases: only
-    #: those of running calls are renewed.
+    #: the leases of running calls are renewed.
     is_alive: Callable[[], bool] = lambda: True
     _reach: CircuitBreaker = field(default_factory=circuit_breaker)
     _held: set[Lease] = field(default_factory=set)
@@ -103,7 +103,7 @@ class Leases:
 
     def take(self, node: str, fence: int, has_valid_fence: Callable[[], bool]) -> Lease | None:
         """
-        Take the lease of a node, by its UUID; None: another holder has it.
+        Take the lease of a node, by its UUID; returns None if another holder has it.
 
         A call of this process that still holds the lease with a lower fence (after an abort or a
         deadline) is revoked: it sends no further order, and its lease expires.
@@ -111,10 +111,10 @@ class Leases:
         key = f"{self.prefix}:lease:{node}"
         lease = Lease(key, f"{self.holder}:{fence}", has_valid_fence, self, fence)
         try:
-            taken = self._set(lease)
+            acquired = self._set(lease)
         except redis.RedisError:  # the node's row decides alone, before each order
-            taken = True
-        if not taken:
+            acquired = True
+        if not acquired:
             self._revoke_older(lease)
             return None
         with self._lock:
@@ -123,9 +123,9 @@ class Leases:
 
     def _revoke_older(self, lease: Lease) -> None:
         with self._lock:
-            for held in self._held:
-                if held.key == lease.key and held.fence < lease.fence:
-                    held.valid_until = held.renewed_until = 0.0
+            for older_lease in self._held:
+                if older_lease.key == lease.key and older_lease.fence < lease.fence:
+                    older_lease.valid_until = older_lease.renewed_until = 0.0
 
     def give_back(self, lease: Lease) -> None:
         with self._lock:
@@ -155,8 +155,8 @@ class Leases:
     def _set(self, lease: Lease) -> bool:
         requested = time.monotonic()
         with self._reach.guard():
-            taken = self.client.set(lease.key, lease.value, nx=True, px=self._ttl_ms)
-        if taken:
+            acquired = self.client.set(lease.key, lease.value, nx=True, px=self._ttl_ms)
+        if acquired:
             lease.valid_until = requested + self.ttl
             return True
         return False
@@ -166,23 +166,23 @@ class Leases:
             requested = time.monotonic()
             with self._lock:
                 is_alive = self.is_alive()
-                held = [
+                held_leases = [
                     lease
                     for lease in self._held
                     if requested < lease.renewed_until and (is_alive or lease.is_calling)
                 ]
-            if not held:
+            if not held_leases:
                 continue
             try:
                 with (
                     self._reach.guard(),
                     self.client.pipeline(transaction=False) as pipeline,
                 ):
-                    for lease in held:
+                    for lease in held_leases:
                         pipeline.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
                     answers = pipeline.execute()
             except redis.RedisError:  # `Lease.check` decides before each order
                 continue
-            for lease, renewed in zip(held, answers, strict=True):
+            for lease, renewed in zip(held_leases, answers, strict=True):
                 if renewed:
                     lease.valid_until = requested + self.ttl

@@ -102,7 +102,7 @@ class Life:
             self._expect_passes(session)
             return restore.advance(session, seen)
 
-        self.conductor.set_mark(self._in_newest(register), checked)
+        self.conductor.set_watermark(self._in_newest(register), checked)
         self._timeline.look()
         self.registered.set()
         logger.info("conductor.registered", incarnation=incarnation, group=group)
@@ -120,7 +120,7 @@ class Life:
         answer, the conductor's mark is sufficient as long as it is valid.
         """
         conductor, checked = self.conductor, time.monotonic()
-        seen, valid = conductor.mark, conductor.has_valid_mark(checked)
+        seen, valid = conductor.watermark, conductor.has_valid_watermark(checked)
         try:
             seen, valid = max(seen, conductor.witness.recall()), True
             self._broker_answered = time.monotonic()
@@ -138,7 +138,7 @@ class Life:
 
         mark = self._in_newest(beat)
         if mark is not None and valid:
-            conductor.set_mark(mark, checked)
+            conductor.set_watermark(mark, checked)
         self._note(impediment)
         if mark is not None:
             self._timeline.look()
@@ -181,14 +181,14 @@ class Life:
     def drain(self, **_: Any) -> None:
         """Unregister the conductor, and redispatch its operations while running steps complete."""
         conductor = self.conductor
-        if conductor.leaving.is_set():
+        if conductor.draining.is_set():
             return
         try:
             with conductor.runtime.transaction() as session:
                 conductors.mark_offline(session, conductor.name, conductor.incarnation)
         except SQLAlchemyError as error:  # the others see that the heartbeats stop
             seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
-        conductor.leaving.set()
+        conductor.draining.set()
         # in a thread, as the worker is about to wait for the running steps
         self._redispatching = threading.Thread(target=self._redispatch, name="drain", daemon=True)
         self._redispatching.start()

@@ -37,7 +37,7 @@ SHARE = 0.01
 #: Failed polls in a row after which the monitor waits for the agent's heartbeat instead.
 ERRORS = 5
 #: Most polls of all agents together, per second. Above it, all intervals grow in proportion, so a
-#: command that has just begun is still polled soon beside thousands of long ones.
+#: command that has just started is still polled soon, even with thousands of long ones.
 POLLS = 50
 
 
@@ -152,15 +152,15 @@ class WaitMonitor:
         try:
             # created once: aiohttp reuses connections only for the same SSL context
             if ca is not None:  # certificates of the agent, or the value of its node
-                where = "driver_info/agent_verify_ca"
-                trusted = context(of_node(self._runtime.settings.options(), ca, where))
+                setting = "driver_info/agent_verify_ca"
+                trusted = context(of_node(self._runtime.settings.options(), ca, setting))
             else:
                 trusted = context(settings.verify_ca)
         except InvalidDriverInfo as error:
             logger.warning("watch.no_certificates", operation_id=operation_id, detail=str(error))
             return str(error)
         started = self._loop.time()
-        errors, last = 0, ""
+        errors, last_error = 0, ""
         while errors < ERRORS:
             ran = self._loop.time() - started
             pause = min(max(settings.poll_interval / 2, ran * SHARE), settings.max_poll_interval)
@@ -177,8 +177,8 @@ class WaitMonitor:
                     return None  # else the database is away: poll again, as no heartbeat resumes it
             except (HardwareError, aiohttp.ClientError, TimeoutError, ValueError) as error:
                 errors += 1  # the agent restarts or is gone: a heartbeat or the deadline decides
-                last = _text(error)
-        return f"the agent at {url} did not answer {ERRORS} polls ({last})"
+                last_error = _text(error)
+        return f"the agent at {url} did not answer {ERRORS} polls ({last_error})"
 
     async def _leave_to_agent(
         self, operation_id: int, fence: int, reason: str | None = None

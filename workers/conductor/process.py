@@ -24,6 +24,7 @@ from kombu import Queue
 
 from app.broker import queue, redis_releases
 from app.broker.calls import RedisCalls
+from app.broker.consoles import ConsoleChannel
 from app.broker.redis_broker import client
 from app.config.settings import Settings, SettingsError
 from app.db.sealing import keyring_of
@@ -39,6 +40,8 @@ from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.life import Life
 from workers.conductor.poller import WaitMonitor
+from workers.consoles import calls as console_calls
+from workers.consoles.hub import Hub
 from workers.periodic import schedule
 from workers.periodic.bmc_network import BmcNetwork
 from workers.restoration.restore_guard import RestoreGuard
@@ -72,8 +75,8 @@ def main(settings: Settings, name: str) -> None:
     tracing.start(settings, "conductor")
     application = queue.celery(settings)
     runtime = make(settings, queue.sender(application))
-    for hardware_type, why in runtime.drivers.refused.items():
-        logger.error("hardware_type.refused", hardware_type=hardware_type, why=why)
+    for hardware_type, reason in runtime.drivers.refused.items():
+        logger.error("hardware_type.refused", hardware_type=hardware_type, why=reason)
     for override in overrides_without_step(runtime.drivers.types, settings.options()):
         logger.warning("step_override.without_step", **override._asdict())
     leases = Leases(
@@ -86,7 +89,7 @@ def main(settings: Settings, name: str) -> None:
     timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
     witness = RestoreGuard(client(settings.broker.url, timeout), settings.broker.prefix)
     conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
-    leases.is_alive = lambda: conductor.has_valid_mark(time.monotonic())
+    leases.is_alive = lambda: conductor.has_valid_watermark(time.monotonic())
     leases.start()
     conductor.wait_monitor.start()
     patience = abilities.patience(settings.conductor.heartbeat_timeout)
@@ -129,8 +132,8 @@ def _worker(application: Celery, hostname: str, queues: list[str], threads: int)
     # Celery warns of root, as pickled messages can run code; here only JSON is accepted
     warnings.filterwarnings("ignore", category=SecurityWarning)
     application.conf.task_queues = [
-        Queue(each, routing_key=each) if isinstance(each, str) else each
-        for each in (queue.queue_for(application, name) for name in queues)
+        Queue(queue_entry, routing_key=queue_entry) if isinstance(queue_entry, str) else queue_entry
+        for queue_entry in (queue.queue_for(application, name) for name in queues)
     ]
     return Worker(
         app=application,
@@ -189,7 +192,9 @@ def _run_control(
     leases = Leases(broker, f"now-{uuid4()}", settings.conductor.lease_ttl, settings.broker.prefix)
     leases.start()
     threads = ThreadPoolExecutor(settings.conductor.ask_threads, thread_name_prefix="answer")
-    handler = rpc_server.CallHandler(runtime, name, leases)
+    hub = Hub(runtime, incarnation, ConsoleChannel(settings, keyring_of(runtime.engine.dialect)))
+    hub.start()
+    handler = rpc_server.CallHandler(runtime, name, leases, console_calls.methods(hub))
     rpc_server.register_task(
         application,
         rpc_server.CallReceiver(
@@ -204,5 +209,6 @@ def _run_control(
     try:
         _worker(application, f"now@{name}", queues, CONTROL_THREADS).start()
     finally:
+        hub.stop()
         runtime.drivers.bmcs.log_out(LOGOUT_TIMEOUT)
         tracing.stop()

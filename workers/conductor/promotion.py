@@ -33,7 +33,7 @@ class Timeline:
     """The timeline of the database, as a conductor saw it last."""
 
     conductor: Conductor
-    last: int | None = None  # None: not seen yet
+    last_timeline: int | None = None  # unset before the first look
 
     def look(self) -> None:
         """
@@ -44,16 +44,16 @@ class Timeline:
         timeline = self._read()
         if timeline is None:
             return
-        if self.last not in (None, timeline):
-            given_up, asked = give_up_lost(self.conductor)
+        if self.last_timeline not in (None, timeline):
+            given_up, polls = give_up_lost(self.conductor)
             logger.warning(
-                "database.promoted", timeline=timeline, before=self.last, given_up=given_up,
-                asked_again=asked,
+                "database.promoted", timeline=timeline, before=self.last_timeline,
+                given_up=given_up, asked_again=polls,
             )  # fmt: skip
-        self.last = timeline
+        self.last_timeline = timeline
 
     def _read(self) -> int | None:
-        """Return the timeline; None: the database has none, or does not tell it."""
+        """Return the timeline, or None if the database has none or does not report it."""
         runtime = self.conductor.runtime
         if runtime.engine.dialect.name != "postgresql":
             return None
@@ -81,28 +81,28 @@ def give_up_lost(conductor: Conductor) -> tuple[int, int]:
     """
     runtime = conductor.runtime
     columns = (Operation.id, Operation.fence, Operation.claim)
-    ours = Operation.claimed_by == conductor.incarnation
+    is_ours = Operation.claimed_by == conductor.incarnation
     with runtime.reading() as session:
-        running = session.execute(
-            select(*columns).where(ours, Operation.state == OperationState.RUNNING)
+        running_operations = session.execute(
+            select(*columns).where(is_ours, Operation.state == OperationState.RUNNING)
         ).all()
         polled = session.execute(
             select(*columns).where(
-                ours, Operation.state == OperationState.WAITING,
+                is_ours, Operation.state == OperationState.WAITING,
                 Operation.watched_until.is_not(None), Operation.wake_at.is_(None),
             )
         ).all()  # fmt: skip
     # after the rows: an attempt whose record came in between is not in progress any more, but then
     # its claim has no effect
-    lost = [
+    lost_claims = [
         (id_, fence, token)
-        for id_, fence, token in running
+        for id_, fence, token in running_operations
         if token is not None and token not in conductor.attempts
     ]
-    given_up = claims.expire_lost(conductor, lost)
-    asked = sum(
+    given_up = claims.expire_lost(conductor, lost_claims)
+    polls = sum(
         poller.resume_operation(runtime, id_, fence)
         for id_, fence, _ in polled
         if not conductor.wait_monitor.watches(id_, fence)
     )
-    return given_up, asked
+    return given_up, polls

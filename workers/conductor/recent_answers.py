@@ -15,19 +15,19 @@ MOST = 256
 class RecentAnswers:
     """Newest answers by key; the calls of one node run one after the other."""
 
-    _kept: OrderedDict[Hashable, tuple[float, Any]] = field(default_factory=OrderedDict)
+    _answers: OrderedDict[Hashable, tuple[float, Any]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, key: Hashable, seconds: float, read: Callable[[], Any]) -> Any:
+    def answer(self, key: Hashable, seconds: float, read_answer: Callable[[], Any]) -> Any:
         """Return the answer of `read()`, or one that is at most `seconds` old."""
         with self._lock:
-            kept = self._kept.get(key)
-        if kept is not None and time.monotonic() - kept[0] < seconds:
-            return kept[1]
-        answer = read()
+            answer_entry = self._answers.get(key)
+        if answer_entry is not None and time.monotonic() - answer_entry[0] < seconds:
+            return answer_entry[1]
+        answer = read_answer()
         with self._lock:
-            self._kept[key] = (time.monotonic(), answer)
-            self._kept.move_to_end(key)
-            if len(self._kept) > MOST:
-                self._kept.popitem(last=False)
+            self._answers[key] = (time.monotonic(), answer)
+            self._answers.move_to_end(key)
+            if len(self._answers) > MOST:
+                self._answers.popitem(last=False)
         return answer

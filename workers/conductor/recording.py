@@ -30,30 +30,32 @@ def advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
     if not _is_plain(attempt, outcome):
         return False
     assert isinstance(outcome, Done)
-    advanced = until_available(lambda: claims.advance(conductor, attempt, outcome.result))
-    attempt.outcome = outcome if advanced else None
-    return advanced
+    is_advanced = until_available(lambda: claims.advance(conductor, attempt, outcome.result))
+    attempt.outcome = outcome if is_advanced else None
+    return is_advanced
 
 
 def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
     """Whether the step is done, and only the cursor changes."""
     step = attempt.step
-    more = (
+    has_effects = (
         attempt.reports
         or step.event
         or step.collects
         or step.child
         or step.source == StepSource.TIDY
     )
-    return isinstance(outcome, Done) and attempt.has_next and not more
+    return isinstance(outcome, Done) and attempt.has_next and not has_effects
 
 
 def _changes_columns_only(attempt: Attempt, outcome: Outcome) -> bool:
     """Whether the step is done, and only columns of its node, operation and steps change."""
     step = attempt.step
-    more = step.collects or step.child or not attempt.operation.moves_node
+    has_effects = step.collects or step.child or not attempt.operation.moves_node
     return (
-        isinstance(outcome, Done) and not more and driver_reports.concern_columns(attempt.reports)
+        isinstance(outcome, Done)
+        and not has_effects
+        and driver_reports.concern_columns(attempt.reports)
     )
 
 
@@ -61,8 +63,8 @@ def record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | No
     """
     Record an outcome; fail the step if the database refuses the driver's reports.
 
-    Returns the position of the next step of the chain. None: no step is due now, or the plan was
-    replaced and a new chain has been sent.
+    Returns the position of the next step of the chain, or None if no step is due now, or if the
+    plan was replaced and a new chain has been sent.
     """
     try:
         return until_available(lambda: _record(conductor, attempt, outcome))
@@ -82,8 +84,8 @@ def record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | No
 def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
     """Record an outcome in a transaction; return the same as `record`."""
     locked = operations.drafted if _changes_columns_only(attempt, outcome) else operations.mapped
-    named = attempt.node.id, attempt.operation.id
-    with conductor.transaction() as session, locked(session, *named) as (node, operation):
+    ids = attempt.node.id, attempt.operation.id
+    with conductor.transaction() as session, locked(session, *ids) as (node, operation):
         if claims.is_recorded(operation, attempt):
             attempt.outcome = attempt.outcome or outcome
             return operation.cursor if operation.state == OperationState.QUEUED else None

@@ -31,10 +31,10 @@ def send_again(runtime: Runtime, operation: str) -> bool:
     False: not sent, because the operation is claimed, has ended, or is not yet admitted.
     """
     with runtime.transaction() as session:
-        found = session.scalar(select(Operation.id).where(Operation.uuid == operation))
-        if found is None:
+        operation_id = session.scalar(select(Operation.id).where(Operation.uuid == operation))
+        if operation_id is None:
             return False
-        node, row = operations.lock_operation(session, found)
+        node, row = operations.lock_operation(session, operation_id)
         if row.state != OperationState.QUEUED or row.sent_at is None:
             return False
         dispatch.send(session, node, row)

@@ -28,35 +28,35 @@ class Unusable(Exception):
     """A driver returned a value that is no outcome, or an outcome with an invalid field."""
 
 
-def checked(returned: Any) -> Outcome:
+def checked(outcome: Any) -> Outcome:
     """
     Return the outcome that a driver returned, safe to record; None becomes `Done()`.
 
     Raises Unusable.
     """
-    match returned:
+    match outcome:
         case None:
             return Done()
         case Done():
-            result, size = _json(returned, "result")
+            result, size = _json(outcome, "result")
             # the step has succeeded: only its report is too long
             return Done(result if size <= MOST_JSON else {"not_kept": f"{size} bytes"})
         case Wait():
             return replace(
-                returned,
-                progress=_progress(returned),
-                poll_after=_seconds(returned, "poll_after"),
-                timeout=_seconds(returned, "timeout"),
-                reason=_reason(returned),
+                outcome,
+                progress=_progress(outcome),
+                poll_after=_seconds(outcome, "poll_after"),
+                timeout=_seconds(outcome, "timeout"),
+                reason=_reason(outcome),
             )
         case Hold():
-            return replace(returned, progress=_progress(returned))
+            return replace(outcome, progress=_progress(outcome))
         case Failed():
             for field, kind in (("reason", str), ("code", str), ("retryable", bool)):
-                if not isinstance(getattr(returned, field), kind):
-                    raise _wrong(returned, field, f"must be a {kind.__name__}")
-            return replace(returned, reason=_text(returned.reason), code=_text(returned.code))
-    raise Unusable(f"it returned {_shown(returned)}, which is not an outcome")
+                if not isinstance(getattr(outcome, field), kind):
+                    raise _wrong(outcome, field, f"must be a {kind.__name__}")
+            return replace(outcome, reason=_text(outcome.reason), code=_text(outcome.code))
+    raise Unusable(f"it returned {_shown(outcome)}, which is not an outcome")
 
 
 def failure(label: str, error: BaseException) -> Failed:
@@ -120,9 +120,9 @@ def _reason(outcome: Wait) -> str | None:
     return outcome.reason and _text(outcome.reason)[:MOST_REASON]
 
 
-def _wrong(outcome: Outcome, field: str, why: str) -> Unusable:
+def _wrong(outcome: Outcome, field: str, problem: str) -> Unusable:
     value = _shown(getattr(outcome, field))
-    return Unusable(f"it returned {type(outcome).__name__} with {field} {value}: it {why}")
+    return Unusable(f"it returned {type(outcome).__name__} with {field} {value}: it {problem}")
 
 
 def _shown(value: Any) -> str:

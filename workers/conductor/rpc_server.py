@@ -20,7 +20,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import errors
-from app.broker.calls import CALL_TASK, Forged, RedisCalls
+from app.broker.calls import CALL_TASK, RedisCalls
+from app.broker.seals import Forged
 from app.db.diagnosis import reason
 from app.engine import driver_reports
 from app.engine.rpc import METHODS, Method
@@ -72,6 +73,8 @@ class CallHandler:
     runtime: Runtime
     name: str  # of the conductor
     leases: Leases
+    #: calls about consoles: name of the method -> function of the runtime and the node
+    consoles: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     recent: RecentAnswers = field(default_factory=RecentAnswers)
 
     def answer(self, document: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -120,14 +123,15 @@ class CallHandler:
                 raise NodeLocked(node.uuid, node.reservation)
             if call.order or call.interface == "vendor":  # vendor functions may do anything
                 holds.check(session, node, Effect.MACHINE)
-            if call.interface is None:
-                return _OWN[call.method](self.runtime, node, **document["arguments"])
-            target = targets.of_node(session, node)
+            target = targets.of_node(session, node) if call.interface else None
             session.expunge_all()
+        if target is None or call.interface is None:
+            functions = {**_OWN, **self.consoles}
+            return functions[call.method](self.runtime, node, **document["arguments"])
         method = getattr(interfaces_of(target).by_kind[call.interface], call.method)
-        if call.kept:
+        if call.answer_lifetime:
             key = (node.uuid, node.updated_at, document["what"])
-            answer = self.recent.answer(key, call.kept, lambda: method(target))
+            answer = self.recent.answer(key, call.answer_lifetime, lambda: method(target))
         elif not call.order:
             answer = method(target, **document["arguments"])
         else:
@@ -172,7 +176,7 @@ class CallHandler:
     def _send_dropped(self, node: Node) -> None:
         """Send the node's queued step again: a conductor may have dropped it for this lease."""
         with self.runtime.reading() as session:
-            due = session.scalar(
+            waiting_operation = session.scalar(
                 select(Operation.uuid).where(
                     Operation.node_id == node.id,
                     Operation.state == OperationState.QUEUED,
@@ -180,8 +184,8 @@ class CallHandler:
                     Operation.fence > node.fence,
                 )
             )
-        if due is not None:
-            send_again(self.runtime, due)
+        if waiting_operation is not None:
+            send_again(self.runtime, waiting_operation)
 
     def _record(self, node: Node, reports: Mapping[str, Any], *, locked: bool) -> None:
         """Record the driver's reports; if `locked`, only if the node has not changed."""
@@ -267,10 +271,10 @@ class CallReceiver:
 
         Raises Forged, RedisError.
         """
-        taken = self.calls.take(key) if self.fresh.is_for_us(key) else None
-        if taken is None:
+        call_entry = self.calls.take(key) if self.fresh.is_for_us(key) else None
+        if call_entry is None:
             return
-        call, seconds = taken
+        call, seconds = call_entry
         try:
             seconds = self.fresh.accept(key, call, seconds)
             answer = self.handler.answer(call, seconds)

@@ -35,7 +35,7 @@ class Line:
     reserved: bool
     operation: str = ""  # state of the operation; "": none yet
     step: str = ""  # label of the current step; "": none
-    done: int = 0  # steps that are done
+    done_steps: int = 0  # steps that are done
     total: int = 0  # all steps
     claimed_by: str = ""  # incarnation that claimed a step last
 
@@ -92,15 +92,18 @@ class Api:
 
     def _operation(self, node: str) -> Document | None:
         """Return the newest operation of a node, with steps; power operations are left out."""
-        known = self._operations.get(node)
-        if known is None or known["state"] in ENDED:
-            listed = self.call("GET", f"/v1/nodes/{node}/operations")["operations"]
-            newest = next((each["uuid"] for each in listed if each["kind"] != "power"), None)
-            if newest is None or (known and known["uuid"] == newest):
-                return known
+        operation = self._operations.get(node)
+        if operation is None or operation["state"] in ENDED:
+            operations = self.call("GET", f"/v1/nodes/{node}/operations")["operations"]
+            operation_uuid = next(
+                (candidate["uuid"] for candidate in operations if candidate["kind"] != "power"),
+                None,
+            )
+            if operation_uuid is None or (operation and operation["uuid"] == operation_uuid):
+                return operation
         else:
-            newest = known["uuid"]
-        self._operations[node] = self.call("GET", f"/v1/operations/{newest}")
+            operation_uuid = operation["uuid"]
+        self._operations[node] = self.call("GET", f"/v1/operations/{operation_uuid}")
         return self._operations[node]
 
 
@@ -110,13 +113,13 @@ def with_operation(line: Line, operation: Document | None) -> Line:
         return line
     steps: Sequence[Document] = operation["steps"]
     finished = {StepState.DONE, StepState.SKIPPED}
-    at_cursor = (each for each in steps if each["position"] == operation["cursor"])
-    current = next(at_cursor, None) if operation["state"] not in ENDED else None
+    at_cursor = (step for step in steps if step["position"] == operation["cursor"])
+    current_step = next(at_cursor, None) if operation["state"] not in ENDED else None
     return dataclasses.replace(
         line,
         operation=operation["state"],
-        step=f"{current['interface']}.{current['step']}" if current else "",
-        done=sum(each["state"] in finished for each in steps),
+        step=f"{current_step['interface']}.{current_step['step']}" if current_step else "",
+        done_steps=sum(step["state"] in finished for step in steps),
         total=len(steps),
         claimed_by=operation["claimed_by"] or "",
     )

@@ -72,10 +72,13 @@ class Plain(View):
         self.console.print(f"{self.clock()}  {event}", markup=False, soft_wrap=True)
 
     def show(self, title: str, lines: Sequence[Line], notes: Notes) -> None:
-        done, total = sum(each.done for each in lines), sum(each.total for each in lines)
-        shown, at = self._last
-        progress = f"{title}: {done} of {total} steps done"
-        if progress != shown and time.monotonic() - at >= PLAIN_INTERVAL:
+        done_steps, total = (
+            sum(line.done_steps for line in lines),
+            sum(line.total for line in lines),
+        )
+        shown_progress, shown_at = self._last
+        progress = f"{title}: {done_steps} of {total} steps done"
+        if progress != shown_progress and time.monotonic() - shown_at >= PLAIN_INTERVAL:
             self._last = (progress, time.monotonic())
             self.say(progress)
 
@@ -122,7 +125,7 @@ class Terminal(View):
         self._live.stop()
 
 
-#: Column -> its share of the width; None: the width of its content.
+#: Column -> its share of the width, or None for the width of its content.
 COLUMNS: Mapping[str, int | None] = {
     "node": None, "state": None, "power": None, "conductor": None, "step": 4, "k/n": None,
     "": 2, "note": 5,
@@ -141,10 +144,10 @@ def cells(line: Line, note: str) -> tuple[RenderableType, ...]:
         Text(line.power_state.removeprefix("power ")),
         Text(line.conductor),
         Text(line.step.partition(".")[2]),
-        Text(f"{line.done}/{line.total}" if line.total else "", justify="right"),
+        Text(f"{line.done_steps}/{line.total}" if line.total else "", justify="right"),
         ProgressBar(
             total=max(line.total, 1),
-            completed=line.done,
+            completed=line.done_steps,
             complete_style=styles.UNDER_WAY,
             finished_style=styles.OVER,
         ),

@@ -21,11 +21,11 @@ class ConductorKill:
     say: Callable[[str], None]  # prints an event
     victim: str = ""  # name of the killed conductor; "": none yet
     pid: int = 0
-    at: float = 0.0  # monotonic time of the kill
+    killed_at: float = 0.0  # monotonic time of the kill
     dead: set[str] = field(default_factory=set)  # incarnations
     in_hand: dict[str, str] = field(default_factory=dict)  # UUID -> name: not yet taken over
     seconds: list[float] = field(default_factory=list)  # until the takeover, one for each node
-    back: float | None = None  # seconds until the conductor was started again
+    restart_seconds: float | None = None  # seconds until the conductor was started again
     notes: dict[str, str] = field(default_factory=dict)  # node UUID -> note in the table
 
     def update(self, lines: Sequence[Line]) -> None:
@@ -33,18 +33,21 @@ class ConductorKill:
         if self.victim:
             self._follow(lines)
         else:
-            done, total = sum(each.done for each in lines), sum(each.total for each in lines)
-            if done >= SHARE * total:
+            done_steps, total = (
+                sum(line.done_steps for line in lines),
+                sum(line.total for line in lines),
+            )
+            if done_steps >= SHARE * total:
                 self._kill(lines)
 
     def _kill(self, lines: Sequence[Line]) -> None:
-        busy = [each for each in lines if each.active and each.claimed_by]
+        busy = [line for line in lines if line.active and line.claimed_by]
         pids = self.conductors()
-        count = {name: sum(each.conductor == name for each in busy) for name in pids}
+        count = {name: sum(line.conductor == name for line in busy) for name in pids}
         victim = max(count, key=count.__getitem__, default="")
         if not victim or not count[victim]:
             return
-        self.victim, self.pid, self.at = victim, pids[victim], time.monotonic()
+        self.victim, self.pid, self.killed_at = victim, pids[victim], time.monotonic()
         os.kill(self.pid, signal.SIGKILL)
         for line in busy:
             if line.conductor == victim:
@@ -54,9 +57,12 @@ class ConductorKill:
         self.say(f"{victim} killed (SIGKILL to {self.pid}) with {len(self.in_hand)} nodes in hand")
 
     def _follow(self, lines: Sequence[Line]) -> None:
-        elapsed = time.monotonic() - self.at
-        if self.back is None and self.conductors().get(self.victim, self.pid) != self.pid:
-            self.back = elapsed
+        elapsed = time.monotonic() - self.killed_at
+        if (
+            self.restart_seconds is None
+            and self.conductors().get(self.victim, self.pid) != self.pid
+        ):
+            self.restart_seconds = elapsed
             self.say(f"{self.victim} started again by the supervisor after {elapsed:.1f} s")
         for line in lines:
             if line.uuid in self.in_hand and line.claimed_by not in self.dead:

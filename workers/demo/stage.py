@@ -131,8 +131,8 @@ class Environment:
 
     def conductors(self) -> dict[str, int]:
         """Return name -> pid of the running conductors."""
-        found: dict[str, int] = json.loads(self.pidfile.read_text())["conductors"]
-        return found
+        pids: dict[str, int] = json.loads(self.pidfile.read_text())["conductors"]
+        return pids
 
 
 @contextlib.contextmanager
@@ -155,10 +155,10 @@ def environment(machines: int, pace: float) -> Iterator[Environment]:
             pidfile = folder / "pids.json"
             port = PORT if stack.enter_context(_reserved(PORT)) else 0
             service = _start(stack, folder, "ingot up", _service(folder, pidfile, port))
-            described = json.loads(simulator.first_line())
+            description = json.loads(simulator.first_line())
             url = service.first_line().removeprefix("ready ")
             image = stack.enter_context(_image())
-            control, fleet = described["url"], described["machines"]
+            control, fleet = description["url"], description["machines"]
             yield Environment(url, control, fleet, image, [simulator, service], pidfile)
         finally:
             _ignore_signals()
@@ -212,12 +212,12 @@ def _start(stack: contextlib.ExitStack, folder: Path, name: str, module: list[st
 
 def _environment() -> dict[str, str]:
     """Return this process's environment with the demo's settings, and without proxies."""
-    kept = {
+    environment_variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("INGOT_") and not name.lower().endswith("_proxy")
     }
-    return kept | SETTINGS
+    return environment_variables | SETTINGS
 
 
 @contextlib.contextmanager
@@ -227,9 +227,9 @@ def _reserved(port: int) -> Iterator[bool]:
 
     The reservation is an abstract socket, which the kernel removes when this process ends.
     """
-    with socket.socket(socket.AF_UNIX) as mark, socket.socket() as probe:
+    with socket.socket(socket.AF_UNIX) as marker, socket.socket() as probe:
         try:
-            mark.bind(f"\0ingot-demo-{port}")
+            marker.bind(f"\0ingot-demo-{port}")
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
         except OSError:

@@ -60,11 +60,11 @@ class Result:
 class Demo:
     """One run of all phases."""
 
-    def __init__(self, running: Environment, api: Api, view: View) -> None:
-        self.environment, self.api, self.view = running, api, view
+    def __init__(self, environment: Environment, api: Api, view: View) -> None:
+        self.environment, self.api, self.view = environment, api, view
         self.results: list[Result] = []
         self.machines: dict[str, str] = {}  # node UUID -> name, without the failed ones
-        self.kill = ConductorKill(running.conductors, view.say)
+        self.kill = ConductorKill(environment.conductors, view.say)
 
     def run(self) -> bool:
         """
@@ -83,7 +83,7 @@ class Demo:
         return len(self.machines) == len(self.environment.machines)
 
     def summary(self) -> list[Sequence[str]]:
-        return [*(each.row() for each in self.results), self.kill.row()]
+        return [*(result.row() for result in self.results), self.kill.row()]
 
     def update(self, title: str) -> list[Line]:
         """
@@ -130,12 +130,12 @@ class Demo:
             self.api.call("PATCH", f"/v1/nodes/{uuid}", patch)
 
     def _phase(
-        self, phase: Phase, also: Callable[[Sequence[Line]], None] = lambda _lines: None
+        self, phase: Phase, observe: Callable[[Sequence[Line]], None] = lambda _lines: None
     ) -> None:
         """
         Request the verb for every machine, and wait until each has reached the goal or failed.
 
-        also: called with the nodes after each read.
+        observe: called with the nodes after each read.
         """
         start, result = time.monotonic(), self._result(phase.name)
         for uuid in self.machines:
@@ -144,43 +144,45 @@ class Demo:
         title = f"{phase.name} {result.machines} machines"
         while active:
             lines = self.update(f"{title}, {len(result.seconds)} done")
-            also(lines)
-            late = time.monotonic() - start > PHASE_TIMEOUT
+            observe(lines)
+            timed_out = time.monotonic() - start > PHASE_TIMEOUT
             for line in lines:
                 if line.uuid not in active:
                     continue
                 if line.provision_state == phase.goal and not line.reserved:
                     active.remove(line.uuid)
                     result.seconds.append(time.monotonic() - start)
-                elif late or line.maintenance or stuck(line):
+                elif timed_out or line.maintenance or stuck(line):
                     active.remove(line.uuid)
-                    why = line.last_error or ("timeout" if late else "no reason given")
-                    self._fail(line.uuid, f"{phase.name} ended in {line.provision_state!r}: {why}")
+                    reason = line.last_error or ("timeout" if timed_out else "no reason given")
+                    self._fail(
+                        line.uuid, f"{phase.name} ended in {line.provision_state!r}: {reason}"
+                    )
             time.sleep(TICK if active else 0)
         self.update(f"{title}, {len(result.seconds)} done")
-        done = f"{len(result.seconds)} of {result.machines} machines are {phase.goal}"
-        self.view.say(f"{phase.name}: {done} after {time.monotonic() - start:.1f} s")
+        progress = f"{len(result.seconds)} of {result.machines} machines are {phase.goal}"
+        self.view.say(f"{phase.name}: {progress} after {time.monotonic() - start:.1f} s")
 
     def _result(self, name: str) -> Result:
         self.results.append(Result(name, len(self.environment.machines)))
         return self.results[-1]
 
-    def _fail(self, uuid: str, why: str) -> None:
-        self.view.say(f"{self.machines.pop(uuid)} failed: {why}")
+    def _fail(self, uuid: str, reason: str) -> None:
+        self.view.say(f"{self.machines.pop(uuid)} failed: {reason}")
 
-    def _check_disks(self, sha256: str | None, wanted: str) -> None:
+    def _check_disks(self, sha256: str | None, predicate: str) -> None:
         """Compare the disks of the simulated machines with the expected checksum."""
         with Api(self.environment.control) as simulator:
             machines = simulator.call("GET", "/sim/machines")
-        disks = {each["name"]: each["disk"] for each in machines}
-        good = 0
+        disks = {machine["name"]: machine["disk"] for machine in machines}
+        matching_count = 0
         for uuid, name in list(self.machines.items()):
-            found = disks[name]["sha256"] if disks[name] else None
-            if found == sha256:
-                good += 1
+            disk_checksum = disks[name]["sha256"] if disks[name] else None
+            if disk_checksum == sha256:
+                matching_count += 1
             else:
-                self._fail(uuid, f"the checksum of its disk is {found}, not {sha256}")
-        self.view.say(f"the disk of {good} machines {wanted}")
+                self._fail(uuid, f"the checksum of its disk is {disk_checksum}, not {sha256}")
+        self.view.say(f"the disk of {matching_count} machines {predicate}")
 
 
 def stuck(line: Line) -> bool:
@@ -199,7 +201,7 @@ def commands(url: str, node: str) -> str:
             f"the service runs at {url} until Ctrl-C (API documentation: {url}/docs); try",
             f"  # in a browser: {url}/ui",
             f"  export INGOT_URL={url}",
-            *(f"  {ingot} node {words}" for words in examples),
+            *(f"  {ingot} node {example}" for example in examples),
         ]
     )
 
@@ -207,11 +209,11 @@ def commands(url: str, node: str) -> str:
 def play(console: Console, machines: int, pace: float, *, once: bool) -> int:
     """Run the demo; unless `once`, keep the service running. Return the exit status."""
     console.print(f"starting {machines} simulated machines, and the service", highlight=False)
-    with environment(machines, pace) as running, Api(running.url) as api:
+    with environment(machines, pace) as running_environment, Api(running_environment.url) as api:
         view = display.make(console)
-        demo = Demo(running, api, view)
+        demo = Demo(running_environment, api, view)
         try:
-            view.say(f"the service answers at {running.url}")
+            view.say(f"the service answers at {running_environment.url}")
             succeeded = demo.run()
         finally:
             view.close()
@@ -219,13 +221,13 @@ def play(console: Console, machines: int, pace: float, *, once: bool) -> int:
         status = 0 if succeeded else 1
         if not once:
             node = api.lines()[0].name
-            text = commands(running.url, node)
+            text = commands(running_environment.url, node)
             console.print(text, highlight=False, soft_wrap=True, markup=False)
-            wait(running)
+            wait(running_environment)
     return status
 
 
-def wait(running: Environment) -> None:
+def wait(environment: Environment) -> None:
     """
     Wait for Ctrl-C.
 
@@ -233,7 +235,7 @@ def wait(running: Environment) -> None:
     """
     try:
         while True:
-            running.check()
+            environment.check()
             time.sleep(1)
     except KeyboardInterrupt:
         return

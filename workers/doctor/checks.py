@@ -47,8 +47,8 @@ class Check:
 
     name: str
     find: Find
-    #: Repairs one finding if it still exists; None: an operator must. Changes rows, Redis keys and
-    #: files, never machines.
+    #: Repairs one finding if it still exists; without it, an operator must. Changes rows, Redis
+    #: keys and files, never machines.
     repair: Repair | None = None
     rows: bool = True  # the check needs the database
     broker: bool = False  # the check needs Redis

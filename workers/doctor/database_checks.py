@@ -117,8 +117,11 @@ def fail(installation: Installation, finding: Finding) -> None:
     """Fail the operation, and release its node."""
     with installation.runtime.transaction(Actor.COMMAND) as session:
         node, operation = operations.lock_operation(session, finding.key)
-        still = select(Operation.id).join(Node, Node.id == Operation.node_id)
-        if session.scalar(still.where(Operation.id == operation.id, *_inconsistent())) is None:
+        inconsistent_ids = select(Operation.id).join(Node, Node.id == Operation.node_id)
+        if (
+            session.scalar(inconsistent_ids.where(Operation.id == operation.id, *_inconsistent()))
+            is None
+        ):
             return
         for row in operations.pending(session, operation):
             step_transition(row, StepEvent.SKIP)
@@ -137,8 +140,8 @@ def stalled(installation: Installation) -> Iterator[Finding]:
     """Find operations that the reconciler should have dispatched."""
     with installation.runtime.reading() as session:
         living = conductors.living_incarnations(session, installation.grace)
-        alive = conductors.alive(session, installation.runtime.settings.conductor.heartbeat_timeout)
-        service = _service(session, len(alive))
+        timeout = installation.runtime.settings.conductor.heartbeat_timeout
+        service = _service(session, len(conductors.alive(session, timeout)))
         query = (
             select(Operation.id, Operation.uuid, Operation.kind, Operation.state, Node.uuid)
             .join(Node, Node.id == Operation.node_id)
@@ -152,11 +155,11 @@ def stalled(installation: Installation) -> Iterator[Finding]:
             )
 
 
-def _service(session: Session, alive: int) -> str:
+def _service(session: Session, living_count: int) -> str:
     """Describe the processes that should have driven an operation."""
     leads = conductors.beat_leads(session)
     beat = "a beat leads" if leads else "no beat leads: start `ingot beat`"
-    return f"{alive or 'no'} conductors are alive, {beat}"
+    return f"{living_count or 'no'} conductors are alive, {beat}"
 
 
 def reconcile(installation: Installation, _finding: Finding) -> None:
@@ -165,11 +168,11 @@ def reconcile(installation: Installation, _finding: Finding) -> None:
 
 
 def beat(installation: Installation) -> Iterator[Finding]:
-    """Find a service without a leading beat, in which no periodic task runs."""
+    """Find a service without a leading beat, which therefore runs no periodic task."""
     timeout = installation.runtime.settings.conductor.heartbeat_timeout
     with installation.runtime.reading() as session:
-        running = conductors.alive(session, timeout) or conductors.impeded(session, timeout)
-        if running and not conductors.beat_leads(session):
+        has_leader = conductors.alive(session, timeout) or conductors.impeded(session, timeout)
+        if has_leader and not conductors.beat_leads(session):
             yield Finding(
                 "beat",
                 "conductors are running, but no beat leads: no reconciler and no power sync runs;"
@@ -182,21 +185,21 @@ def lost(installation: Installation) -> Iterator[Finding]:
     timeout = installation.runtime.settings.conductor.heartbeat_timeout
     with installation.runtime.reading() as session:
         dead = conductors.lost(session, timeout)
-        alive = conductors.alive(session, timeout)
+        living = conductors.alive(session, timeout)
         impeded = conductors.impeded(session, timeout)
-        running = dead or conductors.beat_leads(session)
-    if running and not alive and not impeded:
+        has_leader = dead or conductors.beat_leads(session)
+    if has_leader and not living and not impeded:
         yield Finding(
             "conductors",
             "no conductor is alive: active operations do not continue, and new ones wait; start"
             " `ingot conductor`",
         )
-    taken = "its work was taken over" if alive else "no other conductor takes over its work"
-    for name, _incarnation, silent in dead:
+    takeover = "its work was taken over" if living else "no other conductor takes over its work"
+    for name, _incarnation, silence in dead:
         yield Finding(
             f"conductor {name}",
-            f"its last heartbeat is {silent:.0f} s old, and it was not stopped; {taken}. Read its"
-            " log and start it again; one that is removed for good is deleted after"
+            f"its last heartbeat is {silence:.0f} s old, and it was not stopped; {takeover}. Read"
+            " its log and start it again; one that is removed for good is deleted after"
             " [conductor]conductor_cleanup_timeout",
         )
 
@@ -215,14 +218,14 @@ def late_passes(installation: Installation) -> Iterator[Finding]:
     with installation.runtime.reading() as session:
         if not conductors.beat_leads(session) or not conductors.alive(session, timeout):
             return
-        for each in periodic_passes.passes(connection_of(session), timeout):
-            if each.is_late:
-                where = f" on conductor {each.conductor}" if each.conductor else ""
+        for task_pass in periodic_passes.passes(connection_of(session), timeout):
+            if task_pass.is_late:
+                place = f" on conductor {task_pass.conductor}" if task_pass.conductor else ""
                 yield Finding(
-                    f"task {each.task}{where}",
-                    f"it has not completed for {each.seconds:.0f} s, and should within"
-                    f" {each.bound:.0f}: {each.without}. The logs of the conductors say why"
-                    " (`task.postponed`); without a line, restart them",
+                    f"task {task_pass.task}{place}",
+                    f"it has not completed for {task_pass.seconds:.0f} s, and should within"
+                    f" {task_pass.bound:.0f}: {task_pass.without}. The logs of the conductors say"
+                    " why (`task.postponed`); without a line, restart them",
                 )
 
 
@@ -230,17 +233,17 @@ def unserved(installation: Installation) -> Iterator[Finding]:
     """Find nodes whose driver no live conductor of their group has loaded."""
     timeout = installation.runtime.settings.conductor.heartbeat_timeout
     with installation.runtime.reading() as session:
-        alive = conductors.alive(session, timeout)
-        if not alive:
+        living = conductors.alive(session, timeout)
+        if not living:
             return
-        for share in conductors.shares(session, alive):
+        for share in conductors.shares(session, living):
             if share.members:
                 continue
             group = share.group
-            where = f"conductor group {group!r}" if group else "the default conductor group"
+            group_name = f"conductor group {group!r}" if group else "the default conductor group"
             yield Finding(
                 f"driver {share.driver}",
-                f"no live conductor of {where} has loaded it: {share.nodes} nodes cannot be"
+                f"no live conductor of {group_name} has loaded it: {share.nodes} nodes cannot be"
                 " managed; see `ingot conductor list` and [DEFAULT]enabled_hardware_types",
             )
 
@@ -260,13 +263,13 @@ def unchecked(installation: Installation) -> Iterator[Finding]:
 def orphans(installation: Installation) -> Iterator[Finding]:
     """Find rows with a reference to a missing row, such as the history of a missing node."""
     with installation.runtime.reading() as session:
-        for table, column, missing in REFERENCES:
-            count = session.scalar(select(func.count()).select_from(table).where(missing))
+        for table, column, is_dangling in REFERENCES:
+            count = session.scalar(select(func.count()).select_from(table).where(is_dangling))
             if count:
                 yield Finding(
                     f"{table.name}.{column.name}",
                     f"{count} rows refer to {column.name.removesuffix('_id')}s that do not exist",
-                    (table, column, missing),
+                    (table, column, is_dangling),
                 )
 
 
@@ -275,8 +278,8 @@ def _references() -> Iterator[tuple[Table, Any, Any]]:
     for table in reversed(Base.metadata.sorted_tables):  # referring tables first
         for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
             target = key.column.table.alias()
-            found = exists().where(target.c[key.column.name] == key.parent)
-            yield table, key.parent, and_(key.parent.is_not(None), ~found)
+            has_target = exists().where(target.c[key.column.name] == key.parent)
+            yield table, key.parent, and_(key.parent.is_not(None), ~has_target)
 
 
 REFERENCES = tuple(_references())
@@ -284,10 +287,10 @@ REFERENCES = tuple(_references())
 
 def delete_orphans(installation: Installation, finding: Finding) -> None:
     """Clear the references if their column may be null; else delete the rows."""
-    table, column, missing = finding.key
+    table, column, is_dangling = finding.key
     change = update(table).values({column: None}) if column.nullable else delete(table)
     with installation.runtime.transaction(Actor.COMMAND) as session:
-        session.execute(change.where(missing), execution_options={"synchronize_session": False})
+        session.execute(change.where(is_dangling), execution_options={"synchronize_session": False})
 
 
 def future_heartbeats(installation: Installation) -> Iterator[Finding]:

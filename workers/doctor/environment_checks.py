@@ -10,16 +10,17 @@ from datetime import UTC, datetime, timedelta
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, select
+from sqlalchemy import Text, cast, inspect, select
 
 from app.broker.queue import Queues
 from app.cluster import conductors
 from app.db.clock import age, now, utcnow
 from app.db.schema import MIGRATIONS
-from app.db.sealing import keyring_of
+from app.db.sealing import MARK, data_key_of, keyring_of, unreadable_secret
 from app.identity import roles
 from app.models import Conductor
 from app.models.base import Base
+from app.reports import health, listeners
 from app.rows import data_keys
 from drivers.builtin import machine_files
 from workers.conductor.lease import RELEASE
@@ -41,51 +42,53 @@ def schema(installation: Installation) -> Iterator[Finding]:
     config.set_main_option("script_location", str(MIGRATIONS))
     script = ScriptDirectory.from_config(config)
     head = script.get_current_head()
-    known = {each.revision for each in script.walk_revisions()}
+    revisions = {script_revision.revision for script_revision in script.walk_revisions()}
     with installation.runtime.engine.connect().execution_options(writes=False) as connection:
         revision = MigrationContext.configure(connection).get_current_revision()
         if revision != head:
-            newer = revision is not None and revision not in known
+            newer = revision is not None and revision not in revisions
             yield Finding(
                 "schema",
                 f"the database is at revision {revision or 'none'}, this release at {head}: "
                 + ("use the later release" if newer else "run `ingot db upgrade`"),
             )
             return
-        actual = inspect(connection)
+        inspector = inspect(connection)
         for table in Base.metadata.sorted_tables:
-            wanted = {column.name for column in table.columns}
-            columns = actual.get_columns(table.name) if actual.has_table(table.name) else []
-            missing = wanted - {column["name"] for column in columns}
-            if missing:
+            expected_columns = {column.name for column in table.columns}
+            columns = inspector.get_columns(table.name) if inspector.has_table(table.name) else []
+            missing_columns = expected_columns - {column["name"] for column in columns}
+            if missing_columns:
                 yield Finding(
                     f"table {table.name}",
-                    f"it lacks {', '.join(sorted(missing))}, though the schema's revision is"
-                    f" {head}: restore the database from a backup",
+                    f"it lacks {', '.join(sorted(missing_columns))}, though the schema's revision"
+                    f" is {head}: restore the database from a backup",
                 )
 
 
 def clocks(installation: Installation) -> Iterator[Finding]:
     """Find a clock of the database or of Redis that differs from this host's."""
     with installation.runtime.reading() as session:
-        before = utcnow()
+        asked_at = utcnow()
         database = session.scalars(select(now())).one()
-        here = before + (utcnow() - before) / 2
-    yield from _skew("database", database, here)
+        local_time = asked_at + (utcnow() - asked_at) / 2
+    yield from _skew("database", database, local_time)
     if installation.broker is not None:
-        before = utcnow()
+        asked_at = utcnow()
         seconds, micros = installation.broker.time()
-        theirs = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+        redis_time = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
         yield from _skew(
-            "redis", theirs + timedelta(microseconds=micros), before + (utcnow() - before) / 2
+            "redis",
+            redis_time + timedelta(microseconds=micros),
+            asked_at + (utcnow() - asked_at) / 2,
         )
 
 
-def _skew(whose: str, theirs: datetime, ours: datetime) -> Iterator[Finding]:
-    difference = (theirs - ours).total_seconds()
+def _skew(server: str, server_time: datetime, local_time: datetime) -> Iterator[Finding]:
+    difference = (server_time - local_time).total_seconds()
     if abs(difference) > SKEW:
         yield Finding(
-            f"clock of {whose}",
+            f"clock of {server}",
             f"it is {abs(difference):.0f} s {'ahead of' if difference > 0 else 'behind'} this"
             " host's: displayed times are inconsistent; liveness depends on the database's alone",
         )
@@ -96,14 +99,26 @@ def restored(installation: Installation) -> Iterator[Finding]:
     assert installation.broker is not None
     with installation.runtime.read_connection() as connection:
         level = restore.level(connection)
-    seen = RestoreGuard(installation.broker, installation.runtime.settings.broker.prefix).recall()
-    if level < seen:
+    seen_watermark = RestoreGuard(
+        installation.broker, installation.runtime.settings.broker.prefix
+    ).recall()
+    if level < seen_watermark:
         yield Finding(
             "database",
             f"it was restored from a backup: its watermark is {level}, the highest one seen is"
-            f" {seen}; when a conductor starts, active operations fail, and all nodes whose rows"
-            " may be outdated enter maintenance",
+            f" {seen_watermark}; when a conductor starts, active operations fail, and all nodes"
+            " whose rows may be outdated enter maintenance",
         )
+
+
+def silent_servers(installation: Installation) -> Iterator[Finding]:
+    """Find a server of files or metrics that takes connections and does not answer."""
+    for listener in listeners.listeners(installation.runtime.settings):
+        if listeners.hangs(listener):
+            yield Finding(
+                f"{listener.name} at {listener.host}:{listener.port}",
+                f"{health.HANGS}: {listener.without}. Restart its process",
+            )
 
 
 def queues(installation: Installation) -> Iterator[Finding]:
@@ -119,10 +134,10 @@ def queues(installation: Installation) -> Iterator[Finding]:
     if not living:  # the service is stopped, and uses its queues when it starts again
         return
     names = Queues(installation.runtime.settings.broker.prefix)
-    used = {names.shared, *map(names.steps, living), *map(names.now, living)}
+    known_queues = {names.shared, *map(names.steps, living), *map(names.now, living)}
     pattern = names.named("conductor.*")
     for key in sorted(queue.decode() for queue in broker.scan_iter(pattern, _type="list")):
-        if key not in used:
+        if key not in known_queues:
             yield Finding(
                 f"queue {key}", f"{broker.llen(key)} messages to a missing conductor", key
             )
@@ -140,8 +155,10 @@ def leases(installation: Installation) -> Iterator[Finding]:
     suspects = _orphan_leases(installation)
     if suspects:  # the lease of a process that has just died expires by itself
         time.sleep(installation.runtime.settings.conductor.lease_ttl + 0.5)
-        again = _orphan_leases(installation)
-        suspects = {key: value for key, value in again.items() if suspects.get(key) == value}
+        later_suspects = _orphan_leases(installation)
+        suspects = {
+            key: value for key, value in later_suspects.items() if suspects.get(key) == value
+        }
     for key, value in suspects.items():
         node, holder = key.rpartition(":")[2], value.partition(":")[0]
         lasts = "has no expiry" if broker.pttl(key) == -1 else "is renewed all the time"
@@ -159,16 +176,16 @@ def _orphan_leases(installation: Installation) -> Mapping[str, str]:
     assert broker is not None
     with installation.runtime.reading() as session:
         living = conductors.living_incarnations(session, installation.grace)
-    found = {}
+    orphan_leases = {}
     for key in broker.scan_iter(f"{installation.runtime.settings.broker.prefix}:lease:*"):
         value = broker.get(key)
         if value is None:
             continue
         holder = value.decode().rpartition(":")[0]  # type: ignore[union-attr]
-        alive = holder in living or holder.startswith("now-")
-        if not alive or broker.pttl(key) == -1:
-            found[key.decode()] = value.decode()  # type: ignore[union-attr]
-    return found
+        has_holder = holder in living or holder.startswith("now-")
+        if not has_holder or broker.pttl(key) == -1:
+            orphan_leases[key.decode()] = value.decode()  # type: ignore[union-attr]
+    return orphan_leases
 
 
 def delete_lease(installation: Installation, finding: Finding) -> None:
@@ -217,32 +234,55 @@ def keys(installation: Installation) -> Iterator[Finding]:
             )
         return
     with runtime.read_connection() as connection:
-        found = data_keys.rows(connection)
-    if not found:
+        key_rows = data_keys.rows(connection)
+    if not key_rows:
         yield Finding(
             "secrets", "there is a master key, but no data key: run `ingot secrets rotate`"
         )
-    elif not all(each.bound for each in found):
+    elif not all(key_row.bound for key_row in key_rows):
         yield Finding(
             "data keys",
             "secrets in rows are not bound to their place yet: run `ingot secrets rotate` once all"
             " processes run this release; `ingot secrets status` shows the tables that remain",
         )
-    elif any(each.master != masters[0].name for each in found):
+    elif any(key_row.master != masters[0].name for key_row in key_rows):
         yield Finding(
             "data keys", "some need a master key that is not the first: run `ingot secrets rotate`"
         )
 
 
+def unreadable(installation: Installation) -> Iterator[Finding]:
+    """Find secrets that no data key opens, by column."""
+    engine = installation.runtime.engine
+    if not keyring_of(engine.dialect).masters:
+        return
+    with installation.runtime.read_connection() as connection:
+        for table in data_keys.tables():
+            (key,) = table.primary_key
+            for column in data_keys.secret_columns(table):
+                sealed = cast(column, Text).contains(MARK, autoescape=True)
+                rows = connection.execute(select(key, column).where(sealed)).all()
+                readings = ((row[0], unreadable_secret({column.name: row[1]})) for row in rows)
+                secrets = [(ident, *secret) for ident, secret in readings if secret is not None]
+                if secrets:
+                    ident, path, text = secrets[0]
+                    yield Finding(
+                        f"{table.name}.{column.name}",
+                        f"{len(secrets)} rows have secrets that cannot be decrypted; the first is"
+                        f" {path} of row {ident}, which needs data key {data_key_of(text)}: set"
+                        " them again, or restore the table of data keys",
+                    )
+
+
 def readable_files(installation: Installation) -> Iterator[Finding]:
     """Find private files that other users of this host may read."""
     settings = installation.runtime.settings
-    for each in permissions.too_wide(settings) if settings.default.data_dir else ():
+    for wide_path in permissions.too_wide(settings) if settings.default.data_dir else ():
         yield Finding(
-            str(each.path),
-            f"its mode is {each.mode:04o}, so other users may use it, but it contains passwords of"
-            f" BMCs: `chmod {each.wanted:04o}`",
-            each,
+            str(wide_path.path),
+            f"its mode is {wide_path.mode:04o}, so other users may use it, but it contains"
+            f" passwords of BMCs: `chmod {wide_path.allowed_mode:04o}`",
+            wide_path,
         )
 
 

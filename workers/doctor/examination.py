@@ -22,7 +22,7 @@ from app.db.diagnosis import reason
 from app.errors import ServiceError
 from app.observe import log
 from app.runtime import make
-from workers.doctor import database_checks, environment_checks
+from workers.doctor import database_checks, environment_checks, openstack
 from workers.doctor.checks import Check, Finding, Installation
 
 logger = log.get(__name__)
@@ -49,16 +49,20 @@ CHECKS: Sequence[Check] = (
     Check("orphan reservations", database_checks.reservations, database_checks.release),
     Check("orphan queues", environment_checks.queues, environment_checks.delete_queue, broker=True),
     Check("orphan leases", environment_checks.leases, environment_checks.delete_lease, broker=True),
+    Check("silent servers", environment_checks.silent_servers, rows=False),
     Check("late notifications", database_checks.late_notifications),
     Check(
         "ended notifications",
         database_checks.ended_notifications,
         database_checks.forget_notifications,
     ),
+    Check("late power updates", openstack.late_power_updates),
+    Check("networks", openstack.networks, rows=False),
     Check("authentication", environment_checks.unauthenticated, rows=False),
     Check("links", environment_checks.links, rows=False),
     Check("administrators", environment_checks.administrators),
     Check("encryption", environment_checks.keys),
+    Check("unreadable secrets", environment_checks.unreadable),
     Check(
         "file permissions",
         environment_checks.readable_files,
@@ -89,7 +93,7 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
 
     Settings without a URL of Redis mean that the service, which starts Redis itself, is stopped.
     """
-    found: list[Result] = []
+    results: list[Result] = []
     url = settings.broker.url
     application = queue.celery(settings)
     installation = Installation(
@@ -98,60 +102,62 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
         application,
     )
     try:
-        has_rows = _reaches(found, "database", lambda: _ping_database(installation))
-        has_broker = bool(url) and _reaches(found, "redis", lambda: _ping_redis(installation))
+        has_rows = _reaches(results, "database", lambda: _ping_database(installation))
+        has_broker = bool(url) and _reaches(results, "redis", lambda: _ping_redis(installation))
         checks = [
-            each
-            for each in CHECKS
-            if each.applies(settings)
-            and (has_rows or not each.rows)
-            and (has_broker or not each.broker)
+            check
+            for check in CHECKS
+            if check.applies(settings)
+            and (has_rows or not check.rows)
+            and (has_broker or not check.broker)
         ]
         if not has_broker:
             installation = Installation(installation.runtime, None, None)
-        found += _examine(installation, checks, fix=fix)
+        results += _examine(installation, checks, fix=fix)
     finally:
         installation.runtime.engine.dispose()
         application.close()
-    return found
+    return results
 
 
 def scope(settings: Settings) -> list[str]:
     """Return the lines that describe the extent of an examination without findings."""
     url = settings.broker.url
-    done = [each.name for each in CHECKS if each.applies(settings)]
-    left_out = [each.name for each in CHECKS if each.name not in done]
+    check_names = [check.name for check in CHECKS if check.applies(settings)]
+    left_out = [check.name for check in CHECKS if check.name not in check_names]
     stopped = f"none, the service is stopped; not checked: {', '.join(left_out)}"
     return [
         f"database: {masked(settings.database.connection)}",
         f"Redis: {masked(url) if url else stopped}",
         f"data directory: {settings.default.data_dir}",
-        f"checked: {', '.join(done)}",
+        f"checked: {', '.join(check_names)}",
     ]
 
 
 def _examine(installation: Installation, checks: Sequence[Check], *, fix: bool) -> list[Result]:
-    found: list[Result] = []
+    results: list[Result] = []
     for check in checks:
-        if found and found[-1].check == "schema":
+        if results and results[-1].check == "schema":
             break  # the rows cannot be read
         findings = _find(check, installation)
         if findings:
             time.sleep(PAUSE)
-            known = {each.subject for each in findings}
-            findings = [each for each in _find(check, installation) if each.subject in known]
+            subjects = {finding.subject for finding in findings}
+            findings = [
+                finding for finding in _find(check, installation) if finding.subject in subjects
+            ]
         repaired = _repair(check, installation, findings) if fix and findings else set()
-        found += [
+        results += [
             Result(
                 check.name,
-                each.subject,
-                each.explanation,
+                finding.subject,
+                finding.explanation,
                 check.repair is not None,
-                each.subject in repaired,
+                finding.subject in repaired,
             )
-            for each in findings
+            for finding in findings
         ]
-    return found
+    return results
 
 
 def _find(check: Check, installation: Installation) -> list[Finding]:
@@ -173,8 +179,8 @@ def _repair(check: Check, installation: Installation, findings: Sequence[Finding
             logger.warning(
                 "doctor.failed", check=check.name, subject=finding.subject, detail=str(error)
             )
-    left = {each.subject for each in _find(check, installation)}
-    repaired = {each.subject for each in findings} - left
+    remaining_subjects = {finding.subject for finding in _find(check, installation)}
+    repaired = {finding.subject for finding in findings} - remaining_subjects
     for finding in findings:
         if finding.subject in repaired:
             logger.warning(
@@ -195,13 +201,15 @@ def _record(installation: Installation, check: Check, finding: Finding) -> None:
         )
 
 
-def _reaches(found: list[Result], server: str, ping: Callable[[], None]) -> bool:
+def _reaches(results: list[Result], server: str, ping: Callable[[], None]) -> bool:
     """Whether a server answers; if not, add a result that says so."""
     try:
         ping()
     except (SQLAlchemyError, redis.RedisError, OSError) as error:
-        why = f"it is unreachable, and the checks that need it were skipped: {reason(error)}"
-        found.append(Result(server, server, why, repairable=False))
+        explanation = (
+            f"it is unreachable, and the checks that need it were skipped: {reason(error)}"
+        )
+        results.append(Result(server, server, explanation, repairable=False))
         return False
     return True
 

@@ -12,7 +12,7 @@ from typing import Any
 from app.cluster import conductors, periodic_passes
 from app.db.postgresql import PROBE_TIMEOUT
 from app.process.circuit_breaker import CircuitBreaker
-from app.reports import health
+from app.reports import health, listeners
 from app.requests.request_slots import RequestSlots
 from workers.conductor.abilities import LEAST, ControlSigns, Echoes, StepThreads
 from workers.conductor.life import Life
@@ -75,5 +75,9 @@ NEEDS: Sequence[Need] = (
     Need("exporter", "database and broker", "each scrape", exporter.FleetCollector.collect,
          "`[metrics]count_interval`", "`ingot_reached` is 0"),
     Need("files, exporter", "their process", "`ingot up` sees its end", Children.reap, "at once",
-         "it is started again after 0.2 s; a process that hangs is not noticed"),
+         "it is started again after 0.2 s"),
+    Need("files, exporter", "an answer", "a request with each health check of the API, at most"
+         f" every {health.TRIAL_KEPT:g} s", listeners.hangs, f"{listeners.PATIENCE:g} s",
+         "the health check, the page and `ingot doctor` name a server that takes connections and"
+         " does not answer"),
 )  # fmt: skip

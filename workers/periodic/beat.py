@@ -75,14 +75,14 @@ _LEAD_FIRST = Prepared(
 )
 
 
-def lead(engine: Engine, holder: str, seconds: float = LEASE, silent: float = 0.0) -> bool:
+def lead(engine: Engine, holder: str, seconds: float = LEASE, silence: float = 0.0) -> bool:
     """
     Take or renew the leadership; whether `holder` leads now.
 
-    silent: seconds since it last sent a message to the broker.
+    silence: seconds since it last sent a message to the broker.
     """
     with transactions.write_connection(engine) as connection:
-        leader = {"leader": holder, "seconds": seconds, "sent": -silent}
+        leader = {"leader": holder, "seconds": seconds, "sent": -silence}
         if _LEAD.first(connection, leader):
             return True
         if _LED.first(connection, {}):
@@ -111,11 +111,13 @@ class LeasedScheduler(Scheduler):
     lookout: ClassVar[DeadConductorLog]
     expected: ClassVar[Mapping[str, float]] = {}  # tasks that any conductor runs -> their periods
     leading: ClassVar[bool] = False
-    begun: ClassVar[bool] = False  # whether this leader has expected the tasks' passes
-    #: Monotonic time of the first of the last failed sends; None: the last send has succeeded.
+    has_expected_passes: ClassVar[bool] = (
+        False  # whether this leader has expected the tasks' passes
+    )
+    #: Monotonic time of the first of the last failed sends; unset if the last send succeeded.
     silent_since: ClassVar[float | None] = None
     #: Monotonic time of the last successful send, or of the probe before the lead.
-    sent: ClassVar[float] = 0.0
+    last_sent_at: ClassVar[float] = 0.0
     #: Tasks that had no work when they were due, since that was recorded.
     idle: ClassVar[set[str]] = set()
     idle_recorded: ClassVar[float] = 0.0  # monotonic time
@@ -130,10 +132,10 @@ class LeasedScheduler(Scheduler):
         if leading != self.leading:
             type(self).leading = leading
             logger.info("beat.leads" if leading else "beat.stands_by", holder=self.holder)
-            type(self).begun = False
+            type(self).has_expected_passes = False
         if not leading:
             return STAND_BY
-        if not self.begun:
+        if not self.has_expected_passes:
             self._unless_away(self._begin)
         self._unless_away(self.lookout.check)
         if self.idle and time.monotonic() - self.idle_recorded >= self.resolution:
@@ -162,12 +164,12 @@ class LeasedScheduler(Scheduler):
             periodic_passes.expect(connection, self.expected)
             passes = periodic_passes.passes(connection, self.lookout.timeout)
         for entry in self.schedule.values():
-            ages = [each.seconds for each in passes if each.task == _task_of(entry)]
+            ages = [task_pass.seconds for task_pass in passes if task_pass.task == _task_of(entry)]
             if ages:
-                last = schedule.beat_time() - timedelta(seconds=max(ages))
-                entry.last_run_at = min(entry.last_run_at, last)
+                last_run_at = schedule.beat_time() - timedelta(seconds=max(ages))
+                entry.last_run_at = min(entry.last_run_at, last_run_at)
         self.populate_heap()
-        type(self).begun = True
+        type(self).has_expected_passes = True
 
     def _record_idle(self) -> None:
         """Record tasks without work as completed: to find nothing to do is all there is to do."""
@@ -179,8 +181,8 @@ class LeasedScheduler(Scheduler):
     def _leads(self) -> bool:
         """Take or renew the leadership; whether this beat leads now."""
         try:
-            silent = time.monotonic() - self.sent
-            return lead(self.engine, self.holder, silent=silent)
+            silence = time.monotonic() - self.last_sent_at
+            return lead(self.engine, self.holder, silence=silence)
         except IntegrityError:  # two beats inserted the first row; the other one leads
             return False
         except SQLAlchemyError as error:
@@ -204,7 +206,7 @@ class LeasedScheduler(Scheduler):
         except queue.FAILURES as error:
             seldom.warning("beat.no_broker", detail=str(error) or type(error).__name__)
             return False
-        type(self).silent_since, type(self).sent = None, time.monotonic()
+        type(self).silent_since, type(self).last_sent_at = None, time.monotonic()
         return True
 
     def adjust(self, n: float, drift: float = 0.0) -> float:
@@ -230,7 +232,7 @@ class LeasedScheduler(Scheduler):
             return
         self.idle.discard(task)
         if type(self).send(TaskMessage(entry.task, entry.args)):
-            type(self).silent_since, type(self).sent = None, time.monotonic()
+            type(self).silent_since, type(self).last_sent_at = None, time.monotonic()
         elif self.silent_since is None:
             type(self).silent_since = time.monotonic()
 

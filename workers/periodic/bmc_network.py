@@ -60,7 +60,7 @@ class BmcNetwork:
     """
     The path of this conductor to its BMCs.
 
-    report: receives why it can do no new work; None: it can.
+    report: receives why it can do no new work, or None if it can.
     """
 
     runtime: Runtime
@@ -79,14 +79,14 @@ class BmcNetwork:
         count = len(sweep.unreachable)
         self.report(f"it reaches none of {count} BMCs, and conductor {neighbour} does")
         threading.Thread(
-            target=self._await_return, args=([each.uuid for each in sample],), daemon=True
+            target=self._await_return, args=([node.uuid for node in sample],), daemon=True
         ).start()
 
     def _neighbour_that_reads(self, nodes: Sequence[Node]) -> str | None:
         """Return the name of a conductor that reads the BMC of one of the nodes."""
-        alive = conductors.members(self.runtime)
+        living_members = conductors.members(self.runtime)
         for node in nodes:
-            for member in serving(node.driver, node.conductor_group, alive):
+            for member in serving(node.driver, node.conductor_group, living_members):
                 if member.name == self.conductor:
                     continue
                 try:

@@ -40,23 +40,23 @@ def sweep(runtime: Runtime) -> dict[str, int]:
 def unused_folders(runtime: Runtime) -> list[Path]:
     """Return the folders of this host that no machine boots or fetches from."""
     # listed before the rows are read, so that folders which are created meanwhile are kept
-    held = machine_files.published_folders(runtime.settings.options())
-    nodes = sorted({machine_files.node_of(folder) for folder in held})
+    folders = machine_files.published_folders(runtime.settings.options())
+    nodes = sorted({machine_files.node_of(folder) for folder in folders})
     needed: dict[str, set[str]] = {}
     with runtime.reading() as session:
-        for at in range(0, len(nodes), PAGE):
+        for start in range(0, len(nodes), PAGE):
             query = (
                 select(Node.uuid, Node.provision_state, Node.reservation, AgentRecord.url)
                 .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
-                .where(Node.uuid.in_(nodes[at : at + PAGE]))
+                .where(Node.uuid.in_(nodes[start : start + PAGE]))
             )
             for uuid, state, reservation, agent in session.execute(query):
                 busy = reservation is not None
                 needed[uuid] = _uses(State(state), busy=busy, agent=agent is not None)
     return [
-        each
-        for each in held
-        if machine_files.use_of(each) not in needed.get(machine_files.node_of(each), ())
+        folder
+        for folder in folders
+        if machine_files.use_of(folder) not in needed.get(machine_files.node_of(folder), ())
     ]
 
 
@@ -64,5 +64,5 @@ def _uses(state: State, *, busy: bool, agent: bool) -> set[str]:
     """Return the uses of files that a node in this state has; agent: an agent runs on it."""
     if busy or MACHINE[state].kind is not Kind.STABLE:
         return {*machine_files.USES}
-    found = set() if state in WITHOUT_INSTANCE else {machine_files.INSTANCE}
-    return found | ({machine_files.RAMDISK} if agent else set())
+    uses = set() if state in WITHOUT_INSTANCE else {machine_files.INSTANCE}
+    return uses | ({machine_files.RAMDISK} if agent else set())

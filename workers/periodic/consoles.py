@@ -36,18 +36,18 @@ class Consoles:
 
     def restore(self) -> int:
         """Start consoles whose conductor has changed; return how many."""
-        alive = frozenset(each.incarnation for each in conductors.members(self._runtime))
-        if alive == self._settled:
+        incarnations = frozenset(member.incarnation for member in conductors.members(self._runtime))
+        if incarnations == self._settled:
             return 0
         with self._runtime.reading() as session:
-            one = _ENABLED_ONE.first(connection_of(session), {})
-            enabled = session.scalars(_ENABLED) if one else ()
-            lost = [node.id for node in enabled if _is_lost(session, node)]
-        started = sum(self._start(node_id) for node_id in lost)
+            enabled_row = _ENABLED_ONE.first(connection_of(session), {})
+            enabled = session.scalars(_ENABLED) if enabled_row else ()
+            lost_nodes = [node.id for node in enabled if _is_lost(session, node)]
+        started = sum(self._start(node_id) for node_id in lost_nodes)
         if started:
             logger.info("consoles.restored", count=started)
-        if started == len(lost):  # else nodes are busy: the next pass tries again
-            self._settled = alive
+        if started == len(lost_nodes):  # else nodes are busy: the next pass tries again
+            self._settled = incarnations
         return started
 
     def _start(self, node_id: int) -> bool:

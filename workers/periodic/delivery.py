@@ -33,7 +33,7 @@ from app.broker import outages
 from app.db.clock import after, age, now
 from app.events import change_events
 from app.metrics.kinds import Counter, Histogram
-from app.models import ChangeEvent, NotificationCursor, Webhook
+from app.models import ChangeEvent, NotificationCursor, PowerUpdateCursor, Webhook
 from app.observe import log
 from app.process import kill_points
 from app.requests.request_slots import FairSlots
@@ -70,9 +70,9 @@ def is_due(row: Any, enabled: ColumnElement[bool]) -> ColumnElement[bool]:
 class Sent:
     """Outcome of an attempt to send events."""
 
-    last: int  # all events up to this number are accepted
+    position: int  # all events up to this number are accepted
     error: str | None = None  # None: all events are accepted
-    #: seconds until the subscriber wants another attempt, as it said; None: it did not say
+    #: seconds until the subscriber wants another attempt, if it named a time
     retry_after: float | None = None
 
 
@@ -81,11 +81,12 @@ class Deliverer(ABC):
     Deliveries of a process to one kind of subscribers, in threads: none delays another one.
 
     The subscribers of a project have at most as many threads as remain free for others, and turns
-    by time: those of other projects come first as long as they have used less.
+    by time: subscribers of other projects come first as long as they have used less.
     """
 
     name: ClassVar[str]  # of a subscriber, in the log
-    model: ClassVar[type[Webhook | NotificationCursor]]  # rows of the subscribers
+    #: rows of the subscribers
+    model: ClassVar[type[Webhook | NotificationCursor | PowerUpdateCursor]]
     outcomes: ClassVar[Counter]  # counts attempts by their outcome
     lag: ClassVar[Histogram]  # measures the age of accepted events
 
@@ -100,14 +101,14 @@ class Deliverer(ABC):
         self._timeout, self._longest_pause = timeout, longest_pause
         self._row: Any = self.model.__table__.c
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=self.name)
-        self._slots = FairSlots(AT_ONCE, shared=True)  # by project
+        self._slots = FairSlots(AT_ONCE, leaves_free=True)  # by project
         self._starting = threading.Lock()
         self._served: set[int] = set()  # ids of the subscribers with a thread
         self._more = False  # subscribers are due that have found no thread
         self._closed = False
 
     @abstractmethod
-    def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
+    def send(self, row: Row[Any], previous_sequence: int, page: change_events.Found) -> Sent:
         """Send the events after a number to a subscriber, in their order."""
 
     @abstractmethod
@@ -123,7 +124,7 @@ class Deliverer(ABC):
         return true()
 
     def give_up(
-        self, connection: Connection, row: Row[Any], error: str, newest: int
+        self, connection: Connection, row: Row[Any], error: str, newest_sequence: int
     ) -> Mapping[str, Any]:
         """Return the columns to change when a subscriber gets no more attempts; empty: it does."""
         return {}
@@ -133,12 +134,12 @@ class Deliverer(ABC):
 
     def start_due(self) -> None:
         """Begin to serve the subscribers that are due, as many as there are free threads."""
-        due = self._due()
+        due_subscribers = self._due()
         with self._starting:
             if self._closed:
                 return
             self._more = False
-            for ident, project in sorted(due, key=lambda row: self._slots.used(row[1])):
+            for ident, project in sorted(due_subscribers, key=lambda row: self._slots.used(row[1])):
                 if ident in self._served:
                     continue
                 if not self._slots.acquire(project, 0):
@@ -164,16 +165,18 @@ class Deliverer(ABC):
             if connection.scalar(select(row.id).where(self._is_due()).limit(1)) is None:
                 return ()
         change_events.number(self._runtime)
-        newest = select(func.max(_EVENT.sequence)).scalar_subquery()
+        newest_sequence = select(func.max(_EVENT.sequence)).scalar_subquery()
         project = func.coalesce(row["owner"], SYSTEM) if "owner" in row else literal(SYSTEM)
-        place = func.row_number().over(partition_by=project, order_by=row.due_at)
-        behind = select(row.id, project.label("project"), row.due_at, place.label("place")).where(
-            self._is_due(), row.position < newest
+        turn = func.row_number().over(partition_by=project, order_by=row.due_at)
+        pending_rows = select(
+            row.id, project.label("project"), row.due_at, turn.label("place")
+        ).where(self._is_due(), row.position < newest_sequence)
+        pending = pending_rows.subquery().c
+        query = (
+            select(pending.id, pending.project).order_by(pending.place, pending.due_at).limit(FOUND)
         )
-        each = behind.subquery().c
-        found = select(each.id, each.project).order_by(each.place, each.due_at).limit(FOUND)
         with self._runtime.read_connection() as connection:
-            return [(ident, name) for ident, name in connection.execute(found)]
+            return [(ident, name) for ident, name in connection.execute(query)]
 
     def _is_due(self) -> ColumnElement[bool]:
         return is_due(self._row, self.enabled())
@@ -204,55 +207,59 @@ class Deliverer(ABC):
             if row is None:
                 return False
             query = self.selected(row).add_columns(age(_EVENT.created_at).label("waited"))
-            found = change_events.read(
+            page = change_events.read(
                 connection, query, row.position, BATCH, of_node=bool(getattr(row, "node_uuid", ""))
             )
-            _, newest = change_events.ends(connection)
-        if not found.rows:
-            return found.last - row.position >= UNRECORDED and self._skip(row, found.last)
+            _, newest_sequence = change_events.ends(connection)
+        if not page.rows:
+            return page.last - row.position >= UNRECORDED and self._skip(row, page.last)
         token = uuid4().hex
         if not self._hold(row, token):
             return False
-        waited, begun = max(0.0, found.rows[0].waited), time.monotonic()
-        sent = self.send(row, max(row.position, found.first - 1), found)
+        event_age, started_at = max(0.0, page.rows[0].waited), time.monotonic()
+        outcome = self.send(row, max(row.position, page.first - 1), page)
         kill_points.reach("posted", self.name)
-        if sent.last > row.position and self._record(row, token, sent.last):
+        if outcome.position > row.position and self._record(row, token, outcome.position):
             self.outcomes.add("accepted")
-            self.lag.observe(waited + time.monotonic() - begun)
-            return sent.error is None
-        if sent.error is not None:
-            self._record_failure(row, token, sent, newest)
+            self.lag.observe(event_age + time.monotonic() - started_at)
+            return outcome.error is None
+        if outcome.error is not None:
+            self._record_failure(row, token, outcome, newest_sequence)
         return False
 
     def _read(self, ident: int) -> Select[Any]:
         """Select the facts about a subscriber for one attempt."""
         common = (self._row[name] for name in _OF_ATTEMPT)
-        failing = age(self._row.failing_since).label("failing")
-        return select(*common, failing, *self.facts()).where(self._row.id == ident, self.enabled())
+        failing_seconds = age(self._row.failing_since).label("failing")
+        return select(*common, failing_seconds, *self.facts()).where(
+            self._row.id == ident, self.enabled()
+        )
 
-    def _skip(self, row: Row[Any], last: int) -> bool:
+    def _skip(self, row: Row[Any], position: int) -> bool:
         """Record that there is no event up to a number; False: the position changed."""
-        return self._update(self._unheld(row), {"position": last})
+        return self._update(self._unheld(row), {"position": position})
 
     def _hold(self, row: Row[Any], token: str) -> bool:
         """Take the lease of a subscriber; False: another attempt has it, or the position moved."""
         seconds = 3 * self._timeout + MARGIN
         return self._update(self._unheld(row), {"holder": token, "due_at": after(seconds)})
 
-    def _record(self, row: Row[Any], token: str, last: int) -> bool:
+    def _record(self, row: Row[Any], token: str, position: int) -> bool:
         """Record that the subscriber has accepted all events up to a number."""
         values = {
-            "position": last, "holder": None, "due_at": now(), "failed_attempts": 0,
+            "position": position, "holder": None, "due_at": now(), "failed_attempts": 0,
             "failing_since": None, "last_error": None, "last_delivery_at": now(),
         }  # fmt: skip
         return self._update(self._held(row, token), values)
 
-    def _record_failure(self, row: Row[Any], token: str, sent: Sent, newest: int) -> None:
+    def _record_failure(
+        self, row: Row[Any], token: str, outcome: Sent, newest_sequence: int
+    ) -> None:
         """Record a failed attempt, and when to repeat it: not before the subscriber wants it."""
-        error = sent.error or ""
+        error = outcome.error or ""
         pause = min(self._longest_pause, FIRST_RETRY * 2 ** min(row.failed_attempts, 30))
         pause *= random.uniform(0.5, 1)  # noqa: S311 - jitter
-        pause = max(pause, min(self._longest_pause, sent.retry_after or 0.0))
+        pause = max(pause, min(self._longest_pause, outcome.retry_after or 0.0))
         values = {
             "holder": None, "due_at": after(pause), "last_error": error[:255],
             "failed_attempts": row.failed_attempts + 1,
@@ -262,13 +269,13 @@ class Deliverer(ABC):
             change = update(self.model).where(self._held(row, token))
             if not connection.execute(change.values(**values)).rowcount:
                 return
-            if final := self.give_up(connection, row, error, newest):
+            if final_values := self.give_up(connection, row, error, newest_sequence):
                 of_row = update(self.model).where(self._row.id == row.id)
-                connection.execute(of_row.values(**final))
-        outcome = "given_up" if final else "failed"
-        self.outcomes.add(outcome)
+                connection.execute(of_row.values(**final_values))
+        event = "given_up" if final_values else "failed"
+        self.outcomes.add(event)
         facts = {self.name: getattr(row, "uuid", row.id), "error": error, "after": row.position}
-        seldom.warning(f"{self.name}.{outcome}", **facts)
+        seldom.warning(f"{self.name}.{event}", **facts)
 
     def _update(self, condition: ColumnElement[bool], values: Mapping[str, Any]) -> bool:
         with self._runtime.write_connection() as connection:
@@ -279,5 +286,5 @@ class Deliverer(ABC):
         return and_(self._row.id == row.id, self._row.position == row.position, self._is_due())
 
     def _held(self, row: Row[Any], token: str) -> ColumnElement[bool]:
-        mine = and_(self._row.id == row.id, self._row.holder == token)
-        return and_(mine, self._row.position == row.position)
+        is_holder = and_(self._row.id == row.id, self._row.holder == token)
+        return and_(is_holder, self._row.position == row.position)

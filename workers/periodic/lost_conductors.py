@@ -42,18 +42,18 @@ class DeadConductorLog:
         if not self.contact.record():
             return
         with transactions.read_connection(self.engine) as connection:
-            lost = conductors.lost(connection, self.timeout)
-            left = len(conductors.alive(connection, self.timeout)) if lost else 0
-        for name, incarnation, silent in lost:
+            lost_conductors = conductors.lost(connection, self.timeout)
+            living_count = len(conductors.alive(connection, self.timeout)) if lost_conductors else 0
+        for name, incarnation, silence in lost_conductors:
             if incarnation not in self._logged and self._is_first(incarnation):
                 logger.warning(
                     "conductor.lost",
                     conductor=name,
                     incarnation=incarnation,
-                    silent_for=round(silent, 1),
-                    conductors_left=left,
+                    silent_for=round(silence, 1),
+                    conductors_left=living_count,
                 )
-        self._logged = {incarnation for _, incarnation, _ in lost}
+        self._logged = {incarnation for _, incarnation, _ in lost_conductors}
 
     def _is_first(self, incarnation: str) -> bool:
         """Whether no other beat has logged the incarnation; True if Redis does not answer."""

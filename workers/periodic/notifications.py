@@ -3,22 +3,22 @@
 import time
 from typing import Any
 
-from sqlalchemy import Row, Select, func, insert, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Row, Select
 
 from app.events import change_events, notification_events
 from app.metrics.table import NOTIFICATION_DELIVERIES, NOTIFICATION_LAG
-from app.models import ChangeEvent, NotificationCursor
+from app.models import NotificationCursor
 from app.notifications.notification_bus import FAILURES, NotificationBus
 from app.notifications.notifications import ERROR, INFO, Notification, made_of
 from app.observe import log
 from app.runtime import Runtime
-from workers.periodic.delivery import Deliverer, Sent
+from workers.periodic.delivery import Sent
+from workers.periodic.sole_subscriber import SoleSubscriber
 
 logger = log.get(__name__)
 
 
-class Notifications(Deliverer):
+class Notifications(SoleSubscriber):
     """Deliveries of a process to RabbitMQ, its only subscriber."""
 
     name = "notification"
@@ -38,48 +38,32 @@ class Notifications(Deliverer):
             "error": (ERROR,),
         }.get(level or "", ())
 
-    def start_due(self) -> None:
-        self._begin()
-        super().start_due()
-
-    def _begin(self) -> None:
-        """Make the cursor after the newest event, unless there is one."""
-        with self._runtime.read_connection() as connection:
-            if connection.scalar(select(NotificationCursor.id)) is not None:
-                return
-        change_events.number(self._runtime)
-        newest = select(func.coalesce(func.max(ChangeEvent.sequence), 0)).scalar_subquery()
-        try:
-            with self._runtime.write_connection() as connection:
-                connection.execute(insert(NotificationCursor).values(id=1, position=newest))
-        except IntegrityError:
-            return  # another conductor was first
-        logger.info("notifications.begun")
-
     def selected(self, row: Row[Any]) -> Select[Any]:
         return notification_events.SELECTED
 
-    def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
+    def send(self, row: Row[Any], previous_sequence: int, page: change_events.Found) -> Sent:
         """Publish notifications one by one; those that are confirmed in time count as sent."""
-        if since > row.position:
-            logger.warning("notifications.lost", after=row.position, last=since)
+        if previous_sequence > row.position:
+            logger.warning("notifications.lost", after=row.position, last=previous_sequence)
         with self._runtime.reading() as session:
-            made = list(made_of(session, found.rows))
-        last = row.position
+            notifications = list(made_of(session, page.rows))
+        position = row.position
         try:
             self._bus.open()
             end = time.monotonic() + self._timeout
-            for each in made:
+            for notification in notifications:
                 seconds = end - time.monotonic()
-                if seconds <= 0 and last > row.position:
-                    return Sent(last)
-                if each.level in self._levels:
-                    self._bus.publish(self._document(each), each.level, max(seconds, 0.01))
-                last = each.sequence
+                if seconds <= 0 and position > row.position:
+                    return Sent(position)
+                if notification.level in self._levels:
+                    self._bus.publish(
+                        self._document(notification), notification.level, max(seconds, 0.01)
+                    )
+                position = notification.sequence
         except FAILURES as error:
             self._bus.close()
-            return Sent(last, f"RabbitMQ: {error or type(error).__name__}")
-        return Sent(found.last)
+            return Sent(position, f"RabbitMQ: {error or type(error).__name__}")
+        return Sent(page.last)
 
     def end_turn(self) -> None:
         self._bus.close()

@@ -3,9 +3,9 @@ Power sync: compares recorded and actual power states; also reads health, boot m
 
 BMCs are polled concurrently. Only differences are written, and only if the node's fence and
 reservation have not changed since it was read. A machine is switched back to its recorded power
-state only in states in which no operation acts on it. In busy and wait states, the power sync
-leaves the power state to the operation; in hold states, and under holds against corrections, it
-records the state that it reads.
+state only in provision states without an operation that acts on it. In busy and wait states, the
+power sync leaves the power state to the operation; in hold states, and under holds against
+corrections, it records the state that it reads.
 
 A machine in transition changes nothing. While the effect of a power order is unknown
 (`drivers.core.power_pursuit`), nothing is corrected or recorded but the ordered state itself;
@@ -41,7 +41,7 @@ from app.observe import log
 from app.planning import planning
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import interfaces_of
-from drivers.core.errors import HardwareError
+from drivers.core.errors import HardwareError, PasswordUnsettled
 from drivers.core.power import ReadPower, SweepReader
 from drivers.core.power_pursuit import PENDING
 from drivers.core.target import Options, Target
@@ -53,9 +53,9 @@ PAGE, THREADS = 500, 32
 #: Sweeps per read of a machine's secure boot, which costs an extra request.
 SECURE_BOOT_EVERY = 30
 _OF_BOOT = frozenset({"boot_mode", "secure_boot"})
-#: States in which a BMC is not polled, as its address and password may be wrong.
+#: States without polls of the BMC, as its address and password may be wrong.
 _EXCLUDED = [flow.failed for flow in FLOWS if flow.checks_bmc]
-#: States in which an operation or its agent may switch the machine at any time.
+#: States whose operation or agent may switch the machine at any time.
 _IN_OPERATION = of_kind(Kind.BUSY, Kind.WAIT)
 _HELD = of_kind(Kind.HOLD)
 _SYSTEM = Caller(user_id="power-sync")
@@ -66,7 +66,7 @@ NODE_ONE = Prepared(select(Node.__table__.c.provision_state).limit(1))
 #: settled without effect.
 PENDING_SWEEPS = 2
 
-#: A power state, or the error of its read; None: the machine is in transition.
+#: A power state, or the error of its read; absent while the machine is in transition.
 Power = str | HardwareError | None
 Change = Callable[[Session, Node], None]
 #: Yields the changes of a node from its power state and the other facts that its BMC reports.
@@ -86,13 +86,15 @@ def sync(
     def compare(node: Node, state: Power, reports: Mapping[str, Any]) -> Iterator[Change]:
         counts["read"] += 1
         watch(node, state)
-        new = {name: value for name, value in reports.items() if value != getattr(node, name)}
-        if "health" in new:
-            yield lambda session, row: _record_health(session, row, new["health"])
+        changed_facts = {
+            name: value for name, value in reports.items() if value != getattr(node, name)
+        }
+        if "health" in changed_facts:
+            yield lambda session, row: _record_health(session, row, changed_facts["health"])
         if node.provision_state in _IN_OPERATION:
             return
-        if new.keys() & _OF_BOOT:
-            facts = {name: new[name] for name in new.keys() & _OF_BOOT}
+        if changed_facts.keys() & _OF_BOOT:
+            facts = {name: changed_facts[name] for name in changed_facts.keys() & _OF_BOOT}
             yield lambda session, row: driver_reports.apply(session, row, facts)
         if isinstance(state, HardwareError):
             counts["failed"] += 1
@@ -136,11 +138,11 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     supply = _Supply(pages)
 
     async def worker() -> int:
-        written = 0
+        written_count = 0
         while (node := await supply.next()) is not None:
             with isolated("power.not_synced", node=node.uuid):
-                written += await sync_one(node)
-        return written
+                written_count += await sync_one(node)
+        return written_count
 
     async def sync_one(node: Node) -> bool:
         target = _target(runtime, node)
@@ -148,6 +150,8 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
             return False
         secure_boot = (node.id + sweep) % SECURE_BOOT_EVERY == 0
         state, reports = await poll(target, secure_boot=secure_boot)
+        if isinstance(state, PasswordUnsettled):  # the BMC was not asked
+            return False
         changes = list(compare(node, state, reports))
         # in a thread, as the database must not block the event loop
         return bool(changes) and await asyncio.to_thread(_write, runtime, node, changes)
@@ -157,12 +161,12 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     ) -> tuple[Power, Mapping[str, Any]]:
         if isinstance(target, HardwareError):
             return target, {}
-        opened = interfaces_of(target).power.sweep_reader
-        if opened is None:
+        reader_source = interfaces_of(target).power.sweep_reader
+        if reader_source is None:
             state = await loop.run_in_executor(threads, _power_of, target)
         else:
-            read = await readers.of(opened)
-            state = await read(target, secure_boot=secure_boot)
+            read_state = await readers.of(reader_source)
+            state = await read_state(target, secure_boot=secure_boot)
         if not health:
             target.reports.pop("health", None)
         return state, target.reports
@@ -199,7 +203,7 @@ class _Supply:
         self._reading = asyncio.Lock()
 
     async def next(self) -> Node | None:
-        """Return the next node; None: there are no more."""
+        """Return the next node, if there is one."""
         if not self._page:
             async with self._reading:
                 if not self._page:
@@ -209,8 +213,7 @@ class _Supply:
 
 def _target(runtime: Runtime, node: Node) -> Target | HardwareError | None:
     """
-    Return the target to poll, or its configuration error; None: its power was never readable, or
-    never is.
+    Return the target to poll, or its configuration error, or None if its power was never readable.
     """
     try:
         target = targets.build(runtime, node)
@@ -236,27 +239,29 @@ def _pages(runtime: Runtime, conductor: str, *, recovering: bool) -> Iterator[Se
     The owner is computed here, from a few columns of all nodes; only its own nodes are read whole.
     """
     members = conductors.members(runtime)
-    last = 0
+    last_id = 0
     while True:
         with runtime.reading() as session:
-            rows = session.execute(_query(last, recovering=recovering)).all()
+            rows = session.execute(_query(last_id, recovering=recovering)).all()
             if not rows:
                 return
-            last = rows[-1].id
-            owned = [row.id for row in rows if _is_owner(conductor, row, members)]
-            page = session.scalars(select(Node).where(Node.id.in_(owned)).order_by(Node.id)).all()
+            last_id = rows[-1].id
+            owned_ids = [row.id for row in rows if _is_owner(conductor, row, members)]
+            page = session.scalars(
+                select(Node).where(Node.id.in_(owned_ids)).order_by(Node.id)
+            ).all()
         if page:
             yield page
 
 
 def _is_owner(conductor: str, row: Any, members: Sequence[Member]) -> bool:
-    found = owner(row.uuid, row.driver, row.conductor_group, members)
-    return found is not None and found.name == conductor
+    owner_member = owner(row.uuid, row.driver, row.conductor_group, members)
+    return owner_member is not None and owner_member.name == conductor
 
 
-def _query(last: int, *, recovering: bool) -> Any:
+def _query(last_id: int, *, recovering: bool) -> Any:
     query = select(Node.id, Node.uuid, Node.driver, Node.conductor_group).where(
-        Node.id > last,
+        Node.id > last_id,
         Node.reservation.is_(None),
         Node.target_power_state.is_(None),
         Node.retired.is_(False),
@@ -272,16 +277,16 @@ def _query(last: int, *, recovering: bool) -> Any:
     return query.order_by(Node.id).limit(PAGE)
 
 
-def _write(runtime: Runtime, seen: Node, changes: Sequence[Change]) -> bool:
+def _write(runtime: Runtime, snapshot: Node, changes: Sequence[Change]) -> bool:
     """Apply changes to a node, unless it has changed since it was read; whether they apply."""
     with runtime.transaction(Actor.PERIODIC) as session:
         node = session.scalar(
             select(Node)
             .where(
-                Node.id == seen.id,
-                Node.fence == seen.fence,
+                Node.id == snapshot.id,
+                Node.fence == snapshot.fence,
                 Node.reservation.is_(None),
-                Node.maintenance == seen.maintenance,
+                Node.maintenance == snapshot.maintenance,
             )
             .with_for_update()
         )
@@ -295,16 +300,16 @@ def _write(runtime: Runtime, seen: Node, changes: Sequence[Change]) -> bool:
 def _settle(session: Session, node: Node, state: str) -> None:
     """Compare a reading with a pending power order; reconcile once it is settled."""
     pending = node.driver_internal_info[PENDING]
-    ordered, sweeps = pending["state"], pending["sweeps"] + 1
-    others = {key: value for key, value in node.driver_internal_info.items() if key != PENDING}
-    if state != ordered and sweeps < PENDING_SWEEPS:
-        pending = {"state": ordered, "sweeps": sweeps}
-        node.driver_internal_info = {**others, PENDING: pending}
+    ordered_state, sweeps = pending["state"], pending["sweeps"] + 1
+    other_info = {key: value for key, value in node.driver_internal_info.items() if key != PENDING}
+    if state != ordered_state and sweeps < PENDING_SWEEPS:
+        pending = {"state": ordered_state, "sweeps": sweeps}
+        node.driver_internal_info = {**other_info, PENDING: pending}
         return
-    logger.info("power.settled", node=node.uuid, found=state, ordered=ordered)
-    node.driver_internal_info = others
+    logger.info("power.settled", node=node.uuid, found=state, ordered=ordered_state)
+    node.driver_internal_info = other_info
     # an unknown order says nothing about the desired state
-    node.power_state = ordered or state
+    node.power_state = ordered_state or state
     _reconcile(session, node, state)
 
 
@@ -314,24 +319,24 @@ def _reconcile(session: Session, node: Node, state: str) -> None:
     if state == node.power_state:
         node.power_sync_failures = 0
         return
-    held = node.provision_state in _HELD or holds.with_effect(session, node, Effect.CORRECTION)
-    if node.power_state is None or held:
+    is_exempt = node.provision_state in _HELD or holds.with_effect(session, node, Effect.CORRECTION)
+    if node.power_state is None or is_exempt:
         node.power_state, node.power_sync_failures = state, 0
         return
     node.power_sync_failures += 1
     if node.power_sync_failures > conductor.power_state_sync_max_retries:
-        why = f"its power state stays {state!r} despite all corrections"
-        _set_maintenance(session, node, state, why)
+        reason = f"its power state stays {state!r} despite all corrections"
+        _set_maintenance(session, node, state, reason)
     elif conductor.force_power_state_during_sync and not node.disable_power_off:
-        wanted = node.power_state
-        logger.warning("power.corrected", node=node.uuid, found=state, ordered=wanted)
-        node.target_power_state = wanted
+        ordered_state = node.power_state
+        logger.warning("power.corrected", node=node.uuid, found=state, ordered=ordered_state)
+        node.target_power_state = ordered_state
         dispatch.start(
             session,
             node,
             OperationKind.POWER,
-            planning.power(wanted, None),
-            {"target": wanted, "timeout": None},
+            planning.power(ordered_state, None),
+            {"target": ordered_state, "timeout": None},
             _SYSTEM,
         )
     else:
@@ -341,23 +346,23 @@ def _reconcile(session: Session, node: Node, state: str) -> None:
 
 def _count_failure(session: Session, node: Node, error: HardwareError) -> None:
     node.power_sync_failures += 1
-    most = runtime_of(session).settings.conductor.power_state_sync_max_retries
-    if node.power_sync_failures > most:
+    max_failures = runtime_of(session).settings.conductor.power_state_sync_max_retries
+    if node.power_sync_failures > max_failures:
         _set_maintenance(session, node, None, str(error))
 
 
 def _record_health(session: Session, node: Node, health: str | None) -> None:
-    bad = health in ("Warning", "Critical")
+    is_degraded = health in ("Warning", "Critical")
     event = f"Health is {health or 'unknown'}; it was {node.health or 'unknown'}."
     node.health = health
-    history.add(session, node, "monitoring", event, "ERROR" if bad else "INFO")
-    if bad:
+    history.add(session, node, "monitoring", event, "ERROR" if is_degraded else "INFO")
+    if is_degraded:
         logger.warning("health.bad", node=node.uuid, health=health)
 
 
-def _set_maintenance(session: Session, node: Node, state: str | None, why: str) -> None:
+def _set_maintenance(session: Session, node: Node, state: str | None, reason: str) -> None:
     node.power_state = state
-    node.last_error = f"During power synchronisation: {why}"
+    node.last_error = f"During power synchronisation: {reason}"
     node.maintenance, node.fault = True, Fault.POWER_FAILURE
     node.maintenance_reason = node.last_error
     history.add(session, node, "monitoring", node.last_error, "ERROR")

@@ -1,6 +1,6 @@
 """
 Pruning: deletion of rows that are past their lifetime: history, answered requests, change events,
-audit records, API tokens, rollouts, conductors.
+audit records, API tokens, rollouts, recorded exchanges with BMCs, conductors.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,13 @@ from sqlalchemy import ColumnElement, Select, delete, exists, func, literal_colu
 from app.cluster import conductors
 from app.config.settings import Settings
 from app.db.clock import after, age, fixed
+from app.engine import bmc_recordings
 from app.models import (
     Answered,
     ApiToken,
     AuditCheckpoint,
     AuditRecord,
+    BmcExchanges,
     ChangeEvent,
     NodeHistory,
     Outcome,
@@ -29,8 +31,8 @@ from app.runtime import Runtime
 logger = log.get(__name__)
 
 Pruned = (
-    NodeHistory | Answered | ApiToken | AuditRecord | ChangeEvent | WebhookFailure | Rollout
-    | RolloutNode
+    NodeHistory | Answered | ApiToken | AuditRecord | BmcExchanges | ChangeEvent | WebhookFailure
+    | Rollout | RolloutNode
 )  # fmt: skip
 
 #: Most answered requests, or audit records, that are deleted in one transaction.
@@ -41,6 +43,8 @@ EVENTS_BATCH = 5000
 NODES_BATCH = 200
 #: Most rollouts, and nodes of rollouts, that are deleted in one transaction.
 ROLLOUTS_BATCH, ROLLOUT_NODES_BATCH = 100, 5000
+#: Most steps whose exchanges with a BMC are deleted in one transaction.
+EXCHANGES_BATCH = 100
 #: Most API tokens that are deleted in one transaction.
 TOKENS_BATCH = 1000
 
@@ -51,22 +55,22 @@ def prune_history(runtime: Runtime) -> int:
 
     Entries younger than `[conductor]node_history_minimum_days` are kept.
     """
-    most = runtime.settings.conductor.node_history_max_entries
+    max_entries = runtime.settings.conductor.node_history_max_entries
     batch = runtime.settings.conductor.node_history_cleanup_batch_count
-    if not most or not batch:
+    if not max_entries or not batch:
         return 0
     of_node = NodeHistory.node_id
     with runtime.reading() as session:
-        query = select(of_node).group_by(of_node).having(func.count() > most)
+        query = select(of_node).group_by(of_node).having(func.count() > max_entries)
         nodes = list(session.scalars(query.order_by(of_node)))
-    chunks = (nodes[at : at + NODES_BATCH] for at in range(0, len(nodes), NODES_BATCH))
+    chunks = (nodes[start : start + NODES_BATCH] for start in range(0, len(nodes), NODES_BATCH))
     return sum(
-        _delete(runtime, NodeHistory, _surplus(runtime.settings, chunk, most), batch)
+        _delete(runtime, NodeHistory, _surplus(runtime.settings, chunk, max_entries), batch)
         for chunk in chunks
     )
 
 
-def _surplus(settings: Settings, nodes: Sequence[int], most: int) -> Select[Any]:
+def _surplus(settings: Settings, nodes: Sequence[int], max_entries: int) -> Select[Any]:
     """Select the ids of old entries beyond the `most` newest of each node."""
     newest_first = NodeHistory.id.desc()
     rank = func.row_number().over(partition_by=NodeHistory.node_id, order_by=newest_first)
@@ -76,16 +80,16 @@ def _surplus(settings: Settings, nodes: Sequence[int], most: int) -> Select[Any]
         .subquery()
     )
     days = settings.conductor.node_history_minimum_days
-    old = age(ranked.c.created_at) >= days * 86400
-    return select(ranked.c.id).where(ranked.c.rank > most, old)
+    is_old = age(ranked.c.created_at) >= days * 86400
+    return select(ranked.c.id).where(ranked.c.rank > max_entries, is_old)
 
 
 def prune_answered(runtime: Runtime) -> int:
     """Delete requests older than `[api]idempotency_key_lifetime`; return how many."""
     lifetime = runtime.settings.api.idempotency_key_lifetime
-    since = fixed(after(-lifetime))
-    old = select(Answered.id).where(Answered.created_at < since).order_by(Answered.created_at)
-    return _delete(runtime, Answered, old, ANSWERED_BATCH)
+    cutoff = fixed(after(-lifetime))
+    old_rows = select(Answered.id).where(Answered.created_at < cutoff).order_by(Answered.created_at)
+    return _delete(runtime, Answered, old_rows, ANSWERED_BATCH)
 
 
 def prune_audit(runtime: Runtime) -> int:
@@ -95,24 +99,28 @@ def prune_audit(runtime: Runtime) -> int:
     Of requests without success, delete also those beyond the newest `[audit]keep_refused`.
     """
     settings = runtime.settings.audit
-    removed = 0
+    removed_count = 0
     if settings.keep_days:
-        since = fixed(after(-86400 * settings.keep_days))
-        whole = _in_ranges(AuditCheckpoint.newest_at < since)
-        old = select(AuditRecord.id).where(AuditRecord.created_at < since, whole)
-        by_age = old.order_by(AuditRecord.created_at, AuditRecord.id)
-        removed = _delete(runtime, AuditRecord, by_age, AUDIT_BATCH)
+        cutoff = fixed(after(-86400 * settings.keep_days))
+        is_sealed = _in_ranges(AuditCheckpoint.newest_at < cutoff)
+        old_rows = select(AuditRecord.id).where(AuditRecord.created_at < cutoff, is_sealed)
+        by_age = old_rows.order_by(AuditRecord.created_at, AuditRecord.id)
+        removed_count = _delete(runtime, AuditRecord, by_age, AUDIT_BATCH)
     if settings.keep_refused:
-        refused = AuditRecord.outcome != literal_column(f"'{Outcome.SUCCESS}'")  # as in its index
-        newest_first = select(AuditRecord.id).where(refused).order_by(AuditRecord.id.desc())
+        is_refused = AuditRecord.outcome != literal_column(
+            f"'{Outcome.SUCCESS}'"
+        )  # as in its index
+        newest_first = select(AuditRecord.id).where(is_refused).order_by(AuditRecord.id.desc())
         with runtime.reading() as session:
-            kept = session.scalar(newest_first.offset(settings.keep_refused - 1).limit(1))
-        if kept is not None:
-            whole = _in_ranges(AuditCheckpoint.last < kept)
-            surplus = select(AuditRecord.id).where(refused, AuditRecord.id < kept, whole)
-            oldest_first = surplus.order_by(AuditRecord.id)
-            removed += _delete(runtime, AuditRecord, oldest_first, AUDIT_BATCH)
-    return removed
+            oldest_kept_id = session.scalar(newest_first.offset(settings.keep_refused - 1).limit(1))
+        if oldest_kept_id is not None:
+            is_sealed = _in_ranges(AuditCheckpoint.last < oldest_kept_id)
+            surplus_rows = select(AuditRecord.id).where(
+                is_refused, AuditRecord.id < oldest_kept_id, is_sealed
+            )
+            oldest_first = surplus_rows.order_by(AuditRecord.id)
+            removed_count += _delete(runtime, AuditRecord, oldest_first, AUDIT_BATCH)
+    return removed_count
 
 
 def _in_ranges(deleted: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -123,8 +131,8 @@ def _in_ranges(deleted: ColumnElement[bool]) -> ColumnElement[bool]:
     """
     ends = select(func.max(AuditCheckpoint.last)).where(AuditCheckpoint.mac.is_not(None), deleted)
     starts = select(func.min(AuditCheckpoint.first))
-    below = AuditRecord.id < func.coalesce(starts.scalar_subquery(), AuditRecord.id + 1)
-    return or_(AuditRecord.id <= ends.scalar_subquery(), below)
+    is_before = AuditRecord.id < func.coalesce(starts.scalar_subquery(), AuditRecord.id + 1)
+    return or_(AuditRecord.id <= ends.scalar_subquery(), is_before)
 
 
 def prune_tokens(runtime: Runtime) -> int:
@@ -132,9 +140,9 @@ def prune_tokens(runtime: Runtime) -> int:
     Delete API tokens and sessions `[identity]ended_tokens_lifetime` after they expired or were
     revoked; return how many.
     """
-    since = fixed(after(-runtime.settings.identity.ended_tokens_lifetime))
-    ended = or_(ApiToken.expires_at < since, ApiToken.revoked_at < since)
-    by_index = select(ApiToken.id).where(ended)  # in an order, SQLite would read the whole table
+    cutoff = fixed(after(-runtime.settings.identity.ended_tokens_lifetime))
+    is_ended = or_(ApiToken.expires_at < cutoff, ApiToken.revoked_at < cutoff)
+    by_index = select(ApiToken.id).where(is_ended)  # in an order, SQLite would read the whole table
     return _delete(runtime, ApiToken, by_index, TOKENS_BATCH)
 
 
@@ -144,21 +152,23 @@ def prune_change_events(runtime: Runtime) -> int:
 
     Failures of webhooks whose events are all deleted cannot be replayed, and are deleted, too.
     """
-    oldest = (
+    oldest_events = (
         select(ChangeEvent.id, ChangeEvent.sequence, ChangeEvent.created_at)
         .order_by(ChangeEvent.id)
         .limit(EVENTS_BATCH)
         .subquery()
     )
     # the next number follows the highest one, so its event is kept
-    newest = select(func.max(ChangeEvent.sequence)).scalar_subquery()
-    since = fixed(after(-runtime.settings.conductor.change_events_lifetime))
-    old = select(oldest.c.id).where(oldest.c.created_at < since, oldest.c.sequence < newest)
-    removed = _delete(runtime, ChangeEvent, old, EVENTS_BATCH)
-    first = select(func.min(ChangeEvent.sequence)).scalar_subquery()
-    unreplayable = select(WebhookFailure.id).where(WebhookFailure.last < first)
+    newest_sequence = select(func.max(ChangeEvent.sequence)).scalar_subquery()
+    cutoff = fixed(after(-runtime.settings.conductor.change_events_lifetime))
+    old_events = select(oldest_events.c.id).where(
+        oldest_events.c.created_at < cutoff, oldest_events.c.sequence < newest_sequence
+    )
+    removed_count = _delete(runtime, ChangeEvent, old_events, EVENTS_BATCH)
+    first_sequence = select(func.min(ChangeEvent.sequence)).scalar_subquery()
+    unreplayable = select(WebhookFailure.id).where(WebhookFailure.last < first_sequence)
     _delete(runtime, WebhookFailure, unreplayable, EVENTS_BATCH)
-    return removed
+    return removed_count
 
 
 def prune_rollouts(runtime: Runtime) -> int:
@@ -168,13 +178,20 @@ def prune_rollouts(runtime: Runtime) -> int:
     Their nodes are deleted first. A rollout whose nodes are left, because it has become old since,
     is deleted by the next run.
     """
-    since = fixed(after(-runtime.settings.conductor.rollouts_lifetime))
-    old = Rollout.finished_at < since
-    nodes = select(RolloutNode.id).join(Rollout, Rollout.id == RolloutNode.rollout_id).where(old)
+    cutoff = fixed(after(-runtime.settings.conductor.rollouts_lifetime))
+    is_old = Rollout.finished_at < cutoff
+    nodes = select(RolloutNode.id).join(Rollout, Rollout.id == RolloutNode.rollout_id).where(is_old)
     _delete(runtime, RolloutNode, nodes, ROLLOUT_NODES_BATCH)
     has_nodes = exists().where(RolloutNode.rollout_id == Rollout.id)
-    empty = select(Rollout.id).where(old, ~has_nodes).order_by(Rollout.id)
-    return _delete(runtime, Rollout, empty, ROLLOUTS_BATCH)
+    empty_rollouts = select(Rollout.id).where(is_old, ~has_nodes).order_by(Rollout.id)
+    return _delete(runtime, Rollout, empty_rollouts, ROLLOUTS_BATCH)
+
+
+def prune_bmc_exchanges(runtime: Runtime) -> int:
+    """Delete recorded exchanges older than two days; return the number of steps that had them."""
+    since = fixed(after(-bmc_recordings.KEPT))
+    old = select(BmcExchanges.id).where(BmcExchanges.created_at < since)
+    return _delete(runtime, BmcExchanges, old.order_by(BmcExchanges.created_at), EXCHANGES_BATCH)
 
 
 def _delete(
@@ -184,15 +201,15 @@ def _delete(
     batch: int,
 ) -> int:
     """Delete the rows whose ids `query` selects, `batch` per transaction; return how many."""
-    removed = 0
+    removed_count = 0
     while True:
         with runtime.transaction() as session:
             ids = list(session.scalars(query.limit(batch)))
             if ids:
                 session.execute(delete(model).where(model.id.in_(ids)))
-        removed += len(ids)
+        removed_count += len(ids)
         if len(ids) < batch:
-            return removed
+            return removed_count
 
 
 def forget_conductors(runtime: Runtime) -> int:

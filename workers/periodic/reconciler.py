@@ -56,11 +56,11 @@ class Contact:
 
     timeout: float  # seconds without a heartbeat after which a conductor counts as dead
     clock: Callable[[], float] = time.monotonic
-    since: float = field(init=False)  # start of the uninterrupted time
-    last: float = field(init=False)  # last contact
+    in_touch_since: float = field(init=False)  # start of the uninterrupted time
+    last_contact: float = field(init=False)  # last contact
 
     def __post_init__(self) -> None:
-        self.since = self.last = self.clock()
+        self.in_touch_since = self.last_contact = self.clock()
 
     def record(self, silence: float = 0.0) -> bool:
         """
@@ -69,11 +69,11 @@ class Contact:
         silence: seconds since the last heartbeat of any conductor; more than half a timeout, which
         is longer than the heartbeat interval, counts as an interruption.
         """
-        moment = self.clock()
-        if moment - self.last > self.timeout or silence > self.timeout / 2:
-            self.since = moment
-        self.last = moment
-        return moment - self.since >= self.timeout
+        time_of_contact = self.clock()
+        if time_of_contact - self.last_contact > self.timeout or silence > self.timeout / 2:
+            self.in_touch_since = time_of_contact
+        self.last_contact = time_of_contact
+        return time_of_contact - self.in_touch_since >= self.timeout
 
 
 #: Results of a pass, each with its count.
@@ -81,7 +81,7 @@ COUNTS = ("taken_over", "expired", "woken", "called", "resent", "admitted")
 #: An operation that has not ended: without one there is nothing to reconcile.
 _UNDER_WAY = Prepared(
     select(Operation.__table__.c.id)
-    .where(Operation.__table__.c.state.in_([literal(each) for each in ACTIVE]))
+    .where(Operation.__table__.c.state.in_([literal(state) for state in ACTIVE]))
     .limit(1)
 )
 #: An operation: without one, the broker has never held a message.
@@ -102,24 +102,29 @@ def reconcile(
         in_touch = contact.record(conductors.seconds_since_heartbeat(connection))
         if not _UNDER_WAY.first(connection, {}):
             return dict.fromkeys(COUNTS, 0)
-        alive = conductors.alive(connection, timeout)
-    online = {each.incarnation for each in alive}
+        online_conductors = conductors.alive(connection, timeout)
+    online = {conductor.incarnation for conductor in online_conductors}
     # no connection is held while the broker answers
-    behind = {each.incarnation for each in alive if backlog(each.name)}
+    backlogged = {
+        conductor.incarnation for conductor in online_conductors if backlog(conductor.name)
+    }
     with runtime.reading() as session:
         living = (
             partial(conductors.living_incarnations, timeout=timeout)
             if in_touch
             else conductors.registered_incarnations
         )
-        found = (
+        actions = (
             ("taken_over", _take_over(living), _abandoned(living(session)), Operation.deadline_at),
             ("expired", _expire, _expired(), Operation.deadline_at),
             ("woken", _wake, _overdue(online), Operation.wake_at),
             ("called", _wake, _missed_heartbeat(timeout), Operation.id),
-            ("resent", _resend, _unsent(runtime, online, behind), Operation.sent_at),
+            ("resent", _resend, _unsent(runtime, online, backlogged), Operation.sent_at),
         )
-        todo = [(name, act, _ids(session, which, due)) for name, act, which, due in found]
+        todo = [
+            (name, action, _ids(session, condition, due_column))
+            for name, action, condition, due_column in actions
+        ]
     if any(ids for _, _, ids in todo):
         kill_points.reach("decided")
     counts = _do(runtime, todo)
@@ -131,10 +136,10 @@ def reconcile(
     return counts
 
 
-Act = Callable[[Session, Node, Operation], bool]
+Action = Callable[[Session, Node, Operation], bool]
 
 
-def _do(runtime: Runtime, todo: Iterable[tuple[str, Act, Sequence[int]]]) -> dict[str, int]:
+def _do(runtime: Runtime, todo: Iterable[tuple[str, Action, Sequence[int]]]) -> dict[str, int]:
     """
     Apply actions to operations, a few per transaction, with the batches of all actions interleaved.
 
@@ -145,22 +150,24 @@ def _do(runtime: Runtime, todo: Iterable[tuple[str, Act, Sequence[int]]]) -> dic
     counts = {name: 0 for name, _, _ in todo}
     batches = sorted(
         (
-            (at, name, act, ids[at : at + TOGETHER])
-            for name, act, ids in todo
-            for at in range(0, len(ids), TOGETHER)
+            (start, name, action, ids[start : start + TOGETHER])
+            for name, action, ids in todo
+            for start in range(0, len(ids), TOGETHER)
         ),
         key=lambda batch: batch[0],
     )
     # SQLite has one writer, and a single batch needs no thread
     threads = THREADS if runtime.engine.dialect.name == "postgresql" else 1
     if min(threads, len(batches)) <= 1:
-        for _, name, act, ids in batches:
-            counts[name] += _each(runtime, act, *ids)
+        for _, name, action, ids in batches:
+            counts[name] += _each(runtime, action, *ids)
         return counts
     with ThreadPoolExecutor(threads, thread_name_prefix="reconcile") as pool:
-        done = [(name, pool.submit(_each, runtime, act, *ids)) for _, name, act, ids in batches]
+        futures = [
+            (name, pool.submit(_each, runtime, action, *ids)) for _, name, action, ids in batches
+        ]
         try:
-            for name, future in done:
+            for name, future in futures:
                 counts[name] += future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -168,7 +175,7 @@ def _do(runtime: Runtime, todo: Iterable[tuple[str, Act, Sequence[int]]]) -> dic
     return counts
 
 
-def _each(runtime: Runtime, act: Act, *ids: int) -> int:
+def _each(runtime: Runtime, action: Action, *ids: int) -> int:
     """
     Apply an action to operations under their nodes' locks; return how many were changed.
 
@@ -179,7 +186,7 @@ def _each(runtime: Runtime, act: Act, *ids: int) -> int:
     def work() -> int:
         with runtime.transaction(Actor.RECONCILER) as session:
             free = operations.lock_available(session, ids)
-            return sum(act(session, node, operation) for node, operation in free)
+            return sum(action(session, node, operation) for node, operation in free)
 
     try:
         return retrying(work)
@@ -187,7 +194,7 @@ def _each(runtime: Runtime, act: Act, *ids: int) -> int:
         if isinstance(error, SQLAlchemyError) and is_unavailable(error):
             raise
         if len(ids) > 1:
-            return sum(_each(runtime, act, operation_id) for operation_id in ids)
+            return sum(_each(runtime, action, operation_id) for operation_id in ids)
         if isinstance(error, SQLAlchemyError):
             seldom.warning("reconciling.postponed", operation_id=ids[0], detail=reason(error))
         else:  # a defect or an unexpected row must not block all other operations
@@ -195,9 +202,9 @@ def _each(runtime: Runtime, act: Act, *ids: int) -> int:
         return 0
 
 
-def _ids(session: Session, condition: tuple[Any, ...], due: Any = Operation.id) -> list[int]:
+def _ids(session: Session, condition: tuple[Any, ...], due_column: Any = Operation.id) -> list[int]:
     """Return the ids of matching operations by due time; random order for those without."""
-    order = (due.nulls_last(), func.random())
+    order = (due_column.nulls_last(), func.random())
     return list(
         session.scalars(select(Operation.id).where(*condition).order_by(*order).limit(BATCH))
     )
@@ -223,8 +230,11 @@ def _expired() -> tuple[object, ...]:
 
 def _overdue(online: Iterable[str]) -> tuple[object, ...]:
     """Condition: a poll is due, and the wait monitor that should do it is late or gone."""
-    gone = Operation.claimed_by.not_in(online) & (age(Operation.wake_at) > 0)
-    return (Operation.state == OperationState.WAITING, or_(age(Operation.wake_at) > GRACE, gone))
+    is_orphaned = Operation.claimed_by.not_in(online) & (age(Operation.wake_at) > 0)
+    return (
+        Operation.state == OperationState.WAITING,
+        or_(age(Operation.wake_at) > GRACE, is_orphaned),
+    )
 
 
 def _missed_heartbeat(timeout: float) -> tuple[object, ...]:
@@ -258,20 +268,22 @@ def _abandoned(living: Iterable[str]) -> tuple[object, ...]:
     )
 
 
-def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> tuple[object, ...]:
+def _unsent(
+    runtime: Runtime, online: Iterable[str], backlogged: Iterable[str]
+) -> tuple[object, ...]:
     """
     Condition: queued without a message in transit.
 
     The message was never sent, was sent to a conductor that is gone, or is old enough to count as
     lost; the age limit doubles with each message.
 
-    behind: conductors with messages in their queue; for them only RESEND_AT_MOST counts, as the
+    backlogged: conductors with messages in their queue; for them only RESEND_AT_MOST counts, as the
     message may still be in the queue, and another one would make the queue longer.
     """
-    first = runtime.settings.conductor.resend_after
+    resend_after = runtime.settings.conductor.resend_after
     is_old = [
         (Operation.sends <= sends)
-        & (age(Operation.sent_at) > min(first * 2 ** (sends - 1), RESEND_AT_MOST))
+        & (age(Operation.sent_at) > min(resend_after * 2 ** (sends - 1), RESEND_AT_MOST))
         for sends in range(1, 6)
     ]
     return (
@@ -280,7 +292,7 @@ def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> t
         or_(
             Operation.sent_at.is_(None),
             Operation.sent_to.not_in(online),
-            Operation.sent_to.not_in(behind) & or_(*is_old),
+            Operation.sent_to.not_in(backlogged) & or_(*is_old),
             age(Operation.sent_at) > RESEND_AT_MOST,
         ),
     )
@@ -319,17 +331,17 @@ def has_had_work(runtime: Runtime) -> bool:
 
 def resend_all(runtime: Runtime) -> int:
     """Send all queued operations again, after the broker lost its data; return how many."""
-    resent = last = 0
+    resent_count = last_id = 0
     while True:
         with runtime.reading() as session:
-            ids = _ids(session, (Operation.state == OperationState.QUEUED, Operation.id > last))
+            ids = _ids(session, (Operation.state == OperationState.QUEUED, Operation.id > last_id))
         if not ids:
-            return resent
-        resent += _do(runtime, [("resent", _resend, ids)])["resent"]
-        last = ids[-1]
+            return resent_count
+        resent_count += _do(runtime, [("resent", _resend, ids)])["resent"]
+        last_id = ids[-1]
 
 
-def _take_over(living: Callable[[Session], set[str]]) -> Act:
+def _take_over(living: Callable[[Session], set[str]]) -> Action:
     """
     Return the action that takes over an operation from a dead conductor or a hung step.
 
@@ -341,8 +353,8 @@ def _take_over(living: Callable[[Session], set[str]]) -> Act:
         if "living" not in session.info:
             session.info["living"] = living(session)
         dead = operation.claimed_by not in session.info["living"]
-        late = not dead and _is_late(session, operation)
-        if operation.state != OperationState.RUNNING or not (dead or late):
+        is_late = not dead and _is_late(session, operation)
+        if operation.state != OperationState.RUNNING or not (dead or is_late):
             return False
         step = operations.current_step(session, operation)
         step.deaths += 1
@@ -358,10 +370,10 @@ def _take_over(living: Callable[[Session], set[str]]) -> Act:
             cause=cause,
         )
         event = OperationEvent.TAKE_OVER
-        most = runtime_of(session).settings.conductor.max_step_deaths
-        if step.deaths >= most:
-            what = "the conductor died" if dead else "its deadline passed"
-            reason = f"{step.label}: {what} {step.deaths} times while it ran"
+        max_deaths = runtime_of(session).settings.conductor.max_step_deaths
+        if step.deaths >= max_deaths:
+            death = "the conductor died" if dead else "its deadline passed"
+            reason = f"{step.label}: {death} {step.deaths} times while it ran"
             failure = Failed(reason, FailureCode.CONDUCTOR_DIED)
             pending_power.note(session, node, operation, step)
             if not transitions.fail(session, node, operation, step, failure):

@@ -35,6 +35,7 @@ from workers.periodic import boot_files, power_sync, proofs, pruning, reconciler
 from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
+from workers.periodic.power_updates import PowerUpdates
 from workers.restoration.restore_guard import RestoreGuard
 
 logger = log.get(__name__)
@@ -53,6 +54,7 @@ class Control:
     webhooks: webhooks.Webhooks
     notifications: Notifications | None  # None: they are off
     network: BmcNetwork | None = None  # None: it is not judged
+    power_updates: PowerUpdates | None = None  # None: they are off
 
     def sync_power(self) -> None:
         """Compare the power states of this conductor's nodes, and judge its path to the BMCs."""
@@ -68,10 +70,11 @@ class Periodic:
 
     name: str
     run: Callable[[Control], object]
-    every: Callable[[Settings], float | None]  # period in seconds; 0 or None disables the task
+    period: Callable[[Settings], float | None]  # period in seconds; 0 or None disables the task
     each_conductor: bool = False  # run by each conductor, for its own nodes or files; else by one
     at_most: int | None = None  # runs at once in a process; None: no limit
-    # selects a row while there is work, so that beat sends no other messages; None: always send
+    # selects a row while there is work, so that beat sends no other messages; without it, beat
+    # always sends
     work: Prepared | None = None
 
 
@@ -156,6 +159,11 @@ PERIODIC = (
         lambda settings: 600 if settings.conductor.rollouts_lifetime else None,
     ),
     Periodic(
+        "ingot.prune_bmc_exchanges",
+        lambda control: pruning.prune_bmc_exchanges(control.runtime),
+        lambda _settings: 3600,
+    ),
+    Periodic(
         "ingot.deliver_webhooks",
         lambda control: control.webhooks.start_due(),
         lambda settings: settings.webhooks.delivery_interval,
@@ -170,6 +178,12 @@ PERIODIC = (
             if settings.default.notification_level
             else None
         ),
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.send_power_updates",
+        lambda control: control.power_updates.start_due() if control.power_updates else None,
+        lambda settings: settings.nova.delivery_interval if settings.nova.is_on else None,
         at_most=1,
     ),
     Periodic(
@@ -196,7 +210,7 @@ PERIODIC = (
     ),
 )
 
-_WORK = {each.name: each.work for each in PERIODIC}
+_WORK = {task.name: task.work for task in PERIODIC}
 #: Time 0 of the beat's clock, see `beat_time`.
 _ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -212,21 +226,21 @@ def beat_time() -> datetime:
 
 def has_work(engine: Engine, task: str) -> bool:
     """Whether a periodic task has work, as far as one statement can tell."""
-    work = _WORK.get(task)
-    if work is None:
+    query = _WORK.get(task)
+    if query is None:
         return True
     with transactions.read_connection(engine) as connection:
-        return work.first(connection, {}) is not None
+        return query.first(connection, {}) is not None
 
 
 def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
     """Return the beat's schedule, by entry name."""
     entries = {}
-    for each in PERIODIC:
-        seconds = each.every(settings)
+    for task in PERIODIC:
+        seconds = task.period(settings)
         if not seconds:
             continue
-        called = (FAN_OUT, each.name) if each.each_conductor else (each.name,)
+        called = (FAN_OUT, task.name) if task.each_conductor else (task.name,)
         entries[".".join(called)] = {
             "task": called[0],
             "schedule": period(seconds, nowfun=beat_time),
@@ -238,7 +252,7 @@ def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
 def periods(settings: Settings, *, each_conductor: bool) -> Mapping[str, float]:
     """Return the periods in seconds of the tasks that run, by name; each_conductor: of which."""
     tasks = [task for task in PERIODIC if task.each_conductor == each_conductor]
-    return {task.name: seconds for task in tasks if (seconds := task.every(settings))}
+    return {task.name: seconds for task in tasks if (seconds := task.period(settings))}
 
 
 def register_tasks(
@@ -253,9 +267,10 @@ def register_tasks(
     is_on = runtime.settings.default.notification_level is not None
     notifications = Notifications(runtime, conductor) if is_on else None
     control = Control(
-        runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications, network
-    )
-    spacing = {task.name: task.every(runtime.settings) or 0.0 for task in PERIODIC}
+        runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications, network,
+        PowerUpdates(runtime) if runtime.settings.nova.is_on else None,
+    )  # fmt: skip
+    spacing = {task.name: task.period(runtime.settings) or 0.0 for task in PERIODIC}
 
     def send_to_all(task: str) -> None:
         for member in conductors.members(runtime):
@@ -279,35 +294,35 @@ def register_tasks(
     }
     for task in PERIODIC:
         run: Callable[[], object] = partial(task.run, control)
-        by = conductor if task.each_conductor else periodic_passes.ANY
+        holder = conductor if task.each_conductor else periodic_passes.ANY
         timeout = runtime.settings.conductor.heartbeat_timeout
-        every = periodic_passes.resolution(spacing[task.name], timeout)
-        run = _recorded(partial(_record, runtime, task.name, by), run, every)
+        resolution = periodic_passes.resolution(spacing[task.name], timeout)
+        run = _recorded(partial(_record, runtime, task.name, holder), run, resolution)
         if task.at_most is not None:
             run = _at_most(task.at_most, run)
         tasks[task.name] = _spaced(spacing[task.name], run)
-    for name, work in tasks.items():
+    for name, function in tasks.items():
         register = application.task(name=name, acks_late=False, ignore_result=True, shared=False)
-        register(_watched(name, work))
+        register(_watched(name, function))
 
 
 def _reconciler_pass(
     application: Celery, runtime: Runtime, conductor: str, broker: redis.Redis
 ) -> Callable[[], None]:
     contact = reconciler.Contact(runtime.settings.conductor.heartbeat_timeout)
-    held = backlog.messages_of(application, runtime.settings, broker)
+    messages = backlog.messages_of(application, runtime.settings, broker)
     witness = RestoreGuard(broker, runtime.settings.broker.prefix)
     consoles = Consoles(runtime)
 
     def reconcile() -> None:
-        if not held.marked():  # the broker was emptied: all sent messages are lost
+        if not messages.marked():  # the broker was emptied: all sent messages are lost
             had_work = reconciler.has_had_work(runtime)
             count = reconciler.resend_all(runtime) if had_work else 0
-            held.mark(conductor)
+            messages.mark(conductor)
             if had_work:  # a new service has a new broker; that is no loss
                 logger.warning("broker.was_empty", resent=count)
                 BROKER_LOSSES.add()
-        reconciler.reconcile(runtime, contact, held.backlog)
+        reconciler.reconcile(runtime, contact, messages.backlog)
         consoles.restore()
         witness.check(runtime)
 
@@ -322,21 +337,21 @@ def _record(runtime: Runtime, task: str, conductor: str) -> None:
 def _recorded(
     record: Callable[[], None],
     work: Callable[[], object],
-    every: float,
+    resolution: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Callable[[], None]:
     """
     Return a function that runs `work`, and records that it has ended without an error.
 
-    every: seconds between two records of passes in quick succession.
+    resolution: seconds between two records of passes in quick succession.
     """
-    recorded = -math.inf
+    recorded_at = -math.inf
 
     def run() -> None:
-        nonlocal recorded
+        nonlocal recorded_at
         work()
-        if clock() - recorded >= every:
-            recorded = clock()
+        if clock() - recorded_at >= resolution:
+            recorded_at = clock()
             record()
 
     return run

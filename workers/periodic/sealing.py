@@ -40,25 +40,25 @@ def seal_older_rows(runtime: Runtime) -> int:
     with runtime.read_connection() as connection:
         # processes that have not read the first data key yet still write open secrets
         (started,) = _STARTED.first(connection, {}) or (None,)
-        done = {name for (name,) in _DONE.all(connection, {})}
+        sealed_tables = {name for (name,) in _DONE.all(connection, {})}
         unbound = _UNBOUND.first(connection, {}) is not None
     if started is None or started < 2 * REFRESH or not keyring_of(runtime.engine.dialect).binds:
         return 0
-    end, written, more = time.monotonic() + MOST, 0, False
+    end, written_count, has_more = time.monotonic() + MOST, 0, False
     for table in data_keys.tables():
-        more = table.name not in done
-        while more and time.monotonic() < end:
+        has_more = table.name not in sealed_tables
+        while has_more and time.monotonic() < end:
             with runtime.write_connection() as connection:
-                count, more = _seal_batch(connection, table)
-            written += count
-        if more:  # the time is over
+                count, has_more = _seal_batch(connection, table)
+            written_count += count
+        if has_more:  # the time is over
             break
-    if unbound and not more:
+    if unbound and not has_more:
         with runtime.write_connection() as connection:
             _ALL_BOUND.count(connection, {})
-    if written:
-        logger.info("secrets.encrypted", rows=written)
-    return written
+    if written_count:
+        logger.info("secrets.encrypted", rows=written_count)
+    return written_count
 
 
 def _seal_batch(connection: Connection, table: Table) -> tuple[int, bool]:
@@ -66,28 +66,30 @@ def _seal_batch(connection: Connection, table: Table) -> tuple[int, bool]:
     progress = _progress(connection, table)
     (key,) = table.primary_key
     columns = data_keys.secret_columns(table)
-    texts = [cast(each, Text) for each in columns]
+    texts = [cast(column, Text) for column in columns]
     row = [table.c[name] for name in row_columns(table)]
     query = select(key, *row, *texts).where(key > progress).order_by(key).limit(BATCH)
-    found = connection.execute(query).all()
-    written = 0
-    for ident, *values in found:
-        place = dict(zip(row_columns(table), values, strict=False))
-        change, unchanged = {}, []
+    rows = connection.execute(query).all()
+    written_count = 0
+    for ident, *values in rows:
+        row_place = dict(zip(row_columns(table), values, strict=False))
+        change, conditions = {}, []
         for column, text, value in zip(columns, texts, values[len(row) :], strict=True):
             if value is not None and _is_to_seal(column, value):
-                change[column.key] = _opened(connection, column, value, place_of(column, place))
-                unchanged.append(text == value)
+                change[column.key] = _opened(connection, column, value, place_of(column, row_place))
+                conditions.append(text == value)
         if change:
-            query_ = update(table).where(key == ident, *unchanged).values(**change)
-            written += connection.execute(query_).rowcount
-    done = len(found) < BATCH
-    last = found[-1][0] if found else progress
+            query_ = update(table).where(key == ident, *conditions).values(**change)
+            written_count += connection.execute(query_).rowcount
+    is_sealed = len(rows) < BATCH
+    last_key = rows[-1][0] if rows else progress
     connection.execute(
-        update(SealedTable).where(SealedTable.name == table.name).values(last=last, done=done)
+        update(SealedTable)
+        .where(SealedTable.name == table.name)
+        .values(last=last_key, done=is_sealed)
     )
     kill_points.reach("sealed", table.name)
-    return written, not done
+    return written_count, not is_sealed
 
 
 def _is_to_seal(column: Column[Any], stored: str) -> bool:
@@ -97,7 +99,7 @@ def _is_to_seal(column: Column[Any], stored: str) -> bool:
 
 
 def _opened(connection: Connection, column: Column[Any], stored: str, place: Place) -> Any:
-    """Return a value to write; it may have sealed secrets beside open ones."""
+    """Return a value to write; it may have both sealed and open secrets."""
     keyring = keyring_of(connection.dialect)
     if isinstance(column.type, SealedText):
         value: Any = keyring.opened_text(stored, place)
@@ -107,10 +109,10 @@ def _opened(connection: Connection, column: Column[Any], stored: str, place: Pla
 
 
 def _progress(connection: Connection, table: Table) -> int:
-    """Return the last primary key of the pass, and lock its row; begin a pass if there is none."""
+    """Return the last primary key of the pass, and lock its row; start a pass if there is none."""
     query = select(SealedTable.last).where(SealedTable.name == table.name).with_for_update()
-    last = connection.scalar(query)
-    if last is None:
+    last_key = connection.scalar(query)
+    if last_key is None:
         connection.execute(insert(SealedTable).values(name=table.name, last=0, done=False))
         return 0
-    return int(last)
+    return int(last_key)

@@ -62,22 +62,27 @@ class Webhooks(Deliverer):
 
     def selected(self, row: Row[Any]) -> Select[Any]:
         """Select the events that pass the filters of a webhook."""
-        selected = change_events.ALL
+        events = change_events.ALL
         if row.owner is not None:
-            selected = selected.where(or_(_EVENT.owner == row.owner, _EVENT.lessee == row.owner))
+            events = events.where(or_(_EVENT.owner == row.owner, _EVENT.lessee == row.owner))
         if row.types:
-            selected = selected.where(_EVENT.type.in_(row.types))
+            events = events.where(_EVENT.type.in_(row.types))
         if row.node_uuid:
-            selected = selected.where(_EVENT.node_uuid == row.node_uuid)
-        return selected
+            events = events.where(_EVENT.node_uuid == row.node_uuid)
+        return events
 
-    def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
+    def send(self, row: Row[Any], previous_sequence: int, page: change_events.Found) -> Sent:
         """Post events to the receiver, in one request."""
         secrets = [row.secret, *([row.previous_secret] if row.overlaps else ())]
         if any(isinstance(text, Unreadable) for text in (row.url, *secrets)):
             return Sent(row.position, "no key of this conductor opens the secrets of the webhook")
-        shown = [change_events.document(event) for event in found.rows]
-        document = {"webhook": row.uuid, "after": since, "last": found.last, "events": shown}
+        documents = [change_events.document(event) for event in page.rows]
+        document = {
+            "webhook": row.uuid,
+            "after": previous_sequence,
+            "last": page.last,
+            "events": documents,
+        }
         body = orjson.dumps(document, option=orjson.OPT_NAIVE_UTC)
         headers = {
             "Content-Type": "application/json",
@@ -90,23 +95,28 @@ class Webhooks(Deliverer):
         except HardwareError as error:
             return Sent(row.position, str(error))
         if 200 <= answer.status < 300:
-            return Sent(found.last)
+            return Sent(page.last)
         return Sent(row.position, f"the receiver answered {answer.status}", answer.retry_after)
 
     def give_up(
-        self, connection: Connection, row: Row[Any], error: str, newest: int
+        self, connection: Connection, row: Row[Any], error: str, newest_sequence: int
     ) -> Mapping[str, Any]:
         """After `[webhooks]give_up_after` make all events up to the newest a failure."""
         if row.failing is None or row.failing < self._give_up_after:
             return {}
-        _add_failure(connection, row, error[:255], newest)
-        return {"position": newest}
+        _add_failure(connection, row, error[:255], newest_sequence)
+        return {"position": newest_sequence}
 
 
-def _add_failure(connection: Connection, hook: Row[Any], error: str, last: int) -> None:
+def _add_failure(connection: Connection, hook: Row[Any], error: str, last_sequence: int) -> None:
     """Add a failure, or extend the one that the webhook got since its receiver fails."""
-    same = and_(_FAILURE.webhook_id == hook.id, _FAILURE.created_at >= hook.failing_since)
-    change = update(WebhookFailure).where(same).values(last=last, error=error)
+    failure_row = and_(_FAILURE.webhook_id == hook.id, _FAILURE.created_at >= hook.failing_since)
+    change = update(WebhookFailure).where(failure_row).values(last=last_sequence, error=error)
     if not connection.execute(change).rowcount:
-        values = {"webhook_id": hook.id, "after": hook.position, "last": last, "error": error}
+        values = {
+            "webhook_id": hook.id,
+            "after": hook.position,
+            "last": last_sequence,
+            "error": error,
+        }
         connection.execute(insert(WebhookFailure).values(**values))

@@ -49,40 +49,40 @@ _RAISE = Prepared(update(Watermark).values(level=bindparam("reached"), raised_at
 class DatabaseRewound(Exception):
     """The database was restored: its watermark is lower than one that was seen."""
 
-    def __init__(self, level: int, seen: int) -> None:
-        super().__init__(f"the watermark is {level}, and {seen} was seen")
-        self.level, self.seen = level, seen
+    def __init__(self, level: int, seen_level: int) -> None:
+        super().__init__(f"the watermark is {level}, and {seen_level} was seen")
+        self.level, self.seen_level = level, seen_level
 
 
-def advance(session: Session, seen: int) -> int:
+def advance(session: Session, seen_level: int) -> int:
     """
     Raise the watermark and return its new level.
 
-    seen: highest level that the caller knows. If the watermark was not raised for longer than the
-    heartbeat timeout, deadlines of agents are extended by that time.
+    seen_level: highest level that the caller knows. If the watermark was not raised for longer than
+    the heartbeat timeout, deadlines of agents are extended by that time.
 
-    Raises `restore.DatabaseRewound`: the database has a lower level than `seen`.
+    Raises `restore.DatabaseRewound`: the database has a lower level than `seen_level`.
     """
     level, silence = _locked(session)
-    if level < seen:
-        raise DatabaseRewound(level, seen)
+    if level < seen_level:
+        raise DatabaseRewound(level, seen_level)
     _raise(session, level + 1, silence)
     return level + 1
 
 
 def quarantine_once(
-    session: Session, found: DatabaseRewound, touched: Collection[str] | None
+    session: Session, rewind: DatabaseRewound, touched_nodes: Collection[str] | None
 ) -> None:
     """
     Declare the database restored, unless another process has, or the watermark has changed since.
 
-    touched: see `restore.quarantine`. Afterwards the watermark is above all that were seen.
+    touched_nodes: see `restore.quarantine`. Afterwards the watermark is above all that were seen.
     """
     level, silence = _locked(session)
-    if level != found.level:
+    if level != rewind.level:
         return
-    quarantine(session, touched)
-    _raise(session, found.seen + LEAP, silence)
+    quarantine(session, touched_nodes)
+    _raise(session, rewind.seen_level + LEAP, silence)
 
 
 def _locked(session: Session) -> tuple[int, float]:
@@ -115,18 +115,18 @@ def level(connection: Connection) -> int:
     return row[0] if row else 0
 
 
-def quarantine(session: Session, touched: Collection[str] | None = None) -> tuple[int, int]:
+def quarantine(session: Session, touched_nodes: Collection[str] | None = None) -> tuple[int, int]:
     """
     Quarantine nodes after a restore: fail their active operations without cleanup.
 
     Fences are raised, reservations dropped, and the nodes enter maintenance with the fault
     `restored`, which an operator ends. No machine receives a command. Rollouts pause.
 
-    touched: UUIDs of the nodes on which work has begun since the backup; nodes with a running
-    operation are added. None: all nodes. Returns the numbers of operations and nodes.
+    touched_nodes: UUIDs of the nodes on which work has started since the backup, all nodes by
+    default; nodes with a running operation are added. Returns the numbers of operations and nodes.
     """
     rollouts.pause_all(session)
-    nodes = _affected(session, touched)
+    nodes = _affected(session, touched_nodes)
     active = session.execute(
         select(Operation.id, Operation.node_id).where(Operation.state.in_(ACTIVE))
     )
@@ -134,10 +134,10 @@ def quarantine(session: Session, touched: Collection[str] | None = None) -> tupl
     for operation_id in ids:
         _fail_operation(session, *operations.lock_operation(session, operation_id))
         session.flush()
-    for some in _chunks(sorted(nodes)):
+    for chunk in _chunks(sorted(nodes)):
         session.execute(
             update(Node)
-            .where(Node.id.in_(some))
+            .where(Node.id.in_(chunk))
             .values(
                 fence=Node.fence + 1,
                 reservation=None,
@@ -154,27 +154,27 @@ def quarantine(session: Session, touched: Collection[str] | None = None) -> tupl
     return len(ids), len(nodes)
 
 
-def _affected(session: Session, touched: Collection[str] | None) -> set[int]:
+def _affected(session: Session, touched_nodes: Collection[str] | None) -> set[int]:
     """Return the ids of the nodes to quarantine, with the children of touched nodes."""
     rows = session.execute(select(Node.id, Node.uuid, Node.parent_node)).all()
-    if touched is None:
+    if touched_nodes is None:
         return {node_id for node_id, _, _ in rows}
     # a waiting or held operation is in Redis' record once it resumes; a running one may not be
-    runs = or_(
+    is_running = or_(
         Operation.state == OperationState.RUNNING,
         and_(Operation.state == OperationState.QUEUED, ~Operation.is_queued),
     )
-    running = set(session.scalars(select(Operation.node_id).where(runs)))
-    concerned = {*touched, *(uuid for node_id, uuid, _ in rows if node_id in running)}
-    unknown = sorted(concerned.difference(uuid for _, uuid, _ in rows))
-    if unknown:
-        logger.error("database.lacks_nodes", nodes=unknown)
-    return {node_id for node_id, uuid, parent in rows if {uuid, parent} & concerned}
+    running = set(session.scalars(select(Operation.node_id).where(is_running)))
+    node_uuids = {*touched_nodes, *(uuid for node_id, uuid, _ in rows if node_id in running)}
+    unknown_uuids = sorted(node_uuids.difference(uuid for _, uuid, _ in rows))
+    if unknown_uuids:
+        logger.error("database.lacks_nodes", nodes=unknown_uuids)
+    return {node_id for node_id, uuid, parent in rows if {uuid, parent} & node_uuids}
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
     """Split ids into chunks for one statement each."""
-    return (ids[at : at + CHUNK] for at in range(0, len(ids), CHUNK))
+    return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))
 
 
 def _fail_operation(session: Session, node: Node, operation: Operation) -> None:

@@ -99,30 +99,31 @@ class RestoreGuard:
 
         Raises RedisError.
         """
-        name, last = self.client.eval(_LAST, 2, *self._keys, self._run_id(), uuid4().hex)
+        name, last_sequence = self.client.eval(_LAST, 2, *self._keys, self._run_id(), uuid4().hex)
         with runtime.read_connection() as connection:
             level = restore.level(connection)
-        seen = int(self.client.eval(_RAISE, 1, self._mark, level))
-        if level < seen:
-            self.declare_restored(runtime, restore.DatabaseRewound(level, seen))
+        seen_watermark = int(self.client.eval(_RAISE, 1, self._mark, level))
+        if level < seen_watermark:
+            self.declare_restored(runtime, restore.DatabaseRewound(level, seen_watermark))
             return
-        self.client.eval(_WRITE, 2, *self._keys, name, level, last, KEPT)
+        self.client.eval(_WRITE, 2, *self._keys, name, level, last_sequence, KEPT)
 
-    def declare_restored(self, runtime: Runtime, found: restore.DatabaseRewound) -> None:
+    def declare_restored(self, runtime: Runtime, rewind: restore.DatabaseRewound) -> None:
         """
         Declare the database restored: quarantine the nodes whose rows may be outdated.
 
         Raises RedisError.
         """
-        touched = self.touched(found.level)
+        nodes = self.touched(rewind.level)
         with runtime.transaction(Actor.CONDUCTOR) as session:
-            restore.quarantine_once(session, found, touched)
+            restore.quarantine_once(session, rewind, nodes)
 
     def touched(self, level: int) -> set[str] | None:
         """
         Return the UUIDs of nodes worked on since the database had the watermark `level`.
 
-        Nodes worked on shortly before are included (MARGIN). None: the nodes are not known.
+        Nodes worked on shortly before are included (MARGIN). Returns None if the nodes are not
+        known.
         Raises RedisError.
         """
         run_id = self._run_id()
@@ -131,12 +132,16 @@ class RestoreGuard:
             return None
         entries = cast("list[bytes]", self.client.lrange(self._check_key, 0, -1))
         pairs = (entry.split() for entry in entries)
-        numbers = [last for of, mark, last in pairs if of == names[0] and int(mark) <= level]
+        numbers = [
+            sequence
+            for run, watermark, sequence in pairs
+            if run == names[0] and int(watermark) <= level
+        ]
         if len(numbers) <= MARGIN:
             return None
-        since = f"({numbers[MARGIN].decode()}"
-        found = cast("list[bytes]", self.client.zrangebyscore(self._record, since, "+inf"))
-        return {each.decode() for each in found}
+        minimum = f"({numbers[MARGIN].decode()}"
+        node_entries = cast("list[bytes]", self.client.zrangebyscore(self._record, minimum, "+inf"))
+        return {node.decode() for node in node_entries}
 
     def _run_id(self) -> str:
         """Return the id of this run of Redis, which changes when Redis is restarted."""

@@ -37,17 +37,17 @@ class Child:
     pid: int | None = None  # None: not running
     started: float = 0.0  # monotonic time
     delay: float = FIRST_DELAY  # seconds before the next restart
-    due: float | None = None  # monotonic time of the restart; None: none is due
+    restart_at: float | None = None  # monotonic time of the restart; None: none is due
 
     def start(self) -> None:
-        self.pid, self.started, self.due = fork(self.work), time.monotonic(), None
+        self.pid, self.started, self.restart_at = fork(self.work), time.monotonic(), None
 
     def ended(self) -> None:
         """Record the end, and schedule the restart."""
         now = time.monotonic()
         if now - self.started >= STEADY:
             self.delay = FIRST_DELAY
-        self.pid, self.due = None, now + self.delay
+        self.pid, self.restart_at = None, now + self.delay
         self.delay = min(self.delay * 2, LONGEST_DELAY)
 
     def signal(self, number: int) -> None:
@@ -74,7 +74,7 @@ class Children:
 
     def reap(self) -> list[Child]:
         """Return the children that have ended since the last call; reap adopted orphans too."""
-        ended = []
+        ended_children = []
         while True:
             try:
                 info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -82,31 +82,33 @@ class Children:
                 break
             if info is None:
                 break
-            child = next((each for each in self.all if each.pid == info.si_pid), None)
+            child = next(
+                (candidate for candidate in self.all if candidate.pid == info.si_pid), None
+            )
             if child:
                 # before it is reaped, as afterwards the id of its group may be reused
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(info.si_pid, signal.SIGKILL)
                 child.ended()
                 if not self.restart:
-                    child.due = None
-                ended.append(child)
+                    child.restart_at = None
+                ended_children.append(child)
             os.waitpid(info.si_pid, 0)
             if child:
                 by_signal = info.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
                 facts = {"signal" if by_signal else "status": info.si_status}
                 logger.info("child.ended", child=child.name, pid=info.si_pid, **facts)
-        if ended:
+        if ended_children:
             self.changed()
-        return ended
+        return ended_children
 
     def start_due(self) -> float | None:
         """Start due children; return seconds until the next is due, None if none waits."""
         waits = []
         for child in self.all:
-            if child.due is None:
+            if child.restart_at is None:
                 continue
-            wait = child.due - time.monotonic()
+            wait = child.restart_at - time.monotonic()
             if wait > 0:
                 waits.append(wait)
                 continue
@@ -122,18 +124,18 @@ class Children:
         Returns when all of them have ended.
         """
         for child in children:
-            child.due = None
+            child.restart_at = None
             child.signal(signal.SIGTERM)
         end = time.monotonic() + timeout
         while any(child.pid for child in children):
-            got = wait_for_signal(max(0.0, end - time.monotonic()))
-            if got in (signal.SIGTERM, signal.SIGINT) or time.monotonic() >= end:
+            signal_number = wait_for_signal(max(0.0, end - time.monotonic()))
+            if signal_number in (signal.SIGTERM, signal.SIGINT) or time.monotonic() >= end:
                 for child in children:
                     child.signal(signal.SIGKILL)
                 end = time.monotonic() + 1
             self.reap()
             for child in children:
-                child.due = None
+                child.restart_at = None
 
     def kill_orphans(self) -> None:
         """Kill the remaining descendants of this process, until none is left."""
@@ -152,7 +154,7 @@ def watch_signals() -> None:
 
 
 def wait_for_signal(seconds: float | None) -> int | None:
-    """Return the next signal; None: none within `seconds`."""
+    """Return the next signal, or None if there is none within `seconds`."""
     if seconds is None:
         return signal.sigwait(AWAITED)
     info = signal.sigtimedwait(AWAITED, seconds)

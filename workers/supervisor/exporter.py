@@ -89,8 +89,8 @@ class FleetCollector:
     """The gauges of the table: counts in the database, and lengths of the conductors' queues."""
 
     def __init__(self, settings: Settings) -> None:
-        limits = settings.database.limits | {"max_pool_size": 1}
-        self._engine = connections.connect(settings.database.connection, **limits)
+        pool_limits = settings.database.limits | {"max_pool_size": 1}
+        self._engine = connections.connect(settings.database.connection, **pool_limits)
         self._timeout = settings.conductor.heartbeat_timeout
         self._grace = stalled_operations.grace(settings)
         broker = client(settings.broker.url, settings.broker.connect_timeout)
@@ -126,7 +126,7 @@ class FleetCollector:
         try:
             with transactions.reading(self._engine) as session:
                 yield from list(fleet_counts.in_database(session, self._timeout, self._grace))
-                names = [each.name for each in conductors.alive(session, self._timeout)]
+                names = [member.name for member in conductors.alive(session, self._timeout)]
             yield table.REACHED, ("database",), 1
         except SQLAlchemyError as error:
             seldom.warning("exporter.no_database", detail=reason(error))

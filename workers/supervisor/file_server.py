@@ -32,7 +32,7 @@ seldom = log.RateLimited(logger)
 
 #: Seconds for responses in progress at SIGTERM.
 STOP_TIMEOUT = 1
-#: Seconds for the header of a request, and for a response, beside those for its length.
+#: Seconds for the header of a request, and for a response in addition to the time for its length.
 REQUEST_TIMEOUT, RESPONSE_TIMEOUT = 30.0, 60.0
 BINARY = "application/octet-stream"
 
@@ -59,8 +59,8 @@ def main(settings: Settings) -> None:
 async def _serve(settings: Settings, root: Path, context: ssl.SSLContext | None) -> None:
     deploy = settings.deploy
     stop = asyncio.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     files = FileServer(root, deploy.http_connections_per_address, deploy.http_least_rate)
     runner = web.ServerRunner(files, shutdown_timeout=STOP_TIMEOUT)
     await runner.setup()
@@ -76,13 +76,14 @@ class FileServer(web.Server):
     """
     Serves the files below a folder.
 
-    most: connections per address; 0: no limit. rate: least bytes per second of a response.
+    max_connections: connections per address; 0: no limit. rate: least bytes per second of a
+    response.
     """
 
-    def __init__(self, root: Path, most: int, rate: int) -> None:
+    def __init__(self, root: Path, max_connections: int, rate: int) -> None:
         # the timeout also ends a connection that has not sent a complete first request
         super().__init__(self._answer, keepalive_timeout=REQUEST_TIMEOUT, access_log=None)
-        self._root, self._most, self._rate = root, most, rate
+        self._root, self._most, self._rate = root, max_connections, rate
         self._open: Counter[str] = Counter()  # address -> its connections
         self._address: dict[Any, str] = {}  # connection -> its address
 
@@ -105,20 +106,20 @@ class FileServer(web.Server):
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
-        found = await asyncio.to_thread(self._find, request.path)
-        if found is None:
+        file_entry = await asyncio.to_thread(self._find, request.path)
+        if file_entry is None:
             # UEFI waits for the end of the connection after an empty answer, for half a minute;
             # a shim asks for several files that may be missing before it asks for GRUB
             return web.Response(status=404, text="There is no such file.\n")
-        path, size = found
+        path, size = file_entry
         return _TimedFile(path, RESPONSE_TIMEOUT + size / self._rate)
 
     def _find(self, path: str) -> tuple[Path, int] | None:
         """Return a file and its size; None if there is no such file below the folder."""
-        joined = safe_join(str(self._root), path.lstrip("/"))
-        if joined is None or "\0" in joined or not Path(joined).is_file():
+        absolute_path = safe_join(str(self._root), path.lstrip("/"))
+        if absolute_path is None or "\0" in absolute_path or not Path(absolute_path).is_file():
             return None
-        return Path(joined), Path(joined).stat().st_size
+        return Path(absolute_path), Path(absolute_path).stat().st_size
 
 
 class _TimedFile(web.FileResponse):

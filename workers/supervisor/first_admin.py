@@ -36,12 +36,12 @@ def ensure(settings: Settings) -> None:
     try:
         if not first_admin.is_missing(engine):
             return
-        printed = sys.stdout.isatty()
-        if not printed:
+        has_terminal = sys.stdout.isatty()
+        if not has_terminal:
             path.touch(mode=0o600)
             path.write_text(f"{password}\n")
         if not first_admin.create(engine, passwords.hashed(password)):
-            if not printed:
+            if not has_terminal:
                 path.unlink()
             return
     except SQLAlchemyError as error:
@@ -50,6 +50,6 @@ def ensure(settings: Settings) -> None:
         raise StartError(f"{path}: {error.strerror}") from None
     finally:
         engine.dispose()
-    if printed:
+    if has_terminal:
         print(f"user {first_admin.NAME}, password {password}", flush=True)  # noqa: T201 - once
-    logger.info("admin.created", user=first_admin.NAME, file=None if printed else str(path))
+    logger.info("admin.created", user=first_admin.NAME, file=None if has_terminal else str(path))

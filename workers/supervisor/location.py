@@ -35,15 +35,15 @@ def data_dir(settings: Settings) -> Path:
     """Return the data directory: [DEFAULT]data_dir, `.ingot`, or the user's state directory."""
     if settings.default.data_dir:
         return Path(settings.default.data_dir).expanduser().resolve()
-    here = Path(".ingot").resolve()
-    if here.is_dir() or os.access(here.parent, os.W_OK):
-        return here
+    local_folder = Path(".ingot").resolve()
+    if local_folder.is_dir() or os.access(local_folder.parent, os.W_OK):
+        return local_folder
     state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
     return Path(state, "ingot").resolve()
 
 
 def key_file(settings: Settings) -> Path | None:
-    """Return the path of the service's master key; None: the settings have a key or database."""
+    """Return the path of the service's master key, unless the settings have a key or database."""
     database = settings.database
     if database.connection or database.secrets_key_file or database.secrets_key:
         return None
@@ -53,7 +53,7 @@ def key_file(settings: Settings) -> Path | None:
 
 def make_key(settings: Settings) -> None:
     """
-    Create the master key of the service's own database, beside the data directory.
+    Create the master key of the service's own database, next to the data directory.
 
     None is created for a database with sealed values: its key is missing, and a new one opens
     nothing. The start then names the key that it needs.
@@ -199,9 +199,9 @@ def _files_url(settings: Settings, port: int) -> str:
     return f"{scheme}://{service_addresses.in_url(service_addresses.of_host(settings.options()))}:{port}"
 
 
-def _free(host: str, port: int, other: int = 0) -> int:
+def _free(host: str, port: int, other_port: int = 0) -> int:
     """
-    Return `port` if it is free; for 0, any free port but `other`, the API's.
+    Return `port` if it is free; for 0, any free port but `other_port`, the API's.
 
     Raises StartError.
     """
@@ -210,15 +210,15 @@ def _free(host: str, port: int, other: int = 0) -> int:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-            found = int(probe.getsockname()[1])
+            port_number = int(probe.getsockname()[1])
     except OSError as error:
-        why = "in use" if error.errno == errno.EADDRINUSE else error.strerror
-        raise StartError(f"port {port} of {host}: {why}") from None
-    if found != other:
-        return found
+        reason = "in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise StartError(f"port {port} of {host}: {reason}") from None
+    if port_number != other_port:
+        return port_number
     if port:
         raise StartError(f"port {port} of {host}: it is [api]port, too")
-    return _free(host, port, other)
+    return _free(host, port, other_port)
 
 
 def base_url(settings: Settings) -> str:

@@ -18,8 +18,17 @@ from workers.supervisor.location import StartError
 
 logger = log.get(__name__)
 
-#: Private entries of a data directory, beside the database.
-PRIVATE = ("redis", "redis.log", "agent_logs", "metrics", "lock", "admin-password")
+#: Private entries of a data directory, without the database.
+PRIVATE = (
+    "redis",
+    "redis.log",
+    "agent_logs",
+    "bmc_host_keys",
+    "consoles",
+    "metrics",
+    "lock",
+    "admin-password",
+)
 DATABASE = "ingot.db*"
 #: Other entries of the service; a directory with any further entry is shared with other programs.
 OTHERS = ("httpboot", "tftpboot", "master_images", "redis.sock")
@@ -31,7 +40,7 @@ class TooWide:
 
     path: Path
     mode: int
-    wanted: int  # mode that it should have
+    allowed_mode: int  # mode that it should have
 
     def restrict(self) -> None:
         """
@@ -39,7 +48,7 @@ class TooWide:
 
         Raises OSError.
         """
-        self.path.chmod(self.wanted)
+        self.path.chmod(self.allowed_mode)
 
 
 def keep_private() -> None:
@@ -66,11 +75,11 @@ def prepare(settings: Settings) -> None:
     """
     folder = Path(settings.default.data_dir)
     try:
-        for each in too_wide(settings):
-            modes = {"mode": f"{each.mode:o}", "wanted": f"{each.wanted:o}"}
-            facts = {"path": str(each.path), **modes}
-            if _is_unshared(each.path, folder):
-                each.restrict()
+        for wide_path in too_wide(settings):
+            modes = {"mode": f"{wide_path.mode:o}", "wanted": f"{wide_path.allowed_mode:o}"}
+            facts = {"path": str(wide_path.path), **modes}
+            if _is_unshared(wide_path.path, folder):
+                wide_path.restrict()
                 logger.info("permissions.tightened", **facts)
             else:
                 logger.warning("permissions.too_wide", **facts)
@@ -83,18 +92,18 @@ def prepare(settings: Settings) -> None:
 def too_wide(settings: Settings) -> Iterator[TooWide]:
     """Yield data directory, private entries, database and key file that others may use."""
     folder = Path(settings.default.data_dir)
-    most = 0o710 if settings.deploy.served_group else 0o700
+    folder_mode = 0o710 if settings.deploy.served_group else 0o700
     paths = [folder, *(folder / name for name in PRIVATE), *sorted(folder.glob(DATABASE))]
     key = settings.database.secrets_key_file
-    more = [*_files_of_sqlite(settings), *([Path(key)] if key else [])]
-    for path in dict.fromkeys((*paths, *more)):
+    other_paths = [*_files_of_sqlite(settings), *([Path(key)] if key else [])]
+    for path in dict.fromkeys((*paths, *other_paths)):
         try:
             mode = stat.S_IMODE(path.lstat().st_mode)
         except FileNotFoundError:
             continue
-        wanted = mode & (most if path == folder else 0o700)
-        if mode & 0o777 & ~wanted:
-            yield TooWide(path, mode, wanted)
+        allowed_mode = mode & (folder_mode if path == folder else 0o700)
+        if mode & 0o777 & ~allowed_mode:
+            yield TooWide(path, mode, allowed_mode)
 
 
 def _files_of_sqlite(settings: Settings) -> list[Path]:
@@ -114,10 +123,10 @@ def _is_unshared(path: Path, folder: Path) -> bool:
     """
     if path.stat().st_uid != os.geteuid():
         return False
-    known = {*PRIVATE, *OTHERS}
+    entry_names = {*PRIVATE, *OTHERS}
     return path != folder or all(
-        each.name in known or each.match(DATABASE) or each.name.startswith(".")
-        for each in folder.iterdir()
+        entry.name in entry_names or entry.match(DATABASE) or entry.name.startswith(".")
+        for entry in folder.iterdir()
     )
 
 
@@ -125,16 +134,16 @@ def _share(settings: Settings, folder: Path) -> None:
     """Let the group read the served files, and traverse the data directory to reach them."""
     group = settings.deploy.served_group
     pxe = settings.pxe
-    roots = [Path(each) for each in (settings.deploy.http_root, pxe.tftp_root)]
+    roots = [Path(root) for root in (settings.deploy.http_root, pxe.tftp_root)]
     masters = Path(pxe.instance_master_path)  # hard-linked from the roots, so it needs the group
     try:
-        for each in (*roots, masters):
-            each.mkdir(mode=0o750, parents=True, exist_ok=True)
-            shutil.chown(each, group=group)
-            each.chmod(0o2750)  # setgid: new entries have the group
-        inside = any(each.is_relative_to(folder) for each in roots)
+        for served_folder in (*roots, masters):
+            served_folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+            shutil.chown(served_folder, group=group)
+            served_folder.chmod(0o2750)  # setgid: new entries have the group
+        is_inside = any(root.is_relative_to(folder) for root in roots)
         # a directory that all users may traverse stays as it is; a warning is logged
-        if inside and not folder.stat().st_mode & stat.S_IXOTH:
+        if is_inside and not folder.stat().st_mode & stat.S_IXOTH:
             shutil.chown(folder, group=group)
             folder.chmod(0o710)
     except (LookupError, PermissionError) as error:

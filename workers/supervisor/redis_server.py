@@ -74,8 +74,8 @@ def make_private(folder: Path) -> None:
     Raises RedisUnavailable: the directory exists, and is another user's or not private.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o077 or folder.is_symlink():
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
         raise RedisUnavailable(f"{folder}: not a private directory of this user")
 
 

@@ -51,7 +51,9 @@ def _alive(settings: Settings) -> dict[str, str]:
     try:
         with transactions.reading(engine) as session:
             timeout = settings.conductor.heartbeat_timeout
-            return {each.name: each.incarnation for each in conductors.alive(session, timeout)}
+            return {
+                member.name: member.incarnation for member in conductors.alive(session, timeout)
+            }
     finally:
         engine.dispose()  # no connection may be open at a fork
 
@@ -129,7 +131,7 @@ def migrate(settings: Settings) -> None:
     from app.db.url import engine_url
 
     try:
-        shown = engine_url(settings.database.connection).render_as_string()
+        shown_url = engine_url(settings.database.connection).render_as_string()
         ROLES["upgrade"](settings)
     except SettingsError as error:
         raise StartError(str(error)) from None
@@ -137,12 +139,12 @@ def migrate(settings: Settings) -> None:
         raise StartError("[database]connection: not a database URL") from None
     except CommandError as error:
         if "locate revision" not in str(error):
-            raise StartError(f"database {shown}: {error}") from None
+            raise StartError(f"database {shown_url}: {error}") from None
         raise StartError(
-            f"database {shown}: it is newer than this release of Ingot ({error})"
+            f"database {shown_url}: it is newer than this release of Ingot ({error})"
         ) from None
     except SQLAlchemyError as error:
-        raise StartError(f"database {shown}: {reason(error)}") from None
+        raise StartError(f"database {shown_url}: {reason(error)}") from None
 
 
 def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:

@@ -110,11 +110,11 @@ class _Supervisor:
             roles.ROLES["users"](self.settings)
         self.check_redis(own_redis)
         roles.ROLES["prepare"](self.settings)
-        before = roles.ROLES["alive"](self.settings)
+        former_incarnations = roles.ROLES["alive"](self.settings)
         fork_memory.share()
         names = self.start_roles()
         # in a child, as the pages that it writes to are then given back
-        ready = _result_of(lambda: _await_ready(self.settings, names, before))
+        ready = _result_of(lambda: _await_ready(self.settings, names, former_incarnations))
         if not self.await_result(ready, of_roles=True):
             return 0
         self.children.restart = self.options.restart
@@ -159,13 +159,13 @@ class _Supervisor:
             raise StartError(answer.strip() or "the start failed; see its log")
         return True
 
-    def check_redis(self, own: bool) -> None:
+    def check_redis(self, is_bundled: bool) -> None:
         url, timeout = self.settings.broker.url, self.settings.broker.connect_timeout
         try:
-            redis_server.await_answer(url, timeout, 10 if own else 0, cancelled=self.reaped)
+            redis_server.await_answer(url, timeout, 10 if is_bundled else 0, cancelled=self.reaped)
         except (redis_server.RedisUnavailable, ValueError) as error:
-            where = f"see {self.folder / 'redis.log'}" if own else "[broker]url"
-            raise StartError(f"Redis ({where}): {error}") from None
+            place = f"see {self.folder / 'redis.log'}" if is_bundled else "[broker]url"
+            raise StartError(f"Redis ({place}): {error}") from None
 
     def reaped(self) -> bool:
         """Whether a child has ended."""
@@ -206,9 +206,9 @@ class _Supervisor:
         """Stop all children; Redis last, as the other roles use it until they end."""
         self.children.restart = False
         timeout = self.settings.conductor.graceful_shutdown_timeout + 5
-        others = [each for each in self.children.all if each.role != "redis"]
-        self.children.stop(others, timeout)
-        self.children.stop([each for each in self.children.all if each.role == "redis"], 10)
+        children = [child for child in self.children.all if child.role != "redis"]
+        self.children.stop(children, timeout)
+        self.children.stop([child for child in self.children.all if child.role == "redis"], 10)
         self.children.kill_orphans()
         path = redis_server.socket_path(self.folder)
         if path.parent != self.folder:
@@ -263,36 +263,40 @@ def _result_of(work: Callable[[], None]) -> int:
     return result
 
 
-def _await_ready(settings: Settings, names: Sequence[str], before: Mapping[str, str]) -> None:
+def _await_ready(
+    settings: Settings, names: Sequence[str], former_incarnations: Mapping[str, str]
+) -> None:
     """
     Wait until the API answers and every conductor has registered a new incarnation.
 
-    names: of the conductors. before: name -> incarnation before the start.
+    names: of the conductors. former_incarnations: name -> incarnation before the start.
     Raises StartError: READY_TIMEOUT has passed.
     """
     end = time.monotonic() + READY_TIMEOUT
     _await(lambda: [] if _answers(settings) else ["the API", *names], end)
-    _await(lambda: _not_registered(settings, names, before), end)
+    _await(lambda: _not_registered(settings, names, former_incarnations), end)
 
 
-def _await(missing: Callable[[], Sequence[str]], end: float) -> None:
+def _await(find_missing: Callable[[], Sequence[str]], end: float) -> None:
     """
     Wait until nothing is missing.
 
     Raises StartError: it is later than `end`, a monotonic time.
     """
-    while absent := missing():
+    while absent := find_missing():
         if time.monotonic() > end:
             raise StartError(f"not ready after {READY_TIMEOUT:g} s: {', '.join(absent)}")
         time.sleep(0.02)
 
 
 def _not_registered(
-    settings: Settings, names: Sequence[str], before: Mapping[str, str]
+    settings: Settings, names: Sequence[str], former_incarnations: Mapping[str, str]
 ) -> Sequence[str]:
     """Return the conductors that have not registered a new incarnation yet."""
-    alive = roles.ROLES["alive"](settings)
-    return [name for name in names if alive.get(name) in (None, before.get(name))]
+    incarnations = roles.ROLES["alive"](settings)
+    return [
+        name for name in names if incarnations.get(name) in (None, former_incarnations.get(name))
+    ]
 
 
 def _answers(settings: Settings) -> bool:

@@ -69,11 +69,11 @@ def _noted(kind: str) -> Callable[[View], View]:
                 raise
             except (ServiceError, HTTPException) as error:
                 context.refusal_noted = True
-                named = getattr(error, "node", None) or kwargs.get("ident")
+                ident = getattr(error, "node", None) or kwargs.get("ident")
                 context.audit.explain(
-                    _cause_of(error), None if isinstance(error, NotFound) else named
+                    _cause_of(error), None if isinstance(error, NotFound) else ident
                 )
-                facts = (kind, _cause_of(error), _words_of(error), _addresses(), named)
+                facts = (kind, _cause_of(error), _words_of(error), _addresses(), ident)
                 agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
                 raise
             return answer
@@ -86,8 +86,8 @@ def _noted(kind: str) -> Callable[[View], View]:
 def note_unrouted(context: RequestContext, response: Response) -> None:
     """Note a request of an agent that was refused before its route, such as for its API version."""
     path, status = request.path, response.status_code
-    refused = 400 <= status < 500 and status != NodeLocked.status  # then the agent tries again
-    if context.refusal_noted or not refused or not is_of_agents(path):
+    is_refused = 400 <= status < 500 and status != NodeLocked.status  # then the agent tries again
+    if context.refusal_noted or not is_refused or not is_of_agents(path):
         return
     kind = _KINDS.get(path, agent_refusals.HEARTBEAT)
     node = path.removeprefix(HEARTBEAT) if kind == agent_refusals.HEARTBEAT else None
@@ -108,7 +108,7 @@ def _words_of(error: Exception) -> str:
     """Return the words for operators; those for callers do not tell why a lookup is refused."""
     if isinstance(error, HTTPException):  # of the parser of arguments
         return str(getattr(error, "data", {}).get("messages") or error.description)
-    return error.why if isinstance(error, service.LookupRefused) else str(error)
+    return error.reason if isinstance(error, service.LookupRefused) else str(error)
 
 
 @agents.declare("GET", "/lookup", since=22, returns=AGENT_SETTINGS)
@@ -124,7 +124,9 @@ def look_up(context: RequestContext, query: Mapping[str, Any]) -> Response:
     settings = context.runtime.settings
     if not settings.api.enable_ramdisk_endpoints:
         raise NotFound("node", "lookup")
-    macs = [mac for each in query.get("addresses", ()) if (mac := service.normalize_mac(each))]
+    macs = [
+        mac for address in query.get("addresses", ()) if (mac := service.normalize_mac(address))
+    ]
     if not macs and "node_uuid" not in query:
         raise Invalid("At least one of 'addresses' and 'node_uuid' parameters is required")
 
@@ -146,16 +148,20 @@ def look_up(context: RequestContext, query: Mapping[str, Any]) -> Response:
 
 
 def _record_refusal(
-    context: RequestContext, refused: service.LookupRefused, macs: list[str]
+    context: RequestContext, refusal: service.LookupRefused, macs: list[str]
 ) -> None:
     """Log a refused lookup, at a limited rate, and store it for `/why`."""
     address, refusals = _addresses()[-LONGEST_ADDRESS:], context.runtime.refusals
     seldom.warning(
-        "lookup.refused", macs=macs[:MOST_MACS], address=address, node=refused.node, why=refused.why
+        "lookup.refused",
+        macs=macs[:MOST_MACS],
+        address=address,
+        node=refusal.node,
+        why=refusal.reason,
     )
-    if refusals is not None and (macs or refused.node):
+    if refusals is not None and (macs or refusal.node):
         with context.runtime.reading() as session:
-            refusals.note(macs, address, refused.why, refused.node, moment(session))
+            refusals.note(macs, address, refusal.reason, refusal.node, moment(session))
 
 
 def _addresses() -> str:
@@ -168,7 +174,7 @@ def _addresses() -> str:
 
 
 def _sender(context: RequestContext) -> str | None:
-    """Return the address to which a repeated lookup may give the token again; None: no address."""
+    """Return the address to which a repeated lookup may give the token again, if there is one."""
     return context.services.limits.clients.sender_of(request.environ)
 
 
@@ -293,13 +299,15 @@ def continue_inspection(
     context: RequestContext, report: dict[str, Any], query: Mapping[str, Any]
 ) -> Response:
     """Record inspection data from the agent of a node"""
-    current = context.version >= INSPECTION_SINCE
-    if not current and (context.version != versions.MIN or "node_uuid" in query):
+    is_current = context.version >= INSPECTION_SINCE
+    if not is_current and (context.version != versions.MIN or "node_uuid" in query):
         raise NotFound("route", "", f"API version 1.{INSPECTION_SINCE} or newer is required")
     if not context.runtime.settings.api.enable_ramdisk_endpoints:
         raise NotFound("route", "POST /v1/continue_inspection")
-    found = report["inventory"]["interfaces"]
-    macs = [mac for each in found if (mac := service.normalize_mac(each["mac_address"]))]
+    interfaces = report["inventory"]["interfaces"]
+    macs = [
+        mac for interface in interfaces if (mac := service.normalize_mac(interface["mac_address"]))
+    ]
 
     def work() -> tuple[str, str | None, str | None]:
         with context.runtime.transaction() as session:
@@ -308,12 +316,12 @@ def continue_inspection(
                 report,
                 macs,
                 query.get("node_uuid"),
-                with_token=current,
+                with_token=is_current,
                 caller=_sender(context),
             )
             return node.uuid, token, node.management_interface
 
     uuid, token, management = retrying(work)
     return json(
-        _lookup_document(context, uuid, token, management) if current else {"uuid": uuid}, 202
+        _lookup_document(context, uuid, token, management) if is_current else {"uuid": uuid}, 202
     )

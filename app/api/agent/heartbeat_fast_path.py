@@ -61,7 +61,7 @@ class Received(NamedTuple):
 
 def middleware(runtime: Runtime, inner: Wsgi) -> Wsgi:
     """Wrap an application: record valid heartbeats, and pass all other requests to `inner`."""
-    record = Batcher(partial(_record, runtime), rate=RATE, burst=BURST, most=MOST)
+    record = Batcher(partial(_record, runtime), rate=RATE, burst=BURST, max_size=MOST)
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if not environ["PATH_INFO"].startswith(PATH) or not _is_usual(environ):
@@ -77,12 +77,12 @@ def middleware(runtime: Runtime, inner: Wsgi) -> Wsgi:
         return ()
 
     def take(environ: dict[str, Any], body: bytes) -> int | None:
-        """Record a heartbeat, and return its API version; None: the route must process it."""
+        """Record a heartbeat, and return its API version, or None if the route must process it."""
         try:
             minor = versions.negotiate(EnvironHeaders(environ))
-            heard = record(Received(environ["PATH_INFO"][len(PATH) :], minor, body))
-            if heard is not None:
-                heartbeats.resume_waiting(runtime, heard)
+            heartbeat_record = record(Received(environ["PATH_INFO"][len(PATH) :], minor, body))
+            if heartbeat_record is not None:
+                heartbeats.resume_waiting(runtime, heartbeat_record)
                 return minor
         except EXPECTED:  # the route fails in the same way, and answers the error
             pass
@@ -108,15 +108,15 @@ def _is_usual(environ: dict[str, Any]) -> bool:
 
 def _record(runtime: Runtime, received: Sequence[Received]) -> Sequence[RecordedHeartbeat | None]:
     """Record a batch; None for each heartbeat that the route must process."""
-    decoded = [_decode(runtime, each) for each in received]
+    decoded = [_decode(runtime, item) for item in received]
     try:
-        heard = iter(heartbeats.record_batch(runtime, [each for each in decoded if each]))
+        records = iter(heartbeats.record_batch(runtime, [sign for sign in decoded if sign]))
     except EXPECTED:
         return [None] * len(received)
     except Exception:
         _note_defect()
         return [None] * len(received)
-    return [next(heard) if each else None for each in decoded]
+    return [next(records) if sign else None for sign in decoded]
 
 
 def _decode(runtime: Runtime, received: Received) -> AgentHeartbeat | None:

@@ -1,4 +1,4 @@
-"""Facts about a request for its audit record, beyond those of its method, path and response."""
+"""Facts about a request for its audit record, beyond its method, path and response."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +25,7 @@ class AuditTrail:
         self.target, self.target_name = target, name
 
     def explain(self, reason: str, target: str | None) -> None:
-        """Note why a request of an agent is refused, and the node; None: unknown."""
+        """Note the reason why a request of an agent is refused, and the node, if it is known."""
         self.reason, self.target = reason, target
 
     def specify(self, detail: str) -> None:

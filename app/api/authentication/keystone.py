@@ -48,7 +48,7 @@ class Keystone:
     def __call__(self, request: Request, trail: AuditTrail) -> Caller:
         if is_public(request.path):
             return Caller(request_id=trail.request_id)
-        accepted: list[Any] = []
+        accepted_requests: list[Any] = []
         status, headers = 0, {}
 
         def start_response(line: str, fields: list[tuple[str, str]], *_: Any) -> None:
@@ -56,10 +56,10 @@ class Keystone:
             status, headers = int(line[:3]), dict(fields)
 
         # a copy, because the middleware changes headers
-        for _ in self._middleware({**request.environ, ACCEPTED: accepted}, start_response):
+        for _ in self._middleware({**request.environ, ACCEPTED: accepted_requests}, start_response):
             pass
-        if accepted:
-            return of_token(accepted[0]["token"], trail.request_id)
+        if accepted_requests:
+            return of_token(accepted_requests[0]["token"], trail.request_id)
         if status != 401:
             raise Unavailable("Keystone cannot validate the token at the moment, please retry.")
         raise Unauthorized(
@@ -92,8 +92,8 @@ def middleware(options: KeystoneAuthtoken, application: Wsgi) -> Wsgi:
         plugin: Any = loading.get_plugin_loader(options.auth_type)
         of_plugin = loading.get_auth_plugin_conf_options(plugin)
         conf.register_opts(of_plugin, group=GROUP)
-        for each in of_plugin:
-            conf.set_override(each.dest, values.pop(each.dest, None), group=GROUP)
+        for option in of_plugin:
+            conf.set_override(option.dest, values.pop(option.dest, None), group=GROUP)
         return _Middleware(application, {"oslo_config_config": conf, **values})
     except (ClientException, auth_token.ConfigurationError) as error:
         raise SettingsError(f"[{GROUP}]: {error}") from error
@@ -101,7 +101,7 @@ def middleware(options: KeystoneAuthtoken, application: Wsgi) -> Wsgi:
 
 def _values(options: KeystoneAuthtoken) -> dict[str, str]:
     """Return the options that are set, as text."""
-    values = {each.name: getattr(options, each.name) for each in fields(options)}
+    values = {option.name: getattr(options, option.name) for option in fields(options)}
     if options.system_scope:
         values["project_name"] = values["project_domain_name"] = None
     return {
@@ -112,9 +112,9 @@ def _values(options: KeystoneAuthtoken) -> dict[str, str]:
 
 
 class _Middleware(auth_token.AuthProtocol):
-    def fetch_token(self, token: str, **about: Any) -> Any:
+    def fetch_token(self, token: str, **arguments: Any) -> Any:
         try:
-            return super().fetch_token(token, **about)
+            return super().fetch_token(token, **arguments)
         except ClientException as error:  # such as a wrong password of the service itself
             logger.warning("keystone.refused", error=str(error))
             raise HTTPServiceUnavailable from error

@@ -50,7 +50,7 @@ class LocalUsers:
         """
         The OpenID provider.
 
-        Raises Invalid: there is none.
+        Raises Invalid: the settings have no provider.
         """
         if self._provider is None:
             raise Invalid("[oidc]issuer is not set: there is no OpenID provider to sign in with")
@@ -64,8 +64,8 @@ class LocalUsers:
             if self._oidc.bearer_audience and text.count(".") == 2:
                 return self._with_jwt(request, text, request_id)
             return self._with_token(request, text, request_id)
-        if given := basic(request):
-            account = self.account(request, trail, *given)
+        if credentials := basic(request):
+            account = self.account(request, trail, *credentials)
             with self._runtime.read_connection() as connection:
                 return _in_scope(connection, account, request, request_id)
         if caller := self.of_session(request, request_id):
@@ -88,7 +88,7 @@ class LocalUsers:
 
     def of_session(self, request: Request, request_id: str) -> Caller | None:
         """
-        Return the caller of a browser's session; None: there is none.
+        Return the caller of a browser's session, if there is one.
 
         Raises Unauthorized: it has ended.
         Raises Forbidden: the user has no role in its scope any more, or see `sessions.token_of`.
@@ -125,14 +125,18 @@ class LocalUsers:
         """
         with self._runtime.read_connection() as connection:
             account = authentication.account_of(connection, name)
-        stored = account and account.password_hash
+        password_hash = account and account.password_hash
 
         def is_right() -> bool:
-            return passwords.matches(stored or passwords.decoy(), password) and bool(stored)
+            return passwords.matches(password_hash or passwords.decoy(), password) and bool(
+                password_hash
+            )
 
-        known = stored.encode() if stored else None
-        right = self._checks.verify(request, trail, name, password, stored=known, is_right=is_right)
-        if not right or account is None:
+        encoded_hash = password_hash.encode() if password_hash else None
+        is_accepted = self._checks.verify(
+            request, trail, name, password, password_hash=encoded_hash, is_right=is_right
+        )
+        if not is_accepted or account is None:
             raise Unauthorized(
                 "User or password is wrong, or the user is disabled.",
                 self._challenge(request),
@@ -164,8 +168,8 @@ def _in_scope(
 
 
 def _token(request: Request) -> str | None:
-    """Return the token that a request has; None: it has none."""
+    """Return the token of a request, if it has one."""
     if text := request.headers.get("X-Auth-Token"):
         return text
-    given = request.authorization
-    return given.token if given and given.type == "bearer" else None
+    authorization = request.authorization
+    return authorization.token if authorization and authorization.type == "bearer" else None

@@ -28,7 +28,7 @@ class Attempt:
     """An attempt; its texts are safe in URLs."""
 
     secret: str
-    scope: str | None  # of the session; None: chosen later, if there are several
+    scope: str | None  # of the session; None if it is chosen later
 
     @property
     def state(self) -> str:
@@ -47,7 +47,7 @@ class Attempt:
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     def keep(self, response: Response, base: str) -> None:
-        """Store the attempt in the browser. base: URL that links begin with."""
+        """Store the attempt in the browser. base: URL that links start with."""
         scope = base64.urlsafe_b64encode((self.scope or "").encode()).decode()
         set_cookie(response, base, COOKIE, f"{self.secret}.{scope}", LIFETIME, path=OIDC)
 
@@ -57,7 +57,7 @@ def new(scope: str | None) -> Attempt:
 
 
 def of(request: Request, base: str) -> Attempt | None:
-    """Return the attempt of a browser; None: there is none."""
+    """Return the attempt of a browser, if there is one."""
     secret, dot, scope = request.cookies.get(name_of(COOKIE, base), "").partition(".")
     try:
         name = base64.urlsafe_b64decode(scope).decode()

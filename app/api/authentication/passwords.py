@@ -44,14 +44,14 @@ class Accepted(NamedTuple):
 
 
 def basic(request: Request) -> tuple[str, str] | None:
-    """Return user and password of HTTP Basic; None: the request has none."""
+    """Return user and password of HTTP Basic, if the request has them."""
     return _user_and_password(request.authorization)
 
 
-def _user_and_password(given: Authorization | None) -> tuple[str, str] | None:
-    if given is None or given.type != "basic" or given.username is None:
+def _user_and_password(authorization: Authorization | None) -> tuple[str, str] | None:
+    if authorization is None or authorization.type != "basic" or authorization.username is None:
         return None
-    return given.username, given.password or ""
+    return authorization.username, authorization.password or ""
 
 
 def password_checks(api: Api) -> "PasswordChecks":
@@ -62,10 +62,10 @@ def password_checks(api: Api) -> "PasswordChecks":
 class PasswordChecks:
     """Checks of one process. wrong: limit of wrong passwords by address."""
 
-    def __init__(self, clients: Clients, wrong: RateLimit) -> None:
+    def __init__(self, clients: Clients, wrong_passwords: RateLimit) -> None:
         self._key = os.urandom(32)
         self._accepted: dict[tuple[str, str], Accepted] = {}  # by user and address
-        self._clients, self._wrong = clients, wrong
+        self._clients, self._wrong = clients, wrong_passwords
         self._at_once, self._places = FairSlots(AT_ONCE), SharedPlaces(CHECKED)
         self._threads = ThreadPoolExecutor(AT_ONCE, "password", initializer=_be_nice)
 
@@ -76,11 +76,11 @@ class PasswordChecks:
         user: str,
         password: str,
         *,
-        stored: bytes | None,
+        password_hash: bytes | None,
         is_right: Callable[[], bool],
     ) -> bool:
         """
-        Verify a password. stored: hash of the user's password; None: the user has none.
+        Verify a password. password_hash: of the user's password, if the user has one.
 
         is_right: the slow check, in the same time for known and unknown users, by another thread.
         It is left out for a password that was accepted with the same hash.
@@ -91,8 +91,8 @@ class PasswordChecks:
         address = self._clients.key_of(request.environ)
 
         def was_accepted() -> bool:
-            known = self._accepted_from(address, user, password)
-            return known is not None and known.stored == stored
+            accepted_password = self._accepted_from(address, user, password)
+            return accepted_password is not None and accepted_password.stored == password_hash
 
         if was_accepted():
             return True
@@ -101,19 +101,19 @@ class PasswordChecks:
         try:
             with yielding_slot(self._places.hold(address)), self._at_once.hold(address):
                 # another request may have verified the same password meanwhile
-                right = was_accepted() or self._threads.submit(is_right).result()
+                is_accepted = was_accepted() or self._threads.submit(is_right).result()
         except Busy:
             self._wrong.give_back(address)
             raise
-        if right:
+        if is_accepted:
             self._wrong.give_back(address)
             if len(self._accepted) >= REMEMBERED:
                 self._accepted.clear()
-            self._accepted[user, address] = Accepted(stored, self._digest(password))
+            self._accepted[user, address] = Accepted(password_hash, self._digest(password))
             trail.logged_in = True
-        elif stored is not None:
+        elif password_hash is not None:
             trail.claimed_user = user  # other names may be mistyped passwords
-        return right
+        return is_accepted
 
     def middleware(self, inner: Wsgi) -> Wsgi:
         """Wrap an application: refuse unknown passwords of an address with too many wrong ones."""
@@ -131,15 +131,17 @@ class PasswordChecks:
 
     def _is_unknown(self, header: str, address: str) -> bool:
         """Whether a header has a password that was not accepted from this address before."""
-        given = _user_and_password(Authorization.from_header(header))
-        if given is None:
+        credentials = _user_and_password(Authorization.from_header(header))
+        if credentials is None:
             return False
-        return self._accepted_from(address, *given) is None
+        return self._accepted_from(address, *credentials) is None
 
     def _accepted_from(self, address: str, user: str, password: str) -> Accepted | None:
         """Return a password if it was accepted from this address; its hash may have changed."""
-        known = self._accepted.get((user, address))
-        return known if known and known.digest == self._digest(password) else None
+        accepted_password = self._accepted.get((user, address))
+        if accepted_password and accepted_password.digest == self._digest(password):
+            return accepted_password
+        return None
 
     def _digest(self, password: str) -> bytes:
         return hmac.digest(self._key, password.encode(), hashlib.sha256)
@@ -151,6 +153,8 @@ def _too_many(seconds: float) -> TooMany:
 
 def _be_nice() -> None:
     """Lower the priority of this thread alone, as Linux has one for each."""
-    own = threading.get_native_id()
+    thread_id = threading.get_native_id()
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + NICER)
+        os.setpriority(
+            os.PRIO_PROCESS, thread_id, os.getpriority(os.PRIO_PROCESS, thread_id) + NICER
+        )

@@ -26,9 +26,9 @@ CHALLENGE, CHALLENGE_OF_PAGES = 'Basic realm="Baremetal API"', 'Bearer realm="Ba
 
 def token_of(request: Request, base: str) -> str | None:
     """
-    Return the token of the session; None: there is none, or the request is another page's.
+    Return the token of the session, if the request has one and is of a page of this service.
 
-    base: URL that links begin with, as in all functions of this module.
+    base: URL that links start with, as in all functions of this module.
 
     Raises Forbidden: the request writes, and has no `Origin`, which `Sites.check` has checked.
     """
@@ -51,7 +51,7 @@ def forget(response: Response, base: str) -> None:
 
 
 def former(request: Request, base: str) -> str | None:
-    """Return the token of the session that a browser has before its login; None: it has none."""
+    """Return the token of the session that a browser has before its login, if it has one."""
     return request.cookies.get(name_of(COOKIE, base))
 
 

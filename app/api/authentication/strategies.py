@@ -59,33 +59,33 @@ class HttpBasic:
         self._checks, self._api = checks, api
 
     def __call__(self, request: Request, trail: AuditTrail) -> Caller:
-        given = basic(request)
-        if given is None and is_public(request.path):
+        credentials = basic(request)
+        if credentials is None and is_public(request.path):
             return Caller(request_id=trail.request_id)
-        if given is None or not self._verify(request, trail, *given):
+        if credentials is None or not self._verify(request, trail, *credentials):
             challenge = session_cookie.challenge(request, base_url(self._api, request))
             raise Unauthorized("Authorization required.", challenge)
-        return Caller(user_id=given[0], request_id=trail.request_id)
+        return Caller(user_id=credentials[0], request_id=trail.request_id)
 
     def _verify(self, request: Request, trail: AuditTrail, user: str, password: str) -> bool:
-        stored = self._hashes.get(user)
+        password_hash = self._hashes.get(user)
         return self._checks.verify(
             request,
             trail,
             user,
             password,
-            stored=stored,
+            password_hash=password_hash,
             is_right=lambda: self._is_right(user, password),
         )
 
     def _is_right(self, user: str, password: str) -> bool:
-        stored = self._hashes.get(user, self._decoy)
-        matches = stored is not None and self._check(password.encode()[:72], stored)
-        return matches and user in self._hashes
+        password_hash = self._hashes.get(user, self._decoy)
+        is_match = password_hash is not None and self._check(password.encode()[:72], password_hash)
+        return is_match and user in self._hashes
 
 
-def _cost(stored: bytes) -> int:
-    return int(stored.split(b"$")[2])
+def _cost(password_hash: bytes) -> int:
+    return int(password_hash.split(b"$")[2])
 
 
 def read_htpasswd(path: str) -> Mapping[str, bytes]:
@@ -100,10 +100,10 @@ def read_htpasswd(path: str) -> Mapping[str, bytes]:
         raise SettingsError(f"{OPTION} {path}: {error.strerror}") from None
     hashes = {}
     for number, line in enumerate(lines, 1):
-        user, colon, stored = line.strip().partition(":")
+        user, colon, password_hash = line.strip().partition(":")
         if not line.strip():
             continue
-        if not colon or not BCRYPT.match(stored):
+        if not colon or not BCRYPT.match(password_hash):
             raise SettingsError(f"{OPTION} {path}: line {number} is not user:bcrypt-hash")
-        hashes[user] = stored.encode()
+        hashes[user] = password_hash.encode()
     return hashes

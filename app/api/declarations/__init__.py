@@ -1,1 +1,1 @@
-"""What the API declares apart from its routes: versions, fields of nodes, public paths."""
+"""Declarations besides the routes: versions, fields of nodes, public paths."""

@@ -41,8 +41,8 @@ def equal(column: ColumnElement[Any], value: Any) -> ColumnElement[bool]:
     """Compare with a value; a boolean is part of the statement, as partial indexes require."""
     if isinstance(value, bool):
         return column if value else ~column
-    matches: ColumnElement[bool] = column == value
-    return matches
+    condition: ColumnElement[bool] = column == value
+    return condition
 
 
 def lowered(column: ColumnElement[str], value: str) -> ColumnElement[bool]:
@@ -57,8 +57,8 @@ def listed(column: ColumnElement[str], value: str) -> ColumnElement[bool]:
 
 def named(column: ColumnElement[str], ident: str) -> ColumnElement[bool]:
     """Compare with the UUID of the node that a UUID or a name identifies."""
-    found = select(Node.__table__.c.uuid).where(uuid_or_name.identified(ident))
-    return column == found.scalar_subquery()
+    query = select(Node.__table__.c.uuid).where(uuid_or_name.identified(ident))
+    return column == query.scalar_subquery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Filter:
     """A parameter of `GET /v1/nodes` with the name of the field."""
 
     value: Value
-    #: The microversion of the parameter; None: that of the field.
+    #: The microversion of the parameter; by default of the field.
     since: int | None = None
     matches: Callable[[ColumnElement[Any], Any], ColumnElement[bool]] = equal
 
@@ -93,7 +93,7 @@ class Field:
     created: bool = True
     #: Part of the patches of PATCH.
     changed: bool = True
-    #: The policy rule for changing it. A check declares a separate rule; None: `UPDATE`.
+    #: The policy rule for changing it. A check declares a separate rule; `UPDATE` by default.
     update: Rule | str | None = None
     filter: Filter | None = None
     option: Option | None = None

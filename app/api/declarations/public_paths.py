@@ -1,11 +1,15 @@
 """Paths that middleware knows: those that need no authentication, and that of streams."""
 
+import re
+
 #: Paths by which browsers sign in and out; they check the credentials themselves.
 LOGIN, LOGOUT, OIDC = "/v1/login", "/v1/logout", "/v1/login/oidc"
 SCOPE = "/v1/login/scope"
 CALLBACK = f"{OIDC}/callback"
 LOOKUP, HEARTBEAT, REPORT = "/v1/lookup", "/v1/heartbeat/", "/v1/continue_inspection"
 EVENT_STREAM = "/v1/events/stream"
+#: A ticket in the request is its credential (`app.api.node.consoles`).
+CONSOLE_STREAM = re.compile(r"/v1/nodes/[^/]*/console/stream")
 PUBLIC = (
     "/", "/v1", LOGIN, LOGOUT, SCOPE, OIDC, CALLBACK, LOOKUP, REPORT, "/healthcheck", "/docs",
     "/docs/page.css", "/docs/page.js", "/openapi.json", "/ui",
@@ -16,7 +20,9 @@ PUBLIC_PREFIXES = (HEARTBEAT, "/ui/")
 def is_public(path: str) -> bool:
     """Whether a path needs no authentication; it may end in .json or .xml."""
     bare = path.removesuffix(".json").removesuffix(".xml")
-    return path in PUBLIC or bare in PUBLIC or path.startswith(PUBLIC_PREFIXES)
+    if path in PUBLIC or bare in PUBLIC or path.startswith(PUBLIC_PREFIXES):
+        return True
+    return CONSOLE_STREAM.fullmatch(path) is not None
 
 
 def signs_in(path: str) -> bool:

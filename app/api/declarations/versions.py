@@ -117,12 +117,12 @@ class Version(int):
         introduced = FIELDS[resource]
         return [field for field in fields if introduced.get(field, MIN) <= self]
 
-    def require(self, minor: int, what: str) -> None:
+    def require(self, minor: int, feature: str) -> None:
         """Raise NotAcceptable if this version is older."""
         if self < minor:
             raise NotAcceptable(
                 f"Request not acceptable. The minimal required API version should be 1.{minor}:"
-                f" {what} needs it, the request's is 1.{self:d}."
+                f" {feature} needs it, the request's is 1.{self:d}."
             )
 
     def check_body(self, resource: str, body: Mapping[str, Any]) -> None:
@@ -157,16 +157,16 @@ def negotiate(headers: Headers) -> Version:
     major, dot, minor = version.partition(".")
     if not (dot and _is_number(major) and _is_number(minor)):
         raise NotAcceptable(f"Invalid value for {HEADER} header: {version}")
-    known = f"The supported version range is: [1.{MIN}, 1.{MAX}]."
+    supported_range = f"The supported version range is: [1.{MIN}, 1.{MAX}]."
     if int(major) != 1:
         raise NotAcceptable(
             f"Mutually exclusive versions requested. Version {version} requested but not supported"
-            f" by this service. {known}"
+            f" by this service. {supported_range}"
         )
     if not MIN <= int(minor) <= MAX:
         raise NotAcceptable(
             f"Version {version} was requested but the minor version is not supported by this"
-            f" service. {known}"
+            f" service. {supported_range}"
         )
     return Version(minor)
 
@@ -184,7 +184,7 @@ def signature(request_id: str, minor: int | None, *, cached: bool = False) -> li
     """
     Return the headers of every response.
 
-    minor: negotiated version; None: none was. cached: the response says itself how it is cached.
+    minor: negotiated version, if one was. cached: the response says itself how it is cached.
     """
     signed = [*RANGE.items(), *((name, request_id) for name in REQUEST_ID)]
     if not cached:

@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
     text: bytes
     events: int
-    occurred: float  # the first of them, by this process's monotonic clock; 0.0: there is none
+    occurred: float  # the first of them, by this process's monotonic clock; 0.0 without any
 
 
 class Parts:
@@ -59,12 +59,14 @@ class Parts:
         is_selected: hashable; equal ones select the same events.
         """
         key = (is_selected, events[0], events[-1])
-        found = self._kept.get(key)
-        if found is None:
-            chosen = [each for each in events if is_selected(each.row)]
-            occurred = chosen[0].occurred if chosen else 0.0
-            found = Part(b"".join([each.text for each in chosen]), len(chosen), occurred)
+        part = self._kept.get(key)
+        if part is None:
+            selected_events = [event for event in events if is_selected(event.row)]
+            occurred = selected_events[0].occurred if selected_events else 0.0
+            part = Part(
+                b"".join([event.text for event in selected_events]), len(selected_events), occurred
+            )
             if len(self._kept) >= self.KEPT:
                 self._kept.clear()
-            self._kept[key] = found
-        return found
+            self._kept[key] = part
+        return part

@@ -17,13 +17,15 @@ from app.runtime import Runtime
 class Followers:
     """Tail and places of the requests of one application that follow events."""
 
-    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+    def __init__(self, runtime: Runtime, request_limits: Limits) -> None:
         api = runtime.settings.api
         self.tail = EventFeed(runtime, event_frames.WITH_PROJECTS, event_frames.frame)
         self.parts = event_frames.Parts()
         self.polls = Places(api.polling_threads, api.polling_threads_per_caller)
         self.streams = Places(api.event_streams, api.event_streams_per_caller)
-        self._limits = limits
+        console = runtime.settings.console
+        self.consoles = Places(console.streams, console.streams_per_caller)
+        self._limits = request_limits
         self._silence_is_limited = False
 
     def limit_silence(self, environ: Mapping[str, Any]) -> None:
@@ -44,9 +46,9 @@ class Followers:
         address have.
         """
         address = self._limits.clients.key_of(environ)
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
-                held.enter_context(places.hold(caller.user_id or address, caller.project_id))
+                stack.enter_context(places.hold(caller.user_id or address, caller.project_id))
             except Busy:
                 self._limits.refused_followers.take(address)
                 if places.is_full:

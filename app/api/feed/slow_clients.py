@@ -21,13 +21,18 @@ def limit_silence(port: int) -> None:
     This covers the open connections, and those that are accepted later: they inherit the option of
     the listening socket, which granian opens after the start of the process.
     """
-    for descriptor in [int(each.name) for each in Path("/proc/self/fd").iterdir()]:
+    for descriptor in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
         with suppress(OSError):  # another thread closed it
             if S_ISSOCK(os.fstat(descriptor).st_mode):
                 _limit(descriptor, port)
 
 
 def _limit(descriptor: int, port: int) -> None:
-    with socket.socket(fileno=os.dup(descriptor)) as each:
-        if each.family in (socket.AF_INET, socket.AF_INET6) and each.getsockname()[1] == port:
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(SILENCE * 1000))
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
+        if (
+            connection.family in (socket.AF_INET, socket.AF_INET6)
+            and connection.getsockname()[1] == port
+        ):
+            connection.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(SILENCE * 1000)
+            )

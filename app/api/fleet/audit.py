@@ -60,24 +60,24 @@ def list_audit_records(context: RequestContext, query: Query) -> Response:
     page = page_of(context, newest_first, "audit record", sortable={"created_at"}, by_uuid=False)
     with context.runtime.reading() as session:
         rows = fetch(session, _filtered(query), AuditRecord, page, among=true(), identity="id")
-    last = str(rows[-1].id) if len(rows) == page.limit else None
+    marker = str(rows[-1].id) if len(rows) == page.limit else None
     return json(
-        collection(context, "audit", [_view(each._mapping) for each in rows], page, last=last)
+        collection(context, "audit", [_view(row._mapping) for row in rows], page, last_item=marker)
     )
 
 
 def _filtered(query: Query) -> Select[Any]:
-    selected = _SELECTED
+    statement = _SELECTED
     for name, column in FILTERS.items():
         if name in query:
-            selected = selected.where(_C[column] == query[name])
+            statement = statement.where(_C[column] == query[name])
     if "since" in query:
-        selected = selected.where(_C.created_at >= query["since"])
+        statement = statement.where(_C.created_at >= query["since"])
     if "until" in query:
-        selected = selected.where(_C.created_at < query["until"])
+        statement = statement.where(_C.created_at < query["until"])
     if "action" in query:
-        selected = selected.where(_is_below(query["action"]))
-    return selected
+        statement = statement.where(_is_below(query["action"]))
+    return statement
 
 
 def _is_below(action: str) -> ColumnElement[bool]:

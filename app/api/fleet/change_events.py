@@ -67,8 +67,8 @@ def list_events(context: RequestContext, query: Query) -> Response:
         raise Invalid("wait: needs `after`, the number of the last event that is known")
     with long_polling(context, query.get("wait", 0)) as poll:
         selection = _selection(context, query)
-        selected, condition = selection.query(), selection.condition()
-        page = poll.wait_until(lambda: _page(context, selected, query, limit), condition)
+        statement, condition = selection.query(), selection.condition()
+        page = poll.wait_until(lambda: _page(context, statement, query, limit), condition)
     events = [document(row) for row in page.rows]
     return json({"events": events, "first": page.first, "last": page.last})
 
@@ -87,12 +87,12 @@ def stream_events(context: RequestContext, query: Query) -> Response:
 
 def _last_known(query: Query) -> int | None:
     """Return the number that a stream continues after. Raises Invalid."""
-    given = request.headers.get(LAST_EVENT_ID)
-    if not given:  # a browser that has received none sends none
+    header = request.headers.get(LAST_EVENT_ID)
+    if not header:  # a browser that has received none sends none
         return query.get("after")
-    if not given.isascii() or not given.isdigit() or len(given) > DIGITS:
+    if not header.isascii() or not header.isdigit() or len(header) > DIGITS:
         raise Invalid(f"{LAST_EVENT_ID}: must be the number of an event, 0 or more")
-    return int(given)
+    return int(header)
 
 
 def _selection(context: RequestContext, query: Query) -> Selection:
@@ -101,9 +101,9 @@ def _selection(context: RequestContext, query: Query) -> Selection:
     return Selection(context, query.get("type"), node)
 
 
-def _page(context: RequestContext, selected: Select[Any], query: Query, limit: int) -> Found:
+def _page(context: RequestContext, statement: Select[Any], query: Query, limit: int) -> Found:
     service.number(context.runtime)
     with context.runtime.read_connection() as connection:
         return service.read(
-            connection, selected, query.get("after"), limit, of_node="node" in query
+            connection, statement, query.get("after"), limit, of_node="node" in query
         )

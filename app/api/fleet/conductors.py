@@ -39,11 +39,14 @@ CONDUCTOR = Component("Conductor", subset_of(
 
 
 def _views(
-    context: RequestContext, session: Session, rows: Sequence[Conductor], wanted: Sequence[str]
+    context: RequestContext,
+    session: Session,
+    rows: Sequence[Conductor],
+    requested_fields: Sequence[str],
 ) -> list[View]:
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
-    alive = {each.name for each in service.alive(session, timeout)}
-    base, chosen, result = context.base_url, {*wanted, "links"}, []
+    live_conductors = {conductor.name for conductor in service.alive(session, timeout)}
+    base, names, result = context.base_url, {*requested_fields, "links"}, []
     for row in rows:
         view: View = {  # in Ironic's order
             "created_at": row.created_at,
@@ -52,9 +55,9 @@ def _views(
             "conductor_group": row.conductor_group,
             "drivers": sorted(row.interfaces),
             "links": links(f"conductors/{row.hostname}", base),
-            "alive": row.hostname in alive,
+            "alive": row.hostname in live_conductors,
         }
-        result.append({name: value for name, value in view.items() if name in chosen})
+        result.append({name: value for name, value in view.items() if name in names})
     return result
 
 
@@ -69,16 +72,16 @@ def _views(
 @conductors.arguments(ListQuery, location="query")
 def list_conductors(context: RequestContext, query: Query) -> Response:
     """List conductors"""
-    wanted = shape(context, query, "conductor", short=SHORT, full=FULL)
+    requested_fields = shape(context, query, "conductor", short=SHORT, full=FULL)
     page = page_of(context, query, "conductor", sortable=SORTABLE, by_uuid=False)
     with context.runtime.reading() as session:
-        found = fetch(
+        records = fetch(
             session, select(Conductor), Conductor, page, among=true(), identity="hostname"
         )
-        rows = [row[0] for row in found]
-        items = _views(context, session, rows, wanted)
-    last = rows[-1].hostname if len(rows) == page.limit else None
-    return json(collection(context, "conductors", items, page, last=last))
+        rows = [row[0] for row in records]
+        items = _views(context, session, rows, requested_fields)
+    marker = rows[-1].hostname if len(rows) == page.limit else None
+    return json(collection(context, "conductors", items, page, last_item=marker))
 
 
 @conductors.declare(
@@ -93,9 +96,11 @@ def list_conductors(context: RequestContext, query: Query) -> Response:
 def show_conductor(context: RequestContext, query: Query, hostname: str) -> Response:
     """Show a conductor"""
     fields = query.get("fields_")
-    wanted = list(FULL) if fields is None else checked_fields(context, fields, "conductor", FULL)
+    requested_fields = (
+        list(FULL) if fields is None else checked_fields(context, fields, "conductor", FULL)
+    )
     with context.runtime.reading() as session:
         row = session.scalar(select(Conductor).where(Conductor.hostname == hostname))
         if row is None:
             raise NotFound("conductor", hostname)
-        return json(_views(context, session, [row], wanted)[0])
+        return json(_views(context, session, [row], requested_fields)[0])

@@ -59,7 +59,7 @@ class DriverQuery(Schema):
     fields_ = CommaSeparated(data_key="fields")
 
 
-def _view(context: RequestContext, driver: LoadedDriver, wanted: Sequence[str]) -> View:
+def _view(context: RequestContext, driver: LoadedDriver, requested_fields: Sequence[str]) -> View:
     base, path = context.base_url, f"drivers/{driver.name}"
     view: View = {  # in Ironic's order
         "name": driver.name,
@@ -72,7 +72,7 @@ def _view(context: RequestContext, driver: LoadedDriver, wanted: Sequence[str]) 
         names = driver.interfaces.get(kind, [])
         view[f"default_{kind}_interface"] = names[0] if names else None
         view[f"enabled_{kind}_interfaces"] = sorted(names)
-    return {name: value for name, value in view.items() if name in {*wanted, "links"}}
+    return {name: value for name, value in view.items() if name in {*requested_fields, "links"}}
 
 
 @drivers.declare(
@@ -85,12 +85,18 @@ def _view(context: RequestContext, driver: LoadedDriver, wanted: Sequence[str]) 
 @drivers.arguments(DriverQuery, location="query")
 def list_drivers(context: RequestContext, query: Query) -> Response:
     """List drivers"""
-    wanted = shape(context, query, "driver", short=SHORT, full=FULL)
+    requested_fields = shape(context, query, "driver", short=SHORT, full=FULL)
     with context.runtime.reading() as session:
-        found = service.loaded(session)
+        loaded_drivers = service.loaded(session)
     if query.get("type") == "classic":
-        found = {}
-    return json({"drivers": [_view(context, each, wanted) for each in found.values()]})
+        loaded_drivers = {}
+    return json(
+        {
+            "drivers": [
+                _view(context, driver, requested_fields) for driver in loaded_drivers.values()
+            ]
+        }
+    )
 
 
 @drivers.declare(
@@ -105,13 +111,13 @@ def show_driver(context: RequestContext, query: Query, name: str) -> Response:
     """Show a driver"""
     fields = query.get("fields_")
     full = FULL if context.version >= 30 else SHORT
-    wanted = (
+    requested_fields = (
         context.version.visible("driver", full)
         if fields is None
         else checked_fields(context, fields, "driver", FULL)
     )
     with context.runtime.reading() as session:
-        return json(_view(context, service.find(session, name), wanted))
+        return json(_view(context, service.find(session, name), requested_fields))
 
 
 @drivers.declare(
@@ -125,10 +131,10 @@ def show_driver_properties(context: RequestContext, _query: Query, name: str) ->
     """Show the properties that a driver reads from a node"""
     with context.runtime.reading() as session:
         service.find(session, name)
-    found = service.properties(context.runtime.drivers, name)
-    if not found and name not in context.runtime.drivers.types:
+    properties = service.properties(context.runtime.drivers, name)
+    if not properties and name not in context.runtime.drivers.types:
         raise NotFound("driver", name, service.UNKNOWN)
-    return json(found)
+    return json(properties)
 
 
 @drivers.declare(

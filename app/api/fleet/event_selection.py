@@ -37,26 +37,31 @@ class Selection:
 
     def query(self) -> Select[Any]:
         """Select the events that the caller may see."""
-        selected = self.context.scope.narrowed(ALL, ChangeEvent)
-        concealed, own = _limits(self.context.access)
+        statement = self.context.scope.narrowed(ALL, ChangeEvent)
+        concealed, own_types = _limits(self.context.access)
         if concealed:
-            selected = selected.where(EVENTS.type.not_in(concealed))
-        if own:
+            statement = statement.where(EVENTS.type.not_in(concealed))
+        if own_types:
             project = self.context.caller.project_id
-            theirs = or_(EVENTS.owner == project, EVENTS.lessee == project)
-            selected = selected.where(or_(EVENTS.type.not_in(own), theirs))
+            of_project = or_(EVENTS.owner == project, EVENTS.lessee == project)
+            statement = statement.where(or_(EVENTS.type.not_in(own_types), of_project))
         if self.type is not None:
-            selected = selected.where(EVENTS.type == self.type)
+            statement = statement.where(EVENTS.type == self.type)
         if self.node is not None:
-            selected = selected.where(EVENTS.node_uuid == self.node)
-        return selected
+            statement = statement.where(EVENTS.node_uuid == self.node)
+        return statement
 
     def condition(self) -> "Condition":
         """Return the condition of `query` for rows that are read without it."""
         context = self.context
-        concealed, own = _limits(context.access)
+        concealed, own_types = _limits(context.access)
         return Condition(
-            self.type, self.node, context.scope.project, context.caller.project_id, concealed, own
+            self.type,
+            self.node,
+            context.scope.project,
+            context.caller.project_id,
+            concealed,
+            own_types,
         )
 
 
@@ -65,8 +70,8 @@ class Condition:
     """
     Condition for the events of a request. Equal conditions select the same events.
 
-    narrow_to: project whose events alone are selected; None: those of all.
-    concealed, own: types that are not selected, and of which only those of `project` are.
+    narrow_to: project whose events alone are selected, if the list is limited to one.
+    concealed, own_types: types that are not selected, or only for events of `project`.
     """
 
     type: str | None
@@ -74,16 +79,16 @@ class Condition:
     narrow_to: str | None
     project: str | None
     concealed: frozenset[str]
-    own: frozenset[str]
+    own_types: frozenset[str]
 
     def __call__(self, row: Row[Any]) -> bool:
-        theirs = (row.owner, row.lessee)
+        projects = (row.owner, row.lessee)
         return (
             (self.type is None or row.type == self.type)
             and (self.node is None or row.node_uuid == self.node)
-            and (self.narrow_to is None or self.narrow_to in theirs)
+            and (self.narrow_to is None or self.narrow_to in projects)
             and row.type not in self.concealed
-            and (row.type not in self.own or self.project in theirs)
+            and (row.type not in self.own_types or self.project in projects)
         )
 
 
@@ -92,7 +97,7 @@ def _limits(access: Access) -> tuple[frozenset[str], frozenset[str]]:
     extents = {kind: access.extent(rule) for kind, rule in LISTED_BY.items()}
 
     def types(limit: Extent) -> frozenset[str]:
-        kinds = [kind for kind, found in extents.items() if found is limit]
+        kinds = [kind for kind, kind_extent in extents.items() if kind_extent is limit]
         return frozenset(f"{kind}.{change}" for kind in kinds for change in CHANGES)
 
     return types(Extent.NONE), types(Extent.OWN)

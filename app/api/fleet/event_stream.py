@@ -62,29 +62,29 @@ _catching_up = threading.BoundedSemaphore(2)
 
 
 def respond(
-    context: RequestContext, rule: str, selection: Selection, after: int | None
+    context: RequestContext, rule: str, selection: Selection, last_number: int | None
 ) -> Response:
     """
-    Return the stream of the events that follow a number; None: of new events.
+    Return the stream of the events that follow a number, of new events by default.
 
     rule: policy rule that the caller has passed.
 
     Raises Unavailable, TooMany: there are too many streams, of all callers or of this one.
-    Raises Invalid: `after` is higher than the newest number.
+    Raises Invalid: `last_number` is higher than the newest number.
     """
-    shared, environ = context.services.followers, context.request.environ
-    shared.limit_silence(environ)
-    if shared.tail.is_closed:
+    feed, environ = context.services.followers, context.request.environ
+    feed.limit_silence(environ)
+    if feed.tail.is_closed:
         raise Unavailable("The process ends, please connect again.")
     with ExitStack() as opened:
-        place = shared.place(context.caller, environ, shared.streams, "streams", RETRY_OF_MANY)
+        place = feed.place(context.caller, environ, feed.streams, "streams", RETRY_OF_MANY)
         opened.enter_context(place)
-        if after is not None:
+        if last_number is not None:
             change_events.number(context.runtime)
             with context.runtime.read_connection() as connection:
-                change_events.read(connection, change_events.ALL, after, 1)
-        follower = opened.enter_context(shared.tail.followed())
-        follower.position = follower.position if after is None else after
+                change_events.read(connection, change_events.ALL, last_number, 1)
+        follower = opened.enter_context(feed.tail.followed())
+        follower.position = follower.position if last_number is None else last_number
         stream = _Stream(context, follower, rule, selection)
         opened.callback(stream.close)
         response = Response(
@@ -119,7 +119,7 @@ class _Stream:
         """
         yield b"retry: %d\n\n" % (RETRY * 1000) + position(self._follower.position)
         while not self._tail.is_closed:
-            known = self._follower.position
+            start_position = self._follower.position
             try:
                 part = self._next()
             except (SQLAlchemyError, Unavailable) as error:
@@ -141,7 +141,7 @@ class _Stream:
                     return
                 self._sent_at = None
                 self._heartbeat_at = self._next_time(HEARTBEAT)
-            if self._follower.position != known and not self._follower.is_behind:
+            if self._follower.position != start_position and not self._follower.is_behind:
                 pace = PACE if self._tail.followers <= CROWD else 2 * PACE
                 self._tail.pause(self._next_time(pace) - time.monotonic())
 
@@ -170,7 +170,7 @@ class _Stream:
         Raises ServiceError: the caller has lost access.
         Raises Restored.
         """
-        known = self._follower.position
+        start_position = self._follower.position
         try:
             events = self._follower.events(max(self._heartbeat_at - time.monotonic(), 0))
             self._authenticate(RECHECK if events else IDLE_RECHECK)
@@ -178,7 +178,7 @@ class _Stream:
             self._authenticate(RECHECK)
             return self._catch_up()
         except BaseException:
-            self._follower.position = known
+            self._follower.position = start_position
             raise
         if not events:
             return b""
@@ -198,14 +198,20 @@ class _Stream:
 
     def _catch_up(self) -> bytes:
         """Return the next messages from the database, and advance the position."""
-        known = self._follower.position
+        start_position = self._follower.position
         with _catching_up, self._context.runtime.read_connection() as connection:
-            found = change_events.read(
-                connection, self._selection.query(), known, PAGE, of_node=bool(self._selection.node)
+            page = change_events.read(
+                connection,
+                self._selection.query(),
+                start_position,
+                PAGE,
+                of_node=bool(self._selection.node),
             )
-        self._follower.position = found.last
-        texts = [frame(row) for row in found.rows]
+        self._follower.position = page.last
+        texts = [frame(row) for row in page.rows]
         EVENT_STREAM_EVENTS.add(count=len(texts))
-        if found.first > known + 1:
-            texts.insert(0, message(GAP, {"after": known, "first": found.first}, found.first - 1))
+        if page.first > start_position + 1:
+            texts.insert(
+                0, message(GAP, {"after": start_position, "first": page.first}, page.first - 1)
+            )
         return b"".join(texts)

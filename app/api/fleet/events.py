@@ -1,4 +1,4 @@
-"""Route for events from other services, such as Neutron; they are only logged."""
+"""Route for events from other services: those of Neutron end waits for its ports."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +11,7 @@ from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.events import Events
 from app.api.transport.responses import empty
+from app.engine import vif_events
 from app.observe import log
 
 events = Routes("events", "Events from other services")
@@ -24,12 +25,13 @@ logger = log.get(__name__)
     since=54,
     rule="baremetal:events:post",
     returns=NO_CONTENT,
-    no_key=repeats.ONLY_LOGGED,
+    no_key=repeats.OF_EVENTS,
 )
 @events.arguments(Events)
 def report_events(context: RequestContext, fields: Mapping[str, Any]) -> Response:
     """Report events"""
     for event in fields["events"]:
-        kind = event.pop("event")
-        logger.info("event.reported", kind=kind, **event)
+        facts = {name: value for name, value in event.items() if name != "event"}
+        logger.info("event.reported", kind=event["event"], **facts)
+    vif_events.resume_waiting(context.runtime, fields["events"])
     return empty(204)

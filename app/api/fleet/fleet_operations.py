@@ -43,8 +43,12 @@ BY = ("code", "step")
 _NODE = {"node_uuid": UUID, "node_name": or_null(TEXT)}
 CURRENT_STEP = Component("CurrentStep", exactly({
     "uuid": UUID, "kind": one_of(OperationKind), "state": one_of(OperationState), **_NODE,
-    "step": TEXT, "conductor": or_null(TEXT), "since": TIME, "wake_at": or_null(TIME),
-    "deadline_at": or_null(TIME),
+    "step": TEXT, "conductor": or_null(TEXT), "takeovers": INTEGER, "since": TIME,
+    "wake_at": or_null(TIME), "deadline_at": or_null(TIME),
+}))  # fmt: skip
+FAULTY = Component("ConductorAtFault", exactly({
+    "hostname": TEXT, "state": one_of(("lost", "impeded")), "reason": TEXT, "operations": INTEGER,
+    "waiting": INTEGER, "successors": INTEGER,
 }))  # fmt: skip
 QUEUE = Component("AdmissionQueue", exactly({
     "class": one_of(sorted(QUEUES)), "conductor_group": or_null(TEXT), "limit": INTEGER,
@@ -92,6 +96,27 @@ def list_current_steps(context: RequestContext, query: Query) -> Response:
 
 
 @fleet_operations.declare(
+    "GET", "/operations/conductors", rule=RULE, returns=exactly({"conductors": array(FAULTY)})
+)
+@fleet_operations.arguments(NoQuery, location="query")
+def list_conductors_at_fault(context: RequestContext, _query: Query) -> Response:
+    """
+    List the conductors that are lost or impeded, with the number of operations that they hold
+
+    operations: those whose step they have, or are to begin. waiting: those that wait, and go on at
+    any conductor. successors: live conductors of the same group. A caller that sees the operations
+    of a project only gets the conductors that hold some of them.
+    """
+    with context.runtime.reading() as session:
+        conductors = service.conductors_at_fault(session, _narrow(context))
+    if context.scope.is_narrow:
+        conductors = [
+            conductor for conductor in conductors if conductor["operations"] or conductor["waiting"]
+        ]
+    return json({"conductors": conductors})
+
+
+@fleet_operations.declare(
     "GET", "/operations/queues", rule=RULE, returns=exactly({"queues": array(QUEUE)})
 )
 @fleet_operations.arguments(NoQuery, location="query")
@@ -129,5 +154,5 @@ def list_failures(context: RequestContext, query: Query) -> Response:
     `filter` has the parameters of `GET /v1/nodes` that list the nodes of a group.
     """
     with context.runtime.reading() as session:
-        by, limit = query.get("by", BY), query.get("limit", LIMIT)
-        return json(service.failures(session, _narrow(context), by, limit))
+        grouping, limit = query.get("by", BY), query.get("limit", LIMIT)
+        return json(service.failures(session, _narrow(context), grouping, limit))

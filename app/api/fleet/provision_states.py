@@ -20,8 +20,8 @@ provision_states = Routes("provision_states", "Counts of nodes by provision stat
 
 Query = Mapping[str, Any]
 
-#: Filters by columns of the index of provision states. Their conditions are those of the count and
-#: not of the rows, so that a database scans this index: each node costs the same, and no row is
+#: Filters by columns of the index of provision states. Their conditions belong to the count and
+#: not to the rows, so that a database scans this index: each node costs the same, and no row is
 #: read. For a condition on the rows SQLite searches another index, and reads the row of each match.
 INDEXED = {*COUNTED_BY, "provision_state", "associated", "sharded", "include_children"}
 COUNTS = exactly({
@@ -40,15 +40,16 @@ def count_nodes(context: RequestContext, query: Query) -> Response:
         rows = connection.execute(_counts(context, query)).all()
     counts = {row.provision_state: row.nodes for row in rows if row.nodes}
     ordered = [state for state in State if state in counts]
-    found = [{"provision_state": state, "nodes": counts[state]} for state in ordered]
-    return json({"provision_states": found, "nodes": sum(counts.values())})
+    documents = [{"provision_state": state, "nodes": counts[state]} for state in ordered]
+    return json({"provision_states": documents, "nodes": sum(counts.values())})
 
 
 def _counts(context: RequestContext, query: Query) -> Select[Any]:
     """Select the counts by state; a state may have the count 0."""
     state = Node.__table__.c.provision_state
-    matching = filtered(context.scope, context.scope.narrowed(select(state), Node), query)
-    if context.scope.is_narrow or not INDEXED.issuperset(query):
+    scope = context.scope
+    matching = filtered(context, scope, scope.narrowed(select(state), Node), query)
+    if scope.is_narrow or not INDEXED.issuperset(query):
         return matching.add_columns(func.count().label("nodes")).group_by(state)
     condition = matching.whereclause
     nodes = func.count() if condition is None else func.count().filter(condition)

@@ -108,15 +108,21 @@ PLAN = Component("RolloutPlan", exactly({
 def list_rollouts(context: RequestContext, query: Query) -> Response:
     """List the rollouts, the newest first"""
     page = page_of(context, {"sort_dir": "desc", **query}, "rollout", sortable=SORTABLE)
-    selected = select(Rollout)
+    statement = select(Rollout)
     if "state" in query:
-        selected = selected.where(Rollout.state == query["state"])
+        statement = statement.where(Rollout.state == query["state"])
     with context.runtime.reading() as session:
-        rows = rows_of(session, context.scope, selected, Rollout, page)
-        found = [row[0] for row in rows]
-    last = found[-1].uuid if len(found) == page.limit else None
+        rows = rows_of(session, context.scope, statement, Rollout, page)
+        page_rollouts = [row[0] for row in rows]
+    marker = page_rollouts[-1].uuid if len(page_rollouts) == page.limit else None
     return json(
-        collection(context, "rollouts", [_view(context, each) for each in found], page, last=last)
+        collection(
+            context,
+            "rollouts",
+            [_view(context, rollout) for rollout in page_rollouts],
+            page,
+            last_item=marker,
+        )
     )
 
 
@@ -128,22 +134,22 @@ def list_rollouts(context: RequestContext, query: Query) -> Response:
 )
 @rollouts.arguments(RolloutCreate)
 def create_rollout(context: RequestContext, fields: Fields) -> Response:
-    """Create a rollout, which begins at once; with `dry_run`, return its nodes and waves only"""
+    """Create a rollout, which starts at once; with `dry_run`, return its nodes and waves only"""
     target, filters = fields.pop("target"), fields.pop("nodes")
     strategy = Strategy(**fields.pop("strategy", {}))
-    dry_run, named = fields.pop("dry_run", False), _named(fields)
+    dry_run, own_fields = fields.pop("dry_run", False), _named(fields)
     _check(context, target, filters, fields)
     context.audit.specify(target)
     if dry_run:
         repeats.refuse(context.request, repeats.DRY_RUN)
-    if "uuid" in named:
-        _check_new(context, named["uuid"])
+    if "uuid" in own_fields:
+        _check_new(context, own_fields["uuid"])
     plan = _plan(context, target, filters, strategy, fields)
     if dry_run:
         context.audit.skip()
         return json(_plan_view(context, target, plan))
     document = {
-        **named, "target": target, "arguments": fields, "filters": filters,
+        **own_fields, "target": target, "arguments": fields, "filters": filters,
         "strategy": strategy.document(),
     }  # fmt: skip
 
@@ -158,7 +164,7 @@ def create_rollout(context: RequestContext, fields: Fields) -> Response:
 
 
 def _named(fields: Fields) -> Fields:
-    """Remove the fields of the rollout itself from those of its verb, and return them."""
+    """Remove the fields of the rollout itself from the fields of its verb, and return them."""
     return {name: fields.pop(name) for name in ("uuid", "description") if name in fields}
 
 
@@ -177,8 +183,8 @@ def _check(context: RequestContext, target: str, filters: Fields, arguments: Fie
     """
     context.version.check_query("nodes", filters)
     if target in power.TARGETS:
-        if unknown := [name for name in arguments if name != "timeout"]:
-            raise Invalid(f"{unknown[0]}: not taken by {target}")
+        if unknown_names := [name for name in arguments if name != "timeout"]:
+            raise Invalid(f"{unknown_names[0]}: not taken by {target}")
         node_states.check_power(context, target, arguments.get("timeout"))
         return
     if "timeout" in arguments:
@@ -199,11 +205,11 @@ def _plan(
     rule = "baremetal:node:set_power_state" if is_power else by_body.PROVISIONING
     denial = context.access.denial(rule, arguments)
     scope = context.access.list_scope("baremetal:node:list")
-    query = filtered(scope, select(*rollout_plan.columns(strategy)), filters)
+    query = filtered(context, scope, select(*rollout_plan.columns(strategy)), filters)
     with context.runtime.reading() as session:
-        found = scope.narrowed(query, Node)
+        node_query = scope.narrowed(query, Node)
         return rollout_plan.plan(
-            session, found, target, strategy, denial, arguments, context.caller
+            session, node_query, target, strategy, denial, arguments, context.caller
         )
 
 
@@ -234,22 +240,28 @@ def delete_rollout(context: RequestContext, _query: Query, uuid: str) -> Respons
 def list_rollout_nodes(context: RequestContext, query: Query, uuid: str) -> Response:
     """List the nodes of a rollout that the caller may see, in the order of their waves"""
     page = page_of(context, query, "rollout node", sortable=(), by_uuid=False)
-    selected = select(RolloutNode)
+    statement = select(RolloutNode)
     for name in ("state", "wave", "code"):
         if name in query:
-            selected = selected.where(getattr(RolloutNode, name) == query[name])
+            statement = statement.where(getattr(RolloutNode, name) == query[name])
     scope = context.access.list_scope("baremetal:node:list")
     with context.runtime.reading() as session:
         of_rollout = RolloutNode.rollout_id == _found(session, uuid).id
-        selected = selected.where(of_rollout)
+        statement = statement.where(of_rollout)
         if scope.is_narrow:
-            theirs = scope.narrowed(select(Node.uuid), Node)
-            selected = selected.where(RolloutNode.node_uuid.in_(theirs))
-        rows = fetch(session, selected, RolloutNode, page, among=of_rollout, identity="id")
-        found = [row[0] for row in rows]
-    last = str(found[-1].id) if len(found) == page.limit else None
+            own_nodes = scope.narrowed(select(Node.uuid), Node)
+            statement = statement.where(RolloutNode.node_uuid.in_(own_nodes))
+        rows = fetch(session, statement, RolloutNode, page, among=of_rollout, identity="id")
+        members = [row[0] for row in rows]
+    marker = str(members[-1].id) if len(members) == page.limit else None
     return json(
-        collection(context, "nodes", [_node_view(context, each) for each in found], page, last=last)
+        collection(
+            context,
+            "nodes",
+            [_node_view(context, member) for member in members],
+            page,
+            last_item=marker,
+        )
     )
 
 
@@ -303,8 +315,8 @@ def _node_view(context: RequestContext, member: RolloutNode) -> Fields:
 
 def _plan_view(context: RequestContext, target: str, plan: Plan) -> Fields:
     """View of a plan, with the first nodes of both kinds."""
-    most = context.runtime.settings.api.max_limit
-    shown: Sequence[Any] = plan.members[:most]
+    limit = context.runtime.settings.api.max_limit
+    members: Sequence[Any] = plan.members[:limit]
     return {
         "target": target,
         "waves": plan.waves,
@@ -313,11 +325,16 @@ def _plan_view(context: RequestContext, target: str, plan: Plan) -> Fields:
         "included": len(plan.members),
         "excluded": len(plan.excluded),
         "nodes": [
-            {"node_uuid": each.uuid, "node_name": each.name, "group": each.group, "wave": each.wave}
-            for each in shown
+            {
+                "node_uuid": member.uuid,
+                "node_name": member.name,
+                "group": member.group,
+                "wave": member.wave,
+            }
+            for member in members
         ],
         "excluded_nodes": [
-            {"node_uuid": each.uuid, "node_name": each.name, "reason": each.reason}
-            for each in plan.excluded[:most]
+            {"node_uuid": node.uuid, "node_name": node.name, "reason": node.reason}
+            for node in plan.excluded[:limit]
         ],
     }

@@ -60,5 +60,5 @@ SERVICE = Component("Service", exactly({
 def show_service(context: RequestContext, _query: Any) -> Response:
     """Show the ring, the load and the health of the service"""
     with context.runtime.reading() as session:
-        found = service_state.describe(session)
-    return json(found | {"flower_url": context.runtime.settings.api.flower_url})
+        document = service_state.describe(session)
+    return json(document | {"flower_url": context.runtime.settings.api.flower_url})

@@ -1,1 +1,1 @@
-"""Routes of nodes and of what belongs to one node."""
+"""Routes of nodes, and of the resources of one node."""

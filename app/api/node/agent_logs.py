@@ -51,13 +51,15 @@ def list_agent_logs(context: RequestContext, _query: Any, ident: str) -> Respons
     """
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
-        logs = [_view(context, node, kept) for kept in service.of_node(session, node)]
+        logs = [_view(context, node, agent_log) for agent_log in service.of_node(session, node)]
     return json({"agent-logs": logs})
 
 
-def _view(context: RequestContext, node: Node, kept: service.KeptLog) -> dict[str, Any]:
-    links = [{"href": f"{context.base_url}{service.path_of(node.uuid, kept.name)}", "rel": "self"}]
-    return {**asdict(kept), "links": links}
+def _view(context: RequestContext, node: Node, agent_log: service.KeptLog) -> dict[str, Any]:
+    links = [
+        {"href": f"{context.base_url}{service.path_of(node.uuid, agent_log.name)}", "rel": "self"}
+    ]
+    return {**asdict(agent_log), "links": links}
 
 
 @agent_logs.declare(
@@ -70,11 +72,11 @@ def _view(context: RequestContext, node: Node, kept: service.KeptLog) -> dict[st
 def show_agent_log(context: RequestContext, _query: Any, ident: str, name: str) -> Response:
     """Download a log of a node's agent, an archive (tar, gzip), from the conductor that keeps it"""
     with context.runtime.reading() as session:
-        node, kept = _found(context, session, ident, name)
-    size, parts = service.content(context.runtime, node, kept)
+        node, agent_log = _found(context, session, ident, name)
+    size, parts = service.content(context.runtime, node, agent_log)
     response = Response(parts, content_type=GZIP)
     response.content_length = size
-    response.headers["Content-Disposition"] = f'attachment; filename="{kept.name}"'
+    response.headers["Content-Disposition"] = f'attachment; filename="{agent_log.name}"'
     return response
 
 

@@ -41,10 +41,10 @@ def check(session: Session, node: Node) -> None:
 
     Raises PreconditionFailed: the node's tag is not listed.
     """
-    wanted = request.if_match
-    if not wanted:
+    condition = request.if_match
+    if not condition:
         return
     parts = session.execute(select(*PARTS).where(Node.id == node.id)).one()
     tag = tag_of(parts)
-    if not wanted.contains(tag.strip('"')):
+    if not condition.contains(tag.strip('"')):
         raise PreconditionFailed(f"If-Match: node {node.uuid} has changed; its tag is now {tag}")

@@ -69,15 +69,18 @@ def list_bios_settings(context: RequestContext, query: Query, ident: str) -> Res
         context.version.require(REGISTRY_SINCE, "parameter fields or detail")
     if fields is not None and detail:
         raise Invalid("Can not specify ?detail=True and fields in the same request.")
-    wanted: Sequence[str] = (*TIMES, *SETTING, *(REGISTRY if detail else ()))
+    requested_fields: Sequence[str] = (*TIMES, *SETTING, *(REGISTRY if detail else ()))
     if fields is not None:
-        wanted = (*TIMES, *checked_fields(context, fields, "bios", (*SETTING, *REGISTRY, *TIMES)))
+        requested_fields = (
+            *TIMES,
+            *checked_fields(context, fields, "bios", (*SETTING, *REGISTRY, *TIMES)),
+        )
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
         rows = session.scalars(
             select(BiosSetting).where(BiosSetting.node_id == node.id).order_by(BiosSetting.name)
         ).all()
-    return json({"bios": [_setting(context, node, row, wanted) for row in rows]})
+    return json({"bios": [_setting(context, node, row, requested_fields) for row in rows]})
 
 
 @hardware.declare(
@@ -97,8 +100,10 @@ def show_bios_setting(context: RequestContext, _query: Any, ident: str, name: st
     return json({name: _setting(context, node, row, (*TIMES, *SETTING, *registry))})
 
 
-def _setting(context: RequestContext, node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
-    view = {name: getattr(row, name) for name in wanted if name != "links"}
+def _setting(
+    context: RequestContext, node: Node, row: BiosSetting, requested_fields: Sequence[str]
+) -> View:
+    view = {name: getattr(row, name) for name in requested_fields if name != "links"}
     return view | {"links": links(f"nodes/{node.uuid}/bios/{row.name}", context.base_url)}
 
 
@@ -112,10 +117,10 @@ def _setting(context: RequestContext, node: Node, row: BiosSetting, wanted: Sequ
 @hardware.arguments(FieldsQuery, location="query")
 def list_firmware(context: RequestContext, query: Query, ident: str) -> Response:
     """List the firmware of a machine"""
-    wanted: Sequence[str] = context.version.visible("firmware", COMPONENT)
+    requested_fields: Sequence[str] = context.version.visible("firmware", COMPONENT)
     if "fields_" in query:
         try:
-            wanted = checked_fields(context, query["fields_"], "firmware", COMPONENT)
+            requested_fields = checked_fields(context, query["fields_"], "firmware", COMPONENT)
         except NotAcceptable as error:  # Ironic answers 400 here
             raise Invalid(str(error)) from error
     with context.runtime.reading() as session:
@@ -125,8 +130,8 @@ def list_firmware(context: RequestContext, query: Query, ident: str) -> Response
             .where(FirmwareComponent.node_id == node.id)
             .order_by(FirmwareComponent.component)
         ).all()
-    shown = [{name: getattr(row, name) for name in wanted} for row in rows]
-    return json({"firmware": shown})
+    components = [{name: getattr(row, name) for name in requested_fields} for row in rows]
+    return json({"firmware": components})
 
 
 @hardware.declare(
@@ -140,5 +145,5 @@ def list_firmware(context: RequestContext, query: Query, ident: str) -> Response
 def show_inventory(context: RequestContext, _query: Any, ident: str) -> Response:
     """Show the inventory of a machine from its last inspection"""
     with context.runtime.reading() as session:
-        found = inventory_service.find(session, node_of(context, session, ident))
-        return json({"inventory": found.inventory, "plugin_data": found.plugin_data})
+        inventory = inventory_service.find(session, node_of(context, session, ident))
+        return json({"inventory": inventory.inventory, "plugin_data": inventory.plugin_data})

@@ -39,9 +39,9 @@ ENTRY = Component("HistoryEntry", versioned("history", subset_of(
 
 
 def _view(
-    context: RequestContext, entry: NodeHistory, node_uuid: str, wanted: Sequence[str]
+    context: RequestContext, entry: NodeHistory, node_uuid: str, requested_fields: Sequence[str]
 ) -> View:
-    view = {name: getattr(entry, name) for name in wanted}
+    view = {name: getattr(entry, name) for name in requested_fields}
     href = f"{context.base_url}/v1/nodes/{node_uuid}/history/{entry.uuid}"
     return view | {"links": [{"href": href, "rel": "self"}]}
 
@@ -66,20 +66,20 @@ def _node(context: RequestContext, session: Session, ident: str) -> Any:
 def list_history(context: RequestContext, query: Mapping[str, Any], ident: str) -> Response:
     """List the history of a node"""
     detail = query.get("detail", False)
-    wanted = context.version.visible("history", FULL if detail else SHORT)
+    requested_fields = context.version.visible("history", FULL if detail else SHORT)
     page = page_of(context, query, "history", sortable=SORTABLE)
     with context.runtime.reading() as session:
         node = _node(context, session, ident)
         of_node = NodeHistory.node_id == node.id
-        selected = select(NodeHistory).where(of_node)
-        rows = fetch(session, selected, NodeHistory, page, among=of_node)
+        statement = select(NodeHistory).where(of_node)
+        rows = fetch(session, statement, NodeHistory, page, among=of_node)
         entries = [row[0] for row in rows]
-    items = [_view(context, each, node.uuid, wanted) for each in entries]
+    items = [_view(context, entry, node.uuid, requested_fields) for entry in entries]
     for item in items:
         if not detail and len(item["event"]) > LONGEST:
             item["event"] = item["event"][:CUT] + "..."
-    last = entries[-1].uuid if len(entries) == page.limit else None
-    return json(collection(context, "history", items, page, last=last))
+    marker = entries[-1].uuid if len(entries) == page.limit else None
+    return json(collection(context, "history", items, page, last_item=marker))
 
 
 @history.declare(

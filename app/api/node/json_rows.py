@@ -76,17 +76,19 @@ class _Array(FunctionElement[Any]):
 
 
 def array(
-    column: ColumnElement[Any], condition: ColumnElement[bool], of: FromClause
+    column: ColumnElement[Any], condition: ColumnElement[bool], outer_table: FromClause
 ) -> ColumnElement[str]:
     """
     Subquery for a JSON array, as text, of the sorted values of a column in related rows.
 
-    of: table of the outer query. condition: joins it with the table of `column`.
+    outer_table: table of the outer query. condition: joins it with the table of `column`.
     """
-    found = select(column.label("value")).where(condition).order_by(column).correlate(of)
-    values = select(_Array(found.subquery().c.value)).scalar_subquery()
+    subquery = (
+        select(column.label("value")).where(condition).order_by(column).correlate(outer_table)
+    )
+    values = select(_Array(subquery.subquery().c.value)).scalar_subquery()
     # most rows have no related ones, and EXISTS is cheaper than an empty aggregate
-    return case((exists().where(condition).correlate(of), cast(values, Text)), else_="[]")
+    return case((exists().where(condition).correlate(outer_table), cast(values, Text)), else_="[]")
 
 
 def iso(text: str) -> str:
@@ -105,19 +107,19 @@ def split(columns: Sequence[ColumnElement[Any]], text: str) -> dict[str, str]:
     """Split the text of combined columns: column name -> JSON text of its value."""
     values = _row_value(text) if text.startswith("(") else orjson.loads(text)
     return {
-        each.name: orjson.dumps(
+        column.name: orjson.dumps(
             # SQLite stores booleans as numbers
-            value in (1, "t") if value is not None and isinstance(each.type, Boolean) else value
+            value in (1, "t") if value is not None and isinstance(column.type, Boolean) else value
         ).decode()
-        for each, value in zip(columns, values, strict=True)
+        for column, value in zip(columns, values, strict=True)
     }
 
 
 def _row_value(text: str) -> list[str | None]:
     """Split the text of PostgreSQL's row value: an empty text has quotes, a null is empty."""
     return [
-        plain or None if quoted is None else _ESCAPED.sub(r"\1", quoted)
-        for quoted, plain in (each.groups() for each in _PART.finditer(f"{text[1:-1]},"))
+        unquoted or None if quoted is None else _ESCAPED.sub(r"\1", quoted)
+        for quoted, unquoted in (match.groups() for match in _PART.finditer(f"{text[1:-1]},"))
     ]
 
 

@@ -41,10 +41,10 @@ def _request(
 
     progress: path under the node that shows the progress.
     """
-    who = context.caller
+    requester = context.caller
     return in_transaction(
         context,
-        lambda session: request(session, locked(context, session, ident), target, who),
+        lambda session: request(session, locked(context, session, ident), target, requester),
         empty(202, location=f"{context.base_url}/v1/nodes/{ident}/{progress}"),
     )
 

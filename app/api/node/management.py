@@ -60,7 +60,9 @@ INDICATOR = Component("Indicator", exactly({
 MEDIUM = exactly({"media_types": array(TEXT), "inserted": BOOLEAN, "image": or_null(TEXT)})
 
 
-def call_conductor(context: RequestContext, ident: str, what: str, /, **arguments: Any) -> Any:
+def call_conductor(
+    context: RequestContext, ident: str, method_name: str, /, **arguments: Any
+) -> Any:
     """
     Call a method of the conductor that owns a node; see `app.engine.rpc`.
 
@@ -69,7 +71,7 @@ def call_conductor(context: RequestContext, ident: str, what: str, /, **argument
     identified(context, ident)
     if request.method in WRITING:
         auditing.announce(context)
-    return rpc.call(context.runtime, ident, what, **arguments)
+    return rpc.call(context.runtime, ident, method_name, **arguments)
 
 
 @management.declare(
@@ -138,12 +140,12 @@ def inject_nmi(context: RequestContext, ident: str) -> Response:
 @management.arguments(NoQuery, location="query")
 def list_indicators(context: RequestContext, _query: Any, ident: str) -> Response:
     """List the indicators of a machine"""
-    found = []
-    for each in call_conductor(context, ident, "indicators"):
-        name = f"{each['name']}@{each['component']}"
+    documents = []
+    for indicator in call_conductor(context, ident, "indicators"):
+        name = f"{indicator['name']}@{indicator['component']}"
         path = f"nodes/{ident}/management/indicators/{name}"
-        found.append({**each, "name": name, "links": context.links(path)})
-    return json({"indicators": found})
+        documents.append({**indicator, "name": name, "links": context.links(path)})
+    return json({"indicators": documents})
 
 
 @management.declare(
@@ -194,8 +196,8 @@ def _parsed(indicator: str) -> Fields:
 
     Raises Invalid.
     """
-    name, at, component = indicator.rpartition("@")
-    if not (name and at) or component not in COMPONENTS:
+    name, separator, component = indicator.rpartition("@")
+    if not (name and separator) or component not in COMPONENTS:
         raise Invalid(
             f"Malformed indicator name {indicator!r}: expected name@component, the component one of"
             f" {', '.join(COMPONENTS)}"
@@ -216,11 +218,13 @@ def list_virtual_media(context: RequestContext, _query: Any, ident: str) -> Resp
 @management.arguments(VirtualMedium)
 def attach_virtual_media(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Attach an image to a machine as virtual media"""
-    who = context.caller
+    requester = context.caller
 
     def work(session: Session) -> None:
         node = locked(context, session, ident)
-        service.attach_virtual_media(session, node, fields["device_type"], fields["image_url"], who)
+        service.attach_virtual_media(
+            session, node, fields["device_type"], fields["image_url"], requester
+        )
 
     return in_transaction(context, work, empty(204))
 
@@ -232,9 +236,9 @@ def attach_virtual_media(context: RequestContext, fields: Fields, ident: str) ->
 def detach_virtual_media(context: RequestContext, query: Fields, ident: str) -> Response:
     """Detach virtual media from a machine"""
     kinds = query.get("device_types") or service.DEVICE_TYPES
-    who = context.caller
+    requester = context.caller
 
     def work(session: Session) -> None:
-        service.detach_virtual_media(session, locked(context, session, ident), kinds, who)
+        service.detach_virtual_media(session, locked(context, session, ident), kinds, requester)
 
     return in_transaction(context, work, empty(204))

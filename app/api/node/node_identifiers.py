@@ -53,10 +53,10 @@ def id_of(context: RequestContext, ident: str) -> int:
     """
     with context.runtime.reading() as session:
         condition = identified(context, ident) & context.scope.listable(Node)
-        found = session.scalar(select(Node.id).where(condition))
-    if found is None:
+        node_id = session.scalar(select(Node.id).where(condition))
+    if node_id is None:
         raise NotFound("node", ident)
-    return found
+    return node_id
 
 
 def uuid_of(context: RequestContext, ident: str) -> str:

@@ -105,7 +105,7 @@ _AGENT = (
     type_coerce(_AGENTS.token, Text).label("agent_secret_token"),
 )
 #: Columns with facts of the agent.
-AGENT_FACTS = tuple(each.name for each in _AGENT)
+AGENT_FACTS = tuple(column.name for column in _AGENT)
 #: Columns from which fields are computed.
 _SOURCES = ("id", "uuid", "provision_state", "driver", "conductor_group")
 
@@ -126,7 +126,7 @@ class Reading:
     #: Fields whose value no column has.
     computed: frozenset[str]
     #: All fields of the document and `links`, in their order.
-    wanted: Sequence[str]
+    fields: Sequence[str]
 
     def columns(self, rows: Sequence[Found]) -> Columns:
         """Turn rows into columns."""
@@ -135,12 +135,12 @@ class Reading:
     @cached_property
     def gaps(self) -> Sequence[str]:
         """Parts that vary from node to node, in order: fields, and the UUID in each link."""
-        shared = {column.name for column in self.recurring}
+        recurring_names = {column.name for column in self.recurring}
         gaps: list[str] = []
-        for name in self.wanted:
+        for name in self.fields:
             if name == "links" or name in LINKED:
                 gaps += ["uuid"] * len(links("", ""))
-            elif name not in shared:
+            elif name not in recurring_names:
                 gaps.append(name)
         return gaps
 
@@ -154,49 +154,53 @@ class Reading:
         }
 
 
-def reading(context: RequestContext, wanted: Iterable[str], *, linked: bool = True) -> Reading:
+def reading(context: RequestContext, fields: Iterable[str], *, linked: bool = True) -> Reading:
     """
     Prepare the query for the wanted fields, in the request's version.
 
     linked: include links to the node and to its sub-collections.
     """
-    return _reading(tuple(wanted), linked, context.version < AGED, context.caller.restricted)
+    return _reading(tuple(fields), linked, context.version < AGED, context.caller.restricted)
 
 
 @lru_cache(maxsize=512)  # SQLAlchemy caches the compiled form of a query object
-def _reading(chosen: Sequence[str], linked: bool, aged: bool, restricted: bool) -> Reading:
-    fields = dict.fromkeys((*chosen, "links"))
-    wanted = sorted(fields, key=lambda name: _PLACES.get(name, 0))
+def _reading(names: Sequence[str], linked: bool, aged: bool, restricted: bool) -> Reading:
+    fields = dict.fromkeys((*names, "links"))
+    ordered_names = sorted(fields, key=lambda name: _PLACES.get(name, 0))
     if not linked:
-        wanted = [name for name in wanted if name not in ("links", *LINKED)]
-    computed = {*wanted} & {*DOCUMENTS, *STEPS, "conductor"}
+        ordered_names = [name for name in ordered_names if name not in ("links", *LINKED)]
+    computed = {*ordered_names} & {*DOCUMENTS, *STEPS, "conductor"}
     if aged:
-        computed |= {*wanted} & {"provision_state"}
+        computed |= {*ordered_names} & {"provision_state"}
     if restricted:
-        computed |= {*wanted} & {*TEXTS}
-    own = [name for name in wanted if name in _NODES and name not in computed]
-    shared = [_NODES[name] for name in own if name in RECURRING]
-    moments = frozenset(name for name in own if _has_type(name, DateTime))
+        computed |= {*ordered_names} & {*TEXTS}
+    node_columns = [name for name in ordered_names if name in _NODES and name not in computed]
+    recurring_columns = [_NODES[name] for name in node_columns if name in RECURRING]
+    moments = frozenset(name for name in node_columns if _has_type(name, DateTime))
     columns: dict[str, ColumnElement[Any]] = {}
-    if shared:
-        columns["recurring"] = json_rows.combined(shared).label("recurring")
-    columns |= {name: _NODES[name] for name in own if name not in RECURRING}
+    if recurring_columns:
+        columns["recurring"] = json_rows.combined(recurring_columns).label("recurring")
+    columns |= {name: _NODES[name] for name in node_columns if name not in RECURRING}
     columns |= {name: json_rows.Moment(_NODES[name]).label(name) for name in moments}
     columns |= {name: _NODES[name] for name in _SOURCES}
-    columns |= {name: column.label(name) for name, column in _TEXTS.items() if name in wanted}
+    columns |= {
+        name: column.label(name) for name, column in _TEXTS.items() if name in ordered_names
+    }
     if restricted:
         columns |= {name: _NODES[name] for name in ("owner", "lessee", *TEXTS)}
     source: FromClause = Node.__table__
-    if joined := {name: column for name, column in JOINED.items() if name in wanted}:
-        columns |= joined
+    if joined_columns := {name: column for name, column in JOINED.items() if name in ordered_names}:
+        columns |= joined_columns
         allocated = Allocation.__table__.c.node_id == _NODES.id
         source = source.outerjoin(Allocation.__table__, allocated)
-    if "driver_internal_info" in wanted:
-        columns |= {each.name: each for each in _AGENT}
+    if "driver_internal_info" in ordered_names:
+        columns |= {column.name: column for column in _AGENT}
         source = source.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id)
     query = select(*columns.values()).select_from(source)
     documents = frozenset(_TEXTS) - {*DOCUMENTS}
-    return Reading(query, [*columns], shared, moments, documents, frozenset(computed), wanted)
+    return Reading(
+        query, [*columns], recurring_columns, moments, documents, frozenset(computed), ordered_names
+    )
 
 
 @cache

@@ -96,17 +96,17 @@ def show_states(context: RequestContext, query: Fields, ident: str) -> Response:
 
     With `wait`, status 429: too many requests of the caller wait already; 503: of all callers
     """
-    wanted = context.version.visible("node", node_query.STATES)
+    fields = context.version.visible("node", node_query.STATES)
     if seconds := query.get("wait", 0):
         with long_polling(context, seconds) as poll:
             condition, uuid = identified(context, ident), uuid_of(context, ident)
             poll.wait_until(
                 lambda: is_idle(context.runtime, condition), lambda event: event.node_uuid == uuid
             )
-    found = node_view.one(context, key_of(context, ident), wanted, linked=False)
-    if found is None:
+    document = node_view.one(context, key_of(context, ident), fields, linked=False)
+    if document is None:
         raise NotFound("node", ident)
-    return json(found)
+    return json(document)
 
 
 @node_states.declare(
@@ -179,7 +179,8 @@ def _rehearsed(context: RequestContext, ident: str, verb: str, arguments: Fields
             "accepted": True,
             "to": provisioning.leads_to(intent),
             "refused": [
-                {"status": None, "reason": concealer(context, node)(each)} for each in intent.wrong
+                {"status": None, "reason": concealer(context, node)(error)}
+                for error in intent.step_errors
             ],
             "steps": _steps(intent.rows),
             **_foreseen(context, session, node, intent),
@@ -199,17 +200,17 @@ def _foreseen(
     """Tell what the agent would do, and what the steps destroy."""
     part = rehearsal.agent_part(session, node, intent)
     later = part.steps if part else ()
-    known = {row.label for row in later}
+    later_labels = {row.label for row in later}
     document = None
     if part is not None:
         document = {
-            "after": part.after,
+            "after": part.report_step,
             "reported_at": part.reported_at,
             "steps": _steps(part.steps),
-            "problems": [concealer(context, node)(each) for each in part.problems],
+            "problems": [concealer(context, node)(problem) for problem in part.problems],
             "summary": concealer(context, node)(part.summary),
         }
-    rows = [*(row for row in intent.rows if row.label not in known), *later]
+    rows = [*(row for row in intent.rows if row.label not in later_labels), *later]
     return {"destroys": rehearsal.destroyed(rows), "agent": document}
 
 
@@ -258,14 +259,14 @@ def check_arguments(context: RequestContext, verb: str, arguments: Fields) -> No
             )
         if name in arguments and name.endswith("_steps"):
             check_allowed(context, name, arguments[name])
-    needed = REQUIRED.get(verb)
-    given = arguments.get(needed or "")
-    if isinstance(given, str):
-        given = given.strip()
-    if needed and not given and "runbook" not in arguments:
+    required_name = REQUIRED.get(verb)
+    value = arguments.get(required_name or "")
+    if isinstance(value, str):
+        value = value.strip()
+    if required_name and not value and "runbook" not in arguments:
         filled = "A non-empty " if verb == "rescue" else ""
         raise Invalid(
-            f'{filled}"{needed}" is required when setting target provision state to {verb}'
+            f'{filled}"{required_name}" is required when setting target provision state to {verb}'
         )
 
 

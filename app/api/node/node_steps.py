@@ -33,13 +33,13 @@ def internal_info(document: str, agent: Mapping[str, Any], progress: Progress | 
     for flow in FLOWS:
         steps = _steps(progress, flow)
         if steps:
-            current = progress[1] if progress else None
-            facts[f"{flow}_steps"] = [step_view(each) for each in steps]
-            facts[f"{flow}_step_index"] = steps.index(current) if current in steps else None
+            active_step = progress[1] if progress else None
+            facts[f"{flow}_steps"] = [step_view(step) for step in steps]
+            facts[f"{flow}_step_index"] = steps.index(active_step) if active_step in steps else None
     if not facts:
         return document
     return orjson.dumps(orjson.loads(document) | facts, option=OPTIONS).decode()
 
 
 def _steps(progress: Progress | None, flow: Flow) -> list[OperationStep]:
-    return [each for each in progress[2] if each.flow == flow] if progress else []
+    return [step for step in progress[2] if step.flow == flow] if progress else []

@@ -42,7 +42,7 @@ from app.lifecycle.provision_states import Kind, of_kind
 from app.models import Node
 from app.planning.step_views import Progress, current_step
 
-#: Provision states in which an operation with steps can be in progress.
+#: Provision states of nodes that may have an operation with steps in progress.
 _AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
 #: Placeholder of a UUID in a link; no URL contains this character.
 _GAP = "\x7f"
@@ -58,6 +58,15 @@ def views(
 ) -> list[orjson.Fragment]:
     """
     Build the documents of the rows of a `Reading`, as JSON text.
+
+    A document is a template with gaps for the fields that vary from node to node. Nodes with
+    equal recurring fields share a template. Two nodes with the gaps `uuid` and `name`:
+
+        {"driver":"ipmi","uuid":"  | a | ","name": | "one" | }
+        {"driver":"ipmi","uuid":"  | b | ","name": | null  | }
+
+    The columns are, by turns, parts of the templates and encoded values; the texts of a row,
+    joined, are a document. A gap whose value is equal in all nodes is filled in the template.
 
     conductor: only nodes that it is responsible for.
     """
@@ -76,15 +85,21 @@ def views(
     encoded |= _computed(context, connection, columns, read, keyring)
     for name in {*read.gaps} - encoded.keys():
         encoded[name] = _texts(name, columns[name], read, keyring, columns["uuid"])
-    base = context.base_url if "links" in read.wanted else ""
-    shared = columns["recurring"] if read.recurring else ["[]"] * len(rows)
-    same = {name: texts[0] for name, texts in encoded.items() if texts.count(texts[0]) == len(rows)}
-    lines = {text: _filled(_line(read, base, text), read.gaps, same) for text in set(shared)}
-    first, *fixed = zip(*map(lines.__getitem__, shared), strict=True)
-    woven: list[Iterable[str]] = [first]
-    for name, text in zip((name for name in read.gaps if name not in same), fixed, strict=True):
-        woven += (encoded[name], text)
-    return list(map(orjson.Fragment, map("".join, zip(*woven, strict=True))))
+    base = context.base_url if "links" in read.fields else ""
+    recurring_texts = columns["recurring"] if read.recurring else ["[]"] * len(rows)
+    constant_texts = {
+        name: texts[0] for name, texts in encoded.items() if texts.count(texts[0]) == len(rows)
+    }
+    templates = {
+        text: _filled(_line(read, base, text), read.gaps, constant_texts)
+        for text in set(recurring_texts)
+    }
+    first_parts, *further_parts = zip(*map(templates.__getitem__, recurring_texts), strict=True)
+    column_texts: list[Iterable[str]] = [first_parts]
+    gaps = [name for name in read.gaps if name not in constant_texts]
+    for name, template_parts in zip(gaps, further_parts, strict=True):
+        column_texts += (encoded[name], template_parts)
+    return list(map(orjson.Fragment, map("".join, zip(*column_texts, strict=True))))
 
 
 def _texts(
@@ -96,13 +111,13 @@ def _texts(
         if not has_sealed("".join(values)):
             return values
         places = _places(name, uuids)
-        return [keyring.open_text(*each) for each in zip(values, places, strict=True)]
+        return [keyring.open_text(*sealed_text) for sealed_text in zip(values, places, strict=True)]
     if name == "uuid":  # without quotes: links contain it, too
         return values
     if name in read.moments:
-        return ["null" if each is None else f'"{json_rows.iso(each)}"' for each in values]
-    texts = {each: _text(each) for each in set(values)}  # most are equal, or null
-    return [texts[each] for each in values]
+        return ["null" if value is None else f'"{json_rows.iso(value)}"' for value in values]
+    texts = {value: _text(value) for value in set(values)}  # most are equal, or null
+    return [texts[value] for value in values]
 
 
 def _places(name: str, uuids: Sequence[str]) -> Iterable[Place]:
@@ -110,35 +125,38 @@ def _places(name: str, uuids: Sequence[str]) -> Iterable[Place]:
     return (place_of(Node.__table__.c[name], {"uuid": uuid}) for uuid in uuids)
 
 
-def _filled(line: Sequence[str], gaps: Sequence[str], same: Mapping[str, str]) -> Sequence[str]:
+def _filled(
+    line: Sequence[str], gaps: Sequence[str], constant_texts: Mapping[str, str]
+) -> Sequence[str]:
     """Fill the gaps of a line whose value is equal in all nodes of the page."""
     pieces = [line[0]]
     for name, text in zip(gaps, line[1:], strict=True):
-        if name in same:
-            pieces[-1] += same[name] + text
+        if name in constant_texts:
+            pieces[-1] += constant_texts[name] + text
         else:
             pieces.append(text)
     return pieces
 
 
 @lru_cache(maxsize=1024)
-def _line(read: Reading, base: str, shared: str) -> Sequence[str]:
+def _line(read: Reading, base: str, recurring_text: str) -> Sequence[str]:
     """
     JSON template of a node, split at its variable parts.
 
-    base: the URL that links begin with. shared: the values of recurring fields, as JSON text.
+    base: the URL that links start with. recurring_text: the values of recurring fields, as JSON
+    text.
     """
-    values = json_rows.split(read.recurring, shared)
+    values = json_rows.split(read.recurring, recurring_text)
     pieces = ["{"]
-    for name in read.wanted:
+    for name in read.fields:
         pieces[-1] += f'"{name}":'
         if name in values:
             pieces[-1] += values[name]
         elif name == "links" or name in LINKED:
             path = f"nodes/{_GAP}" if name == "links" else f"nodes/{_GAP}/{name}"
-            before, *after = _text(links(path, base)).split(_GAP)
-            pieces[-1] += before
-            pieces += after
+            start, *remaining_pieces = _text(links(path, base)).split(_GAP)
+            pieces[-1] += start
+            pieces += remaining_pieces
         elif name == "uuid":
             pieces[-1] += '"'
             pieces.append('"')
@@ -153,8 +171,8 @@ def _owners(columns: Columns, members: Sequence[hash_ring.Member]) -> list[str |
     """Names of the conductors that are responsible for the nodes."""
     serving = cache(partial(hash_ring.serving, members=members))
     nodes = zip(columns["uuid"], columns["driver"], columns["conductor_group"], strict=True)
-    found = [hash_ring.winner(uuid, serving(driver, group)) for uuid, driver, group in nodes]
-    return [owner.name if owner else None for owner in found]
+    owners = [hash_ring.winner(uuid, serving(driver, group)) for uuid, driver, group in nodes]
+    return [owner.name if owner else None for owner in owners]
 
 
 def _computed(
@@ -167,9 +185,9 @@ def _computed(
     """Computed field, without `conductor` -> JSON text of its value in each node."""
     encoded = {}
     for name in read.computed & {*DOCUMENTS}:
-        if shown := context.access.shows_secrets(SHOWN_BY[name]):
+        if is_shown := context.access.shows_secrets(SHOWN_BY[name]):
             context.audit.show_secret(name)
-        masked = cache(partial(mask_text, document=name, shown=shown, keyring=keyring))
+        masked = cache(partial(mask_text, document=name, is_shown=is_shown, keyring=keyring))
         encoded[name] = [
             masked(text, place=place if text and has_sealed(text) else "")
             for text, place in zip(columns[name], _places(name, columns["uuid"]), strict=True)
@@ -180,13 +198,13 @@ def _computed(
         encoded[name] = ["{}"] * len(columns["id"])
     if "provision_state" in read.computed:
         aged = partial(_aged, version=context.version)
-        encoded["provision_state"] = [_text(aged(each)) for each in columns["provision_state"]]
+        encoded["provision_state"] = [_text(aged(state)) for state in columns["provision_state"]]
     if read.computed & {*STEPS, "driver_internal_info"}:
         _add_work(connection, columns, encoded)
     access = context.access
     if context.caller.restricted:
-        for number, whose in enumerate(zip(columns["owner"], columns["lessee"], strict=True)):
-            for name in access.hidden_fields(*whose) & read.computed:
+        for number, owners in enumerate(zip(columns["owner"], columns["lessee"], strict=True)):
+            for name in access.hidden_fields(*owners) & read.computed:
                 encoded[name][number] = _text(redacted(f"{SEE_NODE}:{name}"))
     return encoded
 
@@ -201,13 +219,13 @@ def _add_work(connection: Connection, columns: Columns, encoded: Mapping[str, li
     flows = [(name, flow) for name, flow in STEPS.items() if name in encoded]
     internal, urls = encoded.get("driver_internal_info"), columns.get("agent_url", ())
     for number, key in enumerate(columns["id"]):
-        current = progress.get(key)
-        if current:
+        node_progress = progress.get(key)
+        if node_progress:
             for name, flow in flows:
-                encoded[name][number] = _text(current_step(current, flow))
-        if internal and (current or urls[number] is not None):
+                encoded[name][number] = _text(current_step(node_progress, flow))
+        if internal and (node_progress or urls[number] is not None):
             facts = {name: columns[name][number] for name in AGENT_FACTS}
-            internal[number] = internal_info(internal[number], facts, current)
+            internal[number] = internal_info(internal[number], facts, node_progress)
 
 
 def _text(value: Any) -> str:
@@ -215,34 +233,34 @@ def _text(value: Any) -> str:
 
 
 def one(
-    context: RequestContext, key: Key, wanted: Iterable[str], *, linked: bool = True
+    context: RequestContext, key: Key, fields: Iterable[str], *, linked: bool = True
 ) -> orjson.Fragment | None:
     """Read the document of a node; None if there is no such node."""
     with context.runtime.read_connection() as connection:
-        found = _found(context, connection, key, reading(context, wanted, linked=linked))
-    return found[0] if found else None
+        record = _found(context, connection, key, reading(context, fields, linked=linked))
+    return record[0] if record else None
 
 
-def tagged(context: RequestContext, key: Key, wanted: Iterable[str]) -> Response:
+def tagged(context: RequestContext, key: Key, fields: Iterable[str]) -> Response:
     """Return the response with a node and its entity tag. Raises NotFound."""
     with context.runtime.read_connection() as connection:
-        found = _found(context, connection, key, reading(context, wanted))
-    if found is None:
+        record = _found(context, connection, key, reading(context, fields))
+    if record is None:
         raise NotFound("node", request.path.rpartition("/")[2])
-    return _signed(*found)
+    return _signed(*record)
 
 
 def respond(context: RequestContext, session: Session, node: Node, status: int = 200) -> Response:
     """Return the response with a node as its transaction leaves it; with its URL if it is new."""
     session.flush()
-    found = _found(
+    record = _found(
         context,
         session.connection(),
         ("uuid", node.uuid),
         reading(context, visible_fields(context.version)),
     )
-    assert found  # its row is locked
-    response = _signed(*found)
+    assert record  # its row is locked
+    response = _signed(*record)
     if status == 201:
         response.status_code = status
         response.headers["Location"] = f"{context.base_url}/v1/nodes/{node.uuid}"

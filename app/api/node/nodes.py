@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from flask import Response
-from sqlalchemy import Select, or_, select
+from sqlalchemy import ColumnElement, Select, or_, select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import node_fields, versions
@@ -42,6 +42,9 @@ from app.models.hold import in_effect
 from app.reports import fleet_operations
 from app.rows import json_patch as patch
 from app.rows import uuid_or_name
+from app.selection import conditions as selections
+from app.selection.conditions import Sight
+from app.selection.tree import Tree, fields_of
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
@@ -81,55 +84,75 @@ def listing(context: RequestContext, query: Query, *, detail: bool = False) -> R
     Raises Invalid, NotAcceptable, Forbidden, NotFound for an unknown marker.
     """
     full = node_query.CHOOSABLE
-    wanted: Collection[str] = shape(
+    fields: Collection[str] = shape(
         context, query, "node", short=node_query.SHORT, full=full, detail=detail
     )
     if detail or query.get("detail"):
-        wanted = node_query.visible_fields(context.version)
+        fields = node_query.visible_fields(context.version)
     page = page_of(context, query, "node", sortable=node_query.SORTABLE)
-    read = node_query.reading(context, wanted)
+    read = node_query.reading(context, fields)
     context.access.check_sort_key(context.scope, page.sort_key)
     with context.runtime.read_connection() as connection:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
-        selected = filtered(context.scope, read.query, query)
-        rows = rows_of(connection, context.scope, selected, Node, page)
+        statement = filtered(context, context.scope, read.query, query)
+        rows = rows_of(connection, context.scope, statement, Node, page)
         items = node_view.views(context, connection, rows, read, conductor=query.get("conductor"))
-    more = len(rows) == page.limit and "instance_uuid" not in query
-    return json(collection(context, "nodes", items, page, last=rows[-1].uuid if more else None))
+    is_full = len(rows) == page.limit and "instance_uuid" not in query
+    return json(
+        collection(context, "nodes", items, page, last_item=rows[-1].uuid if is_full else None)
+    )
 
 
-def filtered(scope: ListScope, selected: Select[Any], query: Query) -> Select[Any]:
-    """Limit a query for nodes to those that match the filters of a list."""
+def _selecting(context: RequestContext, scope: ListScope, tree: Tree) -> ColumnElement[bool]:
+    """Return the condition of the nodes that an expression selects. Raises NotAcceptable."""
+    context.version.check_fields("node", sorted(fields_of(tree)))
+    sight = Sight(lambda rows: scope.narrowed(rows, Operation), context.access.visibility())
+    return selections.condition(tree, sight)
+
+
+def filtered(  # noqa: C901 - one condition for each parameter
+    context: RequestContext, scope: ListScope, statement: Select[Any], query: Query
+) -> Select[Any]:
+    """
+    Limit a query for nodes to the nodes that match the filters of a list.
+
+    Raises Invalid, NotAcceptable: the expression of `where` is wrong, or needs a newer version.
+    """
     columns = Node.__table__.c  # not the model's attributes: lists are read without the ORM
-    for name, each in node_fields.FILTERS.items():
+    for name, filter_ in node_fields.FILTERS.items():
         if name in query:
-            selected = selected.where(each.matches(columns[name], query[name]))
+            statement = statement.where(filter_.matches(columns[name], query[name]))
     if "associated" in query:
-        free = columns.instance_uuid.is_(None)
-        selected = selected.where(~free if query["associated"] else free)
+        is_free = columns.instance_uuid.is_(None)
+        statement = statement.where(~is_free if query["associated"] else is_free)
     if "project" in query:
         project = query["project"]
-        selected = selected.where(or_(columns.owner == project, columns.lessee == project))
+        statement = statement.where(or_(columns.owner == project, columns.lessee == project))
     if "description_contains" in query:
         part = query["description_contains"]
-        selected = selected.where(columns.description.contains(part, autoescape=True))
+        statement = statement.where(columns.description.contains(part, autoescape=True))
     if "hold" in query:
-        held = select(Hold.node_id).where(Hold.kind == query["hold"], in_effect())
-        selected = selected.where(columns.id.in_(held))
+        held_nodes = select(Hold.node_id).where(Hold.kind == query["hold"], in_effect())
+        statement = statement.where(columns.id.in_(held_nodes))
     if "sharded" in query:
         unsharded = columns.shard.is_(None)
-        selected = selected.where(~unsharded if query["sharded"] else unsharded)
+        statement = statement.where(~unsharded if query["sharded"] else unsharded)
     if "failure_code" in query or "failure_step" in query:
-        failed = fleet_operations.nodes_failed_with(
+        failed_nodes = fleet_operations.nodes_failed_with(
             lambda operations: scope.narrowed(operations, Operation),
             query.get("failure_code"),
             query.get("failure_step"),
         )
-        selected = selected.where(columns.id.in_(failed))
-    if "parent_node" not in query and not query.get("include_children"):
-        selected = selected.where(columns.parent_node.is_(None))
-    return selected
+        statement = statement.where(columns.id.in_(failed_nodes))
+    selects_children = "parent_node" in query or bool(query.get("include_children"))
+    if "where" in query:
+        tree = selections.parse(query["where"])
+        statement = statement.where(_selecting(context, scope, tree))
+        selects_children = selects_children or "parent_node" in fields_of(tree)
+    if not selects_children:
+        statement = statement.where(columns.parent_node.is_(None))
+    return statement
 
 
 @nodes.declare(
@@ -162,13 +185,13 @@ def create_node(context: RequestContext, fields: dict[str, Any]) -> Response:
 @nodes.arguments(FieldsQuery, location="query")
 def show_node(context: RequestContext, query: Query, ident: str) -> Response:
     """Show a node"""
-    chosen = query.get("fields_")
-    wanted = (
-        checked_fields(context, chosen, "node", node_query.CHOOSABLE)
-        if chosen is not None
+    names = query.get("fields_")
+    fields = (
+        checked_fields(context, names, "node", node_query.CHOOSABLE)
+        if names is not None
         else node_query.visible_fields(context.version)
     )
-    return node_view.tagged(context, key_of(context, ident), wanted)
+    return node_view.tagged(context, key_of(context, ident), fields)
 
 
 @nodes.declare(
@@ -184,12 +207,12 @@ def change_node(context: RequestContext, query: Query, ident: str) -> Response:
     """Change a node by a JSON patch"""
     version = context.version
     changes = patch.parse(body(context), CHANGEABLE, escapes=version >= 98)
-    for each in changes:
-        if len(each.path) == 1 and each.op != "remove":
-            context.version.require(versions.since("node", each.field), f"field {each.field}")
+    for change in changes:
+        if len(change.path) == 1 and change.op != "remove":
+            context.version.require(versions.since("node", change.field), f"field {change.field}")
     reset = query.get("reset_interfaces", False)
     if "reset_interfaces" in query and not any(
-        each.path == ("driver",) and each.op != "remove" for each in changes
+        change.path == ("driver",) and change.op != "remove" for change in changes
     ):
         raise Invalid(
             "The reset_interfaces parameter can only be used when changing the node's driver."
@@ -275,8 +298,8 @@ def list_children(context: RequestContext, _query: Query, ident: str) -> Respons
         node = session.execute(select(Node.uuid).where(identified(context, ident))).one_or_none()
         if node is None:
             raise NotFound("node", ident)
-        found = select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id)
-        children = session.scalars(context.scope.narrowed(found, Node)).all()
+        child_query = select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id)
+        children = session.scalars(context.scope.narrowed(child_query, Node)).all()
     link = {"href": f"{context.base_url}/v1/nodes?parent_node={node.uuid}", "rel": "children"}
     return json({"children": children, "links": link})
 
@@ -305,7 +328,7 @@ def _validate(context: RequestContext, ident: str) -> Response:
         node = node_of(context, session, ident)
         try:
             target = targets.of_node(session, node)
-            refused = {"deploy": _refused_deployment(session, node, target)}
+            refusals = {"deploy": _refused_deployment(session, node, target)}
         except HardwareError as error:
             raise Invalid(str(error)) from error
         conceal = concealer(context, node)
@@ -316,7 +339,7 @@ def _validate(context: RequestContext, ident: str) -> Response:
             continue
         try:
             driver.validate(kind, target)
-            reason = refused.get(kind)
+            reason = refusals.get(kind)
         except HardwareError as error:
             reason = str(error)
         results[kind] = {"result": reason is None}
@@ -327,7 +350,7 @@ def _validate(context: RequestContext, ident: str) -> Response:
 
 
 def _refused_deployment(session: Session, node: Node, target: Target) -> str | None:
-    """Reason that prevents a deployment beside those of the interfaces; None if there is none."""
+    """Reason that prevents a deployment in addition to the interfaces' reasons, if there is one."""
     try:
         provisioning.check_deployment(session, node, target)
     except Invalid as error:

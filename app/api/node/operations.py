@@ -115,12 +115,18 @@ def _step(step: OperationStep) -> View:
 def list_operations(context: RequestContext, _query: Any, ident: str) -> Response:
     """List the operations of a node, the newest first"""
     with context.runtime.reading() as session:
-        of = select(Node.id, Node.uuid, Node.name).where(identified(context, ident))
-        node = session.execute(of).one_or_none()
+        query = select(Node.id, Node.uuid, Node.name).where(identified(context, ident))
+        node = session.execute(query).one_or_none()
         if node is None:
             raise NotFound("node", ident)
-        found = service.of_node(session, node.id)
-        return json({"operations": [_view(context, each, node.uuid, node.name) for each in found]})
+        node_operations = service.of_node(session, node.id)
+        return json(
+            {
+                "operations": [
+                    _view(context, operation, node.uuid, node.name) for operation in node_operations
+                ]
+            }
+        )
 
 
 @operations.declare(
@@ -134,18 +140,18 @@ def list_operations_of_all(context: RequestContext, query: Any) -> Response:
     """List the operations of all nodes, the newest first"""
     page = page_of(context, {"sort_dir": "desc", **query}, "operation", sortable=SORTABLE)
     columns: list[Any] = [Operation, Node.uuid, Node.name]
-    selected = select(*columns).join(Node, Node.id == Operation.node_id)
+    statement = select(*columns).join(Node, Node.id == Operation.node_id)
     for name in ("kind", "state"):
         if name in query:
-            selected = selected.where(getattr(Operation, name) == query[name])
+            statement = statement.where(getattr(Operation, name) == query[name])
     if "active" in query:
         active = Operation.state.in_(ACTIVE)
-        selected = selected.where(active if query["active"] else not_(active))
+        statement = statement.where(active if query["active"] else not_(active))
     with context.runtime.reading() as session:
-        rows = rows_of(session, context.scope, selected, Operation, page)
+        rows = rows_of(session, context.scope, statement, Operation, page)
         items = [_view(context, operation, uuid, name) for operation, uuid, name in rows]
-    last = items[-1]["uuid"] if len(rows) == page.limit else None
-    return json(collection(context, "operations", items, page, last=last))
+    marker = items[-1]["uuid"] if len(rows) == page.limit else None
+    return json(collection(context, "operations", items, page, last_item=marker))
 
 
 @operations.declare(
@@ -167,5 +173,5 @@ def show_operation(context: RequestContext, _query: Any, uuid: str) -> Response:
         return json(
             _view(context, operation, node_uuid, node_name)
             | {"admission": admission.document(session, operation)}
-            | {"steps": [_step(each) for each in steps]}
+            | {"steps": [_step(step) for step in steps]}
         )

@@ -56,9 +56,9 @@ def list_steps(context: RequestContext, query: dict[str, Any], ident: str, flow:
     """List the steps of a node; 202 while its agent has not listed them yet"""
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
-        found = available_steps.steps_of(session, node, FLOWS[flow], query.get("min_priority"))
-        if found is not None:
-            return json([_view(entry) for entry in found])
+        entries = available_steps.steps_of(session, node, FLOWS[flow], query.get("min_priority"))
+        if entries is not None:
+            return json([_view(entry) for entry in entries])
         seconds = available_steps.retry_after(session, node)
     when = f"ask again in {seconds} seconds" if seconds > 0 else "when it will run is not known"
     answer = json({"message": f"The agent of node {ident} has not listed its steps yet; {when}."})

@@ -51,8 +51,8 @@ CALLED = Returns({200: ANYTHING, 202: None}, types=(JSON, "application/octet-str
 def list_functions(context: RequestContext, _query: Any, ident: str) -> Response:
     """List the vendor functions of a node"""
     with context.runtime.reading() as session:
-        found = service.vendor_functions(session, node_of(context, session, ident))
-    return json({name: function.document() for name, function in found.items()})
+        functions = service.vendor_functions(session, node_of(context, session, ident))
+    return json({name: function.document() for name, function in functions.items()})
 
 
 def _call(context: RequestContext, ident: str, name: str) -> Response:
@@ -66,8 +66,8 @@ def _call(context: RequestContext, ident: str, name: str) -> Response:
         return _begin(context, ident, name, arguments)
     repeats.refuse(context.request, repeats.CALLS)
     auditing.announce(context)  # GET, too: a function may do anything
-    what = "call" if function.exclusive else "call_shared"
-    answer = call_conductor(context, ident, what, function=name, arguments=arguments)
+    method_name = "call" if function.exclusive else "call_shared"
+    answer = call_conductor(context, ident, method_name, function=name, arguments=arguments)
     if function.asynchronous:
         return empty(202)
     return _shown(function, answer)

@@ -9,12 +9,14 @@ from marshmallow import INCLUDE
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import TEXT, array, exactly
+from app.api.request import auditing, repeats
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.vifs import Vif
 from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery, is_ident
+from app.engine import vif_calls
 from app.errors import Invalid
 from app.inventory import vifs as service
 
@@ -38,8 +40,8 @@ PLACED_SINCE = 67
 def list_vifs(context: RequestContext, _query: Query, ident: str) -> Response:
     """List the VIFs that are attached to a node"""
     with context.runtime.reading() as session:
-        found = service.attached(session, node_of(context, session, ident))
-    return json({"vifs": [{"id": vif} for vif in found]})
+        vif_ids = service.attached(session, node_of(context, session, ident))
+    return json({"vifs": [{"id": vif} for vif in vif_ids]})
 
 
 @vifs.declare(
@@ -50,6 +52,10 @@ def attach_vif(context: RequestContext, vif: dict[str, Any], ident: str) -> Resp
     """Attach a VIF to a node"""
     if context.version >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
         raise Invalid("Cannot specify both port_uuid and portgroup_uuid")
+    if _is_remote(context, ident):
+        project = context.access.vif_project(ident)
+        vif_calls.attach(context.runtime, ident, vif, project)
+        return empty(204)
     return in_transaction(
         context,
         lambda session: service.attach(session, locked(context, session, ident), vif),
@@ -69,8 +75,25 @@ def detach_vif(context: RequestContext, _query: Query, ident: str, vif: str) -> 
     """Detach a VIF from a node"""
     if not is_ident(vif):
         raise Invalid(f"Expected UUID or name for vif_id: {vif}")
+    if _is_remote(context, ident):
+        vif_calls.detach(context.runtime, ident, vif)
+        return empty(204)
     return in_transaction(
         context,
         lambda session: service.detach(session, locked(context, session, ident), vif),
         empty(204),
     )
+
+
+def _is_remote(context: RequestContext, ident: str) -> bool:
+    """
+    Whether a conductor attaches the VIFs of a node: then the request is recorded for the audit.
+
+    Raises Invalid: it has a header that has no effect on such a request.
+    """
+    with context.runtime.reading() as session:
+        remote = service.interface(session, node_of(context, session, ident)).remote_vifs
+    if remote:
+        repeats.refuse(context.request, repeats.CALLS)
+        auditing.announce(context)
+    return remote

@@ -48,6 +48,7 @@ WHY = Component("Why", exactly(
         "operation": or_null(UUID), "error": or_null(DOCUMENT), "verbs": array(TEXT),
         "refused_verbs": map_of(TEXT),
         "admission": or_null(ADMISSION), "holds": array(HELD), "agent_log": or_null(TEXT),
+        "console_history": or_null(TEXT),
         "links": LINKS,
     },
     optional=["links"],
@@ -66,10 +67,10 @@ def _refused(context: RequestContext, session: Session, node: Node) -> list[Refu
     )
     if refusals is None or newest is None:
         return []
-    known = {node.uuid} if context.caller.project_id else {node.uuid, None}
+    node_uuids = {node.uuid} if context.caller.project_id else {node.uuid, None}
     with yielding_slot():  # it may wait for Redis
-        found = refusals.since(newest)
-    return [each for each in found if each.node in known]
+        newest_refusals = refusals.since(newest)
+    return [refusal for refusal in newest_refusals if refusal.node in node_uuids]
 
 
 @why.declare("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get", returns=WHY)
@@ -78,8 +79,8 @@ def show_why(context: RequestContext, _query: Any, ident: str) -> Response:
     """Explain a node's state: the awaited event, the holder of its reservation, the next action"""
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
-        denied = context.access.denial(by_body.PROVISIONING, {})(node.owner, node.lessee)
-        answer = explain(session, node, _refused(context, session, node), denied)
+        reason = context.access.denial(by_body.PROVISIONING, {})(node.owner, node.lessee)
+        answer = explain(session, node, _refused(context, session, node), reason)
         document = {
             "node_uuid": node.uuid,
             "provision_state": node.provision_state,

@@ -14,7 +14,7 @@ from app.rows.json_patch import OPERATIONS
 class Returns:
     """Successful responses of a route."""
 
-    bodies: Mapping[int, Shape | None]  # status -> schema of the body; None: no body
+    bodies: Mapping[int, Shape | None]  # status -> schema of the body, if there is one
     headers: Mapping[str, str] = field(default_factory=dict)  # header -> its description
     types: tuple[str, ...] = (JSON,)  # media types of the bodies
     fields: Iterable[str] = ()  # accepted values of the query parameter `fields`

@@ -36,10 +36,10 @@ class Component(dict[str, Any]):
         self.name = name
         self.schema = schema
 
-    def __or__(self, more: Mapping[str, Any]) -> "Component":  # type: ignore[override]
-        joined = Component(self.name, self.schema)
-        joined.update(more)
-        return joined
+    def __or__(self, members: Mapping[str, Any]) -> "Component":  # type: ignore[override]
+        component = Component(self.name, self.schema)
+        component.update(members)
+        return component
 
 
 def array(item: Shape) -> Shape:
@@ -59,17 +59,17 @@ def or_null(shape: Shape) -> Shape:
     """Make a shape nullable."""
     if "$ref" in shape:
         return {"anyOf": [shape, {"type": "null"}]}
-    found = shape | {"type": [shape["type"], "null"]}
-    return found | {"enum": [*shape["enum"], None]} if "enum" in shape else found
+    nullable_shape = shape | {"type": [shape["type"], "null"]}
+    return nullable_shape | {"enum": [*shape["enum"], None]} if "enum" in shape else nullable_shape
 
 
 def exactly(properties: Mapping[str, Shape], *, optional: Iterable[str] = ()) -> Shape:
     """Object with these members and no others."""
-    left_out = set(optional)
+    optional_names = set(optional)
     return {
         "type": "object",
         "properties": dict(properties),
-        "required": [name for name in properties if name not in left_out],
+        "required": [name for name in properties if name not in optional_names],
         "additionalProperties": False,
     }
 
@@ -89,8 +89,8 @@ def column_shape(name: str, column: ColumnElement[Any], *, nullable: bool) -> Sh
     if isinstance(column.type, JSON_TYPES):
         shape = _document(column)
     else:
-        known = (shape for kind, shape in TYPES if isinstance(column.type, kind))
-        shape = next(known, UUID if name.endswith("uuid") else TEXT)
+        shapes = (shape for kind, shape in TYPES if isinstance(column.type, kind))
+        shape = next(shapes, UUID if name.endswith("uuid") else TEXT)
     return or_null(shape) if nullable else shape
 
 
@@ -111,9 +111,11 @@ def column_shapes(model: type[Base], names: Iterable[str]) -> dict[str, Shape]:
 
 def versioned(name: str, shape: Shape) -> Shape:
     """Add `x-since` to the properties of a shape, by the kind's entry in `versions.FIELDS`."""
-    known = versions.FIELDS.get(name, {})
+    first_versions = versions.FIELDS.get(name, {})
     properties = {
-        field: inner | {"x-since": f"1.{known[field]}"} if field in known else inner
+        field: inner | {"x-since": f"1.{first_versions[field]}"}
+        if field in first_versions
+        else inner
         for field, inner in shape["properties"].items()
     }
     return shape | {"properties": properties}

@@ -1,1 +1,1 @@
-"""What a caller may do and see."""
+"""The policy: rights of callers, scopes of lists, hidden fields."""

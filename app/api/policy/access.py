@@ -1,5 +1,5 @@
 """
-What a caller may do and see: checks of its requests, scopes of its lists, fields hidden from it.
+Rights of a caller: checks of its requests, scopes of its lists, fields hidden from it.
 
 A route names one rule (`Routes.declare`); for some rules the body of the request determines which
 rules are checked. Nothing is checked for callers who are not `restricted`.
@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from flask import request
+from sqlalchemy import ColumnElement, false, or_
 
 from app.api.policy import by_body
 from app.api.policy.defaults import RULES
@@ -41,7 +42,7 @@ class Extent(Enum):
     """Rows of a list that a caller may see."""
 
     NONE = "none"
-    OWN = "own"  # those of the caller's project
+    OWN = "own"  # rows of the caller's project
     ALL = "all"
 
 
@@ -68,7 +69,7 @@ _NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a caller may do and see. policy: None if all callers may do everything."""
+    """Rights of a caller. policy: None if all callers may do everything."""
 
     runtime: Runtime
     policy: Policy | None
@@ -116,14 +117,14 @@ class Access:
 
         Raises NotFound, Forbidden: the caller must not learn that the resource exists.
         """
-        found = owned.find(self.runtime, ident)
-        if found is None:
+        record = owned.find(self.runtime, ident)
+        if record is None:
             if self.caller.project_id:
                 raise NotFound(owned.kind, ident)
             return NOTHING, False  # the handler raises NotFound, if the caller passes the rule
-        if not (found[1] or self._allows(owned.sees, found[0])):
+        if not (record[1] or self._allows(owned.sees, record[0])):
             raise NotFound(owned.kind, ident) if self.caller.project_id else _forbidden(owned.sees)
-        return found
+        return record
 
     def list_scope(self, rule: str) -> ListScope:
         """
@@ -164,8 +165,10 @@ class Access:
         @cache
         def reason(owner: str | None, lessee: str | None) -> str | None:
             facts = of_node(owner, lessee)
-            denied = next((each for each in rules if not self._allows(each, facts)), None)
-            return denied and str(_forbidden(denied))
+            denied_rule = next(
+                (candidate for candidate in rules if not self._allows(candidate, facts)), None
+            )
+            return denied_rule and str(_forbidden(denied_rule))
 
         return reason
 
@@ -175,21 +178,21 @@ class Access:
 
         Raises Invalid, Forbidden: the fields name another owner.
         """
-        who, needed = self.caller, ANY_OWNER[kind]
-        if not who.restricted or self._passes(needed.rule, NOTHING):
+        caller, ownership = self.caller, ANY_OWNER[kind]
+        if not caller.restricted or self._passes(ownership.rule, NOTHING):
             return dict(fields)
         owner, public = fields.get("owner"), fields.get("public")
-        if who.project_id is None:
-            if needed.or_none or owner is not None or public:
-                raise _forbidden(needed.rule)
+        if caller.project_id is None:
+            if ownership.or_none or owner is not None or public:
+                raise _forbidden(ownership.rule)
             return dict(fields)
-        if owner not in (None, who.project_id):
-            raise needed.error(f"owner: must be your project, which is {who.project_id}")
+        if owner not in (None, caller.project_id):
+            raise ownership.error(f"owner: must be your project, which is {caller.project_id}")
         if public:
-            raise needed.error(
-                f"public: a {kind} is made public only by callers who pass {needed.rule}"
+            raise ownership.error(
+                f"public: a {kind} is made public only by callers who pass {ownership.rule}"
             )
-        return {**fields, "owner": who.project_id}
+        return {**fields, "owner": caller.project_id}
 
     def check_new_owner(self, node: Node) -> None:
         """
@@ -204,6 +207,13 @@ class Access:
         if not self._allows(rule, facts):
             raise Conflict(f"owner: cannot be changed while node {node.uuid} is active ({rule})")
 
+    def vif_project(self, ident: str) -> str | None:
+        """Return the project whose VIFs the caller may attach, or None for any project."""
+        rule = "baremetal:node:vif:attach_any"
+        if not self.caller.restricted or self._allows(rule, self._facts_of_node(ident)):
+            return None
+        return self.caller.project_id or ""
+
     def hidden_fields(self, owner: str | None, lessee: str | None) -> frozenset[str]:
         """Return the fields that the caller must not see of a node of this owner and lessee."""
         if not self.caller.restricted:
@@ -212,6 +222,23 @@ class Access:
         if self._allows(f"{SEE_NODE}:filter_threshold", facts):
             return _NONE
         return frozenset(name for name in REDACTED if not self._allows(f"{SEE_NODE}:{name}", facts))
+
+    def visibility(self) -> Mapping[str, ColumnElement[bool]]:
+        """Return, for each field that the caller sees of some nodes only, their condition."""
+        project, columns = self.caller.project_id, Node.__table__.c
+        unseen = self.hidden_fields(None, None)
+        if not unseen:
+            return {}
+        owned, leased = self.hidden_fields(project, None), self.hidden_fields(None, project)
+        conditions = {}
+        for name in unseen:
+            rows: list[ColumnElement[bool]] = [false()]
+            if project is not None and name not in owned:
+                rows.append(columns.owner == project)
+            if project is not None and name not in leased:
+                rows.append(columns.lessee == project)
+            conditions[name] = or_(*rows)
+        return conditions
 
     def check_sort_key(self, scope: ListScope, field: str) -> None:
         """
@@ -239,9 +266,9 @@ class Access:
     def _allows(self, rule: str, facts: Facts) -> bool:
         if self._passes(rule, facts):
             return True
-        other = ON_OWN_NODES.get(rule)
+        project_rule = ON_OWN_NODES.get(rule)
         own_nodes = self.runtime.settings.api.project_admin_can_manage_own_nodes
-        return other is not None and own_nodes and self._passes(other, facts)
+        return project_rule is not None and own_nodes and self._passes(project_rule, facts)
 
     def _passes(self, rule: str, facts: Facts) -> bool:
         return self.policy is None or self.policy.allows(rule, self.caller, facts)
@@ -252,8 +279,8 @@ class Access:
                 raise _forbidden(rule)
 
     def _facts_of_node(self, ident: Any) -> Facts:
-        found = _NODES.find(self.runtime, ident) if isinstance(ident, str) else None
-        return found[0] if found else NOTHING
+        record = _NODES.find(self.runtime, ident) if isinstance(ident, str) else None
+        return record[0] if record else NOTHING
 
     def _check_mentioned_nodes(self, field: str, value: Any) -> None:
         """
@@ -267,11 +294,11 @@ class Access:
             if not isinstance(ident, str):
                 continue
             facts = self._facts_of_node(ident)
-            allowed = self._allows(SEE_NODE, facts)
+            is_visible = self._allows(SEE_NODE, facts)
             changes_parent = self._allows(by_body.NODE_FIELDS.get(field, SEE_NODE), facts)
-            if allowed and field == "parent_node" and not changes_parent:
-                allowed = facts.get("node.owner") == self.caller.project_id
-            if not allowed:
+            if is_visible and field == "parent_node" and not changes_parent:
+                is_visible = facts.get("node.owner") == self.caller.project_id
+            if not is_visible:
                 raise Invalid(f"{field}: there is no node {ident}")
 
     def _check_runbook(self, ident: str) -> None:

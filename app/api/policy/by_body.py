@@ -65,8 +65,8 @@ def _rules_of_patch(document: Any, fields: Mapping[str, str], otherwise: str) ->
     rules = {}
     for field, value in _patched(document):
         if field == "maintenance" and fields is NODE_FIELDS:  # as with PUT and DELETE
-            ends = str(value).lower() in _FALSE
-            rules[f"baremetal:node:{'clear' if ends else 'set'}_maintenance"] = True
+            clears = str(value).lower() in _FALSE
+            rules[f"baremetal:node:{'clear' if clears else 'set'}_maintenance"] = True
             continue
         rules[fields.get(field, otherwise)] = True
         if field == "automated_clean" and str(value).lower() not in ("none", "true", "1"):
@@ -79,9 +79,9 @@ def _patched(document: Any) -> list[tuple[str, Any]]:
     if not isinstance(document, list):
         return []
     return [
-        (str(each.get("path")).strip("/").partition("/")[0], each.get("value"))
-        for each in document
-        if isinstance(each, dict)
+        (str(operation.get("path")).strip("/").partition("/")[0], operation.get("value"))
+        for operation in document
+        if isinstance(operation, dict)
     ]
 
 
@@ -95,5 +95,5 @@ def value_of(document: Any, field: str) -> Any:
 
 
 def first_value(document: Any, *fields: str) -> Any:
-    """Return the first value of these fields that is not empty; None if there is none."""
+    """Return the first value of these fields that is not empty, if any."""
     return next((value for field in fields if (value := value_of(document, field))), None)

@@ -28,10 +28,10 @@ def make(settings: Settings) -> "Policy | None":
     Raises SettingsError: a configured policy file is missing or invalid.
     """
     options = settings.oslo_policy
-    found = Path(options.policy_file).exists()
-    if not found and options.policy_file != Options().policy_file:
+    exists = Path(options.policy_file).exists()
+    if not exists and options.policy_file != Options().policy_file:
         raise SettingsError(f"{FILE} {options.policy_file}: there is no such file")
-    if not settings.default.has_roles and not found:
+    if not settings.default.has_roles and not exists:
         return None
     return Policy(settings)
 
@@ -47,7 +47,7 @@ class Policy:
         conf = cfg.ConfigOpts()
         conf([], project="ingot", default_config_files=[], default_config_dirs=[])
         opts.set_defaults(conf, policy_file=str(Path(options.policy_file).absolute()))
-        folders = [str(Path(each).absolute()) for each in options.policy_dirs]
+        folders = [str(Path(folder).absolute()) for folder in options.policy_dirs]
         conf.set_override("policy_dirs", folders, group="oslo_policy")
         self._enforcer = policy.Enforcer(conf)
         self._enforcer.register_defaults(
@@ -98,9 +98,9 @@ class Policy:
         if now > self._known_until:
             self._known, self._known_until = {}, now + FRESH
         key = (rule, caller, *facts.items())
-        if key not in (known := self._known):  # oslo.policy takes a millisecond per decision
-            known[key] = self._decide(rule, caller, facts)
-        return known[key]
+        if key not in (decisions := self._known):  # oslo.policy takes a millisecond per decision
+            decisions[key] = self._decide(rule, caller, facts)
+        return decisions[key]
 
     def _decide(self, rule: str, caller: Caller, facts: Mapping[str, Any]) -> bool:
         credentials = caller.credentials

@@ -14,7 +14,7 @@ class ListScope:
     """
     Rows that a caller may list.
 
-    project: the rows of this project alone; None: all rows.
+    project: the rows of this project alone, or all rows without one.
     """
 
     project: str | None = None
@@ -24,9 +24,9 @@ class ListScope:
         """Whether the scope excludes rows."""
         return self.project is not None
 
-    def narrowed(self, selected: Select[Any], model: type[Base]) -> Select[Any]:
+    def narrowed(self, statement: Select[Any], model: type[Base]) -> Select[Any]:
         """Limit a query for rows of `model` to this scope."""
-        return selected.where(self.listable(model)) if self.is_narrow else selected
+        return statement.where(self.listable(model)) if self.is_narrow else statement
 
     def listable(self, model: type[Base]) -> ColumnElement[bool]:
         """Return the condition of the rows of `model` in this scope."""

@@ -23,12 +23,12 @@ def mask_text(
     text: str | None,
     document: str,
     *,
-    shown: bool = False,
+    is_shown: bool = False,
     keyring: Keyring = NO_KEYS,
     place: Place = "",
 ) -> str:
     """
-    Mask the JSON text of a document. shown: the caller may see secrets; only replace null.
+    Mask the JSON text of a document. is_shown: the caller may see secrets; only replace null.
 
     keyring: opens sealed texts of the place; none is opened whose value is masked.
 
@@ -36,7 +36,7 @@ def mask_text(
     """
     if text is None or text in ("{}", "null"):
         return "{}"
-    if shown:
+    if is_shown:
         return keyring.open_text(text, place)
     value = orjson.loads(text)
     if isinstance(value, dict) and "{" not in text[1:] and "[" not in text:  # flat, as most are
@@ -46,8 +46,8 @@ def mask_text(
         if not (has_sealed(masked) or may_have_credentials(masked)):
             return masked
         value = {
-            key: mask(each) if isinstance(each, str) else each
-            for key, each in keyring.opened(value, place).items()
+            key: mask(item) if isinstance(item, str) else item
+            for key, item in keyring.opened(value, place).items()
         }
     else:
         value = mask(value, document)

@@ -42,14 +42,14 @@ class Owned:
     facts: Mapping[str, ColumnElement[Any]]  # attribute in rules -> its column
     sees: str = SEE_NODE  # rule without which the caller must not learn that the resource exists
     public: ColumnElement[bool] | None = None  # true: every caller may read the resource
-    # attributes by which lists are limited to a project; None: all of `facts`
+    # attributes by which lists are limited to a project, all of `facts` by default
     listed_by: frozenset[str] | None = None
 
     @property
     def owners(self) -> list[ColumnElement[Any]]:
         """Columns of the projects that may list the resource."""
-        known = self.facts if self.listed_by is None else self.listed_by
-        return [self.facts[name] for name in self.facts if name in known]
+        names = self.facts if self.listed_by is None else self.listed_by
+        return [self.facts[name] for name in self.facts if name in names]
 
     @property
     def is_part_of_node(self) -> bool:
@@ -60,10 +60,10 @@ class Owned:
         """Restore the suffix `.json`, cut off the path, if only the name with it exists."""
         if is_uuid(ident) or "name" not in self.model.__table__.c:
             return ident
-        name, whole = self.model.__table__.c.name, f"{ident}.json"
+        name, full_name = self.model.__table__.c.name, f"{ident}.json"
         with runtime.reading() as session:
-            found = set(session.scalars(select(name).where(name.in_((ident, whole)))))
-        return whole if found == {whole} else ident
+            names = set(session.scalars(select(name).where(name.in_((ident, full_name)))))
+        return full_name if names == {full_name} else ident
 
     def find(self, runtime: Runtime, ident: str) -> tuple[Facts, bool] | None:
         """
@@ -78,10 +78,10 @@ class Owned:
             condition = columns.name == ident
         else:
             return None
-        wanted = (*self.facts.values(), false() if self.public is None else self.public)
+        selected_columns = (*self.facts.values(), false() if self.public is None else self.public)
         with runtime.reading() as session:
-            found = select(*wanted).select_from(self.source).where(condition)
-            row = session.execute(found).one_or_none()
+            query = select(*selected_columns).select_from(self.source).where(condition)
+            row = session.execute(query).one_or_none()
         if row is None:
             return None
         *values, public = row

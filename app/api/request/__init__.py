@@ -1,1 +1,1 @@
-"""What all requests have in common: their context, routes, arguments, transactions and audit."""
+"""The common parts of all requests: context, routes, arguments, transactions, audit."""

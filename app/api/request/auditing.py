@@ -52,7 +52,7 @@ class Action:
 
     name: str  # as update/node/state/provision
     kind: str  # of the resource that the path names, as node
-    named: str  # parameter of the path with its identifier; empty: a collection
+    parameter: str  # of the path, with its identifier; empty for a collection
     status: int  # of success
 
 
@@ -63,13 +63,13 @@ _ACTIONS: dict[str, Action] = {}
 def declare(endpoint: str, method: str, path: str, status: int) -> None:
     """Declare the action of a route."""
     words = re.sub("<[^>]*>", "", path).strip("/").split("/")
-    before = path.partition("<")[0].strip("/").split("/")
-    named = re.search(r"<(?:[^>:]*:)?(\w+)>", path)
+    leading_words = path.partition("<")[0].strip("/").split("/")
+    parameter = re.search(r"<(?:[^>:]*:)?(\w+)>", path)
     derived = f"{VERBS[method]}/{_singular(words)}"
     _ACTIONS[endpoint] = Action(
         NAMED.get(derived, derived),
-        _singular(before),
-        named[1] if named else "",
+        _singular(leading_words),
+        parameter[1] if parameter else "",
         status,
     )
 
@@ -79,7 +79,7 @@ def _singular(words: Sequence[str]) -> str:
 
 
 def refused_requests(runtime: Runtime) -> RefusedRequests | None:
-    """Return the recorder of requests without success; None: `[audit]enabled` is off."""
+    """Return the recorder of requests without success, if `[audit]enabled` is on."""
     if not runtime.settings.audit.enabled:
         return None
 
@@ -105,6 +105,13 @@ def record(context: RequestContext, session: Session, status: int | None = None)
     call_after_commit(session, recorded)
 
 
+def template(context: RequestContext) -> Row | None:
+    """Return a record of the request's caller, for later actions of it, or None without audit."""
+    if context.services.refused_requests is None:
+        return None
+    return _row(context, Outcome.SUCCESS, None)
+
+
 def announce(context: RequestContext) -> None:
     """
     Record the request before a conductor is called; `finish` adds the outcome.
@@ -120,18 +127,18 @@ def announce(context: RequestContext) -> None:
 
 def finish(context: RequestContext, response: Response) -> Response:
     """Record what is not recorded yet; return the response, or an error if that fails."""
-    refused = context.services.refused_requests
-    if refused is None or (response.status_code < 400 and _is_plain_read(context)):
+    refused_requests = context.services.refused_requests
+    if refused_requests is None or (response.status_code < 400 and _is_plain_read(context)):
         return response
     try:
         if context.audit.logged_in:
             context.audit.logged_in = False
             _insert(context, _row(context, Outcome.SUCCESS, None) | _OF_LOGIN)
-        _finish(context, refused, response.status_code)
+        _finish(context, refused_requests, response.status_code)
     except SQLAlchemyError as error:
         logger.warning("audit.failed", error=str(error))
-        why = "The audit record cannot be written, please retry."
-        return errors.service_error(Unavailable(why), context.request.environ)
+        reason = "The audit record cannot be written, please retry."
+        return errors.service_error(Unavailable(reason), context.request.environ)
     return response
 
 
@@ -143,11 +150,11 @@ def _is_plain_read(context: RequestContext) -> bool:
     )
 
 
-#: Columns of a login that differ from those of the request that it came with.
+#: Columns of a login that differ from the columns of its request.
 _OF_LOGIN: Row = {"action": LOGIN, "target_type": None, "target": None, "fields": None}
 
 
-def _finish(context: RequestContext, refused: RefusedRequests, status: int) -> None:
+def _finish(context: RequestContext, refused_requests: RefusedRequests, status: int) -> None:
     trail, request = context.audit, context.request
     action = _ACTIONS.get(request.endpoint or "")
     if trail.recorded:
@@ -158,7 +165,7 @@ def _finish(context: RequestContext, refused: RefusedRequests, status: int) -> N
     elif status in DENIED or (status >= 400 and action and _writes(context)):
         client = context.caller.user_id or context.services.limits.clients.key_of(request.environ)
         row = _row(context, _outcome(status), status)
-        refused.add(_of_agent(row, trail) if is_of_agents(request.path) else row, client)
+        refused_requests.add(_of_agent(row, trail) if is_of_agents(request.path) else row, client)
     elif status < 400 and action and _is_recorded(context):
         _insert(context, _row(context, Outcome.SUCCESS, status))
 
@@ -192,7 +199,7 @@ _UNKNOWN = Action("", "", "", 0)
 
 
 def _row(context: RequestContext, outcome: Outcome, status: int | None) -> Row:
-    request, trail, who = context.request, context.audit, context.caller
+    request, trail, requester = context.request, context.audit, context.caller
     action, arguments = _action(context), request.view_args or {}
     succeeded = outcome in (Outcome.SUCCESS, Outcome.PENDING)
     return audit_records.row(
@@ -200,14 +207,14 @@ def _row(context: RequestContext, outcome: Outcome, status: int | None) -> Row:
         outcome=outcome.value,
         status=status,
         target_type=action.kind or None,
-        target=trail.target or arguments.get(action.named),
+        target=trail.target or arguments.get(action.parameter),
         target_name=trail.target_name,
-        user_id=who.user_id,
-        user_name=who.user_name or trail.claimed_user,
-        project_id=who.project_id,
-        project_name=who.project_name,
-        roles=",".join(who.roles) or None,
-        system_scope=who.system_scope,
+        user_id=requester.user_id,
+        user_name=requester.user_name or trail.claimed_user,
+        project_id=requester.project_id,
+        project_name=requester.project_name,
+        roles=",".join(requester.roles) or None,
+        system_scope=requester.system_scope,
         auth=context.runtime.settings.default.auth_strategy,
         address=context.services.limits.clients.address_of(request.environ),
         user_agent=request.environ.get("HTTP_USER_AGENT"),
@@ -218,9 +225,9 @@ def _row(context: RequestContext, outcome: Outcome, status: int | None) -> Row:
 
 def _names(request: Request, action: Action, trail: AuditTrail) -> list[str]:
     """Names that the request gives: shown secrets; then parts of the path, and changed fields."""
-    names = [f"shown:{each}" for each in sorted(trail.secrets)]
+    names = [f"shown:{name}" for name in sorted(trail.secrets)]
     arguments = request.view_args or {}
-    names += [str(value) for name, value in arguments.items() if name != action.named]
+    names += [str(value) for name, value in arguments.items() if name != action.parameter]
     if request.query_string:
         # a vendor function is named by the path, or by the query
         names += [request.args[name] if name == "method" else name for name in request.args]
@@ -238,16 +245,16 @@ def body_names(document: Any) -> list[str]:
     Keys of `driver_info` and `instance_info` are named also if the document is given as a whole.
     """
     if isinstance(document, dict):
-        given = document.items()
-        return [name for field, value in given for name in (field, *_keys_of(field, value))]
+        members = document.items()
+        return [name for field, value in members for name in (field, *_keys_of(field, value))]
     if not isinstance(document, list):
         return []
     names: list[str] = []
-    for each in document:
-        path = each.get("path") if isinstance(each, dict) else None
+    for operation in document:
+        path = operation.get("path") if isinstance(operation, dict) else None
         if isinstance(path, str):
             name = "/".join(path.split("/")[1:3])
-            names += (name, *_keys_of(name, each.get("value")))
+            names += (name, *_keys_of(name, operation.get("value")))
     return list(dict.fromkeys(names))
 
 

@@ -32,15 +32,15 @@ _SERVICES = "ingot"
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the requests of one application share."""
+    """Objects that the requests of one application share."""
 
     runtime: Runtime
-    #: None: every caller may do everything.
+    #: Without one, every caller may do everything.
     policy: Policy | None
     authenticate: Authenticate
     limits: Limits
     followers: Followers
-    #: None: the audit is off.
+    #: None if the audit is off.
     refused_requests: RefusedRequests | None
 
     def install(self, app: Flask) -> None:
@@ -56,11 +56,11 @@ def services_of(app: Flask) -> Services:
 
 @dataclass(slots=True)
 class RequestContext:
-    """What the service knows of a request besides the request itself."""
+    """Facts about a request besides the request itself."""
 
     request: Request
     services: Services
-    #: A span of OpenTelemetry; None: traces are off.
+    #: A span of OpenTelemetry; None if traces are off.
     span: Any
     request_id: str
     #: Facts for the audit record.
@@ -70,7 +70,7 @@ class RequestContext:
     unrouted: bool = True
     version: Version = OLDEST
     caller: Caller = UNAUTHENTICATED
-    #: What the caller may list by the rule of the route.
+    #: Rows that the caller may list by the rule of the route.
     scope: ListScope = EVERYTHING
     #: Whether the refusal of an agent's request is recorded already.
     refusal_noted: bool = False
@@ -82,12 +82,12 @@ class RequestContext:
 
     @property
     def access(self) -> Access:
-        """What the caller may do and see."""
+        """Rights of the caller."""
         return Access(self.services.runtime, self.services.policy, self.caller)
 
     @property
     def base_url(self) -> str:
-        """URL that links begin with, without a trailing slash."""
+        """URL that links start with, without a trailing slash."""
         return responses.base_url(self.services.runtime.settings.api, self.request)
 
     def links(self, path: str) -> list[dict[str, str]]:

@@ -19,29 +19,29 @@ T = TypeVar("T")
 
 
 class LongPoll:
-    """A request that waits. follower: of the change events; None: it waits for no time."""
+    """A request that waits. follower: of the change events; None for a request without a wait."""
 
     def __init__(self, seconds: float, follower: Follower | None) -> None:
         self._seconds, self._follower = seconds, follower
 
-    def wait_until(self, condition: Callable[[], T], concerns: Callable[[Row[Any]], bool]) -> T:
+    def wait_until(self, condition: Callable[[], T], is_relevant: Callable[[Row[Any]], bool]) -> T:
         """
         Return the value of a condition when it is true, or when the time is over.
 
-        concerns: whether an event may change the condition.
+        is_relevant: whether an event may change the condition.
         """
         if self._follower is None:
             return condition()
-        sleep = partial(self._follower.wait, concerns=concerns)
+        sleep = partial(self._follower.wait, is_relevant=is_relevant)
         return long_poll.wait_until(condition, self._seconds, sleep=sleep)
 
 
 @contextmanager
 def long_polling(context: RequestContext, seconds: float) -> Iterator[LongPoll]:
     """
-    Hold a place for a request with `?wait=`; 0: it needs none.
+    Hold a place for a request with `?wait=`; none is needed for 0 seconds.
 
-    Enter it before any query for the request: those without a place must cost none.
+    Enter it before any query for the request: a request without a place must cost no query.
 
     Raises Invalid: longer than `[api]max_wait`.
     Raises Unavailable, TooMany: see `Followers.place`.
@@ -52,9 +52,9 @@ def long_polling(context: RequestContext, seconds: float) -> Iterator[LongPoll]:
     if not seconds:
         yield LongPoll(0, None)
         return
-    shared = context.services.followers
-    place = shared.place(
-        context.caller, request.environ, shared.polls, "requests with `wait`", RETRY_OF_MANY
+    feed = context.services.followers
+    place = feed.place(
+        context.caller, request.environ, feed.polls, "requests with `wait`", RETRY_OF_MANY
     )
-    with place, shared.tail.followed() as follower:
+    with place, feed.tail.followed() as follower:
         yield LongPoll(seconds, follower)

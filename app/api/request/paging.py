@@ -38,8 +38,8 @@ def page_of(
     largest = context.runtime.settings.api.max_limit
     marker, sort_key = query.get("marker"), query.get("sort_key") or "id"
     if marker == "" or (marker is not None and by_uuid and not is_uuid(marker)):
-        wanted = "UUID" if by_uuid else "the name of the last item"
-        raise Invalid(f"Expected {wanted} for marker: {marker}")
+        expected = "UUID" if by_uuid else "the name of the last item"
+        raise Invalid(f"Expected {expected} for marker: {marker}")
     context.version.require(versions.since(resource, sort_key), f"sort_key {sort_key}")
     if sort_key != "id" and sort_key not in sortable:
         raise Invalid(f"The sort_key value {sort_key!r} is an invalid field for sorting")
@@ -49,7 +49,7 @@ def page_of(
 def rows_of(
     session: Session | Connection,
     scope: ListScope,
-    selected: Select[*tuple[Any, ...]],
+    statement: Select[*tuple[Any, ...]],
     model: type[Base],
     page: Page,
 ) -> list[Row[*tuple[Any, ...]]]:
@@ -58,8 +58,8 @@ def rows_of(
 
     Raises NotFound: the marker identifies none of them.
     """
-    selected = scope.narrowed(selected, model)
-    return fetch(session, selected, model, page, among=scope.listable(model))
+    statement = scope.narrowed(statement, model)
+    return fetch(session, statement, model, page, among=scope.listable(model))
 
 
 def shape(
@@ -96,28 +96,31 @@ def checked_fields(
     context: RequestContext, fields: Sequence[str], resource: str, full: Sequence[str]
 ) -> list[str]:
     """Check the fields that the query names. Raises Invalid, NotAcceptable."""
-    unknown = [field for field in fields if field not in full and field != "links"]
-    if unknown:
+    unknown_fields = [field for field in fields if field not in full and field != "links"]
+    if unknown_fields:
         raise Invalid(
-            f"Field(s) {', '.join(unknown)} are not valid for a {resource}. Schema error:"
-            f" {unknown[0]!r} is not one of {[*full]}"
+            f"Field(s) {', '.join(unknown_fields)} are not valid for a {resource}. Schema error:"
+            f" {unknown_fields[0]!r} is not one of {[*full]}"
         )
     context.version.check_fields(resource, fields)
     return list(fields)
 
 
 def collection(
-    context: RequestContext, name: str, items: Sequence[Any], page: Page, *, last: str | None
+    context: RequestContext, name: str, items: Sequence[Any], page: Page, *, last_item: str | None
 ) -> Item:
     """
     Build the document of a list.
 
-    last: UUID or name of its last item, after which the next page begins; None: no next page.
+    last_item: UUID or name of its last item, after which the next page starts, if there is a next
+    page.
     """
     document: Item = {name: items}
-    if last is not None:
-        rest = [(key, value) for key, value in context.request.args.items(multi=True)]
-        kept = [(key, value) for key, value in rest if key not in ("limit", "marker")]
-        query = urlencode([*kept, ("limit", page.limit), ("marker", last)])
+    if last_item is not None:
+        arguments = [(key, value) for key, value in context.request.args.items(multi=True)]
+        other_arguments = [
+            (key, value) for key, value in arguments if key not in ("limit", "marker")
+        ]
+        query = urlencode([*other_arguments, ("limit", page.limit), ("marker", last_item)])
         document["next"] = f"{context.base_url}{context.request.path}?{query}"
     return document

@@ -53,10 +53,10 @@ class Parser(FlaskParser):
     def get_default_request(self) -> Request:
         return request_ctx.request  # Flask's proxy is slower
 
-    def parse(self, argmap: Any, req: Any = None, *, location: Any = None, **how: Any) -> Any:
+    def parse(self, argmap: Any, req: Any = None, *, location: Any = None, **options: Any) -> Any:
         if location == "query" and not request_ctx.request.query_string and is_optional(argmap):
             return {}  # the schema would cost as much time as a query of the database
-        return super().parse(argmap, req, location=location, **how)
+        return super().parse(argmap, req, location=location, **options)
 
     def load_json(self, req: Request, schema: Schema) -> Any:
         return body(current())
@@ -77,7 +77,7 @@ class Parser(FlaskParser):
 def is_optional(schema: Schema) -> bool:
     """Whether a schema loads an empty document as an empty document."""
     return not any(
-        each.required or each.load_default is not missing for each in schema.fields.values()
+        field.required or field.load_default is not missing for field in schema.fields.values()
     )
 
 
@@ -142,11 +142,11 @@ def _check_nul(document: Any) -> None:
 
 def _has_too_many_values(data: bytes) -> bool:
     """Count values by parts, as a count of all would keep the interpreter lock for long."""
-    found = 0
+    count = 0
     for begin in range(0, len(data), PART) if len(data) > MOST_VALUES else ():
         part = data[begin : begin + PART]
-        found += sum(map(part.count, (b",", b"[", b"{")))
-        if found > MOST_VALUES:
+        count += sum(map(part.count, (b",", b"[", b"{")))
+        if count > MOST_VALUES:
             return True
     return False
 
@@ -154,9 +154,9 @@ def _has_too_many_values(data: bytes) -> bool:
 def depth(document: Any) -> int:
     """Count the levels of nesting; 0 for a scalar."""
     level, deepest = [document], 0
-    while level := [each for each in level if isinstance(each, dict | list)]:
+    while level := [node for node in level if isinstance(node, dict | list)]:
         deepest += 1
         level = [
-            value for each in level for value in (each.values() if isinstance(each, dict) else each)
+            value for node in level for value in (node.values() if isinstance(node, dict) else node)
         ]
     return deepest

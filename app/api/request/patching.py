@@ -29,7 +29,7 @@ def parse(context: RequestContext, resource: str, schema: Schema) -> list[json_p
     """
     escapes = context.version >= ESCAPES_SINCE
     changes = json_patch.parse(body(context), frozenset(schema.fields), escapes=escapes)
-    context.version.check_fields(resource, (each.field for each in changes))
+    context.version.check_fields(resource, (change.field for change in changes))
     return changes
 
 
@@ -39,21 +39,26 @@ def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> 
 
     Raises Invalid.
     """
-    fields = {each.field for each in changes}
+    fields = {change.field for change in changes}
     values = json_patch.apply({name: getattr(row, name, None) for name in fields}, changes)
     for name, value in values.items():
         if value is None and not schema.fields[name].allow_none:
             raise Invalid(
                 f"Schema error for patch: {name!r} is a required property: it cannot be removed"
             )
-    for each in changes:
-        nullable = getattr(schema.fields[each.field], "null", True)
-        if not nullable and len(each.path) == 1 and each.op != "remove" and each.value is None:
+    for change in changes:
+        nullable = getattr(schema.fields[change.field], "null", True)
+        if (
+            not nullable
+            and len(change.path) == 1
+            and change.op != "remove"
+            and change.value is None
+        ):
             raise Invalid(
                 f"{_changed(row)}: Cannot change name to invalid name 'None': remove it instead"
             )
     try:
-        loaded: dict[str, Any] = schema.load(
+        new_values: dict[str, Any] = schema.load(
             {name: value for name, value in values.items() if value is not None},
             partial=tuple(
                 schema.fields
@@ -61,12 +66,12 @@ def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> 
         )
     except ValidationError as error:
         raise Invalid(format_errors(error, schema, _changed(row))) from error
-    for name, value in loaded.items():
+    for name, value in new_values.items():
         _check_size(name, value, getattr(row, name, None))
-    return {name: loaded.get(name) for name in values}
+    return {name: new_values.get(name) for name in values}
 
 
-def _check_size(name: str, value: Any, before: Any) -> None:
+def _check_size(name: str, value: Any, old_value: Any) -> None:
     """
     Check that a changed document is as large as a request could have made it.
 
@@ -76,7 +81,7 @@ def _check_size(name: str, value: Any, before: Any) -> None:
     """
     if isinstance(value, dict):
         size = _size(value)
-        if size > DEFAULT_LIMIT and size > _size(before or {}):
+        if size > DEFAULT_LIMIT and size > _size(old_value or {}):
             raise Invalid(
                 f"{name}: would have {size >> 10} KiB; at most {DEFAULT_LIMIT >> 10} KiB are kept"
             )
@@ -84,8 +89,8 @@ def _check_size(name: str, value: Any, before: Any) -> None:
 
 def _size(document: dict[str, Any]) -> int:
     """Return the bytes of a document, without a config drive: requests for verbs have more room."""
-    rest = {name: value for name, value in document.items() if name != "configdrive"}
-    return len(orjson.dumps(rest))
+    members = {name: value for name, value in document.items() if name != "configdrive"}
+    return len(orjson.dumps(members))
 
 
 def _changed(row: Base) -> str:

@@ -23,20 +23,20 @@ MACHINE_FAILED = (
     "The machine or its BMC failed, or did not answer; its words are shown to callers who may see"
     " last_error of the node."
 )
-#: End of an address's key -> beginning of the keys of its secrets; None: that of the address.
+#: End of an address's key -> prefix of the keys of its secrets, by default the address's own.
 _SECRETS_OF = {"_address": None, "image_source": "image_server_"}
 
 
 def concealer(context: RequestContext, node: Node) -> Callable[[str], str]:
     """Return a function that masks values of a node in a message if the caller may not see them."""
     hidden = context.access.hidden_fields(node.owner, node.lessee)
-    found = texts_in(node.driver_info) if "driver_info" in hidden else []
+    texts = texts_in(node.driver_info) if "driver_info" in hidden else []
     if "reservation" in hidden and node.reservation:
-        found.append(node.reservation)
+        texts.append(node.reservation)
 
     def conceal(text: str) -> str:
-        for each in found:
-            text = text.replace(each, HIDDEN)
+        for hidden_text in texts:
+            text = text.replace(hidden_text, HIDDEN)
         return mask_urls(text)
 
     return conceal
@@ -45,16 +45,17 @@ def concealer(context: RequestContext, node: Node) -> Callable[[str], str]:
 @contextmanager
 def concealed_errors(context: RequestContext, ident: str | None) -> Iterator[None]:
     """
-    Mask these values in an error of a request for a node.
+    Mask values of a node in an error of a request for it.
 
-    ident: None: the request is for another resource; only an error about a locked node has some.
+    ident: None for a request for another resource; only an error about a locked node has values
+    then.
     """
     try:
         yield
     except (ServiceError, HardwareError) as error:
-        about = ident or getattr(error, "node", None)
-        if about is not None:
-            error.args = (_concealed(context, error, about), *error.args[1:])
+        node_ident = ident or getattr(error, "node", None)
+        if node_ident is not None:
+            error.args = (_concealed(context, error, node_ident), *error.args[1:])
         raise
 
 
@@ -93,8 +94,8 @@ def concealed_media(
         node = nodes.find(session, ident)
         hidden = "driver_internal_info" in context.access.hidden_fields(node.owner, node.lessee)
     return [
-        {**each, "image": (hidden and each["image"] and HIDDEN) or mask_urls(each["image"])}
-        for each in media
+        {**medium, "image": (hidden and medium["image"] and HIDDEN) or mask_urls(medium["image"])}
+        for medium in media
     ]
 
 
@@ -110,17 +111,17 @@ def check_kept_secrets(
     """
     if context.caller.project_id is None:
         return
-    given = {each.path[:2] for each in changes}
-    for field, address in (each for each in given if len(each) == 2 and (each[0],) not in given):
-        end = next((each for each in _SECRETS_OF if address.endswith(each)), None)
+    paths = {change.path[:2] for change in changes}
+    for field, address in (path for path in paths if len(path) == 2 and (path[0],) not in paths):
+        end = next((suffix for suffix in _SECRETS_OF if address.endswith(suffix)), None)
         if field not in SHOWN_BY or end is None or context.access.shows_secrets(SHOWN_BY[field]):
             continue
-        before, after = getattr(node, field), values[field] or {}
-        if _server(after.get(address)) in ("", _server(before.get(address))):
+        old_document, new_document = getattr(node, field), values[field] or {}
+        if _server(new_document.get(address)) in ("", _server(old_document.get(address))):
             continue
         prefix = _SECRETS_OF[end] or address.removesuffix("address")
-        for name in after:
-            if name.startswith(prefix) and is_secret(name) and (field, name) not in given:
+        for name in new_document:
+            if name.startswith(prefix) and is_secret(name) and (field, name) not in paths:
                 raise Invalid(
                     f"{field}/{address}: a new value needs {name} again, as it is sent there"
                 )
@@ -128,5 +129,5 @@ def check_kept_secrets(
 
 def _server(address: Any) -> str:
     """Return an address without a path."""
-    scheme, _, rest = str(address or "").rpartition("://")
-    return f"{scheme}://{rest.partition('/')[0]}" if rest else ""
+    scheme, _, location = str(address or "").rpartition("://")
+    return f"{scheme}://{location.partition('/')[0]}" if location else ""

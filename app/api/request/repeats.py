@@ -21,8 +21,10 @@ from werkzeug.exceptions import HTTPException
 from app.api.request.context import RequestContext
 from app.api.transport.request_body import data_of
 from app.api.transport.responses import JSON, empty
-from app.errors import Invalid, ServiceError, Unavailable
+from app.db.sealing import data_key_of
+from app.errors import Conflict, Invalid, ServiceError, Unavailable
 from app.models import Answered
+from app.text.masking import Unreadable
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -34,14 +36,14 @@ IF_MATCH = "If-Match"
 CALLS = "a conductor executes the request at once, and nothing records it for a repetition"
 OF_AGENTS = "the requests of agents may be repeated without it"
 OF_LOGINS = "a repeated login is a new one"
-ONLY_LOGGED = "the events are only logged"
+OF_EVENTS = "events may be repeated without it"
 NO_FUNCTIONS = "no driver has vendor functions"
 DRY_RUN = "a dry run changes nothing"
 
 
 def key_of(request: Request) -> str | None:
     """
-    Return the key of a request; None: it has none.
+    Return the key of a request, if it has one.
 
     Raises Invalid: the key is malformed.
     """
@@ -72,19 +74,19 @@ def once(context: RequestContext, answer: Callable[[], Any]) -> Any:
     key = key_of(context.request)
     if key is None:
         return answer()
-    if (recorded := _answer(context, key)) is not None:
-        return recorded
+    if (response := _answer(context, key)) is not None:
+        return response
     try:
         return answer()
     except (ServiceError, HTTPException):
-        if (recorded := _answer(context, key)) is not None:
-            return recorded
+        if (response := _answer(context, key)) is not None:
+            return response
         raise
 
 
 def _answer(context: RequestContext, key: str) -> Response | None:
     """
-    Return the recorded answer to a key of the caller; None: there is none yet.
+    Return the recorded answer to a key of the caller, if there is one yet.
 
     Raises Invalid: the key was sent with a different request.
     """
@@ -95,7 +97,7 @@ def _answer(context: RequestContext, key: str) -> Response | None:
 
 def begin(context: RequestContext, session: Session, key: str) -> tuple[Answered, bool]:
     """
-    Record a key at the begin of the transaction of its request.
+    Record a key at the start of the transaction of its request.
 
     Return its row, and whether the key is new; the row of a known key has the answer. Waits for the
     end of a concurrent request with this key.
@@ -113,10 +115,10 @@ def begin(context: RequestContext, session: Session, key: str) -> tuple[Answered
         with session.begin_nested():
             session.add(row)
     except IntegrityError:
-        known = _recorded(context, session, key)
-        if known is None:  # its lifetime has just ended
+        recorded_row = _recorded(context, session, key)
+        if recorded_row is None:  # its lifetime has just ended
             raise Unavailable("The request cannot be recorded, please retry.") from None
-        return known, False
+        return recorded_row, False
     return row, True
 
 
@@ -128,8 +130,18 @@ def end(row: Answered, answer: Response) -> None:
 
 
 def replayed(context: RequestContext, answered: Answered) -> Response:
-    """Return the answer to an executed request again."""
+    """
+    Return the answer to an executed request again.
+
+    Raises Conflict: no key opens the answer.
+    """
     context.audit.skip()
+    if isinstance(answered.body, Unreadable):
+        raise Conflict(
+            f"{HEADER}: this request was executed with status {answered.status}, and its answer"
+            f" cannot be decrypted without data key {data_key_of(answered.body)}: read the"
+            " resource."
+        )
     if answered.body is None:
         answer = empty(answered.status, location=answered.location)
     else:
@@ -144,7 +156,7 @@ def replayed(context: RequestContext, answered: Answered) -> Response:
 
 def _recorded(context: RequestContext, session: Session, key: str) -> Answered | None:
     """
-    Return the row of a key of the caller; None: there is none.
+    Return the row of a key of the caller, if there is one.
 
     Raises Invalid: the key was sent with a different request.
     """
@@ -159,8 +171,8 @@ def _recorded(context: RequestContext, session: Session, key: str) -> Answered |
 
 
 def _owner(context: RequestContext) -> str:
-    who = context.caller
-    return f"{who.project_id or ''}/{who.user_id or ''}"
+    requester = context.caller
+    return f"{requester.project_id or ''}/{requester.user_id or ''}"
 
 
 def _digest(request: Request) -> str:

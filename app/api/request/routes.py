@@ -97,15 +97,15 @@ class Routes(flask_smorest.Blueprint):
         Answer `method` on `path` (and HEAD with GET).
 
         since: first minor version of the route. gone: status in older versions: 404, 405 or 406.
-        query: key in `versions.QUERIES` for the versions of query parameters; None: no check. rule:
-        policy rule for callers, checked for the object that the first parameter of the path
-        identifies; None: open to every caller.
+        query: key in `versions.QUERIES` for the versions of query parameters, if they are checked.
+        rule: policy rule for callers, checked for the object that the first parameter of the path
+        identifies; a route without a rule is open to every caller.
 
         returns: the responses of success, or the JSON Schema of a 200. takes: JSON Schema of a body
         that no marshmallow schema loads. parameters: required query parameters that no schema
         loads, name -> description. no_key: why a request that changes something takes no
-        `Idempotency-Key` (`app.api.request.repeats`); None: its work is in a transaction, and it
-        takes one. name, summary: of the handler, unless those of its function are used.
+        `Idempotency-Key` (`app.api.request.repeats`); by default its work is in a transaction,
+        and it takes one. name, summary: of the handler, unless those of its function are used.
         """
         responses = returns if isinstance(returns, Returns) else Returns({200: returns})
 
@@ -143,21 +143,21 @@ class Routes(flask_smorest.Blueprint):
 
     def closed(self, path: str, since: int = versions.MIN) -> None:
         """Answer writes to a list below another resource, and requests for its items, with 400."""
-        why = f"{path} can only be listed; the items have routes of their own."
-        self.refused(path, lambda: Invalid(why), since)
-        self.refused(f"{path}/<item>", lambda: Invalid(why), since, ("GET", *WRITING))
+        reason = f"{path} can only be listed; the items have routes of their own."
+        self.refused(path, lambda: Invalid(reason), since)
+        self.refused(f"{path}/<item>", lambda: Invalid(reason), since, ("GET", *WRITING))
 
     def refused(
         self,
         path: str,
-        why: Callable[[], Exception],
+        error_of: Callable[[], Exception],
         since: int = versions.MIN,
         methods: tuple[str, ...] = WRITING,
     ) -> None:
-        """Raise `why()` for these methods of a path; in versions older than `since` a 404."""
+        """Raise the error of `error_of` for these methods of a path; a 404 before `since`."""
 
         def refuse(**_parameters: str) -> Never:
-            raise NoSuchRoute if current().version < since else why()
+            raise NoSuchRoute if current().version < since else error_of()
 
         undocumented = super(flask_smorest.Blueprint, self).add_url_rule
         name = re.sub(r"\W+", "_", path)
@@ -175,7 +175,7 @@ class RouteGuard:
     route: Route
     path: str  # without the prefix of the API
     view: View
-    #: Kind of the resource that the path names; None: it belongs to no project.
+    #: Kind of the resource that the path names, if it belongs to a project.
     owned: Owned | None
     #: Parameter of the path with the identifier of the resource; empty: the path has none.
     parameter: str
@@ -227,13 +227,13 @@ class RouteGuard:
             return
         if self.route.gone == 406:
             context.version.require(since, f"{method} {self.path}")
-        why = (
+        reason = (
             f"The API version does not allow {_what(self.path)}: The API is not supported"
             f" for this version, it begins with 1.{since}"
         )
         if self.route.gone == 405:
-            raise MethodNotAllowed(_others(method), description=why)
-        raise NoSuchRoute(description=why)
+            raise MethodNotAllowed(_others(method), description=reason)
+        raise NoSuchRoute(description=reason)
 
     def check_headers(self, context: RequestContext) -> None:
         """
@@ -275,14 +275,14 @@ def guard_of(route: Route, path: str, view: View) -> RouteGuard:
 
 def _what(path: str) -> str:
     """Noun for a path, as "runbook traits"."""
-    *whose, what = [part for part in path.replace("_", " ").split("/")[1:] if "<" not in part]
-    return " ".join([*(word.removesuffix("s") for word in whose), what])
+    *owners, noun = [part for part in path.replace("_", " ").split("/")[1:] if "<" not in part]
+    return " ".join([*(word.removesuffix("s") for word in owners), noun])
 
 
 def _places(view: View) -> set[str]:
     """Locations of a handler's arguments: query, json, json_or_query."""
     documented = getattr(view, "_apidoc", {}).get("arguments", {})
-    return {each["in"] for each in documented.get("parameters", ())}
+    return {parameter["in"] for parameter in documented.get("parameters", ())}
 
 
 def _others(method: str) -> list[str]:
@@ -300,8 +300,8 @@ def hidden(version: int) -> bool:
     adapter = request_ctx.url_adapter
     if adapter is None or adapter.path_info.count("/") < 3:
         return False
-    others = (adapter.match(method=each)[0] for each in adapter.allowed_methods())
-    return all(version < _HIDDEN_BEFORE.get(endpoint, versions.MIN) for endpoint in others)
+    endpoints = (adapter.match(method=method)[0] for method in adapter.allowed_methods())
+    return all(version < _HIDDEN_BEFORE.get(endpoint, versions.MIN) for endpoint in endpoints)
 
 
 def summary_of(view: View) -> str:

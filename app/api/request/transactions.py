@@ -35,8 +35,8 @@ def in_transaction(
 
     def attempt() -> Response:
         with process.transaction() as session:
-            row, new = (None, True) if key is None else repeats.begin(context, session, key)
-            if row and not new:
+            row, is_new = (None, True) if key is None else repeats.begin(context, session, key)
+            if row and not is_new:
                 return repeats.replayed(context, row)
             response = work(session) or answer
             assert response is not None

@@ -41,34 +41,34 @@ ALLOCATION = Resource(
     schema="Allocation",
     model=Allocation,
     short=tuple(name for name in _SHOWN if name != "links"),
-    shown=_SHOWN,
+    all_fields=_SHOWN,
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: Allocation.__table__.outerjoin(Node.__table__),
-    named=SINCE,
+    names_since=SINCE,
     shapes={"state": one_of(AllocationState)},
 )
 #: Filters that compare the column of their name.
 EQUAL = ("resource_class", "state", "owner")
 
 
-def _filtered(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
+def _filtered(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
     columns = Allocation.__table__.c
     for name in EQUAL:
         if name in query:
-            selected = selected.where(columns[name] == query[name])
+            statement = statement.where(columns[name] == query[name])
     if "node" in query:
-        selected = selected.where(columns.node_id == _node_id(context, query["node"]))
-    return selected
+        statement = statement.where(columns.node_id == _node_id(context, query["node"]))
+    return statement
 
 
 def _node_id(context: RequestContext, ident: str) -> int:
     with context.runtime.reading() as session:
-        found = session.scalar(
+        node_id = session.scalar(
             select(Node.id).where(identified(context, ident), context.scope.listable(Node))
         )
-    if found is None:
+    if node_id is None:
         raise Invalid(f"Node {ident} could not be found (node)")
-    return found
+    return node_id
 
 
 def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _create(_context: RequestContext, session: Session, fields: Query) -> Allocation:
-    others = {name: value for name, value in fields.items() if name != "node"}
+    columns = {name: value for name, value in fields.items() if name != "node"}
     if fields.get("node") is not None:
-        return service.backfill(session, fields["node"], others)
-    return service.create(session, others)
+        return service.backfill(session, fields["node"], columns)
+    return service.create(session, columns)
 
 
 ROUTES = ResourceRoutes(
@@ -155,11 +155,11 @@ def _remove(context: RequestContext, condition: ColumnElement[bool], label: str)
     """
 
     def work(session: Session) -> None:
-        found = service.lock(session, condition)
-        if found is None:
+        locked_allocation = service.lock(session, condition)
+        if locked_allocation is None:
             raise NotFound("allocation", label)
-        if found[1]:
-            etags.check(session, found[1])
-        service.remove(session, *found)
+        if locked_allocation[1]:
+            etags.check(session, locked_allocation[1])
+        service.remove(session, *locked_allocation)
 
     return in_transaction(context, work, empty(204))

@@ -30,7 +30,7 @@ CHASSIS = Resource(
     schema="Chassis",
     model=Chassis,
     short=("uuid", "description"),
-    shown=("uuid", "created_at", "updated_at", "description", "extra", "links", "nodes"),
+    all_fields=("uuid", "created_at", "updated_at", "description", "extra", "links", "nodes"),
     links=("nodes",),
 )
 

@@ -34,7 +34,7 @@ HOLD = Resource(
     schema="Hold",
     model=Hold,
     short=("uuid", "node_uuid", "kind", "owner", "user_name", "reason", "created_at", "expires_at"),
-    shown=(
+    all_fields=(
         "uuid", "created_at", "updated_at", "node_uuid", "kind", "owner", "user_id", "user_name",
         "reason", "expires_at", "links",
     ),
@@ -46,14 +46,14 @@ _HOLDS = Hold.__table__.c
 
 
 def _narrow(
-    _context: RequestContext, selected: Select[Any], query: Mapping[str, Any]
+    _context: RequestContext, statement: Select[Any], query: Mapping[str, Any]
 ) -> Select[Any]:
     for name, column in (("kind", _HOLDS.kind), ("owner", _HOLDS.owner), ("user", _HOLDS.user_id)):
         if name in query:
-            selected = selected.where(column == query[name])
+            statement = statement.where(column == query[name])
     if "expired_before" in query:
-        selected = selected.where(_HOLDS.expires_at < query["expired_before"])
-    return selected
+        statement = statement.where(_HOLDS.expires_at < query["expired_before"])
+    return statement
 
 
 def _create(context: RequestContext, session: Session, fields: Fields) -> Hold:

@@ -39,7 +39,7 @@ RULE = Resource(
     schema="InspectionRule",
     model=InspectionRule,
     short=("uuid", "priority", "phase", "description"),
-    shown=(
+    all_fields=(
         "uuid", "created_at", "updated_at", "description", "priority", "sensitive", "phase",
         "conditions", "actions", "links",
     ),
@@ -49,9 +49,9 @@ RULE = Resource(
 )  # fmt: skip
 
 
-def _narrow(_context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
+def _narrow(_context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
     phase = query.get("phase")
-    return selected if phase is None else selected.where(_COLUMNS.phase == phase)
+    return statement if phase is None else statement.where(_COLUMNS.phase == phase)
 
 
 ROUTES = ResourceRoutes(

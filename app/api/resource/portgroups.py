@@ -28,7 +28,7 @@ PORTGROUP = Resource(
     schema="PortGroup",
     model=Portgroup,
     short=("uuid", "name", "address"),
-    shown=(
+    all_fields=(
         "uuid", "created_at", "updated_at", "address", "extra", "internal_info", "mode", "name",
         "properties", "standalone_ports_supported", "node_uuid", "physical_network", "category",
         "dynamic_portgroup", "links", "ports",
@@ -36,19 +36,19 @@ PORTGROUP = Resource(
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: Portgroup.__table__.join(Node.__table__),
     links=("ports",),
-    named=SINCE,
+    names_since=SINCE,
 )  # fmt: skip
 FILTERS = ("node", "address", "shard", "conductor_groups")
 
 
 def _check_filters(query: Query) -> None:
-    given = [name for name in FILTERS if name in query]
-    if len(given) > 1:
-        raise Invalid(f"{', '.join(given)}: only one of them can be given")
+    names = [name for name in FILTERS if name in query]
+    if len(names) > 1:
+        raise Invalid(f"{', '.join(names)}: only one of them can be given")
 
 
-def _narrow(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
-    return filtered(context, selected, query, Portgroup)
+def _narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
+    return filtered(context, statement, query, Portgroup)
 
 
 def _change(

@@ -30,7 +30,7 @@ PORT = Resource(
     schema="Port",
     model=Port,
     short=("uuid", "address"),
-    shown=(
+    all_fields=(
         "uuid", "created_at", "updated_at", "address", "extra", "internal_info", "is_smartnic",
         "local_link_connection", "physical_network", "pxe_enabled", "node_uuid", "name",
         "description", "vendor", "category", "available_for_dynamic_portgroup", "links",
@@ -42,7 +42,7 @@ PORT = Resource(
             select(_GROUPS.uuid).where(_GROUPS.id == _PORTS.portgroup_id).scalar_subquery(),
     },
     source=lambda: Port.__table__.join(Node.__table__),
-    named=versions.MIN,
+    names_since=versions.MIN,
 )  # fmt: skip
 #: Fields of a new port that identify its node; exactly one of them is required.
 NODE = ("node_uuid", "node_ident")
@@ -63,16 +63,16 @@ def _check_filters(query: Query) -> None:
         )
 
 
-def _narrow(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
-    selected = filtered(context, selected, query, Port)
+def _narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
+    statement = filtered(context, statement, query, Port)
     if "portgroup" in query:
-        selected = selected.where(
+        statement = statement.where(
             _PORTS.portgroup_id == PORTGROUP.id_of(context, query["portgroup"])
         )
     if "description_contains" in query:
         part = query["description_contains"]
-        selected = selected.where(_PORTS.description.contains(part, autoescape=True))
-    return selected
+        statement = statement.where(_PORTS.description.contains(part, autoescape=True))
+    return statement
 
 
 def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _create(_context: RequestContext, session: Session, fields: Query) -> Port:
     (node,) = (fields[name] for name in NODE if name in fields)
-    others = {name: value for name, value in fields.items() if name not in NODE}
-    return service.create(session, node, others)
+    columns = {name: value for name, value in fields.items() if name not in NODE}
+    return service.create(session, node, columns)
 
 
 def _change(context: RequestContext, session: Session, port: Port, values: dict[str, Any]) -> None:

@@ -61,13 +61,13 @@ class ResourceRoutes(Generic[Model]):
     since: int = versions.MIN
     #: Status of write requests in older versions, as in `Routes.declare`.
     gone: int = 404
-    #: Noun in summaries; None: the resource's name.
+    #: Noun in summaries; the resource's name by default.
     label: str | None = None
 
     def lists(
         self,
         schema: type[Schema],
-        narrow: Narrow = lambda _context, selected, _query: selected,
+        narrow: Narrow = lambda _context, statement, _query: statement,
         *,
         parent: Parent | None = None,
         check: Callable[[Query], None] | None = None,
@@ -113,8 +113,8 @@ class ResourceRoutes(Generic[Model]):
             if check:
                 check(query)
 
-            def narrowed(selected: Select[Any]) -> Select[Any]:
-                return narrow(context, selected.where(*belonging), query)
+            def narrowed(statement: Select[Any]) -> Select[Any]:
+                return narrow(context, statement.where(*belonging), query)
 
             return self.resource.listing(context, query, narrowed, detail=detail)
 
@@ -247,15 +247,15 @@ class ResourceRoutes(Generic[Model]):
         """Read the item inside the transaction, before another one can change it."""
         session.flush()
         context.audit.concern(row.uuid, getattr(row, "name", None))
-        written = self.resource.model.__table__.c.uuid == row.uuid
-        wanted = self.resource.visible_fields(context.version)
-        rows = session.execute(self.resource.query(wanted).where(written)).all()
-        return self.resource.views(context, rows, wanted)[0]
+        is_row = self.resource.model.__table__.c.uuid == row.uuid
+        fields = self.resource.visible_fields(context.version)
+        rows = session.execute(self.resource.query(fields).where(is_row)).all()
+        return self.resource.views(context, rows, fields)[0]
 
     @property
     def _item(self) -> str:
         """Path of an item."""
-        return f"/{self.resource.path}/<{'uuid' if self.resource.named is None else 'ident'}>"
+        return f"/{self.resource.path}/<{'uuid' if self.resource.names_since is None else 'ident'}>"
 
     @property
     def _an_item(self) -> str:
@@ -263,11 +263,11 @@ class ResourceRoutes(Generic[Model]):
         return f"{'an' if label[0] in 'aeiou' else 'a'} {label}"
 
     def _list_name(self, parent: Parent | None, detail: bool) -> str:
-        listed = f"{self.one}_details" if detail else self.many
-        return f"list_{listed}_of_{parent.one}" if parent else f"list_{listed}"
+        noun = f"{self.one}_details" if detail else self.many
+        return f"list_{noun}_of_{parent.one}" if parent else f"list_{noun}"
 
     def _list_summary(self, parent: Parent | None, detail: bool) -> str:
         label = self.label or self.resource.name
-        listed = label if self.one == self.many else f"{label}s"
-        whose = f"the {listed} of a {parent.label}" if parent else listed
-        return f"List {whose}{' with all their fields' if detail else ''}"
+        noun = label if self.one == self.many else f"{label}s"
+        items = f"the {noun} of a {parent.label}" if parent else noun
+        return f"List {items}{' with all their fields' if detail else ''}"

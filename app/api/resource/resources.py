@@ -87,34 +87,34 @@ class Resource(Generic[Model]):
     #: Fields of a list's items.
     short: tuple[str, ...]
     #: Every field and `links`, in Ironic's order; columns of `model` unless declared below.
-    shown: tuple[str, ...]
+    all_fields: tuple[str, ...]
     #: Columns of tables that `source` joins, and subqueries.
     joined: Mapping[str, ColumnElement[Any]] = field(default_factory=dict)
-    #: FROM clause of queries; None: the model's table.
+    #: FROM clause of queries; the model's table by default.
     source: Callable[[], FromClause] | None = None
-    #: Field -> function of its value, from a row and the URL that links begin with.
+    #: Field -> function of its value, from a row and the URL that links start with.
     computed: Mapping[str, Callable[[Row[Any], str], Any]] = field(default_factory=dict)
     #: Computed field -> the columns that it reads.
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: Column -> function that masks its secrets, by what the caller may see.
+    #: Column -> function that masks its secrets, by the caller's rights.
     masked: Mapping[str, Callable[[Access, Any], Any]] = field(default_factory=dict)
     #: Sub-collections that an item links to.
     links: tuple[str, ...] = ()
-    #: First minor version that accepts names beside UUIDs in paths; None: none does.
-    named: int | None = None
+    #: First minor version that accepts names as well as UUIDs in paths, if any does.
+    names_since: int | None = None
     #: Field -> JSON Schema, for computed fields and where the column's type is less precise.
     shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @cached_property
     def full(self) -> tuple[str, ...]:
         """Every field that a query may select."""
-        return tuple(name for name in self.shown if name != "links")
+        return tuple(name for name in self.all_fields if name != "links")
 
     @cached_property
     def plain(self) -> tuple[str, ...]:
         """Fields that are columns of the model."""
-        others = {*self.joined, *self.computed, *self.links}
-        return tuple(name for name in self.full if name not in others)
+        further_fields = {*self.joined, *self.computed, *self.links}
+        return tuple(name for name in self.full if name not in further_fields)
 
     @cached_property
     def _documents(self) -> frozenset[str]:
@@ -136,13 +136,13 @@ class Resource(Generic[Model]):
         source = self.source() if self.source else None
         inner = isinstance(source, Join) and not source.isouter
         properties = column_shapes(self.model, self.plain)
-        for name, each in self.joined.items():
-            certain = inner and isinstance(each, Column) and not each.nullable
-            properties[name] = column_shape(name, each, nullable=not certain)
+        for name, column in self.joined.items():
+            certain = inner and isinstance(column, Column) and not column.nullable
+            properties[name] = column_shape(name, column, nullable=not certain)
         properties |= dict.fromkeys(self.links, LINKS)
-        missing = self.computed.keys() - self.shapes.keys()
-        if missing:
-            raise TypeError(f"{self.name}: no JSON Schema is declared for {missing}")
+        missing_shapes = self.computed.keys() - self.shapes.keys()
+        if missing_shapes:
+            raise TypeError(f"{self.name}: no JSON Schema is declared for {missing_shapes}")
         item = subset_of({**properties, **self.shapes, "links": LINKS}, always=["links"])
         return Component(self.schema, versioned(self.name, item))
 
@@ -160,33 +160,37 @@ class Resource(Generic[Model]):
         """Every field of the version."""
         return version.visible(self.name, self.full)
 
-    def query(self, wanted: Sequence[str]) -> Select[Any]:
+    def query(self, fields: Sequence[str]) -> Select[Any]:
         """Select the columns that the wanted fields need, always with `id` and `uuid`."""
         columns = self.model.__table__.c
-        needed = {"id", "uuid", *wanted}
-        needed.update(source for name in wanted for source in self.sources.get(name, ()))
-        selected: list[ColumnElement[Any]] = []
+        column_names = {"id", "uuid", *fields}
+        column_names.update(source for name in fields for source in self.sources.get(name, ()))
+        selected_columns: list[ColumnElement[Any]] = []
         for column in columns:
-            if column.name in needed and column.name not in self.joined:
+            if column.name in column_names and column.name not in self.joined:
                 raw = column.name in self._documents and column.name not in self.masked
-                selected.append(cast(column, Text).label(column.name) if raw else column)
-        selected += [column.label(name) for name, column in self.joined.items() if name in needed]
-        return select(*selected).select_from(self.source() if self.source else self.model.__table__)
+                selected_columns.append(cast(column, Text).label(column.name) if raw else column)
+        selected_columns += [
+            column.label(name) for name, column in self.joined.items() if name in column_names
+        ]
+        return select(*selected_columns).select_from(
+            self.source() if self.source else self.model.__table__
+        )
 
     def views(
-        self, context: RequestContext, rows: Sequence[Row[Any]], wanted: Sequence[str]
+        self, context: RequestContext, rows: Sequence[Row[Any]], fields: Sequence[str]
     ) -> list[View]:
         """Build the documents of rows that `query` selected."""
-        base, chosen = context.base_url, frozenset(wanted)
-        raw = [name for name in self._documents if name in chosen and name not in self.masked]
-        masked = [(name, mask) for name, mask in self.masked.items() if name in chosen]
-        computed = [(name, make) for name, make in self.computed.items() if name in chosen]
-        linked = [name for name in self.links if name in chosen]
-        order = [name for name in self.shown if name in chosen or name == "links"]
+        base, names = context.base_url, frozenset(fields)
+        raw = [name for name in self._documents if name in names and name not in self.masked]
+        masked = [(name, mask) for name, mask in self.masked.items() if name in names]
+        computed = [(name, make) for name, make in self.computed.items() if name in names]
+        linked = [name for name in self.links if name in names]
+        order = [name for name in self.all_fields if name in names or name == "links"]
         keyring, columns = keyring_of(context.runtime.engine.dialect), self.model.__table__.c
         result = []
         for row in rows:
-            view: View = {name: value for name, value in row._mapping.items() if name in chosen}
+            view: View = {name: value for name, value in row._mapping.items() if name in names}
             for name in raw:
                 text = view[name] or "null"
                 if has_sealed(text):
@@ -217,31 +221,31 @@ class Resource(Generic[Model]):
 
         Raises Invalid, NotAcceptable, NotFound for an unknown marker.
         """
-        wanted = shape(context, query, self.name, short=self.short, full=self.full, detail=detail)
+        fields = shape(context, query, self.name, short=self.short, full=self.full, detail=detail)
         page = page_of(context, query, self.name, sortable=self.sortable)
         with context.runtime.reading() as session:
-            selected = narrow(self.query(wanted))
-            rows = rows_of(session, context.scope, selected, self.model, page)
-        last = rows[-1].uuid if len(rows) == page.limit else None
-        items = self.views(context, rows, wanted)
-        return json(collection(context, self.collection, items, page, last=last))
+            statement = narrow(self.query(fields))
+            rows = rows_of(session, context.scope, statement, self.model, page)
+        marker = rows[-1].uuid if len(rows) == page.limit else None
+        items = self.views(context, rows, fields)
+        return json(collection(context, self.collection, items, page, last_item=marker))
 
     def show(self, context: RequestContext, query: Query, ident: str) -> Response:
         """Return an item with the fields that the query names. Raises Misaddressed, NotFound."""
-        wanted = self.visible_fields(context.version)
+        fields = self.visible_fields(context.version)
         if "fields_" in query:
-            wanted = checked_fields(context, query["fields_"], self.name, self.full)
-        found = self._one(context, self.identified(context.version, ident), wanted)
-        if found is None:
+            fields = checked_fields(context, query["fields_"], self.name, self.full)
+        item = self._one(context, self.identified(context.version, ident), fields)
+        if item is None:
             raise NotFound(self.name, ident)
-        return json(found)
+        return json(item)
 
     def identified(self, version: Version, ident: str) -> ColumnElement[bool]:
         """Return the SQL condition for the item that a path identifies. Raises Misaddressed."""
         columns = self.model.__table__.c
         if is_uuid(ident):
             return columns.uuid == str(UUID(ident))
-        if self.named is None or version < self.named:
+        if self.names_since is None or version < self.names_since:
             raise Misaddressed(f"Expected UUID for {self.name.split()[-1]}_uuid: {ident}")
         if not is_ident(ident):
             raise Misaddressed(f"Expected UUID or name for {self.name.split()[-1]}: {ident}")
@@ -258,10 +262,10 @@ class Resource(Generic[Model]):
         identified = self.identified(context.version, ident)
         condition = identified & context.scope.listable(self.model)
         with context.runtime.reading() as session:
-            found = session.scalar(select(self.model.__table__.c.id).where(condition))
-        if found is None:
+            item_id = session.scalar(select(self.model.__table__.c.id).where(condition))
+        if item_id is None:
             raise NotFound(self.name, ident)
-        return int(found)
+        return int(item_id)
 
     def find(self, context: RequestContext, session: Session, ident: str) -> Model:
         """
@@ -277,8 +281,8 @@ class Resource(Generic[Model]):
         return row
 
     def _one(
-        self, context: RequestContext, condition: ColumnElement[bool], wanted: Sequence[str]
+        self, context: RequestContext, condition: ColumnElement[bool], fields: Sequence[str]
     ) -> View | None:
         with context.runtime.reading() as session:
-            rows = session.execute(self.query(wanted).where(condition)).all()
-        return self.views(context, rows, wanted)[0] if rows else None
+            rows = session.execute(self.query(fields).where(condition)).all()
+        return self.views(context, rows, fields)[0] if rows else None

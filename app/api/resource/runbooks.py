@@ -36,12 +36,12 @@ RUNBOOK = Resource(
     schema="Runbook",
     model=Runbook,
     short=("uuid", "name"),
-    shown=(
+    all_fields=(
         "uuid", "created_at", "updated_at", "name", "extra", "public", "owner", "disable_ramdisk",
         "description", "links", "steps", "traits",
     ),
     masked={"steps": lambda _access, steps: mask(steps)},
-    named=SINCE,
+    names_since=SINCE,
 )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def remove_runbook_trait(
     context: RequestContext, _query: Query, ident: str, trait: str
 ) -> Response:
     """Remove a trait of a runbook, if it has it"""
-    return _set(context, ident, lambda traits: [each for each in traits if each != trait])
+    return _set(context, ident, lambda traits: [name for name in traits if name != trait])
 
 
 def _set(

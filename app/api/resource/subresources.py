@@ -27,7 +27,7 @@ def node_parent(model: type[Base], since: int) -> Parent:
 
 
 def filtered(
-    context: RequestContext, selected: Select[Any], query: Mapping[str, Any], model: type[Base]
+    context: RequestContext, statement: Select[Any], query: Mapping[str, Any], model: type[Base]
 ) -> Select[Any]:
     """
     Apply a list's filters to rows of `model`, joined with their nodes.
@@ -39,12 +39,12 @@ def filtered(
     columns = model.__table__.c
     for name in ("node", "node_uuid"):
         if name in query:
-            selected = selected.where(columns.node_id == id_of(context, query[name]))
+            statement = statement.where(columns.node_id == id_of(context, query[name]))
     if "address" in query:
-        selected = selected.where(columns.address == query["address"])
+        statement = statement.where(columns.address == query["address"])
     if "shard" in query:
-        selected = selected.where(_NODES.shard.in_(query["shard"].split(",")))
+        statement = statement.where(_NODES.shard.in_(query["shard"].split(",")))
     if "conductor_groups" in query:
         groups = [group.lower() for group in query["conductor_groups"]] or [""]
-        selected = selected.where(_NODES.conductor_group.in_(groups))
-    return selected
+        statement = statement.where(_NODES.conductor_group.in_(groups))
+    return statement

@@ -23,11 +23,11 @@ TEMPLATE = Resource(
     schema="DeployTemplate",
     model=DeployTemplate,
     short=("uuid", "name"),
-    shown=(
+    all_fields=(
         "uuid", "created_at", "updated_at", "name", "extra", "description", "links", "steps",
     ),
     masked={"steps": lambda _access, steps: mask(steps)},
-    named=SINCE,
+    names_since=SINCE,
 )  # fmt: skip
 
 

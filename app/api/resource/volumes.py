@@ -38,7 +38,7 @@ CONNECTOR: Resource[VolumeConnector] = Resource(
     schema="VolumeConnector",
     model=VolumeConnector,
     short=("uuid", "node_uuid", "type", "connector_id"),
-    shown=(
+    all_fields=(
         "uuid", "created_at", "updated_at", "connector_id", "extra", "type", "links", "node_uuid",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
@@ -50,7 +50,7 @@ TARGET: Resource[VolumeTarget] = Resource(
     schema="VolumeTarget",
     model=VolumeTarget,
     short=("uuid", "node_uuid", "volume_type", "boot_index", "volume_id"),
-    shown=(
+    all_fields=(
         "uuid", "created_at", "updated_at", "boot_index", "extra", "properties", "volume_id",
         "volume_type", "links", "node_uuid",
     ),
@@ -87,17 +87,17 @@ def show_volume_of_node(context: RequestContext, _query: Query, ident: str) -> R
 
 def _declare(
     resource: Resource[Any],
-    one: str,
+    noun: str,
     create: type[Schema],
     change: type[Schema],
 ) -> None:
     """Declare the routes of connectors or targets, which differ in schemas only."""
     model = resource.model
 
-    def narrow(context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
-        return filtered(context, selected, query, model)
+    def narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
+        return filtered(context, statement, query, model)
 
-    routes = ResourceRoutes(resource, volumes, one, f"{one}s", "baremetal:volume", since=SINCE)
+    routes = ResourceRoutes(resource, volumes, noun, f"{noun}s", "baremetal:volume", since=SINCE)
     routes.lists(VolumeFilters, narrow)
     routes.lists(VolumeFilters, narrow, parent=node_parent(model, SINCE))
     routes.creates(create, lambda _context, session, fields: service.create(session, model, fields))

@@ -32,7 +32,7 @@ WEBHOOK = Resource(
     schema="Webhook",
     model=Webhook,
     short=("uuid", "name", "url", "owner", "enabled", "last_error"),
-    shown=(
+    all_fields=(
         "uuid", "created_at", "updated_at", "name", "url", "owner", "user_id", "user_name", "types",
         "node_uuid",
         "enabled", "position", "failed_attempts", "failing_since", "last_error",
@@ -40,7 +40,7 @@ WEBHOOK = Resource(
     ),
     masked={"url": lambda _access, url: mask(url)},
     links=("failures",),
-    named=versions.MIN,
+    names_since=versions.MIN,
 )  # fmt: skip
 
 _FAILURES = WebhookFailure.__table__.c
@@ -48,9 +48,9 @@ FAILURE = ("created_at", "after", "last", "error")
 FAILURES = exactly({"failures": array(exactly(column_shapes(WebhookFailure, FAILURE)))})
 
 
-def _narrow(_context: RequestContext, selected: Select[Any], query: Query) -> Select[Any]:
+def _narrow(_context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
     owner = query.get("owner")
-    return selected if owner is None else selected.where(Webhook.owner == owner)
+    return statement if owner is None else statement.where(Webhook.owner == owner)
 
 
 def _prepared(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:

@@ -80,11 +80,11 @@ class Operations(fields.List[dict[str, Any]]):
         self._kind = kind
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
-        found = super()._deserialize(value, attr, data, **kwargs)
-        wrong = problems({self._kind: found})
-        if wrong:
-            raise ValidationError([each.partition("/")[2] for each in wrong])
-        return [_normalised(each or {}) for each in found] if self._kind == "conditions" else found
+        items = super()._deserialize(value, attr, data, **kwargs)
+        errors = problems({self._kind: items})
+        if errors:
+            raise ValidationError([error.partition("/")[2] for error in errors])
+        return [_normalised(item or {}) for item in items] if self._kind == "conditions" else items
 
 
 def _normalised(condition: dict[str, Any]) -> dict[str, Any]:

@@ -70,9 +70,9 @@ class DeviceTypes(Schema):
 
     @validates("device_types")
     def _known(self, value: list[str], **_kwargs: Any) -> None:
-        for each in value:
-            if each not in DEVICE_TYPES:
-                raise ValidationError(f"{each!r} is not one of {', '.join(DEVICE_TYPES)}.")
+        for device_type in value:
+            if device_type not in DEVICE_TYPES:
+                raise ValidationError(f"{device_type!r} is not one of {', '.join(DEVICE_TYPES)}.")
 
 
 class SettingsQuery(FieldsQuery):

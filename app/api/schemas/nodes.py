@@ -26,6 +26,7 @@ NodeCreate = Schema.from_dict(
 class NodeQuery(ListQuery):
     """Query parameters of lists of nodes, without the filters by fields."""
 
+    where = Text(4096, metadata={"description": "Expression of selection, as power_state=error"})
     associated = Flag()
     conductor = Text()
     project = Text()
@@ -38,7 +39,7 @@ class NodeQuery(ListQuery):
 
 
 NodeFilters = NodeQuery.from_dict(
-    {name: each.value for name, each in node_fields.FILTERS.items()}, name="NodeFilters"
+    {name: filter_.value for name, filter_ in node_fields.FILTERS.items()}, name="NodeFilters"
 )
 
 

@@ -32,8 +32,8 @@ class FailuresQuery(LimitQuery):
 
     @validates("by")
     def _known(self, names: list[str], **_kwargs: object) -> None:
-        unknown = [name for name in names if name not in GROUPED]
-        if unknown or not names:
+        unknown_names = [name for name in names if name not in GROUPED]
+        if unknown_names or not names:
             raise ValidationError(
-                f"{unknown[0] if unknown else ''!r} is not one of {list(GROUPED)}"
+                f"{unknown_names[0] if unknown_names else ''!r} is not one of {list(GROUPED)}"
             )

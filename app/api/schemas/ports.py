@@ -81,10 +81,10 @@ def check_link(link: dict[str, Any]) -> None:
     """
     if not link:
         return
-    unknown = link.keys() - LINK_KEYS - VTEP_KEYS
-    if unknown:
-        allowed = ", ".join(sorted(LINK_KEYS | VTEP_KEYS))
-        raise ValidationError(f"{', '.join(sorted(unknown))}: not one of {allowed}.")
+    unknown_keys = link.keys() - LINK_KEYS - VTEP_KEYS
+    if unknown_keys:
+        known_keys = ", ".join(sorted(LINK_KEYS | VTEP_KEYS))
+        raise ValidationError(f"{', '.join(sorted(unknown_keys))}: not one of {known_keys}.")
     if not all(isinstance(value, str | None) for value in link.values()):
         raise ValidationError("Every value must be text.")
     kind = link.get("network_type")

@@ -40,7 +40,7 @@ class Grouping(Text):
         text = super()._deserialize(value, attr, data, **kwargs)
         document, _, key = text.partition(".")
         if text not in GROUPING and not (document in GROUPING_DOCUMENTS and _KEY.fullmatch(key)):
-            documents = " or ".join(f"{each}.KEY" for each in GROUPING_DOCUMENTS)
+            documents = " or ".join(f"{name}.KEY" for name in GROUPING_DOCUMENTS)
             raise ValidationError(
                 f"{{name}}: {text!r} is none of {', '.join(GROUPING)}, {documents}"
             )

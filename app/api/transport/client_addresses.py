@@ -16,18 +16,20 @@ class Clients:
     """Finds the client of a request. trusted: networks of proxies, whose header is believed."""
 
     def __init__(self, trusted: Sequence[str]) -> None:
-        self._trusted: list[IPv4Network | IPv6Network] = [ip_network(each) for each in trusted]
+        self._trusted: list[IPv4Network | IPv6Network] = [
+            ip_network(network) for network in trusted
+        ]
 
     def key_of(self, environ: Mapping[str, Any]) -> str:
         """Return the client's address, of an IPv6 address the network."""
-        found = self.address_of(environ)
+        client_address = self.address_of(environ)
         try:
-            address = ip_address(found)
+            address = ip_address(client_address)
         except ValueError:
-            return found[:IPV6_PREFIX]
+            return client_address[:IPV6_PREFIX]
         if isinstance(address, IPv6Address):
             return str(ip_network((int(address), IPV6_PREFIX), strict=False))
-        return found
+        return client_address
 
     def address_of(self, environ: Mapping[str, Any]) -> str:
         """
@@ -37,14 +39,14 @@ class Clients:
         clients can forge all other entries.
         """
         chain = _chain(environ)
-        found = _unmapped(environ.get("REMOTE_ADDR") or "")
-        while chain and self._is_trusted(found):
-            found = chain.pop()
-        return _unmapped(found)
+        client_address = _unmapped(environ.get("REMOTE_ADDR") or "")
+        while chain and self._is_trusted(client_address):
+            client_address = chain.pop()
+        return _unmapped(client_address)
 
     def sender_of(self, environ: Mapping[str, Any]) -> str | None:
         """
-        Return the address that no other client can have; None: the request does not tell.
+        Return the address that no other client can have, if the request tells it.
 
         That is the address of the connection, if no proxy was passed, or the one that a trusted
         proxy has added. A trusted proxy that adds none passes on its clients' headers: a client

@@ -52,28 +52,28 @@ _OF_SCHEMA = re.compile(
 Place = tuple[str | int, ...]
 
 
-def format_errors(error: ValidationError, schema: Schema, changed: str = "") -> str:
+def format_errors(error: ValidationError, schema: Schema, changed_object: str = "") -> str:
     """
     Format the first errors of a document, on one line.
 
-    changed: the object of a patch, as "Node UUID"; empty for the creation of an object.
+    changed_object: the object of a patch, as "Node UUID"; empty for the creation of an object.
     """
-    whole = "patch" if changed else WHOLE.get(type(schema).__name__)
+    document_name = "patch" if changed_object else WHOLE.get(type(schema).__name__)
     problems = []
     for place, message in islice(_leaves(error.messages, ()), MOST):
-        words = _words(message, place, error.data, schema, whole=whole is not None)
-        words = words.replace("{naming}", _naming(whole, changed))
-        shown = "/".join(str(part) for part in place)
-        problems.append(words if not shown or shown in words else f"{words} ({shown})")
+        words = _words(message, place, error.data, schema, is_whole=document_name is not None)
+        words = words.replace("{naming}", _naming(document_name, changed_object))
+        path = "/".join(str(part) for part in place)
+        problems.append(words if not path or path in words else f"{words} ({path})")
     text = "; ".join(problems)
     if not _OF_SCHEMA.search(text) or text.startswith("Invalid "):
         return text
-    return f"Schema error for {whole}: {text}" if whole else f"Schema error: {text}"
+    return f"Schema error for {document_name}: {text}" if document_name else f"Schema error: {text}"
 
 
-def _naming(kind: str | None, changed: str) -> str:
-    if changed:
-        return f"{changed}: Cannot change name to"
+def _naming(kind: str | None, changed_object: str) -> str:
+    if changed_object:
+        return f"{changed_object}: Cannot change name to"
     return f"Cannot create {kind or 'allocation'} with"
 
 
@@ -84,40 +84,42 @@ def _leaves(messages: Any, place: Place) -> Iterator[tuple[Place, str]]:
             left_out = name == "_schema" or (not place and name in LOCATIONS)
             yield from _leaves(inner, place if left_out else (*place, name))
     elif isinstance(messages, list | tuple):
-        for each in messages:
-            yield from _leaves(each, place)
+        for message in messages:
+            yield from _leaves(message, place)
     else:
         yield place, str(messages)
 
 
-def _words(message: str, place: Place, data: Any, schema: Schema, *, whole: bool) -> str:
+def _words(message: str, place: Place, data: Any, schema: Schema, *, is_whole: bool) -> str:
     name = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
-    inside = not whole and len(place) > 1
+    inside = not is_whole and len(place) > 1
     words = message.replace("{name}", name)
     if message == REQUIRED:
         words = f"{name!r} is a required property"
-        if not (whole or inside):
+        if not (is_whole or inside):
             return f"Missing mandatory parameter: {name}"
     elif message == UNKNOWN:
         words = f"Additional properties are not allowed ({name!r} was unexpected)"
         nearest = _nearest(schema, place)
-        if not (whole or inside):
+        if not (is_whole or inside):
             return f"Unexpected arguments: {name}{nearest}"
         words += nearest
     elif message in MISTYPED:
-        value, wanted = _value(data, place), _types(schema, place)
-        words = f"{value!r} is not of type {', '.join(map(repr, wanted))}"
-        if not (whole or inside):
-            needed = next((name for name, each in schema.fields.items() if each.required), "")
+        value, types = _value(data, place), _types(schema, place)
+        words = f"{value!r} is not of type {', '.join(map(repr, types))}"
+        if not (is_whole or inside):
+            required_name = next(
+                (name for name, field in schema.fields.items() if field.required), ""
+            )
             if place:
-                return f"Expected {wanted[0]} for {name}: {value!r}"
-            if needed:
-                return f"Missing mandatory parameter: {needed}: {words}"
+                return f"Expected {types[0]} for {name}: {value!r}"
+            if required_name:
+                return f"Missing mandatory parameter: {required_name}: {words}"
     return f"Invalid {place[0]}: {words}" if inside else words
 
 
 def _value(data: Any, place: Place) -> Any:
-    """Return the value at a place of a document; None if there is none."""
+    """Return the value at a place of a document, if there is one."""
     for part in place:
         try:
             data = data[part]
@@ -128,30 +130,30 @@ def _value(data: Any, place: Place) -> Any:
 
 def _nearest(schema: Schema, place: Place) -> str:
     """Return the end of a sentence that names the known field with the most similar name."""
-    name, known = str(place[-1]), _fields(_declared(schema, place[:-1]))
-    near = get_close_matches(name, known, 1) if len(name) <= LONGEST_NAME else []
-    return f"; the nearest is {near[0]!r}" if near else ""
+    name, names = str(place[-1]), _fields(_declared(schema, place[:-1]))
+    matches = get_close_matches(name, names, 1) if len(name) <= LONGEST_NAME else []
+    return f"; the nearest is {matches[0]!r}" if matches else ""
 
 
 def _types(schema: Schema, place: Place) -> list[str]:
     """Return the JSON schema types that are valid at a place."""
-    found = _declared(schema, place)
-    kind = next((name for type_, name in TYPES if isinstance(found, type_)), "object")
-    return [kind, "null"] if getattr(found, "allow_none", False) else [kind]
+    declaration = _declared(schema, place)
+    kind = next((name for type_, name in TYPES if isinstance(declaration, type_)), "object")
+    return [kind, "null"] if getattr(declaration, "allow_none", False) else [kind]
 
 
 def _declared(schema: Schema, place: Place) -> Any:
-    """Return the schema or field that is declared for a place; None: there is none."""
-    found: Any = schema
+    """Return the schema or field that is declared for a place, if there is one."""
+    declaration: Any = schema
     for part in place:
-        known = _fields(found)
-        found = known.get(str(part)) if known else getattr(found, "inner", None)
-    return found
+        members = _fields(declaration)
+        declaration = members.get(str(part)) if members else getattr(declaration, "inner", None)
+    return declaration
 
 
-def _fields(declared: Any) -> Mapping[str, fields.Field[Any]]:
+def _fields(declaration: Any) -> Mapping[str, fields.Field[Any]]:
     """Return the fields of a schema by their names in documents; of others, none."""
-    schema = declared.schema if isinstance(declared, fields.Nested) else declared
+    schema = declaration.schema if isinstance(declaration, fields.Nested) else declaration
     if not isinstance(schema, Schema):
         return {}
     return {field.data_key or key: field for key, field in schema.fields.items()}

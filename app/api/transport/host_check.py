@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from flask import Request
 
-from app.api.transport.responses import Wsgi
+from app.api.transport.responses import SOCKET, Wsgi
 from app.config.settings import Settings
 from app.errors import Forbidden, Invalid
 
@@ -36,8 +36,8 @@ class Sites:
     """Names of this service, for the checks of `Origin` and `Host`."""
 
     def __init__(self, settings: Settings) -> None:
-        own = (settings.api.public_endpoint, settings.deploy.external_callback_url)
-        public = [urlsplit(url) for url in own if url]
+        own_urls = (settings.api.public_endpoint, settings.deploy.external_callback_url)
+        public = [urlsplit(url) for url in own_urls if url]
         self._origins = {url.netloc.lower() for url in public}
         self._with_tls = {url.netloc.lower() for url in public if url.scheme == "https"}
         self._names = {url.hostname for url in public}
@@ -48,12 +48,14 @@ class Sites:
         """
         Check where a request comes from and to which name it was sent.
 
-        Raises Forbidden: it writes, and a browser sent it for a page of another site.
+        Raises Forbidden: it writes, or opens a WebSocket, and a browser sent it for a page of
+        another site.
         Raises Invalid: Host is not a name of this service, and there is no authentication.
         """
         host = request.environ.get("HTTP_HOST", "").lower()
         origin = request.environ.get("HTTP_ORIGIN")
-        if origin is not None and request.method in WRITING:
+        opens = request.environ.get(SOCKET) is not None
+        if origin is not None and (opens or request.method in WRITING):
             site = _split(origin.lower())
             # without TLS, another server may answer for this name
             foreign = site and site.scheme == "http" and site.netloc in self._with_tls
@@ -100,8 +102,8 @@ def with_headers(inner: Wsgi) -> Wsgi:
     """Wrap an application: add `HEADERS` to every response."""
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        def started(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            return start_response(status, [*headers, *HEADERS], *more)
+        def started(status: str, headers: list[tuple[str, str]], *arguments: Any) -> Any:
+            return start_response(status, [*headers, *HEADERS], *arguments)
 
         return inner(environ, started)
 

@@ -52,10 +52,10 @@ class Limits:
             if seconds := limit.take(address, weight):
                 return refuse(seconds, environ, start_response)
 
-            def started(status: str, headers: Any, *more: Any) -> Any:
+            def started(status: str, headers: Any, *arguments: Any) -> Any:
                 if not _is_refusal(status):
                     limit.give_back(address, weight)
-                return start_response(status, headers, *more)
+                return start_response(status, headers, *arguments)
 
             return inner(environ, started)
 

@@ -28,16 +28,16 @@ def middleware(inner: Wsgi) -> Wsgi:
         return inner
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        started = time.perf_counter()
+        start = time.perf_counter()
 
-        def answered(status: str, headers: Any, *more: Any) -> Any:
+        def answered(status: str, headers: Any, *arguments: Any) -> Any:
             API_REQUESTS.observe(
-                time.perf_counter() - started,
+                time.perf_counter() - start,
                 environ.get(ROUTE, UNROUTED),
                 one_of(environ["REQUEST_METHOD"], METHODS),
                 f"{status[0]}xx",
             )
-            return start_response(status, headers, *more)
+            return start_response(status, headers, *arguments)
 
         return inner(environ, answered)
 
@@ -52,5 +52,5 @@ def method_and_route(request: Request) -> tuple[str, str]:
 def note_route(request: Request) -> None:
     """Record the route of a request; a request that waits for an operation has one of its own."""
     if request.url_rule is not None:
-        waits = "?wait" if "wait" in request.args else ""
-        request.environ[ROUTE] = f"{request.url_rule.rule}{waits}"
+        suffix = "?wait" if "wait" in request.args else ""
+        request.environ[ROUTE] = f"{request.url_rule.rule}{suffix}"

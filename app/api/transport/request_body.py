@@ -3,7 +3,7 @@ Bodies of requests: their limits of size, and a middleware that reads them withi
 
 The middleware reads a complete body before the request is processed. On a timeout the connection is
 closed. A request whose body never arrives holds no request slot, and a thread no longer than the
-limit. The late bodies of a client do not delay those of other clients.
+limit. The late bodies of a client do not delay other clients' bodies.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -36,18 +36,18 @@ def middleware(timeout: float, client_of: Callable[[Mapping[str, Any]], str], in
     """
     Wrap an application: read each body, then call `inner`.
 
-    timeout: seconds for a body, beside those for its length. client_of: returns the address of a
-    request's client.
+    timeout: seconds for a body, in addition to the time for its length. client_of: returns the
+    address of a request's client.
     """
-    small = FairSlots(AT_ONCE - LARGE_AT_ONCE, shared=True), SharedPlaces(QUEUED)
-    large = FairSlots(LARGE_AT_ONCE, shared=True), SharedPlaces(LARGE_QUEUED)
+    small = FairSlots(AT_ONCE - LARGE_AT_ONCE, leaves_free=True), SharedPlaces(QUEUED)
+    large = FairSlots(LARGE_AT_ONCE, leaves_free=True), SharedPlaces(LARGE_QUEUED)
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         length = length_of(environ)
         if not length:
             return inner(environ, start_response)
-        stated = environ.get("CONTENT_LENGTH")
-        if stated and length > limit_of(environ["PATH_INFO"]):
+        content_length = environ.get("CONTENT_LENGTH")
+        if content_length and length > limit_of(environ["PATH_INFO"]):
             environ["wsgi.input"] = BytesIO()  # `parsing` refuses it by its Content-Length
             return inner(environ, start_response)
         slots, queue = large if length > DEFAULT_LIMIT + 1 else small
@@ -65,7 +65,7 @@ def middleware(timeout: float, client_of: Callable[[Mapping[str, Any]], str], in
         finally:
             slots.release(client)
         environ["wsgi.input"] = BytesIO(body)
-        if not stated:
+        if not content_length:
             environ.pop("HTTP_TRANSFER_ENCODING", None)
             environ["CONTENT_LENGTH"] = str(len(body))
         return inner(environ, start_response)
@@ -93,15 +93,17 @@ def limit_of(path: str) -> int:
 
 def length_of(environ: Mapping[str, Any]) -> int:
     """Return the bytes of a body; if they are not stated, one more than may be sent."""
-    if stated := environ.get("CONTENT_LENGTH"):
-        return int(stated)
+    if content_length := environ.get("CONTENT_LENGTH"):
+        return int(content_length)
     return limit_of(environ["PATH_INFO"]) + 1 if "HTTP_TRANSFER_ENCODING" in environ else 0
 
 
 def _read(stream: Any, length: int, seconds: float) -> bytes:
     """Read a body. Raises TimeoutError: it does not arrive in time (`app.server.gateway.Body`)."""
-    within = getattr(stream, "read_within", None)
-    body: bytes = within(length, seconds) if within else stream.read(length)  # else: of a test
+    read_within = getattr(stream, "read_within", None)
+    body: bytes = (
+        read_within(length, seconds) if read_within else stream.read(length)
+    )  # else: of a test
     return body
 
 

@@ -10,9 +10,12 @@ from flask import Request, Response
 from werkzeug.sansio.utils import get_current_url
 
 from app.config.settings import Api
+from app.text.masking import Unreadable
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
+#: Key of the WSGI environment for the WebSocket that a request asks for (`app.server.gateway`).
+SOCKET = "ingot.socket"
 JSON = "application/json"
 #: Times are naive UTC; clients get "+00:00".
 OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_NON_STR_KEYS
@@ -22,12 +25,25 @@ def json(document: Any, status: int = 200, location: str | None = None) -> Respo
     """
     Return a JSON response.
 
-    document: may contain `orjson.Fragment`s. location: URL for the header Location.
+    document: may contain `orjson.Fragment`s; a secret that no key opens is null. location: URL for
+    the header Location.
     """
-    response = Response(orjson.dumps(document, option=OPTIONS), status, content_type=JSON)
+    body = orjson.dumps(document, _plain, OPTIONS | orjson.OPT_PASSTHROUGH_SUBCLASS)
+    response = Response(body, status, content_type=JSON)
     if location:
         response.headers["Location"] = location
     return response
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a subclass of JSON's types as one of these."""
+    if isinstance(value, Unreadable):
+        return None
+    kinds: tuple[Callable[[Any], Any], ...] = (str, dict, list, int)
+    for kind in kinds:
+        if isinstance(value, kind):  # type: ignore[arg-type]
+            return kind(value)
+    raise TypeError(type(value).__name__)
 
 
 class _Empty(Response):
@@ -50,7 +66,7 @@ def time(when: datetime | None) -> str | None:
 
 
 def base_url(api: Api, request: Request) -> str:
-    """Return the URL that links begin with, without a trailing slash."""
+    """Return the URL that links start with, without a trailing slash."""
     if public := api.public_endpoint:
         return public.rstrip("/")
     return _host(request.scheme, request.host)

@@ -43,7 +43,7 @@ def _address(kind: type[IPv4Address | IPv6Address]) -> Check:
 
 
 def _list_of(item: Check) -> Check:
-    return lambda value: isinstance(value, list) and all(item(each) for each in value)
+    return lambda value: isinstance(value, list) and all(item(member) for member in value)
 
 
 _V4, _V6 = _address(IPv4Address), _address(IPv6Address)
@@ -107,9 +107,9 @@ def _problems(item: Any, types: Mapping[str, tuple[Checks, Checks]]) -> Iterator
     if not isinstance(kind, str) or kind not in types:
         yield f"an object is required whose type is one of {', '.join(types)}"
         return
-    needed, optional = types[kind]
-    for name, is_valid in {**needed, **optional}.items():
-        if name not in item and name in needed:
+    required, optional = types[kind]
+    for name, is_valid in {**required, **optional}.items():
+        if name not in item and name in required:
             yield f"{name} is missing"
         elif name in item and not is_valid(item[name]):
             yield f"{name}: {item[name]!r} is invalid"

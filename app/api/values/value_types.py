@@ -23,11 +23,11 @@ TRUE = {"1", "t", "true", "y", "yes", "on"}
 FALSE = {"0", "f", "false", "n", "no", "off"}
 
 
-def within(least: int, most: int | None = None) -> list[validate.Validator]:
-    """Validators of a range: `least` <= value <= `most`."""
+def within(minimum: int, maximum: int | None = None) -> list[validate.Validator]:
+    """Validators of a range: `minimum` <= value <= `maximum`."""
     return [
-        validate.Range(least, error="{input!r} is less than the minimum of {min}"),
-        validate.Range(max=most, error="{input!r} is greater than the maximum of {max}"),
+        validate.Range(minimum, error="{input!r} is less than the minimum of {min}"),
+        validate.Range(max=maximum, error="{input!r} is greater than the maximum of {max}"),
     ]
 
 
@@ -42,10 +42,10 @@ class Text(fields.String):
     def __init__(
         self, longest: int = 255, shortest: int = 0, choices: Iterable[str] = (), **kwargs: Any
     ) -> None:
-        allowed = [str(choice) for choice in choices]
+        valid_words = [str(choice) for choice in choices]
         checked = (
-            validate.OneOf(allowed, error=f"{{input!r}} is not one of {allowed}")
-            if allowed
+            validate.OneOf(valid_words, error=f"{{input!r}} is not one of {valid_words}")
+            if valid_words
             else validate.Length(
                 max=longest, error="{input!r} is too long: at most {max} characters"
             )
@@ -131,9 +131,9 @@ class Flag(fields.Field[bool]):
             raise ValidationError("Not a valid boolean.")
         word = value.lower()
         if word not in TRUE | FALSE:
-            allowed = ", ".join(map(repr, sorted(TRUE | FALSE)))
+            words = ", ".join(map(repr, sorted(TRUE | FALSE)))
             raise ValidationError(
-                f"Invalid {{name}}: Unrecognized value {value!r}, acceptable values are: {allowed}"
+                f"Invalid {{name}}: Unrecognized value {value!r}, acceptable values are: {words}"
             )
         return word in TRUE
 
@@ -170,7 +170,7 @@ class CommaSeparated(fields.Field[list[str]]):
         self._lower = lower
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        if isinstance(value, list) and all(isinstance(part, str) for part in value):
             value = ",".join(value)
         if not isinstance(value, str) or "\0" in value:
             raise ValidationError("Expected words separated by commas.")
@@ -192,9 +192,9 @@ class Flat(Schema):
 
     def load(self, data: Any, **kwargs: Any) -> Any:
         if isinstance(data, dict) and self._required <= data.keys():
-            known = self.load_fields
+            known_fields = self.load_fields
             with suppress(KeyError, ValidationError):
-                return {name: known[name].deserialize(value) for name, value in data.items()}
+                return {name: known_fields[name].deserialize(value) for name, value in data.items()}
         return super().load(data, **kwargs)
 
 

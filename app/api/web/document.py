@@ -57,8 +57,10 @@ SECTIONS = {
     "steps": "Steps of nodes",
     "traits": "Traits", "ports": "Ports", "portgroups": "Port groups", "vifs": "VIFs",
     "volume": "Volumes", "management": "Boot devices, indicators, virtual media",
-    "machine_states": "Boot mode, RAID, console", "hardware": "BIOS, firmware, inventory",
-    "bmc_documents": "Documents of BMCs", "agent_logs": "Logs of agents",
+    "machine_states": "Boot mode, RAID, console", "consoles": "Consoles",
+    "hardware": "BIOS, firmware, inventory",
+    "bmc_documents": "Documents of BMCs", "bmc_recordings": "Recordings of operations",
+    "agent_logs": "Logs of agents",
     "vendor": "Vendor functions", "allocations": "Allocations",
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
     "inspection_rules": "Inspection rules", "chassis": "Chassis", "drivers": "Drivers",
@@ -68,7 +70,7 @@ SECTIONS = {
     "root": "The service",
 }  # fmt: skip
 #: Parts of the paths whose handlers wait for a call to a conductor.
-CALLS = ("/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console")
+CALLS = ("/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console", "/console")
 #: Location of parameters that `parsing` accepts in the body or in the query.
 BODY_OR_QUERY = "json_or_query"
 
@@ -113,6 +115,8 @@ ERROR = Component("Error", exactly({"error_message": TEXT | ENCODED}))
 FLAT_ERROR = Component("FlatError", exactly({"faultcode": TEXT, "faultstring": TEXT}))
 #: Statuses of bodies that are refused before they are decoded.
 FLAT = (400, 413)
+#: Status of an answer that opens a WebSocket.
+SWITCHING = 101
 #: Status of an error -> its description.
 ERRORS = {
     400: "The request is invalid; the message names the field",
@@ -124,6 +128,8 @@ ERRORS = {
     409: "The resource is in use, or another operation holds the node",
     412: "The node has changed since the `ETag` in `If-Match`",
     413: "The body is too large",
+    426: "The request must ask for a WebSocket",
+    429: "Too many such requests are open",
     500: "A defect of the service, or the machine does not support the request",
     502: "The machine sent an invalid response",
     503: "The service is temporarily unavailable; retry",
@@ -152,17 +158,17 @@ def document(spec: Any, routes: Iterable[Route]) -> dict[str, Any]:
 
     spec: apispec of flask-smorest, the source of parameters and request bodies.
     """
-    made: dict[str, Any] = spec.to_dict()
-    made["info"]["description"] = ABOUT
-    about = {each["name"]: each for each in made["tags"]}
-    made["tags"] = [about[name] | {"x-displayName": title} for name, title in SECTIONS.items()]
+    content: dict[str, Any] = spec.to_dict()
+    content["info"]["description"] = ABOUT
+    tags = {tag["name"]: tag for tag in content["tags"]}
+    content["tags"] = [tags[name] | {"x-displayName": title} for name, title in SECTIONS.items()]
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = PARAMETER.sub(r"{\1}", route.path)
-        known, method = made["paths"].get(path, {}), route.method.lower()
-        declared, in_path = known.get(method, {}), known.get("parameters", [])
-        paths.setdefault(path, {})[method] = _operation(route, declared, in_path)
-    incoming = made["components"]["schemas"]
+        operations, method = content["paths"].get(path, {}), route.method.lower()
+        operation, in_path = operations.get(method, {}), operations.get("parameters", [])
+        paths.setdefault(path, {})[method] = _operation(route, operation, in_path)
+    incoming = content["components"]["schemas"]
     for name in ("Error", "PaginationMetadata"):  # added by flask-smorest, not used here
         incoming.pop(name, None)
     for schema in incoming.values():
@@ -172,7 +178,7 @@ def document(spec: Any, routes: Iterable[Route]) -> dict[str, Any]:
         if name in incoming:
             incoming[name] = versioned(kind, incoming[name])
     responses = {str(status): _error_response(status) for status in ERRORS}
-    return made | {
+    return content | {
         "paths": paths,
         "components": {
             "schemas": {**incoming, **components([paths, responses])},
@@ -196,38 +202,38 @@ def components(node: Any) -> dict[str, Shape]:
 
     Raises TypeError: two different schemas have one name.
     """
-    found: dict[str, Shape] = {}
-    left = [node]
-    while left:
-        match left.pop():
-            case Component() as each if each.name not in found:
-                found[each.name] = each.schema
-                left.append(each.schema)
-            case Component() as each if found[each.name] != each.schema:
-                raise TypeError(f"{each.name}: two JSON Schemas have this name")
+    schemas: dict[str, Shape] = {}
+    pending = [node]
+    while pending:
+        match pending.pop():
+            case Component() as component if component.name not in schemas:
+                schemas[component.name] = component.schema
+                pending.append(component.schema)
+            case Component() as component if schemas[component.name] != component.schema:
+                raise TypeError(f"{component.name}: two JSON Schemas have this name")
             case Component():
                 pass
             case dict() as document:
-                left += document.values()
+                pending += document.values()
             case list() as documents:
-                left += documents
-    return dict(sorted(found.items()))
+                pending += documents
+    return dict(sorted(schemas.items()))
 
 
 def _operation(
-    route: Route, declared: dict[str, Any], in_path: list[dict[str, Any]]
+    route: Route, operation: dict[str, Any], in_path: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """
     Build an OpenAPI operation: method and path.
 
-    declared, in_path: the operation and the parameters of its path, from flask-smorest.
+    operation, in_path: the operation and the parameters of its path, from flask-smorest.
     """
     parameters = [
-        *(each | {"description": PATH_PARAMETERS[each["name"]]} for each in in_path),
-        *_query_parameters(route, declared.get("parameters", [])),
+        *(parameter | {"description": PATH_PARAMETERS[parameter["name"]]} for parameter in in_path),
+        *_query_parameters(route, operation.get("parameters", [])),
         *({"$ref": f"#/components/parameters/{name}"} for name in _request_headers(route)),
     ]
-    body = _body(route, declared)
+    body = _body(route, operation)
     successes = {str(status): _response(route.returns, status) for status in route.returns.bodies}
     errors = {
         str(status): {"$ref": f"#/components/responses/{status}"}
@@ -264,45 +270,49 @@ def _types(schema: Shape) -> set[str]:
     return {kind} if isinstance(kind, str) else set(kind)
 
 
-def _query_parameters(route: Route, declared: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of the query. declared: those of the route's schemas."""
+def _query_parameters(route: Route, parameters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of the query. parameters: of the route's schemas."""
     for name, text in route.parameters.items():
         yield {
             "name": name, "in": "query", "description": text, "schema": TEXT, "required": True,
         }  # fmt: skip
     gates = versions.QUERIES.get(route.query or "", {})
-    for each in declared:
-        name, more = each["name"], dict[str, Any]()
+    for parameter in parameters:
+        name, changes = parameter["name"], dict[str, Any]()
         if route.path.endswith("/detail") and name in ("detail", "fields"):
             continue  # the route shows all fields
-        if each["in"] == BODY_OR_QUERY:
-            if {"array", "object"} & _types(each["schema"]):
+        if parameter["in"] == BODY_OR_QUERY:
+            if {"array", "object"} & _types(parameter["schema"]):
                 continue
-            more |= {"in": "query", "required": False}
+            changes |= {"in": "query", "required": False}
         if name == "fields" and route.returns.fields:
             names = {"type": "array", "items": one_of(route.returns.fields)}
-            more |= {"schema": names, "style": "form", "explode": False}
+            changes |= {"schema": names, "style": "form", "explode": False}
         if name == "sort_key" and route.returns.sortable:
-            more |= {"schema": one_of(route.returns.sortable)}
+            changes |= {"schema": one_of(route.returns.sortable)}
         if name in gates:
-            more |= {"x-since": f"1.{gates[name]}"}
-        yield each | more
+            changes |= {"x-since": f"1.{gates[name]}"}
+        yield parameter | changes
 
 
-def _body(route: Route, declared: dict[str, Any]) -> dict[str, Any] | None:
+def _body(route: Route, operation: dict[str, Any]) -> dict[str, Any] | None:
     """Describe the body of a request; None for no body."""
     if route.takes is not None:
-        needed = route.method not in ("GET", "DELETE")
-        return {"required": needed, "content": {JSON: {"schema": route.takes}}}
-    either = [each for each in declared.get("parameters", []) if each["in"] == BODY_OR_QUERY]
+        is_required = route.method not in ("GET", "DELETE")
+        return {"required": is_required, "content": {JSON: {"schema": route.takes}}}
+    either = [
+        parameter
+        for parameter in operation.get("parameters", [])
+        if parameter["in"] == BODY_OR_QUERY
+    ]
     if not either:
-        return declared.get("requestBody")
+        return operation.get("requestBody")
     described = {
-        each["name"]: each["schema"]
-        | ({"description": each["description"]} if "description" in each else {})
-        for each in either
+        parameter["name"]: parameter["schema"]
+        | ({"description": parameter["description"]} if "description" in parameter else {})
+        for parameter in either
     }
-    optional = {each["name"] for each in either if not each.get("required")}
+    optional = {parameter["name"] for parameter in either if not parameter.get("required")}
     shape = exactly(described, optional=optional)
     return {"required": False, "content": {JSON: {"schema": shape}}}
 
@@ -338,13 +348,14 @@ def _error_statuses(route: Route, parameters: list[Any], body: Any) -> Iterator[
     """Yield the statuses of the errors that a route can return."""
     writes = route.method in WRITING
     calls = any(part in route.path for part in CALLS)
-    named = any("name" in each for each in parameters)
+    has_name = any("name" in parameter for parameter in parameters)
     yield 400
     if not _is_public(route):
         yield 401
-    if route.rule:
+    opens_socket = SWITCHING in route.returns.bodies
+    if route.rule or opens_socket:
         yield 403
-    if named or route.since > versions.MIN:
+    if has_name or route.since > versions.MIN:
         yield 404
     if route.gone == 405:
         yield 405
@@ -355,6 +366,9 @@ def _error_statuses(route: Route, parameters: list[Any], body: Any) -> Iterator[
         yield 412
     if body:
         yield 413
+    if opens_socket:
+        yield 426
+        yield 429
     yield 500
     if calls:
         yield 502
@@ -364,7 +378,7 @@ def _error_statuses(route: Route, parameters: list[Any], body: Any) -> Iterator[
 
 def _error_response(status: int) -> dict[str, Any]:
     shape = {"anyOf": [ERROR, FLAT_ERROR]} if status in FLAT else ERROR
-    more = {
+    further_headers = {
         401: {"WWW-Authenticate": "Authentication scheme that the service accepts"},
         409: {"Retry-After": "Seconds until a retry may succeed"},
         503: {"Retry-After": "Seconds until a retry may succeed"},
@@ -372,6 +386,6 @@ def _error_response(status: int) -> dict[str, Any]:
     return {
         "description": ERRORS[status],
         "headers": _common_headers()
-        | {name: {"description": text, "schema": TEXT} for name, text in more.items()},
+        | {name: {"description": text, "schema": TEXT} for name, text in further_headers.items()},
         "content": {JSON: {"schema": shape}},
     }

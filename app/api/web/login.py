@@ -1,7 +1,7 @@
 """
 Routes by which browsers sign in and out: an addition to Ironic's API.
 
-A session is an API token with a short life, which the browser keeps in a cookie. It begins with
+A session is an API token with a short life, which the browser keeps in a cookie. It starts with
 user and password, or with a code of the OpenID provider. A user with several scopes chooses one.
 """
 
@@ -56,22 +56,22 @@ def show_login(context: RequestContext, _query: Mapping[str, Any]) -> Response:
     return _shown(context, _current(context))
 
 
-def _shown(context: RequestContext, found: BrowserSession | None) -> Response:
+def _shown(context: RequestContext, browser_session: BrowserSession | None) -> Response:
     settings = context.runtime.settings
     is_local = settings.default.auth_strategy == "local"
     return json(
         {
             "strategy": settings.default.auth_strategy,
             "oidc": is_local and bool(settings.oidc.issuer),
-            "user": found and found.caller.user_name,
-            "scope": found and found.scope,
-            "scopes": found.scopes if found else [],
+            "user": browser_session and browser_session.caller.user_name,
+            "scope": browser_session and browser_session.scope,
+            "scopes": browser_session.scopes if browser_session else [],
         }
     )
 
 
 def _current(context: RequestContext) -> BrowserSession | None:
-    """Return the session of the request; None: there is none, or it has ended."""
+    """Return the session of the request, unless it has none, or the session has ended."""
     text = session_cookie.token_of(request, context.base_url)
     if text is None or context.runtime.settings.default.auth_strategy != "local":
         return None
@@ -89,8 +89,8 @@ def sign_in(context: RequestContext, body: Mapping[str, Any]) -> Response:
     `POST /v1/login/scope` chooses one.
     """
     account = _users(context).account(request, context.audit, body["username"], body["password"])
-    found, text = _begin(context, lambda _session: account, body.get("scope"), 200)
-    response = _shown(context, found)
+    browser_session, text = _begin(context, lambda _session: account, body.get("scope"), 200)
+    response = _shown(context, browser_session)
     _keep(context, response, text)
     return response
 
@@ -100,18 +100,20 @@ def sign_in(context: RequestContext, body: Mapping[str, Any]) -> Response:
 def change_scope(context: RequestContext, body: Mapping[str, Any]) -> Response:
     """Move the session to another scope of its user"""
     _users(context)
-    before, text = _current(context), session_cookie.token_of(request, context.base_url)
-    if before is None or text is None:
+    old_session, text = _current(context), session_cookie.token_of(request, context.base_url)
+    if old_session is None or text is None:
         raise Unauthorized(
             "There is no session.", session_cookie.challenge(request, context.base_url)
         )
-    context.caller = before.caller
+    context.caller = old_session.caller
     with context.runtime.transaction() as session:
-        found, renewed = service.change_scope(session, text, body["scope"], context.request_id)
-        context.caller = found.caller
+        browser_session, new_text = service.change_scope(
+            session, text, body["scope"], context.request_id
+        )
+        context.caller = browser_session.caller
         auditing.record(context, session)
-    response = _shown(context, found)
-    _keep(context, response, renewed)
+    response = _shown(context, browser_session)
+    _keep(context, response, new_text)
     return response
 
 
@@ -140,9 +142,9 @@ def return_from_provider(context: RequestContext) -> Response:
     Providers add parameters of their own, which are ignored.
     """
     provider, oidc = _users(context).provider, context.runtime.settings.oidc
-    limits = context.services.limits
-    address = limits.clients.key_of(request.environ)
-    if seconds := limits.refused_codes.take(address):
+    request_limits = context.services.limits
+    address = request_limits.clients.key_of(request.environ)
+    if seconds := request_limits.refused_codes.take(address):
         raise TooMany(seconds, "Too many logins of this address were refused; retry later.")
     attempt = _checked_attempt(context, oidc.issuer)
     code = request.args.get("code", "")
@@ -154,7 +156,7 @@ def return_from_provider(context: RequestContext) -> Response:
     response = empty(302, f"{context.base_url}{PAGE}")
     _keep(context, response, text)
     login_attempt.forget(response, context.base_url)
-    limits.refused_codes.give_back(address)
+    request_limits.refused_codes.give_back(address)
     return response
 
 
@@ -162,18 +164,18 @@ def _checked_attempt(context: RequestContext, issuer: str) -> login_attempt.Atte
     """
     Return the browser's attempt to which the request belongs.
 
-    Raises Unauthorized: there is none, or the provider refused the login.
+    Raises Unauthorized: there is no such attempt, or the provider refused the login.
     """
-    attempt, sent = login_attempt.of(request, context.base_url), request.args
+    attempt, parameters = login_attempt.of(request, context.base_url), request.args
     if attempt is None or not hmac.compare_digest(
-        attempt.state.encode(), sent.get("state", "").encode()
+        attempt.state.encode(), parameters.get("state", "").encode()
     ):
         raise Unauthorized("state: this browser has begun no such login; begin it again.")
-    if sent.get("iss", issuer) != issuer:
+    if parameters.get("iss", issuer) != issuer:
         raise Unauthorized("iss: the answer is that of another OpenID provider.")
-    if "error" in sent or not sent.get("code"):
-        why = sent.get("error", "there is no code")[:100]
-        raise Unauthorized(f"The OpenID provider refused the login: {why}.")
+    if "error" in parameters or not parameters.get("code"):
+        reason = parameters.get("error", "there is no code")[:100]
+        raise Unauthorized(f"The OpenID provider refused the login: {reason}.")
     return attempt
 
 
@@ -204,12 +206,14 @@ def _begin(
     with context.runtime.transaction() as session:
         account = account_of(session)
         context.audit.name_user(account.name)
-        if before := session_cookie.former(request, context.base_url):
-            tokens.end_session(session, before)
-        found, text = service.create(session, account, scope, lifetime, context.request_id)
-        context.caller = found.caller
+        if old_text := session_cookie.former(request, context.base_url):
+            tokens.end_session(session, old_text)
+        browser_session, text = service.create(
+            session, account, scope, lifetime, context.request_id
+        )
+        context.caller = browser_session.caller
         auditing.record(context, session, status)
-    return found, text
+    return browser_session, text
 
 
 @login.declare("POST", "/logout", returns=NO_CONTENT, no_key=repeats.OF_LOGINS)
@@ -217,11 +221,11 @@ def sign_out(context: RequestContext) -> Response:
     """End the session"""
     response = empty()
     session_cookie.forget(response, context.base_url)
-    found, text = _current(context), session_cookie.token_of(request, context.base_url)
-    if found is None or text is None:
-        context.audit.skip()  # strangers would fill the audit
+    browser_session, text = _current(context), session_cookie.token_of(request, context.base_url)
+    if browser_session is None or text is None:
+        context.audit.skip()  # unauthenticated clients would fill the audit
         return response
-    context.caller = found.caller
+    context.caller = browser_session.caller
     with context.runtime.transaction() as session:
         tokens.end(session, text)
         auditing.record(context, session)

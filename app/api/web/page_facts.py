@@ -47,5 +47,5 @@ def _values(field: marshmallow.fields.Field[Any]) -> list[str] | None:
         return ["true", "false"]
     for check in field.validators:
         if isinstance(check, marshmallow.validate.OneOf):
-            return [str(each) for each in check.choices]
+            return [str(choice) for choice in check.choices]
     return None

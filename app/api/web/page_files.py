@@ -13,24 +13,24 @@ View = Callable[[], AnyResponse]
 #: Ending of the name of a served file -> its content type.
 KINDS = {
     ".css": "text/css", ".html": "text/html", ".js": "text/javascript",
-    ".json": "application/json", ".svg": "image/svg+xml",
+    ".json": "application/json", ".svg": "image/svg+xml", ".txt": "text/plain",
 }  # fmt: skip
 #: Browsers ask for a file each time, and get it again only if it has changed.
 CACHING = "no-cache"
 
 
-def views(path: str, folder: Path, first: str, **made: bytes) -> Mapping[str, View]:
+def views(path: str, folder: Path, index_file: str, **contents: bytes) -> Mapping[str, View]:
     """
     Return path -> view of the files of a page.
 
-    path: of the page itself, whose file is `first`; other files are below it. made: name of a
-    JSON file -> its content, for files that are not in the folder.
+    path: of the page itself, whose file is `index_file`; other files are below it. contents: name
+    of a JSON file -> its content, for files that are not in the folder.
     """
     files = {
-        each.name: each.read_bytes() for each in sorted(folder.iterdir()) if each.suffix in KINDS
+        file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.suffix in KINDS
     }
-    files |= {f"{name}.json": content for name, content in made.items()}
-    page = _view(path.removeprefix("/"), first, files.pop(first))
+    files |= {f"{name}.json": content for name, content in contents.items()}
+    page = _view(path.removeprefix("/"), index_file, files.pop(index_file))
     return {
         path: page,
         **{f"{path}/{name}": _view(path, name, content) for name, content in files.items()},

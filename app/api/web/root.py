@@ -62,18 +62,18 @@ def _version(context: RequestContext) -> dict[str, Any]:
 
 def discover(context: RequestContext) -> Response:
     """List the API versions. Redirect browsers to the page of operators."""
-    accepted = request.accept_mimetypes
-    if accepted.best_match(("application/json", "text/html")) == "text/html":
+    media_types = request.accept_mimetypes
+    if media_types.best_match(("application/json", "text/html")) == "text/html":
         return Response(
             status=302, headers={"Location": f"{context.base_url}/ui", "Vary": "Accept"}
         )
-    served = _version(context)
+    version = _version(context)
     answer = json(
         {
             "name": "OpenStack Ironic API",
             "description": "Ingot provisions bare-metal servers. It speaks Ironic's API.",
-            "default_version": served,
-            "versions": [served],
+            "default_version": version,
+            "versions": [version],
         }
     )
     answer.headers[RELEASE] = INSTALLED
@@ -89,7 +89,7 @@ def show_v1(context: RequestContext) -> Response:
     """List the collections"""
     base = context.base_url
     docs = {"href": f"{base}/docs", "rel": "describedby", "type": "text/html"}
-    found = {
+    collections = {
         name: [
             {"href": f"{base}/v1/{name}/", "rel": "self"},
             {"href": f"{base}/{name}/", "rel": "bookmark"},
@@ -105,9 +105,9 @@ def show_v1(context: RequestContext) -> Response:
                 "base": "application/json",
                 "type": "application/vnd.openstack.ironic.v1+json",
             },
-            **{name: found.pop(name) for name in OLDEST},
+            **{name: collections.pop(name) for name in OLDEST},
             "version": _version(context),
-            **found,
+            **collections,
         }
     )
 
@@ -124,11 +124,11 @@ def healthcheck(context: RequestContext) -> Response:
         if not detailed:
             session.execute(text("SELECT 1"))
             return json({"detailed": False, "reasons": ["OK"]})
-        found = health.examine(session)
+        parts = health.examine(session)
     reasons = [
-        {"class": each.part, "reason": each.reason, "details": each.details} for each in found
+        {"class": part.part, "reason": part.reason, "details": part.details} for part in parts
     ]
-    healthy = all(each.is_healthy for each in found)
+    healthy = all(part.is_healthy for part in parts)
     return json({"detailed": True, "reasons": reasons}, 200 if healthy else 503)
 
 
@@ -146,7 +146,7 @@ def _with_context(view: Callable[[RequestContext], Response]) -> Callable[[], Re
 def register(app: Flask) -> list[Route]:
     """Add the routes outside of /v1 that the settings enable."""
     enabled = services_of(app).runtime.settings.healthcheck.enabled
-    found = [(DISCOVER, discover), *([(HEALTHCHECK, healthcheck)] if enabled else [])]
-    for route, view in found:
+    enabled_routes = [(DISCOVER, discover), *([(HEALTHCHECK, healthcheck)] if enabled else [])]
+    for route, view in enabled_routes:
         app.add_url_rule(route.path, route.handler, _with_context(view))
-    return [route for route, _ in found]
+    return [route for route, _ in enabled_routes]

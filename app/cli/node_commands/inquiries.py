@@ -28,29 +28,29 @@ CONDUCTORS = ("hostname", "conductor_group", "alive", "drivers", "updated_at")
 RELEASE = "X-Ingot-Release"
 
 
-def why(api: Api, out: Output, node: Node) -> None:
+def why(api: Api, output: Output, node: Node) -> None:
     """Explain a node's state: the awaited event, the holder of its reservation, the next action."""
-    found = api.get("nodes", node, "why")
-    out.result(
-        found,
+    explanation = api.get("nodes", node, "why")
+    output.result(
+        explanation,
         joined(
-            found["summary"],
-            found["since"] and f"Since {moment(found['since'])}",
-            found["held_by"] and f"It is reserved for {found['held_by']}",
-            found["next"] and f"Next: {found['next']}",
-            found["next_at"] and f"At the latest at {moment(found['next_at'])}",
+            explanation["summary"],
+            explanation["since"] and f"Since {moment(explanation['since'])}",
+            explanation["held_by"] and f"It is reserved for {explanation['held_by']}",
+            explanation["next"] and f"Next: {explanation['next']}",
+            explanation["next_at"] and f"At the latest at {moment(explanation['next_at'])}",
         ),
     )
 
 
-def operations(api: Api, out: Output, node: Node) -> None:
+def operations(api: Api, output: Output, node: Node) -> None:
     """List the operations of a node, the newest first."""
-    out.items(api.get("nodes", node, "operations")["operations"], OPERATION, BRIEFLY)
+    output.items(api.get("nodes", node, "operations")["operations"], OPERATION, BRIEFLY)
 
 
 def list_operations(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     active: Annotated[bool | None, typer.Option(help="Only those that have not ended")] = None,
     state: Annotated[
@@ -60,24 +60,29 @@ def list_operations(
     limit: Annotated[int, typer.Option(min=1, help="Largest number of items")] = NEWEST,
 ) -> None:
     """List the operations of all nodes, the newest first."""
-    found = api.every("operations", limit=limit, active=active, state=state, kind=kind)
-    if out.people:
-        found = (each | {"node_name": each["node_name"] or each["node_uuid"]} for each in found)
-    out.items(found, FLEET, FLEET_BRIEFLY)
+    operations = api.every("operations", limit=limit, active=active, state=state, kind=kind)
+    if output.people:
+        operations = (
+            operation | {"node_name": operation["node_name"] or operation["node_uuid"]}
+            for operation in operations
+        )
+    output.items(operations, FLEET, FLEET_BRIEFLY)
 
 
-def operation(api: Api, out: Output, uuid: Annotated[str, typer.Argument(metavar="UUID")]) -> None:
+def operation(
+    api: Api, output: Output, uuid: Annotated[str, typer.Argument(metavar="UUID")]
+) -> None:
     """Show an operation and its steps."""
-    found = api.get("operations", uuid)
-    if not out.people:
-        out.item(found)
+    operation = api.get("operations", uuid)
+    if not output.people:
+        output.item(operation)
         return
-    out.item(found, (*OPERATION, "node_uuid", "deadline_at"))
-    out.say("")
-    out.items([_row(step, len(found["steps"])) for step in found["steps"]], STEPS)
+    output.item(operation, (*OPERATION, "node_uuid", "deadline_at"))
+    output.say("")
+    output.items([_row(step, len(operation["steps"])) for step in operation["steps"]], STEPS)
 
 
-def _row(step: Document, of: int) -> Document:
+def _row(step: Document, total: int) -> Document:
     """
     Build a row of the table of steps.
 
@@ -86,7 +91,7 @@ def _row(step: Document, of: int) -> Document:
     progress = progress_of(step) if step["started_at"] and not step["finished_at"] else ""
     log = PurePath((step["result"] or {}).get("logs") or "").name
     return {
-        "number": f"{step['position'] + 1}/{of}",
+        "number": f"{step['position'] + 1}/{total}",
         "step": label(step),
         "state": step["state"],
         "tries": step["attempts"],
@@ -98,27 +103,29 @@ def _row(step: Document, of: int) -> Document:
 
 def history(
     api: Api,
-    out: Output,
+    output: Output,
     node: Node,
     limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
 ) -> None:
     """List the history of a node."""
-    out.items(api.every("nodes", node, "history", limit=limit, detail=True), HISTORY, EVENTS)
+    output.items(api.every("nodes", node, "history", limit=limit, detail=True), HISTORY, EVENTS)
 
 
-def list_conductors(api: Api, out: Output) -> None:
+def list_conductors(api: Api, output: Output) -> None:
     """List the conductors, and whether they are alive."""
-    out.items(api.every("conductors", detail=True), CONDUCTORS)
+    output.items(api.every("conductors", detail=True), CONDUCTORS)
 
 
-def version(api: Api, out: Output) -> None:
+def version(api: Api, output: Output) -> None:
     """Print the versions of this command and of the service."""
     answer = api.root()
     served = answer.json()["default_version"]
-    found = {
+    versions = {
         "client": installed("ingot"),
         "service": answer.headers.get(RELEASE),
         "api": f"{served['min_version']} to {served['version']}",
     }
-    service = found["service"] or "does not tell"
-    out.result(found, f"client {found['client']}, service {service}, API {found['api']}")
+    service = versions["service"] or "does not tell"
+    output.result(
+        versions, f"client {versions['client']}, service {service}, API {versions['api']}"
+    )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import bulk
-from app.cli.bulk import Chosen, Nodes, Outcome
+from app.cli.bulk import Nodes, NodeSelection, Outcome
 from app.cli.node_commands.node_fields import FIELDS
 from app.cli.rest import Api
 from app.cli.terminal.errors import Usage
@@ -25,19 +25,19 @@ class Switch(StrEnum):
 
 def create(
     api: Api,
-    out: Output,
+    output: Output,
     uuid: Annotated[str | None, typer.Option(help="Its UUID; else a new one")] = None,
     **values: Any,
 ) -> None:
     """Enroll a node."""
     body = FIELDS.body(values) | ({"uuid": uuid} if uuid else {})
-    made: Document = api.request("POST", "nodes", body=body).json()
-    out.item(made, COLUMNS)
+    node: Document = api.request("POST", "nodes", body=body).json()
+    output.item(node, COLUMNS)
 
 
 def set_fields(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     nodes: Nodes = None,
     reset_interfaces: Annotated[
@@ -46,48 +46,54 @@ def set_fields(
     **values: Any,
 ) -> None:
     """Set fields of nodes; for each node all of them or none."""
-    chosen = Chosen.of(nodes, values)
-    _change(api, out, chosen, FIELDS.additions(values), reset_interfaces or None)
+    selection = NodeSelection.of(nodes, values)
+    _change(api, output, selection, FIELDS.additions(values), reset_interfaces or None)
 
 
-def unset_fields(api: Api, out: Output, *, nodes: Nodes = None, **values: Any) -> None:
+def unset_fields(api: Api, output: Output, *, nodes: Nodes = None, **values: Any) -> None:
     """Remove fields of nodes; for each node all of them or none."""
-    chosen = Chosen.of(nodes, values)
-    _change(api, out, chosen, FIELDS.removals(values))
+    selection = NodeSelection.of(nodes, values)
+    _change(api, output, selection, FIELDS.removals(values))
 
 
 def _change(
-    api: Api, out: Output, chosen: Chosen, patch: list[Document], reset: bool | None = None
+    api: Api,
+    output: Output,
+    selection: NodeSelection,
+    patch: list[Document],
+    reset: bool | None = None,
 ) -> None:
     if not patch:
         raise Usage("nothing to change was named; --help says what there is")
-    changed = ", ".join(dict.fromkeys(each["path"].split("/")[1] for each in patch))
+    field_names = ", ".join(dict.fromkeys(change["path"].split("/")[1] for change in patch))
 
     def act(api: Api, node: str) -> Outcome:
         answer = api.request("PATCH", "nodes", node, query={"reset_interfaces": reset}, body=patch)
-        return Outcome(answer.json(), f"{node}: changed {changed}")
+        return Outcome(answer.json(), f"{node}: changed {field_names}")
 
-    bulk.each(api, out, chosen, act)
+    bulk.for_each_node(api, output, selection, act)
 
 
-def delete(api: Api, out: Output, *, nodes: Nodes = None, **choosing: Any) -> None:
+def delete(api: Api, output: Output, *, nodes: Nodes = None, **selection_options: Any) -> None:
     """Delete nodes."""
 
     def act(api: Api, node: str) -> Outcome:
         api.request("DELETE", "nodes", node)
         return Outcome({"node": node, "deleted": True}, f"{node}: deleted")
 
-    bulk.each(api, out, Chosen.of(nodes, choosing), act, destroys="delete")
+    bulk.for_each_node(
+        api, output, NodeSelection.of(nodes, selection_options), act, destroys="delete"
+    )
 
 
 def maintenance(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     nodes: Nodes = None,
     switch: Switch,
     reason: Annotated[str | None, typer.Option(help="The reason for the maintenance")] = None,
-    **choosing: Any,
+    **selection_options: Any,
 ) -> None:
     """Put nodes into maintenance, or take them out."""
     if switch is Switch.OFF and reason is not None:
@@ -99,4 +105,4 @@ def maintenance(
         document = {"node": node, "maintenance": switch is Switch.ON, "maintenance_reason": reason}
         return Outcome(document, f"{node}: maintenance {switch}")
 
-    bulk.each(api, out, Chosen.of(nodes, choosing), act)
+    bulk.for_each_node(api, output, NodeSelection.of(nodes, selection_options), act)

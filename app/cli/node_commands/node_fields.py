@@ -43,5 +43,5 @@ FIELDS = Fields(
         Field("vendor_interface", "Its vendor interface"),
     ),
     required=("driver",),
-    later=("protected", "protected_reason"),
+    update_only=("protected", "protected_reason"),
 )

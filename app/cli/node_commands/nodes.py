@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.bulk import Where, filters_of
 from app.cli.commands import Node, hold_kinds
 from app.cli.rest import Api
 from app.cli.terminal import styles
@@ -28,8 +29,9 @@ LONG = (
 
 def list_nodes(
     api: Api,
-    out: Output,
+    output: Output,
     *,
+    expressions: Where = None,
     failed: Annotated[
         bool,
         typer.Option("--failed", help="Only those in a failed state, with a fault or a last error"),
@@ -64,25 +66,29 @@ def list_nodes(
     long: Annotated[bool, typer.Option("--long", help="Show more fields")] = False,
 ) -> None:
     """List nodes."""
-    columns = out.fields or (LONG if long else COLUMNS)
+    columns = output.fields or (LONG if long else COLUMNS)
     table = () if long else TABLE
-    chosen = {*columns, *(SIGNS if failed else ()), *(table if out.people else ())}
+    requested_fields = {*columns, *(SIGNS if failed else ()), *(table if output.people else ())}
     key, _, direction = (sort or "").partition(":")
-    found = api.every(
-        "nodes", limit=None if failed else limit, fields=",".join(sorted(chosen)), retired=retired,
-        maintenance=maintenance, associated=associated, provision_state=state, fault=fault,
-        hold=hold, driver=driver, resource_class=resource_class, conductor=conductor,
-        conductor_group=conductor_group, owner=owner, lessee=lessee, shard=shard,
-        description_contains=description, sort_key=key or None, sort_dir=direction or None,
+    filters = {
+        "retired": retired, "maintenance": maintenance, "associated": associated,
+        "provision_state": state, "fault": fault, "hold": hold, "driver": driver,
+        "resource_class": resource_class, "conductor": conductor,
+        "conductor_group": conductor_group, "owner": owner, "lessee": lessee, "shard": shard,
+        "description_contains": description, **filters_of(expressions or ()),
+    }  # fmt: skip
+    nodes = api.every(
+        "nodes", limit=None if failed else limit, fields=",".join(sorted(requested_fields)),
+        sort_key=key or None, sort_dir=direction or None, **filters,
     )  # fmt: skip
     if failed:  # the API has no filter for it
-        found = islice(filter(_in_trouble, found), limit)
-    if out.people:
+        nodes = islice(filter(_in_trouble, nodes), limit)
+    if output.people:
         if not long:
-            found = (each | {"name": each["name"] or each["uuid"]} for each in found)
-        out.items(found, columns, table)
+            nodes = (node | {"name": node["name"] or node["uuid"]} for node in nodes)
+        output.items(nodes, columns, table)
     else:
-        out.items(({name: each.get(name) for name in columns} for each in found), columns)
+        output.items(({name: node.get(name) for name in columns} for node in nodes), columns)
 
 
 def _in_trouble(node: Document) -> bool:
@@ -91,8 +97,8 @@ def _in_trouble(node: Document) -> bool:
     return failed or bool(node["fault"] or node["last_error"])
 
 
-def show(api: Api, out: Output, node: Node) -> None:
+def show(api: Api, output: Output, node: Node) -> None:
     """Show a node."""
-    found = api.get("nodes", node, fields=",".join(out.fields) or None)
-    rest = sorted(set(found) - {*FIRST, "links"})
-    out.item(found, (*FIRST, *rest) if out.people else ())
+    document = api.get("nodes", node, fields=",".join(output.fields) or None)
+    other_fields = sorted(set(document) - {*FIRST, "links"})
+    output.item(document, (*FIRST, *other_fields) if output.people else ())

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import bulk, operation_progress
-from app.cli.bulk import Chosen, Nodes, Outcome
+from app.cli.bulk import Nodes, NodeSelection, Outcome
 from app.cli.commands import Node
 from app.cli.rest import Api
 from app.cli.terminal import arguments
@@ -49,7 +49,7 @@ StepsGiven = Annotated[str | None, typer.Option(metavar="FILE|JSON|-", help="Lis
 
 def provision_state(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     nodes: Nodes = None,
     verb: Verb,
@@ -67,10 +67,10 @@ def provision_state(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the steps")] = False,
     wait: Wait = None,
-    **choosing: Any,
+    **selection_options: Any,
 ) -> None:
     """Request a provisioning verb for nodes: manage, provide, clean, deploy, ..."""
-    chosen = Chosen.of(nodes, choosing)
+    selection = NodeSelection.of(nodes, selection_options)
     lists = {
         "clean_steps": clean_steps, "deploy_steps": deploy_steps, "service_steps": service_steps,
     }  # fmt: skip
@@ -84,46 +84,55 @@ def provision_state(
     body = {name: value for name, value in body.items() if value is not None}
     if not dry_run:
         destroys = verb.value if verb in DESTROY else ""
-        request(api, out, chosen, "provision", body, wait=wait, destroys=destroys)
-    elif chosen.only_node:
-        rehearse(api, out, chosen.only_node, body)
+        request(api, output, selection, "provision", body, wait=wait, destroys=destroys)
+    elif selection.only_node:
+        rehearse(api, output, selection.only_node, body)
     else:
-        bulk.each(api, out, chosen, lambda api, node: accepted(node, rehearsal(api, node, body)))
+        bulk.for_each_node(
+            api, output, selection, lambda api, node: accepted(node, rehearsal(api, node, body))
+        )
 
 
 def abort(
-    api: Api, out: Output, *, nodes: Nodes = None, wait: Wait = None, **choosing: Any
+    api: Api, output: Output, *, nodes: Nodes = None, wait: Wait = None, **selection_options: Any
 ) -> None:
     """Abort the operations of nodes."""
-    request(api, out, Chosen.of(nodes, choosing), "provision", {"target": "abort"}, wait=wait)
+    request(
+        api,
+        output,
+        NodeSelection.of(nodes, selection_options),
+        "provision",
+        {"target": "abort"},
+        wait=wait,
+    )
 
 
 def power(
     api: Api,
-    out: Output,
+    output: Output,
     *,
     nodes: Nodes = None,
     state: Power,
     soft: Annotated[bool, typer.Option("--soft", help="Shut the operating system down")] = False,
     timeout: Annotated[int | None, typer.Option(min=1, help="Timeout in seconds")] = None,
     wait: Wait = None,
-    **choosing: Any,
+    **selection_options: Any,
 ) -> None:
     """Switch nodes on or off, or reboot them."""
-    chosen = Chosen.of(nodes, choosing)
+    selection = NodeSelection.of(nodes, selection_options)
     target = POWER[state][soft]
     if target is None:
         raise Usage("--soft: only with off and reboot")
     body = {"target": target} | ({"timeout": timeout} if timeout else {})
     destroys = "" if state is Power.ON else f"power {state}"
-    request(api, out, chosen, "power", body, wait=wait, destroys=destroys)
+    request(api, output, selection, "power", body, wait=wait, destroys=destroys)
 
 
 def request(
     api: Api,
-    out: Output,
-    chosen: Chosen,
-    what: str,
+    output: Output,
+    selection: NodeSelection,
+    state_path: str,
     body: Document,
     *,
     wait: float | None,
@@ -132,8 +141,8 @@ def request(
     """
     Request a state for nodes, and follow the operations.
 
-    `what`: path of the state, as power. wait: timeout in seconds; None: do not wait.
-    destroys: as in `bulk.each`.
+    state_path: last part of the path, as power. wait: timeout in seconds, if it waits.
+    destroys: as in `bulk.for_each_node`.
 
     Raises NotYet, Failure.
     """
@@ -141,32 +150,36 @@ def request(
     end = time.monotonic() + (wait or 0)
 
     def act(api: Api, node: str) -> Outcome:
-        answer = api.request("PUT", "nodes", node, "states", what, body=body)
+        answer = api.request("PUT", "nodes", node, "states", state_path, body=body)
         request_id = answer.headers.get("Openstack-Request-Id")
         operation = operation_progress.find_operation(api, node, verb, request_id)
         if operation is None:
             return read_state(api, node)
-        said = f"{node}: {verb} accepted, operation {operation['uuid']}; --wait would follow it"
-        return Outcome(operation, said)
+        text = f"{node}: {verb} accepted, operation {operation['uuid']}; --wait would follow it"
+        return Outcome(operation, text)
 
     def then(api: Api, node: str, result: Outcome) -> Outcome:
         if "uuid" not in result.document:
             return result
-        left = max(end - time.monotonic(), 0)
-        operation = watch(api, out, node, result.document["uuid"], left, bar=bool(chosen.only_node))
+        seconds_left = max(end - time.monotonic(), 0)
+        operation = watch(
+            api, output, node, result.document["uuid"], seconds_left, bar=bool(selection.only_node)
+        )
         operation_progress.require_success(operation, node, verb)
         return read_state(api, node, operation)
 
-    bulk.each(api, out, chosen, act, then if wait is not None else None, destroys=destroys)
+    bulk.for_each_node(
+        api, output, selection, act, then if wait is not None else None, destroys=destroys
+    )
 
 
-def watch(api: Api, out: Output, node: str, uuid: str, seconds: float, *, bar: bool) -> Document:
+def watch(api: Api, output: Output, node: str, uuid: str, seconds: float, *, bar: bool) -> Document:
     """Return the operation once it has ended. bar: show its steps and a progress bar."""
     if not bar:
         return operation_progress.follow(api, node, uuid, seconds, lambda _operation: None)
     from app.cli.progress_display import Display  # slow to import, and only for --wait
 
-    with Display(node, console(out.colour, stderr=True)) as display:
+    with Display(node, console(output.colour, stderr=True)) as display:
         return operation_progress.follow(api, node, uuid, seconds, display.show)
 
 
@@ -177,46 +190,50 @@ def read_state(api: Api, node: str, operation: Document | None = None) -> Outcom
     return Outcome(operation or states, f"{node}: {states['provision_state']}{power}")
 
 
-def rehearse(api: Api, out: Output, node: str, body: Document) -> None:
+def rehearse(api: Api, output: Output, node: str, body: Document) -> None:
     """Print the dry run of a verb with its steps. Raises Failure: the verb is refused."""
     result = rehearsal(api, node, body)
     if result["accepted"]:
-        out.result(*accepted(node, result))
-        if out.people:
-            out.items(result["steps"], STEP_COLUMNS)
-            for words in foreseen(result):
-                out.say(words)
-    elif not out.people:
-        out.item(result)
+        output.result(*accepted(node, result))
+        if output.people:
+            output.items(result["steps"], STEP_COLUMNS)
+            for sentence in foreseen(result):
+                output.say(sentence)
+    elif not output.people:
+        output.item(result)
     accepted(node, result)
 
 
 def foreseen(result: Document) -> list[str]:
     """Tell what the agent would do, and which steps before it destroy data, by a dry run."""
     agent = result.get("agent")
-    told = agent["summary"] if agent else ""
+    summary = agent["summary"] if agent else ""
     return [
-        *([told] if told else []),
-        *(joined(words) for words in result.get("destroys") or () if words not in told),
+        *([summary] if summary else []),
+        *(
+            joined(consequence)
+            for consequence in result.get("destroys") or ()
+            if consequence not in summary
+        ),
     ]
 
 
 def rehearsal(api: Api, node: str, body: Document) -> Document:
     query = body | {"dry_run": True}
-    found: Document = api.request("PUT", "nodes", node, "states", "provision", body=query).json()
-    return found
+    document: Document = api.request("PUT", "nodes", node, "states", "provision", body=query).json()
+    return document
 
 
 def accepted(node: str, result: Document) -> Outcome:
     """Format the result of a dry run. Raises Failure: the verb is refused."""
     if result["refused"]:
-        raise Failure(joined(*(each["reason"] for each in result["refused"])))
+        raise Failure(joined(*(refusal["reason"] for refusal in result["refused"])))
     return Outcome(
         result, f"{node}: {result['from']} -> {result['to']}, in {len(result['steps'])} steps"
     )
 
 
-def offered(api: Api, out: Output, node: str, flow: str, min_priority: float | None) -> None:
+def offered(api: Api, output: Output, node: str, flow: str, min_priority: float | None) -> None:
     """
     List the steps that a node offers in a flow.
 
@@ -225,19 +242,21 @@ def offered(api: Api, out: Output, node: str, flow: str, min_priority: float | N
     answer = api.request("GET", "nodes", node, flow, "steps", query={"min_priority": min_priority})
     if answer.status_code == 202:
         seconds = int(answer.headers.get("Retry-Request-After", -1))
-        again = f"Retry in {seconds} seconds." if seconds > 0 else "Retry once it has run."
-        raise NotYet(f"{answer.json()['message']} {again}")
+        hint = f"Retry in {seconds} seconds." if seconds > 0 else "Retry once it has run."
+        raise NotYet(f"{answer.json()['message']} {hint}")
     steps = answer.json()
-    if out.people:
-        steps = [step | {"args": [_argument(each) for each in step["args"]]} for step in steps]
-    out.items(steps, ("interface", "step", "priority", "abortable", "args"))
+    if output.people:
+        steps = [
+            step | {"args": [_argument(argument) for argument in step["args"]]} for step in steps
+        ]
+    output.items(steps, ("interface", "step", "priority", "abortable", "args"))
 
 
 def _argument(arg: Document) -> str:
     return f"{arg['name']} (required)" if arg["required"] else str(arg["name"])
 
 
-Least = Annotated[
+MinPriority = Annotated[
     float | None,
     # the second form is that of the Ironic specification of manual cleaning
     typer.Option(
@@ -246,16 +265,16 @@ Least = Annotated[
 ]
 
 
-def clean_steps(api: Api, out: Output, node: Node, min_priority: Least = None) -> None:
-    """List the clean steps of a node; --min-priority 1: those of automated cleaning."""
-    offered(api, out, node, "cleaning", min_priority)
+def clean_steps(api: Api, output: Output, node: Node, min_priority: MinPriority = None) -> None:
+    """List the clean steps of a node; --min-priority 1 selects the steps of automated cleaning."""
+    offered(api, output, node, "cleaning", min_priority)
 
 
-def deploy_steps(api: Api, out: Output, node: Node, min_priority: Least = None) -> None:
+def deploy_steps(api: Api, output: Output, node: Node, min_priority: MinPriority = None) -> None:
     """List the deploy steps of a node."""
-    offered(api, out, node, "deploy", min_priority)
+    offered(api, output, node, "deploy", min_priority)
 
 
-def service_steps(api: Api, out: Output, node: Node, min_priority: Least = None) -> None:
+def service_steps(api: Api, output: Output, node: Node, min_priority: MinPriority = None) -> None:
     """List the service steps of a node."""
-    offered(api, out, node, "service", min_priority)
+    offered(api, output, node, "service", min_priority)

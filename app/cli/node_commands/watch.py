@@ -13,14 +13,14 @@ from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
 from app.lifecycle.provision_states import MACHINE, Kind, State
 
-#: States in which an operation ends without success.
+#: Final states of an operation without success.
 FAILED = ("failed", "aborted")
 STATES = ", ".join(state.value for state in State)
 
 
 def watch(
     api: Api,
-    out: Output,
+    output: Output,
     node: Node,
     *,
     until: Annotated[
@@ -40,44 +40,46 @@ def watch(
         raise Usage(f"--until: {until!r} is no provision state; there are {STATES}")
     api, end = api.another(patient=True), time.monotonic() + timeout
     # before the states are read, so that no change is missed between
-    after = api.get("events", limit=1)["last"]
+    position = api.get("events", limit=1)["last"]
     operation = None if until else _newest(api, node)
     uuid = api.get("nodes", node, fields="uuid")["uuid"]
     while True:
-        ended, left = _judge(api, node, until, operation), max(end - time.monotonic(), 0)
-        page = api.get("events", node=uuid, after=after, wait=0 if ended else min(WAIT, left))
-        after = page["last"]
+        verdict, seconds_left = _judge(api, node, until, operation), max(end - time.monotonic(), 0)
+        page = api.get(
+            "events", node=uuid, after=position, wait=0 if verdict else min(WAIT, seconds_left)
+        )
+        position = page["last"]
         for event in page["events"]:
-            print_event(out, event)
+            print_event(output, event)
             if until and event["type"] == "operation.state" and event["after"] in FAILED:
                 operation = event["operation_uuid"]
-        if isinstance(ended, Failure):
-            raise ended
-        if ended:
+        if isinstance(verdict, Failure):
+            raise verdict
+        if verdict:
             break
-        if not left:
+        if not seconds_left:
             goal = f"not {until}" if until else "not over"
             raise NotYet(f"{node} is {goal} yet; it goes on")
-    if out.people:
-        out.say(f"{node}: {api.get('nodes', node, 'states')['provision_state']}")
+    if output.people:
+        output.say(f"{node}: {api.get('nodes', node, 'states')['provision_state']}")
 
 
 def _newest(api: Api, node: str) -> str | None:
     """
-    Return the UUID of the node's active operation, else of its last one; None: it has had none.
+    Return the UUID of the node's active operation, else of its last one, if any.
 
-    The operation of a request may have ended before the command begins.
+    The operation of a request may have ended before the command starts.
     """
-    found = api.get("nodes", node, "operations")["operations"]
-    active = [each["uuid"] for each in found if each["state"] not in ENDED]
-    return next(iter(active + [each["uuid"] for each in found]), None)
+    operations = api.get("nodes", node, "operations")["operations"]
+    active = [operation["uuid"] for operation in operations if operation["state"] not in ENDED]
+    return next(iter(active + [operation["uuid"] for operation in operations]), None)
 
 
 def _judge(api: Api, node: str, until: str | None, operation: str | None) -> bool | Failure:
     """
     Return whether the awaited end has come; a Failure: the operation has failed or is held.
 
-    operation: UUID; None: none that decides.
+    operation: UUID of the operation whose end decides, if there is one.
     Raises Failure: the service refused a request.
     """
     if until:
@@ -89,11 +91,11 @@ def _judge(api: Api, node: str, until: str | None, operation: str | None) -> boo
             return Failure(f"{node} is {state}: {states['last_error'] or 'no reason given'}")
     if operation is None:
         return not until
-    found: Document = api.get("operations", operation)
-    if found["state"] not in (*ENDED, "held"):
+    document: Document = api.get("operations", operation)
+    if document["state"] not in (*ENDED, "held"):
         return False
     try:
-        require_success(found, node, found["kind"])
+        require_success(document, node, document["kind"])
     except Failure as failure:
         return failure
     return True

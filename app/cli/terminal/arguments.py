@@ -32,6 +32,11 @@ def first_line(option: str, path: str) -> str:
     return _read(option, path).decode(errors="replace").partition("\n")[0].rstrip("\r")
 
 
+def lines(option: str, path: str) -> list[str]:
+    """Read the lines of a file, or of standard input ("-"). Raises Usage."""
+    return _read(option, path).decode(errors="replace").splitlines()
+
+
 def config_drive(option: str, text: str) -> Any:
     """
     Read a configuration drive: JSON or a URL in place; a file of JSON, of base64, or an image.

@@ -16,7 +16,7 @@ def console(colour: bool | None = None, *, stderr: bool = False) -> Console:
     """
     Create a console for standard output, or for standard error.
 
-    colour: None: only on a terminal, unless NO_COLOR is set or TERM is `dumb`.
+    colour: if unset, on a terminal only, unless NO_COLOR is set or TERM is `dumb`.
     """
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
@@ -29,6 +29,6 @@ def console(colour: bool | None = None, *, stderr: bool = False) -> Console:
     )  # fmt: skip
 
 
-def text(said: str, style: str = "") -> Text:
+def text(message: str, style: str = "") -> Text:
     """Format a text, which must not control the terminal."""
-    return Text(harmless(said), style)
+    return Text(harmless(message), style)

@@ -39,19 +39,22 @@ class Output:
 
         table: columns of a table; empty: `columns`.
         """
-        found = list(items)
+        documents = list(items)
         names = self.fields or tuple(columns)
-        _check(self.fields if found else (), {name for item in found for name in item})
+        _check(self.fields if documents else (), {name for item in documents for name in item})
         match self.form:
             case Form.JSON:
-                _json([_chosen(each, self.fields) for each in found])
+                _json([_chosen(document, self.fields) for document in documents])
             case Form.VALUE:
-                for each in found:
-                    typer.echo("\t".join(plain(each.get(name)) for name in names))
+                for document in documents:
+                    typer.echo("\t".join(plain(document.get(name)) for name in names))
             case Form.TABLE:
                 names = self.fields or tuple(table) or names
-                styled = [(each, styles.of_row(each)) for each in found]
-                rows = [[cell(name, each.get(name), row) for name in names] for each, row in styled]
+                styled = [(document, styles.of_row(document)) for document in documents]
+                rows = [
+                    [cell(name, document.get(name), row) for name in names]
+                    for document, row in styled
+                ]
                 console = consoles.console(self.colour)
                 tables.draw(console, names, rows, whole=bool(self.fields))
 
@@ -80,13 +83,15 @@ class Output:
     def _page(self, document: Document, names: Sequence[str]) -> None:
         """Write a document as a table; on a terminal without empty fields and links."""
         console = consoles.console(self.colour)
-        shown = names
+        visible_names = names
         if console.is_terminal and not self.fields:
-            shown = [name for name in names if not _is_empty_value(document.get(name))]
-        cells = [(name, cell(name, document.get(name), indent=2)) for name in shown]
+            visible_names = [name for name in names if not _is_empty_value(document.get(name))]
+        cells = [(name, cell(name, document.get(name), indent=2)) for name in visible_names]
         tables.pairs(console, cells)
-        if left := len(names) - len(shown):
-            console.print(f"{left} empty fields are not shown; -o json has them", style="dim")
+        if hidden_count := len(names) - len(visible_names):
+            console.print(
+                f"{hidden_count} empty fields are not shown; -o json has them", style="dim"
+            )
 
     def result(self, document: Document, text: str) -> None:
         """Write the result of a command: a sentence for people, the document for scripts."""
@@ -120,7 +125,8 @@ def cell(name: str, value: Any, style: str = "", indent: int | None = None) -> T
     """
     Format a value for people: times to the second, in UTC; an error as its sentences.
 
-    style: of the row; it overrides that of the value. indent: of documents; None: on one line.
+    style: of the row; it overrides that of the value.
+    indent: of documents, which are on one line without it.
     """
     match value:
         case None:
@@ -131,7 +137,7 @@ def cell(name: str, value: Any, style: str = "", indent: int | None = None) -> T
             text = value
         case {"message": message}:
             text = joined(message, value.get("hint"))
-        case list() if all(isinstance(each, str) for each in value):
+        case list() if all(isinstance(item, str) for item in value):
             text = ", ".join(value)
         case dict() | list():
             text = json.dumps(value, indent=indent, ensure_ascii=False)
@@ -142,7 +148,7 @@ def cell(name: str, value: Any, style: str = "", indent: int | None = None) -> T
 
 def _is_empty_value(value: Any) -> bool:
     if isinstance(value, list) and value:
-        return all(isinstance(each, dict) and {"href", "rel"} == set(each) for each in value)
+        return all(isinstance(item, dict) and {"href", "rel"} == set(item) for item in value)
     return value in (None, "", [], {})
 
 
@@ -154,8 +160,8 @@ def _chosen(document: Document, fields: Sequence[str]) -> Document:
     return {name: document.get(name) for name in fields} if fields else document
 
 
-def _check(names: Iterable[str], known: set[str]) -> None:
+def _check(names: Iterable[str], field_names: set[str]) -> None:
     """Check that every name is a known field. Raises Failure."""
     for name in names:
-        if name not in known:
-            raise Failure(f"there is no field {name!r}; there are {', '.join(sorted(known))}")
+        if name not in field_names:
+            raise Failure(f"there is no field {name!r}; there are {', '.join(sorted(field_names))}")

@@ -19,7 +19,7 @@ GAP = 2
 #: Columns of free text, of which a list has one; errors are cut, other text wraps.
 ERRORS = ("last_error", "error")
 NOTES = (*ERRORS, "event", "note", "reason", "description", "args", "drivers", "hosts")
-#: Columns that name the row, beside its UUID.
+#: Columns other than the UUID that identify a row.
 CALLED = ("name", "node_name")
 #: Least width of a text column; with less, the text is printed below its row.
 LEAST = 24
@@ -36,25 +36,25 @@ def draw(console: Console, names: Sequence[str], rows: Rows, *, whole: bool = Fa
 
     names: of the columns. whole: cut nothing; print records if the table is too wide.
     """
-    flat = [[_flat(each) for each in row] for row in rows]
+    flat = [[_flat(cell) for cell in row] for row in rows]
     if not console.is_terminal or console.width >= _sum(_widths(names, flat)):
         _lines(console, names, flat)
         return
-    for spared, (shown, cells) in enumerate(() if whole else _narrower(names, flat)):
-        note = next((each for each, name in enumerate(shown) if name in NOTES), None)
-        widths = _widths(shown, cells)
+    for spared, (columns, cells) in enumerate(() if whole else _narrower(names, flat)):
+        note = next((index for index, name in enumerate(columns) if name in NOTES), None)
+        widths = _widths(columns, cells)
         room = console.width - _sum(widths)
         if room >= 0:
-            _lines(console, shown, cells)
+            _lines(console, columns, cells)
             return
         if note is None:
             continue
         room += widths[note]  # width that is left for the note
         if room >= LEAST:
-            _lines(console, shown, cells, cut=(note, room))
+            _lines(console, columns, cells, cut=(note, room))
             return
         if room >= -GAP and spared:
-            _lines(console, shown, cells, below=note)
+            _lines(console, columns, cells, below=note)
             return
     for number, row in enumerate(rows):
         if number:
@@ -68,32 +68,35 @@ def pairs(console: Console, fields: Sequence[tuple[str, Text]]) -> None:
     indent = max((len(name) for name, _ in fields), default=0) + GAP
     for name, value in fields:
         lines = value.wrap(console, max(console.width - indent, LEAST), overflow="fold") or [Text()]
-        for at, line in enumerate(lines):
+        for number, line in enumerate(lines):
             line.rstrip()
-            head = ("" if at else name).ljust(indent if line.plain else 0)
+            head = ("" if number else name).ljust(indent if line.plain else 0)
             console.print(Text().append(head, "bold").append_text(line), soft_wrap=True)
 
 
 def _narrower(names: Sequence[str], rows: Rows) -> Iterable[tuple[Sequence[str], Rows]]:
     """Yield the list without dispensable UUIDs, then with shortened cells."""
-    called = [at for at, name in enumerate(names) if name in CALLED]
+    called = [index for index, name in enumerate(names) if name in CALLED]
     if called and "uuid" in names and all(row[called[0]].plain for row in rows):
-        at = names.index("uuid")
+        index = names.index("uuid")
         names = [name for name in names if name != "uuid"]
-        rows = [[*row[:at], *row[at + 1 :]] for row in rows]
+        rows = [[*row[:index], *row[index + 1 :]] for row in rows]
     yield names, rows
-    own = [at for at, name in enumerate(names) if name in ("uuid", *CALLED)]
+    identity_columns = [index for index, name in enumerate(names) if name in ("uuid", *CALLED)]
     yield (
         names,
-        [[each if at in own else _short(each) for at, each in enumerate(row)] for row in rows],
+        [
+            [cell if index in identity_columns else _short(cell) for index, cell in enumerate(row)]
+            for row in rows
+        ],
     )
 
 
 def _short(cell: Text) -> Text:
     if UUID.fullmatch(cell.plain):
         return cell[:8]
-    if found := _TIME.fullmatch(cell.plain):
-        return Text(found[1], cell.style)
+    if match := _TIME.fullmatch(cell.plain):
+        return Text(match[1], cell.style)
     return cell
 
 
@@ -112,15 +115,17 @@ def _lines(
     widths = _widths(names, rows)
     if cut:
         widths[cut[0]] = cut[1]
-    kept = [at for at in range(len(names)) if at != below]
+    indexes = [index for index in range(len(names)) if index != below]
     heads = [Text(_head(name), "bold") for name in names]
     for row in [heads, *rows]:
-        pieces = [_fit(console, names[at], row[at], widths[at]) for at in range(len(names))]
-        for number in range(max(len(pieces[at]) for at in kept)):
+        pieces = [
+            _fit(console, names[index], row[index], widths[index]) for index in range(len(names))
+        ]
+        for number in range(max(len(pieces[index]) for index in indexes)):
             line = Text()
-            for at in kept:
-                piece = pieces[at][number].copy() if number < len(pieces[at]) else Text()
-                piece.truncate(widths[at] + GAP, pad=at != kept[-1])
+            for index in indexes:
+                piece = pieces[index][number].copy() if number < len(pieces[index]) else Text()
+                piece.truncate(widths[index] + GAP, pad=index != indexes[-1])
                 line.append_text(piece)
             line.rstrip()
             console.print(line, soft_wrap=True)
@@ -147,7 +152,7 @@ def _flat(cell: Text) -> Text:
 
 def _widths(names: Sequence[str], rows: Rows) -> list[int]:
     heads: list[Any] = [Text(_head(name)) for name in names]
-    return [max(each.cell_len for each in column) for column in zip(heads, *rows, strict=True)]
+    return [max(cell.cell_len for cell in column) for column in zip(heads, *rows, strict=True)]
 
 
 def _sum(widths: Sequence[int]) -> int:

@@ -1,17 +1,21 @@
 """
-Recordings of BMCs: the answers of one BMC to GET requests, as one JSON file.
+Recordings of BMCs: the answers of one BMC to GET requests, and the exchanges of an operation with
+it, as one JSON file.
 
     {"format": "ingot-bmc-recording", "version": 1, "system": "/redfish/v1/Systems/1" or null,
      "unread": [path, ...],
      "answers": [{"path": "/redfish/v1/", "status": 200, "headers": {"ETag": ...},
-                  "encoding": "utf-8", "body": "..."}, ...]}
+                  "encoding": "utf-8", "body": "..."}, ...],
+     "exchanges": [{"step": "power.set_power_state", "seconds": 0.25, "method": "POST",
+                    "request_body": "..." or null, and what an answer has; status 0: none}, ...]}
 
-A path is that of the request, with its query. `encoding` is utf-8, or latin-1 for a body that is
-not UTF-8: the body's bytes are `body` in this encoding. `unread` names the links that the limits
-of the recording left out. A recording comes from strangers: it is checked before its use.
+A path is the path of the request, with its query. `encoding` is utf-8, or latin-1 for a body that
+is not UTF-8: the body's bytes are `body` in this encoding. `unread` names the links that the limits
+of the recording left out. A recording is untrusted: it is checked before its use.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,6 +27,7 @@ FORMAT, VERSION = "ingot-bmc-recording", 1
 MOST_BYTES, MOST_ANSWERS, LONGEST_BODY = 64 << 20, 10_000, 4 << 20
 LONGEST_PATH, LONGEST_HEADER = 2048, 4096
 ENCODINGS = ("utf-8", "latin-1")
+METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
 #: Headers of answers that matter to clients; the others may hold secrets.
 HEADERS = (
     "Allow", "Content-Type", "ETag", "Link", "Location", "OData-Version", "Retry-After",
@@ -52,11 +57,26 @@ class Answer:
         return self.body.encode(self.encoding)
 
     def document(self) -> Any:
-        """Return the body as JSON, read leniently; None if it is none."""
+        """Return the body as JSON, read leniently; None if it is not JSON."""
         try:
             return json.loads(self.body.removeprefix("\ufeff"), strict=False)
         except (ValueError, RecursionError):
             return None
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request of an operation, and its answer; `drivers.core.recording.traffic` has its rules."""
+
+    step: str  # interface and name
+    seconds: float  # since the step's call to the driver began
+    method: str
+    request_body: str | None  # body of the request; None: it has none, or is no JSON
+    answer: Answer  # status 0: there is none, and the body is the reason
+
+    def dump(self) -> dict[str, Any]:
+        request = {"step": self.step, "seconds": self.seconds, "method": self.method}
+        return {**request, "request_body": self.request_body, **asdict(self.answer)}
 
 
 @dataclass(slots=True)
@@ -66,6 +86,7 @@ class Recording:
     answers: Sequence[Answer]
     system: str | None = None  # path of the node's system; None: the only one
     unread: Sequence[str] = ()
+    exchanges: Sequence[Exchange] = ()  # of an operation, in their order
 
     def dump(self) -> str:
         """Return the text of the file."""
@@ -76,6 +97,8 @@ class Recording:
             "unread": list(self.unread),
             "answers": [asdict(answer) for answer in self.answers],
         }
+        if self.exchanges:
+            document["exchanges"] = [exchange.dump() for exchange in self.exchanges]
         return json.dumps(document, indent=1) + "\n"
 
 
@@ -112,7 +135,8 @@ def parse(document: Any) -> Recording:
     version = document.get("version")
     _demand(version == VERSION, f"version: {version!r} is not {VERSION}, which this release reads")
     answers, unread = document.get("answers"), document.get("unread", [])
-    for name, value in (("answers", answers), ("unread", unread)):
+    exchanges = document.get("exchanges", [])
+    for name, value in (("answers", answers), ("unread", unread), ("exchanges", exchanges)):
         valid = isinstance(value, list) and len(value) <= MOST_ANSWERS
         _demand(valid, f"{name}: a list of at most {MOST_ANSWERS} entries is expected")
     system = document.get("system")
@@ -121,7 +145,21 @@ def parse(document: Any) -> Recording:
         _demand(is_path(path), "unread: paths below /redfish are expected")
     checked = [_answer(f"answers[{i}]", answer) for i, answer in enumerate(answers)]
     _demand(len({a.path for a in checked}) == len(checked), "answers: two have the same path")
-    return Recording(checked, system, unread)
+    entries = [_exchange(f"exchanges[{i}]", entry) for i, entry in enumerate(exchanges)]
+    return Recording(checked, system, unread, entries or ())
+
+
+def of_exchanges(exchanges: Sequence[Exchange], system: str | None) -> Recording:
+    """
+    Return the recording of an operation.
+
+    Its answers are the first ones to each read, as the operation found the machine.
+    """
+    answers: dict[str, Answer] = {}
+    for exchange in exchanges:
+        if exchange.method == "GET" and exchange.answer.status >= 200:
+            answers.setdefault(exchange.answer.path, exchange.answer)
+    return Recording([*answers.values()], system, [], exchanges)
 
 
 def is_path(value: Any) -> bool:
@@ -138,24 +176,44 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _answer(where: str, entry: Any) -> Answer:
-    _demand(isinstance(entry, dict), f"{where}: an object is expected")
+def _exchange(label: str, entry: Any) -> Exchange:
+    _demand(isinstance(entry, dict), f"{label}: an object is expected")
+    step, seconds, method = entry.get("step"), entry.get("seconds"), entry.get("method")
+    _demand(isinstance(step, str) and _is_line(step), f"{label}.step: a text is expected")
+    numeric = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    _demand(numeric and 0 <= seconds < math.inf, f"{label}.seconds: a number is expected")
+    _demand(method in METHODS, f"{label}.method: one of {', '.join(METHODS)} is expected")
+    request_body = entry.get("request_body")
+    valid = request_body is None or (
+        isinstance(request_body, str) and len(request_body) <= LONGEST_BODY
+    )
+    _demand(
+        valid,
+        f"{label}.request_body: a text of at most {LONGEST_BODY >> 20} MiB, or null, is expected",
+    )
+    return Exchange(step, seconds, method, request_body, _answer(label, entry, unanswered=True))
+
+
+def _answer(label: str, entry: Any, *, unanswered: bool = False) -> Answer:
+    """Check an answer. unanswered: its status may be 0."""
+    _demand(isinstance(entry, dict), f"{label}: an object is expected")
     path, status, headers = entry.get("path"), entry.get("status"), entry.get("headers", {})
-    _demand(is_path(path), f"{where}.path: a path below /redfish is expected")
-    known = isinstance(status, int) and not isinstance(status, bool) and 200 <= status <= 599
-    _demand(known, f"{where}.status: a number from 200 to 599 is expected")
-    _demand(isinstance(headers, dict), f"{where}.headers: an object is expected")
+    _demand(is_path(path), f"{label}.path: a path below /redfish is expected")
+    numeric = isinstance(status, int) and not isinstance(status, bool)
+    valid_status = numeric and (200 <= status <= 599 or (unanswered and status == 0))
+    _demand(valid_status, f"{label}.status: a number from 200 to 599 is expected")
+    _demand(isinstance(headers, dict), f"{label}.headers: an object is expected")
     for name, value in headers.items():
         valid = name in HEADERS and isinstance(value, str) and _is_line(value)
-        _demand(valid, f"{where}.headers: {name[:40]!r} is not one of {', '.join(HEADERS)} as text")
+        _demand(valid, f"{label}.headers: {name[:40]!r} is not one of {', '.join(HEADERS)} as text")
     encoding, body = entry.get("encoding", "utf-8"), entry.get("body", "")
-    _demand(encoding in ENCODINGS, f"{where}.encoding: utf-8 or latin-1 is expected")
-    _demand(isinstance(body, str), f"{where}.body: a text is expected")
+    _demand(encoding in ENCODINGS, f"{label}.encoding: utf-8 or latin-1 is expected")
+    _demand(isinstance(body, str), f"{label}.body: a text is expected")
     try:
         length = len(body.encode(encoding))
     except UnicodeEncodeError:
-        raise BadRecording(f"{where}.body: it is not {encoding}") from None
-    _demand(length <= LONGEST_BODY, f"{where}.body: more than {LONGEST_BODY >> 20} MiB")
+        raise BadRecording(f"{label}.body: it is not {encoding}") from None
+    _demand(length <= LONGEST_BODY, f"{label}.body: more than {LONGEST_BODY >> 20} MiB")
     return Answer(path, status, dict(headers), encoding, body)
 
 
@@ -182,7 +240,7 @@ def links(answer: Answer, origin: str) -> Iterator[str]:
 
 
 def _links_in(value: Any, registry: bool) -> Iterator[str]:
-    """Yield the links in a document; registry: also those of registries' files."""
+    """Yield the links in a document; registry: also the links of registries' files."""
     if isinstance(value, list):
         for item in value:
             yield from _links_in(item, registry)

@@ -23,7 +23,7 @@ LEFT_OUT = re.compile(
 )
 
 #: Returns the answers to some of the paths, at least one; the others are asked for again.
-Ask = Callable[[Sequence[str]], Sequence[Answer]]
+ReadDocuments = Callable[[Sequence[str]], Sequence[Answer]]
 
 
 @dataclass(slots=True)
@@ -47,29 +47,31 @@ class Limits:
         return f"{self.seconds:g} s" if time.monotonic() >= self._end else None
 
 
-def crawl(ask: Ask, origin: str, system: str | None, limits: Limits) -> Iterator[Recording]:
+def crawl(
+    read_documents: ReadDocuments, origin: str, system: str | None, limits: Limits
+) -> Iterator[Recording]:
     """
     Yield the recording after each request for answers; the last one is whole.
 
     origin: scheme, host and port of the BMC. system: path of the node's system, if it is known.
     """
     queue = list(dict.fromkeys([*START, *([system] if system else [])]))
-    asked, documents = set(queue), {_document(path) for path in queue}
+    known_paths, documents = set(queue), {_document(path) for path in queue}
     answers, unanswered = list[Answer](), list[str]()
     limits.begin()
     while queue and limits.reached(answers) is None:
-        received = ask(queue[: min(BATCH, limits.documents - len(answers))])
-        done = {answer.path for answer in received}
-        queue = [path for path in queue if path not in done]
-        for answer in received:
+        batch = read_documents(queue[: min(BATCH, limits.documents - len(answers))])
+        answered_paths = {answer.path for answer in batch}
+        queue = [path for path in queue if path not in answered_paths]
+        for answer in batch:
             if not answer.status:
                 unanswered.append(answer.path)
                 continue
             answers.append(answer)
             for path in links(answer, origin):
                 is_new = _document(path) not in documents or answer.status in range(300, 400)
-                if path not in asked and is_new and not LEFT_OUT.search(path):
-                    asked.add(path)
+                if path not in known_paths and is_new and not LEFT_OUT.search(path):
+                    known_paths.add(path)
                     documents.add(_document(path))
                     queue.append(path)
         yield Recording(answers, system, [*unanswered, *queue])
@@ -77,5 +79,5 @@ def crawl(ask: Ask, origin: str, system: str | None, limits: Limits) -> Iterator
 
 def _document(path: str) -> str:
     """Return the path of a document in one form: a final slash leads to the same document."""
-    place, mark, query = path.partition("?")
-    return f"{place.rstrip('/')}{mark}{query}"
+    path_part, separator, query = path.partition("?")
+    return f"{path_part.rstrip('/')}{separator}{query}"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from drivers.core.recording.bundle import OWN_HOST, Answer, Recording
+from drivers.core.recording.bundle import OWN_HOST, Answer, Exchange, Recording
 from drivers.core.recording.identifying import in_document, in_text, is_ip
 
 #: Shorter values are replaced in their own property only: they occur in other texts by chance.
@@ -51,24 +51,29 @@ class Pseudonyms:
     _places: Counter[str] = field(default_factory=Counter)  # by original
     _numbers: Counter[str] = field(default_factory=Counter)  # of replacements, by kind
 
-    def applied(self, recording: Recording, known: Mapping[str, str]) -> Recording:
+    def applied(self, recording: Recording, known_values: Mapping[str, str]) -> Recording:
         """
         Return a recording with all replacements.
 
-        known: further values -> their kinds; `bmc` is the URL of the BMC.
+        known_values: further values -> their kinds; `bmc` is the URL of the BMC.
         """
-        documents = [answer.document() for answer in recording.answers]
-        for value, kind in known.items():
+        answers = [*recording.answers, *(exchange.answer for exchange in recording.exchanges)]
+        documents = [answer.document() for answer in answers]
+        for value, kind in known_values.items():
             if kind == "bmc":
                 self._add_bmc(value)
             else:
                 self._add(kind, value)
-        for answer, document in zip(recording.answers, documents, strict=True):
-            for kind, value, name in (*in_text(answer.path), *in_document(document)):
-                self._add(kind, value)
-                if name:
-                    self._properties.setdefault(value, set()).add(name)
-        names = {name for document in documents for name in _names(document)}
+        orders = [_parsed(exchange.request_body) for exchange in recording.exchanges]
+        identifying = [
+            *(finding for answer in answers for finding in in_text(answer.path)),
+            *(finding for document in (*documents, *orders) for finding in in_document(document)),
+        ]
+        for kind, value, name in identifying:
+            self._add(kind, value)
+            if name:
+                self._properties.setdefault(value, set()).add(name)
+        names = {name for document in (*documents, *orders) for name in _names(document)}
         self._narrow = {
             value for value in self._properties if len(value) < SHORTEST or value in names
         }
@@ -77,22 +82,23 @@ class Pseudonyms:
             [self._answer(answer, everywhere) for answer in recording.answers],
             recording.system and everywhere(recording.system),
             [everywhere(path) for path in recording.unread],
+            [self._exchange(exchange, everywhere) for exchange in recording.exchanges],
         )
 
     def review(self) -> Sequence[Replacement]:
         """Return the replacements that have taken place, by kind."""
         return sorted(
-            Replacement(kind, original, new, self._places[original])
-            for original, (kind, new) in self._new.items()
+            Replacement(kind, original, replacement, self._places[original])
+            for original, (kind, replacement) in self._new.items()
             if self._places[original]
         )
 
     def _add_bmc(self, url: str) -> None:
         """Replace the BMC in absolute URLs by OWN_HOST, with any port."""
-        place = urlsplit(url)
-        host = place.hostname or ""
-        shown = f"[{host}]" if ":" in host else host
-        for netloc in {place.netloc, shown, f"{shown}:443", f"{shown}:80"}:
+        url_parts = urlsplit(url)
+        host = url_parts.hostname or ""
+        host_text = f"[{host}]" if ":" in host else host
+        for netloc in {url_parts.netloc, host_text, f"{host_text}:443", f"{host_text}:80"}:
             for scheme in ("http", "https"):
                 self._new[f"{scheme}://{netloc}"] = ("bmc", f"{scheme}://{OWN_HOST}")
         self._add("ip" if is_ip(host) else "host", host)
@@ -104,11 +110,13 @@ class Pseudonyms:
         if replacement is None:
             return
         self._new[value] = (kind, replacement)
-        for writing, new in zip(_writings(kind, value), _writings(kind, replacement), strict=True):
-            self._new.setdefault(writing, (kind, new))
+        for writing, new_text in zip(
+            _writings(kind, value), _writings(kind, replacement), strict=True
+        ):
+            self._new.setdefault(writing, (kind, new_text))
 
     def _made(self, kind: str, value: str) -> str | None:
-        """Make the replacement of a value; None: the value stays."""
+        """Make the replacement of a value, or return None if the value stays."""
         match kind:
             case "mac":
                 return self._mac(value)
@@ -122,8 +130,8 @@ class Pseudonyms:
             case "uuid" if not value.strip("0-"):
                 return None
             case "uuid":
-                new = str(UUID(int=self.random.getrandbits(128), version=4))
-                return new.upper() if value.isupper() else new
+                new_value = str(UUID(int=self.random.getrandbits(128), version=4))
+                return new_value.upper() if value.isupper() else new_value
             case "serial":
                 return self._scrambled(value, (_DIGITS, _UPPER, _LOWER))
             case "wwn":
@@ -156,16 +164,23 @@ class Pseudonyms:
 
     def _scrambled(self, value: str, alphabets: Sequence[str]) -> str:
         """Replace each character of an alphabet by a random one of that alphabet."""
-        taken = {new for _, new in self._new.values()}
+        used_replacements = {replacement for _, replacement in self._new.values()}
         while True:
-            new = "".join(
-                next((self.random.choice(a) for a in alphabets if character in a), character)
+            new_value = "".join(
+                next(
+                    (
+                        self.random.choice(alphabet)
+                        for alphabet in alphabets
+                        if character in alphabet
+                    ),
+                    character,
+                )
                 for character in value
             )
             # a short value may have no other form
-            if new != value and (new not in taken or len(value) < SHORTEST):
-                return new
-            if not any(character in a for character in value for a in alphabets):
+            if new_value != value and (new_value not in used_replacements or len(value) < SHORTEST):
+                return new_value
+            if not any(character in alphabet for character in value for alphabet in alphabets):
                 return f"serial-{self._number('serial')}"
 
     def _everywhere(self) -> Callable[[str], str]:
@@ -184,8 +199,8 @@ class Pseudonyms:
         def substitute(match: re.Match[str]) -> str:
             original = forms[match[1]]
             self._places[original] += 1
-            new = self._new[original][1]
-            return new.replace("/", r"\/") if r"\/" in match[1] else new
+            replacement = self._new[original][1]
+            return replacement.replace("/", r"\/") if r"\/" in match[1] else replacement
 
         return lambda text: pattern.sub(substitute, text)
 
@@ -195,8 +210,8 @@ class Pseudonyms:
             names = "|".join(map(re.escape, self._properties[value]))
             form = re.escape(json.dumps(value)[1:-1])
             pattern = rf'("(?:{names})"\s*:\s*"?){form}(?=["\s,}}])'
-            new = self._new[value][1] if value in self._new else value
-            text, count = re.subn(pattern, rf"\g<1>{new}", text)
+            replacement = self._new[value][1] if value in self._new else value
+            text, count = re.subn(pattern, rf"\g<1>{replacement}", text)
             self._places[value] += count
         return text
 
@@ -207,6 +222,22 @@ class Pseudonyms:
             headers={name: everywhere(value) for name, value in answer.headers.items()},
             body=everywhere(self._in_properties(answer.body)),
         )
+
+    def _exchange(self, exchange: Exchange, everywhere: Callable[[str], str]) -> Exchange:
+        request_body = exchange.request_body and everywhere(
+            self._in_properties(exchange.request_body)
+        )
+        return replace(
+            exchange, request_body=request_body, answer=self._answer(exchange.answer, everywhere)
+        )
+
+
+def _parsed(text: str | None) -> object:
+    """Return a document of JSON; None: it is none."""
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
 
 
 def _writings(kind: str, value: str) -> list[str]:

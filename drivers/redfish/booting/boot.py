@@ -92,8 +92,8 @@ class RedfishImage(Boot):
         return outcome
 
     def _boot_instance_image(self, target: Target) -> Outcome:
-        given = target.instance_info.get("boot_iso")
-        url = str(given) if given else media.of_instance(target, image.boot_mode(target))
+        iso_url = target.instance_info.get("boot_iso")
+        url = str(iso_url) if iso_url else media.of_instance(target, image.boot_mode(target))
         fetchable.check(target, url)
         return self.set_image(target, url, persistent=True)
 

@@ -58,7 +58,7 @@ _DOUBTFUL = (Refused, NotSupported, Unexpected, Unconfirmed)
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Boot settings in Redfish's values; None: not reported, or not ordered."""
+    """Boot settings in Redfish's values; fields are None if not reported, or not ordered."""
 
     source: str | None = None
     enabled: str | None = None
@@ -68,18 +68,18 @@ class Override:
 
     def mismatch(self, report: "Override") -> str:
         """Return how a BMC's report differs from this order; empty if it does not."""
-        wrong = [
-            f"{name} {reported}, not {ordered}"
-            for name, ordered, reported, accepted in (
+        mismatches = [
+            f"{name} {reported_value}, not {ordered_value}"
+            for name, ordered_value, reported_value, accepted_values in (
                 ("target", self.source, report.source, {*_same(self.source), self.substitute}),
                 # some BMCs report Continuous at all times
                 ("enabled", self.enabled, report.enabled, {self.enabled, "Continuous"}),
                 ("mode", self.mode, report.mode, {self.mode}),
                 ("URI", self.uri, report.uri, {self.uri}),
             )
-            if None not in (ordered, reported) and reported not in accepted
+            if None not in (ordered_value, reported_value) and reported_value not in accepted_values
         ]
-        return "; ".join(wrong)
+        return "; ".join(mismatches)
 
 
 def choose(
@@ -102,7 +102,7 @@ def choose(
 
 
 def remembered(target: Target) -> str | None:
-    """Return the stored boot device, which is set again before each start; None: there is none."""
+    """Return the stored boot device, which is set again before each start, if there is one."""
     return _facts(target).get(DEVICE)
 
 
@@ -125,12 +125,14 @@ def order_mode(target: Target, bmc: Connection, mode: str) -> None:
     Raises HardwareError: the BMC refuses it.
     """
     system = bmc.system(fresh=True)
-    allowed = entry(entry(system.json, "Boot"), "BootSourceOverrideMode@Redfish.AllowableValues")
-    if isinstance(allowed, list) and mode not in allowed:
+    allowed_modes = entry(
+        entry(system.json, "Boot"), "BootSourceOverrideMode@Redfish.AllowableValues"
+    )
+    if isinstance(allowed_modes, list) and mode not in allowed_modes:
         raise NotSupported(f"BMC {bmc.access.address} lists no boot mode {mode}")
-    present = reported(bmc)
+    current_override = reported(bmc)
     order = Override(mode=mode)
-    _try(target, bmc, order, _in_order(bmc, order, _full(present, mode)))
+    _try(target, bmc, order, _in_order(bmc, order, _full(current_override, mode)))
 
 
 def reported(bmc: Connection) -> Override:
@@ -147,8 +149,8 @@ def reported(bmc: Connection) -> Override:
 def _continuous(target: Target, bmc: Connection, device: str, url: str | None) -> bool:
     """Set the boot device of every start; return False if the BMC does not support that."""
     boot = entry(bmc.system(fresh=False).json, "Boot")
-    allowed = entry(boot, "BootSourceOverrideEnabled@Redfish.AllowableValues")
-    if allowed and "Continuous" not in allowed:
+    allowed_values = entry(boot, "BootSourceOverrideEnabled@Redfish.AllowableValues")
+    if allowed_values and "Continuous" not in allowed_values:
         return False
     try:
         _order(target, bmc, device, "Continuous", url)
@@ -161,16 +163,16 @@ def _continuous(target: Target, bmc: Connection, device: str, url: str | None) -
 
 
 def _order(target: Target, bmc: Connection, device: str, enabled: str, url: str | None) -> None:
-    present = reported(bmc)
-    pending = _pending(bmc) or present
+    current_override = reported(bmc)
+    pending = _pending(bmc) or current_override
     order = Override(
         _source(bmc, device),
         enabled,
-        pending.mode or present.mode,
+        pending.mode or current_override.mode,
         url,
         _substitute(bmc, device, url),
     )
-    is_set = not order.mismatch(present) and present.enabled == enabled
+    is_set = not order.mismatch(current_override) and current_override.enabled == enabled
     if is_set and enabled == "Continuous":  # a report of Once may be older than the last start
         return
     short = Override(order.source, order.enabled, None, url)
@@ -207,21 +209,23 @@ def _try(target: Target, bmc: Connection, order: Override, requests: Iterator[Ov
     return mismatch
 
 
-def _in_order(bmc: Connection, short: Override, full: Override | None) -> Iterator[Override]:
+def _in_order(
+    bmc: Connection, short: Override, full_request: Override | None
+) -> Iterator[Override]:
     """Yield the requests to try: the short and the full one, the one for this vendor first."""
-    if full is None:
+    if full_request is None:
         yield short
     elif Difference.FULL_BOOT_REQUEST in quirks.of(bmc, {Difference.FULL_BOOT_REQUEST}):
-        yield from (full, short)
+        yield from (full_request, short)
     else:
-        yield from (short, full)
+        yield from (short, full_request)
 
 
-def _full(present: Override, mode: str) -> Override | None:
-    """Return a change of the boot mode with the present boot device; None: it is not reported."""
-    if present.source is None or present.enabled is None:
+def _full(current_override: Override, mode: str) -> Override | None:
+    """Return a change of the boot mode with the present boot device, if the BMC reports it."""
+    if current_override.source is None or current_override.enabled is None:
         return None
-    return Override(present.source, present.enabled, mode)
+    return Override(current_override.source, current_override.enabled, mode)
 
 
 def _send(target: Target, bmc: Connection, request: Override) -> None:
@@ -251,7 +255,7 @@ def _look(bmc: Connection, order: Override, looks: int) -> Override:
 
 
 def _pending(bmc: Connection) -> Override | None:
-    """Read the boot settings of the next start (AMI, iDRAC 10); None: the BMC has no such."""
+    """Read the boot settings of the next start (AMI, iDRAC 10), if the BMC has such settings."""
     system = bmc.system(fresh=False)
     path = entry(entry(entry(system.json, "@Redfish.Settings"), "SettingsObject"), "@odata.id")
     if not isinstance(path, str):
@@ -264,14 +268,16 @@ def _source(bmc: Connection, device: str) -> str:
     """Return the BootSourceOverrideTarget of a device at this BMC."""
     source = DEVICES[device]
     boot = entry(bmc.system(fresh=False).json, "Boot")
-    allowed = entry(boot, "BootSourceOverrideTarget@Redfish.AllowableValues")
-    if source != "Cd" or not isinstance(allowed, list) or "UsbCd" not in allowed:
+    allowed_sources = entry(boot, "BootSourceOverrideTarget@Redfish.AllowableValues")
+    if source != "Cd" or not isinstance(allowed_sources, list) or "UsbCd" not in allowed_sources:
         return source
-    return "UsbCd" if "Cd" not in allowed or quirks.of(bmc, {Difference.USB_CD}) else source
+    return "UsbCd" if "Cd" not in allowed_sources or quirks.of(bmc, {Difference.USB_CD}) else source
 
 
 def _substitute(bmc: Connection, device: str, url: str | None) -> str | None:
-    """Return the target by which this BMC emulates a device; None: by the device itself."""
+    """
+    Return the target by which this BMC emulates a device, or None if it uses the device itself.
+    """
     differences = {Difference.EMULATED_HTTP_BOOT}
     if device != "uefihttp" or not quirks.of(bmc, differences):
         return None
@@ -282,7 +288,7 @@ def _override(boot: object) -> Override:
     def setting(name: str) -> str | None:
         return text(entry(boot, f"BootSourceOverride{name}"))
 
-    uri = text(entry(boot, "HttpBootUri"), longest=2048)
+    uri = text(entry(boot, "HttpBootUri"), max_length=2048)
     return Override(setting("Target"), setting("Enabled"), setting("Mode"), uri)
 
 
@@ -296,6 +302,6 @@ def _facts(target: Target) -> dict[str, Any]:
 
 
 def _remember(target: Target, device: str | None, url: str | None) -> None:
-    known = _facts(target)
-    if (known.get(DEVICE), known.get(URL)) != (device, url):
+    boot_facts = _facts(target)
+    if (boot_facts.get(DEVICE), boot_facts.get(URL)) != (device, url):
         target.report(driver_internal_info={DEVICE: device, URL: url})

@@ -38,7 +38,7 @@ class VirtualCd(Order):
 
     is_persistent: bool
 
-    what = f"boot device {_VIRTUAL_CD}"
+    subject = f"boot device {_VIRTUAL_CD}"
     #: an iDRAC that does not show its attributes is compared with nothing
     is_compared = False
 
@@ -72,11 +72,11 @@ class VirtualCd(Order):
     def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
         if not facts["shows"]:
             return ""
-        shown = _shown(bmc)
+        shown_values = _shown(bmc)
         return ", ".join(
-            f"{name} is {shown.get(name)}, not {value}"
+            f"{name} is {shown_values.get(name)}, not {value}"
             for name, value in self._attributes.items()
-            if shown.get(name) != value
+            if shown_values.get(name) != value
         )
 
     def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
@@ -84,14 +84,14 @@ class VirtualCd(Order):
 
 
 def _manager(bmc: Connection) -> Any:
-    """Read the system's first manager; None: it has none."""
+    """Read the system's first manager, if it has one."""
     return next(iter(navigation.managers(bmc, bmc.system(fresh=False))), None)
 
 
 def _action(manager: Any) -> str | None:
     actions = entry(entry(manager.json, "Actions"), "Oem")
     names = (_ACTION, "#OemManager.ImportSystemConfiguration")
-    paths = (text(entry(entry(actions, name), "target"), longest=2048) for name in names)
+    paths = (text(entry(entry(actions, name), "target"), max_length=2048) for name in names)
     return next(filter(None, paths), None)
 
 
@@ -108,7 +108,9 @@ def _shown(bmc: Connection) -> dict[str, str | None]:
     base = manager.path.rstrip("/")
     for path in (f"{base}/Oem/Dell/DellAttributes/{manager.identity}", f"{base}/Attributes"):
         attributes = entry(bmc.find(path), "Attributes")
-        shown = {name: text(entry(attributes, name.replace("#", "."))) for name in (_DEVICE, _ONCE)}
-        if any(shown.values()):
-            return shown
+        shown_values = {
+            name: text(entry(attributes, name.replace("#", "."))) for name in (_DEVICE, _ONCE)
+        }
+        if any(shown_values.values()):
+            return shown_values
     return {}

@@ -150,7 +150,7 @@ QUIRKS: tuple[Quirk, ...] = (
 
 def of(bmc: Connection, differences: Collection[Difference]) -> frozenset[Difference]:
     """
-    Return those of the differences that a BMC has. Use inside `client.turn` only.
+    Return the differences, of the given ones, that a BMC has. Use inside `client.turn` only.
 
     Reads the manager only if a row of the vendor names a model or firmware version.
 
@@ -178,6 +178,6 @@ def _with_firmware(bmc: Connection, identity: Identity) -> Identity:
 
 
 def _version(firmware: str) -> tuple[int, ...]:
-    """Return the numbers of a firmware version; empty if it begins with none."""
+    """Return the leading numbers of a firmware version, which may be none."""
     match = re.match(r"\d+(\.\d+)*", firmware)
     return tuple(int(number[:9]) for number in match[0].split(".")) if match else ()

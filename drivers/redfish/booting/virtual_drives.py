@@ -47,7 +47,7 @@ class Report:
         inserted = entry(document, "Inserted")
         return cls(
             inserted if isinstance(inserted, bool) else None,
-            text(entry(document, "Image"), longest=2048),
+            text(entry(document, "Image"), max_length=2048),
             text(entry(document, "ConnectedVia")),
         )
 
@@ -64,15 +64,16 @@ class Report:
             return False
         return self.image is None or _is_end(self.image, url)
 
-    def confirms(self, url: str, before: "Report", looks: int) -> bool:
+    def confirms(self, url: str, previous: "Report", looks: int) -> bool:
         """
-        Whether an insertion has taken place. before: the report before it. looks: reads since then.
+        Whether an insertion has taken place. previous: the report before it. looks: reads since
+        then.
         """
         if not self.presents(url):
             return False
-        if before.inserted and before.connected == self.connected == "NotConnected":
+        if previous.inserted and previous.connected == self.connected == "NotConnected":
             return False  # the ejected medium
-        return self != before or (self.image is not None and looks >= STALE_LOOKS)
+        return self != previous or (self.image is not None and looks >= STALE_LOOKS)
 
 
 def listed(bmc: Connection) -> list[Any]:
@@ -99,8 +100,12 @@ def listed(bmc: Connection) -> list[Any]:
     if not collections:
         raise NotSupported(f"BMC {bmc.access.address} has no virtual media")
     if not drives and not all(collections.values()):
-        unread = ", ".join(path for path, was_read in collections.items() if not was_read)
-        raise Unexpected(f"BMC {bmc.access.address} does not list its virtual media: {unread}")
+        unread_collections = ", ".join(
+            path for path, was_read in collections.items() if not was_read
+        )
+        raise Unexpected(
+            f"BMC {bmc.access.address} does not list its virtual media: {unread_collections}"
+        )
     return drives
 
 
@@ -120,13 +125,13 @@ def of_types(bmc: Connection, device_types: Collection[str]) -> list[Any]:
 
 def candidates(bmc: Connection, device_type: str) -> list[Any]:
     """Read the drives to try for a device type, the most promising first."""
-    first = Difference.MEDIUM_1 in quirks.of(bmc, {Difference.MEDIUM_1})
+    wants_first = Difference.MEDIUM_1 in quirks.of(bmc, {Difference.MEDIUM_1})
     preferred = MEDIA[device_type][0]
 
     def rank(drive: Any) -> tuple[bool, ...]:
         types = media_types(drive)
         return (
-            first and entry(drive.json, "Id") != "1",
+            wants_first and entry(drive.json, "Id") != "1",
             _action(drive, "InsertMedia") is None,
             not types,
             preferred not in types,
@@ -198,9 +203,9 @@ def order_ejection(target: Target, bmc: Connection, drive: Any) -> str:
 
 
 def _action(drive: Any, name: str) -> str | None:
-    """Return the path of an action of a drive; None: it does not have it."""
+    """Return the path of an action of a drive, if it has the action."""
     action = entry(entry(drive.json, "Actions"), f"#VirtualMedia.{name}")
-    return text(entry(action, "target"), longest=2048)
+    return text(entry(action, "target"), max_length=2048)
 
 
 def read_again(drive: Any) -> Any:
@@ -210,8 +215,8 @@ def read_again(drive: Any) -> Any:
 
 def _is_end(image: str, url: str) -> bool:
     """Whether an image that the BMC reports is a URL, or its last parts; some leave the query."""
-    reported, ordered = (_plain(value, query="?" in image) for value in (image, url))
-    return ordered == reported or ordered.endswith("/" + reported.lstrip("/"))
+    reported_url, ordered_url = (_plain(value, query="?" in image) for value in (image, url))
+    return ordered_url == reported_url or ordered_url.endswith("/" + reported_url.lstrip("/"))
 
 
 def _plain(url: str, *, query: bool) -> str:
@@ -220,6 +225,6 @@ def _plain(url: str, *, query: bool) -> str:
         split = urlsplit(url)
     except ValueError:
         return url
-    place = split.netloc.rpartition("@")[2].lower()
-    asked = f"?{split.query}" if query else ""
-    return unquote(f"{split.scheme}://{place}{split.path}{asked}").removeprefix("://")
+    host = split.netloc.rpartition("@")[2].lower()
+    query_text = f"?{split.query}" if query else ""
+    return unquote(f"{split.scheme}://{host}{split.path}{query_text}").removeprefix("://")

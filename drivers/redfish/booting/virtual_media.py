@@ -65,8 +65,8 @@ class Insertion:
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> "Insertion":
-        known = {name: value for name, value in progress.items() if name != AWAITED}
-        return cls(**{**known, "slow": tuple(known.get("slow", ()))})
+        fields = {name: value for name, value in progress.items() if name != AWAITED}
+        return cls(**{**fields, "slow": tuple(fields.get("slow", ()))})
 
 
 def insert(target: Target, bmcs: Bmcs, device_type: str, url: str) -> Outcome:
@@ -90,10 +90,10 @@ def insert(target: Target, bmcs: Bmcs, device_type: str, url: str) -> Outcome:
             is_short = len(drives) > 1 and not progress.second_round
             limit = min(patience, IMPATIENCE) if is_short else patience
             step = _Step(target, bmc, drives[progress.drive], url, limit, interval)
-            following = step.take(progress)
-            if following is None:
+            transition = step.take(progress)
+            if transition is None:
                 return Done()
-            progress, pause = following
+            progress, pause = transition
             if pause:
                 waits_for = f"virtual medium {_name(progress.drive)}"
                 return Wait({**asdict(progress), AWAITED: waits_for}, poll_after=pause)
@@ -120,9 +120,9 @@ def eject(
     with client.turn(target, bmcs) as bmc:
         drives = virtual_drives.of_types(bmc, device_types)
         if looks % EJECT_LOOKS == 0:
-            used = set() if looks else set(_facts(target).get(USED) or ())
+            used_paths = set() if looks else set(_facts(target).get(USED) or ())
             for drive in drives:
-                if drive.path in used or not Report.of(drive.json).is_empty:
+                if drive.path in used_paths or not Report.of(drive.json).is_empty:
                     refusals[drive.path] = virtual_drives.order_ejection(target, bmc, drive)
             drives = [virtual_drives.read_again(drive) for drive in drives]
         stays = [drive for drive in drives if not Report.of(drive.json).is_empty]
@@ -164,7 +164,9 @@ class _Step:
     interval: float  # seconds between reads
 
     def take(self, progress: Insertion) -> tuple[Insertion, float] | None:
-        """Return the progress and the pause before the next step; None: the image is presented."""
+        """
+        Return the progress and the pause before the next step; None once the image is presented.
+        """
         phases = {
             "eject": self._eject,
             "emptied": self._await_ejection,
@@ -187,7 +189,9 @@ class _Step:
     def _insert(self, progress: Insertion) -> tuple[Insertion, float]:
         self.target.before_order()
         _note_used(self.target, (self.drive.path,))
-        tried = replace(progress, tries=progress.tries + 1, phase="look", looks=0, refusal="")
+        next_progress = replace(
+            progress, tries=progress.tries + 1, phase="look", looks=0, refusal=""
+        )
         try:
             answer = virtual_drives.order_insertion(self.bmc, self.drive, self.url)
         except LoginRefused:
@@ -198,16 +202,16 @@ class _Step:
             answer = Answer(Result.REFUSED, words=str(error))
         match answer.result:
             case Result.TASK:
-                return replace(tried, task=answer.paths[0], phase="task"), 0
+                return replace(next_progress, task=answer.paths[0], phase="task"), 0
             case Result.DONE | Result.UNKNOWN:  # an unknown one was perhaps carried out
-                return replace(tried, refusal=answer.words), 0
+                return replace(next_progress, refusal=answer.words), 0
             case Result.BUSY if progress.waits * self.interval < self.patience:
                 waits = progress.waits + 1
                 return replace(progress, waits=waits, refusal=answer.words), self.interval
-        refused = replace(tried, refusal=answer.words)
+        refused_progress = replace(next_progress, refusal=answer.words)
         if Report(**progress.before).is_empty:
-            return _give_up(refused), 0
-        return self._again(refused)  # the BMC may still be ejecting the old medium
+            return _give_up(refused_progress), 0
+        return self._again(refused_progress)  # the BMC may still be ejecting the old medium
 
     def _await_task(self, progress: Insertion) -> tuple[Insertion, float]:
         assert progress.task is not None
@@ -225,13 +229,15 @@ class _Step:
         looks = progress.looks + 1
         if report.confirms(self.url, Report(**progress.before), looks):
             return None
-        looked = replace(progress, looks=looks)
+        polled_progress = replace(progress, looks=looks)
         if progress.refusal and looks > 1:  # it failed, and has no effect
-            return self._again(looked)
+            return self._again(polled_progress)
         if looks * self.interval < self.patience:
-            return looked, self.interval
-        ignored = replace(looked, refusal=f"it accepted, and reports {_said(report)}")
-        return _give_up(ignored, is_slow=not progress.second_round), 0
+            return polled_progress, self.interval
+        ignored_progress = replace(
+            polled_progress, refusal=f"it accepted, and reports {_said(report)}"
+        )
+        return _give_up(ignored_progress, is_slow=not progress.second_round), 0
 
     def _again(self, progress: Insertion) -> tuple[Insertion, float]:
         """Empty the drive and try it once more, or leave it."""
@@ -257,9 +263,9 @@ def _next(
 
     Raises WithoutEffect: no drive is left. The drives are emptied.
     """
-    last = next(reversed(list(progress.failed)), "")
-    if last in drives:  # it must not present the image later, beside another drive
-        virtual_drives.order_ejection(target, bmc, drives[last])
+    last_path = next(reversed(list(progress.failed)), "")
+    if last_path in drives:  # it must not present the image later, beside another drive
+        virtual_drives.order_ejection(target, bmc, drives[last_path])
     for path in drives:
         if path not in progress.failed:
             return replace(progress, drive=path)
@@ -276,10 +282,10 @@ def _next(
 
 def _note_used(target: Target, paths: tuple[str, ...]) -> None:
     """Record the drives that may have an image of this service."""
-    used = _facts(target).get(USED) or []
-    noted = sorted({*used, *paths}) if paths else None
-    if (noted or []) != used:
-        target.report(driver_internal_info={USED: noted})
+    used_paths = _facts(target).get(USED) or []
+    recorded_paths = sorted({*used_paths, *paths}) if paths else None
+    if (recorded_paths or []) != used_paths:
+        target.report(driver_internal_info={USED: recorded_paths})
 
 
 def _facts(target: Target) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class Pace:
 class Order:
     """An order: its request, and the state that it changes."""
 
-    what: str  # subject of messages, such as "the update of bios"
+    subject: str  # subject of messages, such as "the update of bios"
     #: whether a lost order may be sent again once the state shows for long that it had no effect
     is_repeatable: ClassVar[bool] = False
     #: whether the step compares the state once the order has ended, without any further effect
@@ -129,7 +129,7 @@ class Order:
 
     def instead(self, request: Request, facts: Record, refusal: str) -> Request | None:
         """
-        Return the request to send after this refusal of the BMC; None: the refusal is final.
+        Return the request to send after this refusal of the BMC, or None if the refusal is final.
 
         Only a refusal that proves that nothing was done allows another request.
         """
@@ -198,10 +198,10 @@ def send(target: Target, bmcs: Bmcs, request: Request) -> Answer:
 
 def answer_of(reply: Reply, path: str) -> Answer:
     """Return the meaning of a reply; path: of the request."""
-    status, said = reply.status, messages(reply.document)
-    refusal = f"{status}: {words(said) or 'no message'}"
+    status, bmc_messages = reply.status, messages(reply.document)
+    refusal = f"{status}: {words(bmc_messages) or 'no message'}"
     if status >= 400:
-        is_passing = status in _IN_USE or is_busy(status, said)
+        is_passing = status in _IN_USE or is_busy(status, bmc_messages)
         # another error of the server may have come after the order's effect
         is_refusal = status < 500 or status in _REFUSALS
         result = Result.REFUSED if is_refusal else Result.UNKNOWN
@@ -212,7 +212,7 @@ def answer_of(reply: Reply, path: str) -> Answer:
         return Answer(result, paths, "" if paths else "the BMC named no task", status)
     if not 200 <= status < 300:
         return Answer(Result.UNKNOWN, words=refusal, status=status)
-    if status == 200 and any(message.is_error for message in said):
+    if status == 200 and any(message.is_error for message in bmc_messages):
         return Answer(Result.REFUSED, words=refusal, status=status)
     return Answer(Result.DONE, status=status)
 
@@ -251,15 +251,18 @@ def follow(
     except HardwareError as error:
         return _await_answer(order, pace, record, str(error))
     if look.end is End.UNREADABLE:
-        said = {"seen": look.seen, "said": look.words}
-        return _await_answer(order, pace, {**record, **said}, look.words)
+        look_facts = {"seen": look.seen, "said": look.words}
+        return _await_answer(order, pace, {**record, **look_facts}, look.words)
     record = {**record, "seen": look.seen, "silent": 0}
     if look.end is End.RUNNING or (look.end is End.STAGED and is_restarted):
-        record = {**record, "paths": [path, *(each for each in record["paths"] if each != path)]}
+        record = {
+            **record,
+            "paths": [path, *(known_path for known_path in record["paths"] if known_path != path)],
+        }
         pause = max(look.pause, pace.interval)
-        return pace.wait({**record, "missing": 0}, f"{order.what}: task {path}", pause=pause)
+        return pace.wait({**record, "missing": 0}, f"{order.subject}: task {path}", pause=pause)
     if look.end is End.FAILED:
-        return Failed(f"{order.what} failed: {look.words or record.get('said')}")
+        return Failed(f"{order.subject} failed: {look.words or record.get('said')}")
     if is_missing and not is_taken:
         return _await_task(order, pace, record, difference)
     return Done({**record, "end": End.SUCCEEDED if is_missing else look.end})
@@ -267,11 +270,11 @@ def follow(
 
 def _await_task(order: Order, pace: Pace, record: Record, difference: str) -> Outcome:
     """Wait for a missing task; then the state alone decides."""
-    missing = int(record.get("missing", 0)) + 1
-    if not pace.is_over(missing, pace.patience):
+    missing_polls = int(record.get("missing", 0)) + 1
+    if not pace.is_over(missing_polls, pace.patience):
         return pace.wait(
-            {**record, "missing": missing},
-            f"{order.what}: task {record['paths'][0]}, which the BMC does not show",
+            {**record, "missing": missing_polls},
+            f"{order.subject}: task {record['paths'][0]}, which the BMC does not show",
         )
     # a task that was read has ended; one that was never seen may still run
     if order.is_compared or (record["seen"] and not difference):
@@ -289,25 +292,25 @@ def _plan(target: Target, bmcs: Bmcs, order: Order) -> dict[str, Any]:
     except LeaseLost:
         raise
     except HardwareError as error:
-        raise type(error)(f"{order.what} was not ordered: {error}") from error
+        raise type(error)(f"{order.subject} was not ordered: {error}") from error
 
 
 def _decide(target: Target, order: Order, pace: Pace, request: Request, answer: Answer) -> Outcome:
     """Return the outcome of an answer."""
     record = {**_recorded(target), "crashes": target.crashes}
     if answer.result in (Result.REFUSED, Result.UNKNOWN) and answer.status is not None:
-        other = order.instead(request, record["facts"], answer.words)
-        if other is not None:
-            return Wait({**record, "request": asdict(other)}, poll_after=0)
+        other_request = order.instead(request, record["facts"], answer.words)
+        if other_request is not None:
+            return Wait({**record, "request": asdict(other_request)}, poll_after=0)
     if answer.result is Result.REFUSED:
-        return Failed(f"{order.what} was not ordered: {answer.words}", FailureCode.REFUSED)
+        return Failed(f"{order.subject} was not ordered: {answer.words}", FailureCode.REFUSED)
     if answer.result is Result.BUSY:
         tries = int(record.get("refusals", 0)) + 1
         if pace.is_over(tries, pace.patience):
-            reason = f"{order.what} was not ordered: {answer.words}"
+            reason = f"{order.subject} was not ordered: {answer.words}"
             return Failed(reason, FailureCode.BUSY, retryable=True)
-        awaited = f"the BMC to accept {order.what}"
-        return pace.wait({**record, "refusals": tries}, awaited, reason=answer.words)
+        awaited_event = f"the BMC to accept {order.subject}"
+        return pace.wait({**record, "refusals": tries}, awaited_event, reason=answer.words)
     if answer.result is Result.UNKNOWN:
         return _await_effect(order, pace, {**record, "lost": answer.words, "looks": 0})
     return Done({**record, "paths": list(answer.paths)})
@@ -316,41 +319,41 @@ def _decide(target: Target, order: Order, pace: Pace, request: Request, answer: 
 def _settle(target: Target, bmcs: Bmcs, order: Order, pace: Pace) -> Outcome:
     """Find out whether an order without an answer was taken."""
     record = _recorded(target)
-    lost = record.get("lost", "its answer was not recorded")
+    loss_reason = record.get("lost", "its answer was not recorded")
     looks = int(record.get("looks", 0)) + 1
-    taken, path = False, None
+    is_taken, path = False, None
     try:
         with client.turn(target, bmcs) as bmc:
             path = _new_task(bmc, record)
-            taken = path is None and order.was_taken(bmc, record["facts"])
+            is_taken = path is None and order.was_taken(bmc, record["facts"])
     except LeaseLost:
         raise
     except HardwareError as error:
-        return _await_answer(order, pace, {**record, "lost": lost}, str(error))
+        return _await_answer(order, pace, {**record, "lost": loss_reason}, str(error))
     is_late = pace.is_over(looks, pace.patience)
-    if path is not None or taken or (is_late and order.shows_at_restart(record["facts"])):
+    if path is not None or is_taken or (is_late and order.shows_at_restart(record["facts"])):
         return Done({**record, "paths": [path] if path else []})
-    record = {**record, "lost": lost, "looks": looks, "silent": 0}
+    record = {**record, "lost": loss_reason, "looks": looks, "silent": 0}
     if not is_late:
         return _await_effect(order, pace, record)
     if not order.is_repeatable or record.get("repeated"):
-        return _unconfirmed(order, lost)
-    kept = {name: value for name, value in record.items() if name not in ("lost", "looks")}
-    return Wait({**kept, "crashes": target.crashes, "repeated": True}, poll_after=0)
+        return _unconfirmed(order, loss_reason)
+    kept_facts = {name: value for name, value in record.items() if name not in ("lost", "looks")}
+    return Wait({**kept_facts, "crashes": target.crashes, "repeated": True}, poll_after=0)
 
 
 def _await_effect(order: Order, pace: Pace, record: Record) -> Wait:
     """Wait for the effect of an order without an answer."""
-    reason = f"whether the BMC has taken {order.what} is not known: {record['lost']}"
-    return pace.wait(record, f"an effect of {order.what}", reason=reason)
+    reason = f"whether the BMC has taken {order.subject} is not known: {record['lost']}"
+    return pace.wait(record, f"an effect of {order.subject}", reason=reason)
 
 
 def _await_answer(order: Order, pace: Pace, record: Record, error: str) -> Outcome:
     """Wait for a BMC that is silent, as it may be restarting."""
-    silent = int(record.get("silent", 0)) + 1
-    if pace.is_over(silent, pace.silence):
+    silent_polls = int(record.get("silent", 0)) + 1
+    if pace.is_over(silent_polls, pace.silence):
         return _unconfirmed(order, f"the BMC cannot be read since then: {error}")
-    return pace.wait({**record, "silent": silent}, "the BMC to answer", reason=error)
+    return pace.wait({**record, "silent": silent_polls}, "the BMC to answer", reason=error)
 
 
 def _recorded(target: Target) -> dict[str, Any]:
@@ -360,16 +363,16 @@ def _recorded(target: Target) -> dict[str, Any]:
 
 def _look(bmc: Connection, record: Record) -> tuple[str, Look]:
     """Look at a task; at its monitor, if the BMC lacks it; then at its job."""
-    seen = Seen(record.get("seen", ""))
-    path, look = "", Look(End.MISSING, seen=seen)
+    seen_state = Seen(record.get("seen", ""))
+    path, look = "", Look(End.MISSING, seen=seen_state)
     for path in record["paths"]:
-        look = tasks.look(bmc, path, seen)
+        look = tasks.look(bmc, path, seen_state)
         if look.end is not End.MISSING:
             return path, look
     job = tasks.in_queue(bmc, record["paths"][0])
     if job is None or job in record["tasks"]:
         job = _new_task(bmc, record, is_sure=True)
-    return (job, tasks.look(bmc, job, seen)) if job else (path, look)
+    return (job, tasks.look(bmc, job, seen_state)) if job else (path, look)
 
 
 def _new_task(bmc: Connection, record: Record, *, is_sure: bool = False) -> str | None:
@@ -381,31 +384,31 @@ def _new_task(bmc: Connection, record: Record, *, is_sure: bool = False) -> str 
     Raises HardwareError: whether there is one cannot be read.
     """
     order_path = record["request"]["path"]
-    listed = tasks.listed(bmc, is_whole=True)
-    new = [path for path in listed if path not in record["tasks"]][:_MOST_NEW]
-    documents = {path: bmc.find(path) for path in new}
-    own = [path for path in new if tasks.is_of(documents[path], order_path)]
-    sure = [path for path in own if entry(entry(documents[path], "Payload"), "TargetUri")]
-    candidates = (sure,) if is_sure else (sure, own)
+    task_paths = tasks.listed(bmc, is_whole=True)
+    new_paths = [path for path in task_paths if path not in record["tasks"]][:_MOST_NEW]
+    documents = {path: bmc.find(path) for path in new_paths}
+    own_paths = [path for path in new_paths if tasks.is_of(documents[path], order_path)]
+    sure = [path for path in own_paths if entry(entry(documents[path], "Payload"), "TargetUri")]
+    candidates = (sure,) if is_sure else (sure, own_paths)
     return next((paths[0] for paths in candidates if len(paths) == 1), None)
 
 
 def _unconfirmed(order: Order, reason: str) -> Failed:
-    return Failed(f"{order.what} was ordered, not confirmed: {reason}", FailureCode.UNCONFIRMED)
+    return Failed(f"{order.subject} was ordered, not confirmed: {reason}", FailureCode.UNCONFIRMED)
 
 
 def _task_paths(reply: Reply, path: str) -> tuple[str, ...]:
     """Return the paths of the task and of the monitor that a reply names."""
     document = reply.document
-    own = text(entry(document, "@odata.id"), _LONGEST_PATH)
+    own_path = text(entry(document, "@odata.id"), _LONGEST_PATH)
     content = tasks.content_of(document, path="")
     is_task = content in (Content.TASK, Content.JOB)
-    found = [own if is_task or (reply.status == 202 and not reply.location) else None]
+    paths = [own_path if is_task or (reply.status == 202 and not reply.location) else None]
     if reply.status == 202 or is_task or any(w in (reply.location or "") for w in _TASK_FOLDERS):
-        found.append(reply.location)
+        paths.append(reply.location)
     if is_task:
-        found.append(text(entry(document, "TaskMonitor"), _LONGEST_PATH))
-    return tuple(dict.fromkeys(filter(None, (_path(each, path) for each in found))))
+        paths.append(text(entry(document, "TaskMonitor"), _LONGEST_PATH))
+    return tuple(dict.fromkeys(filter(None, (_path(link, path) for link in paths))))
 
 
 def _path(link: str | None, base: str) -> str | None:

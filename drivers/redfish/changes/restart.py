@@ -21,39 +21,45 @@ from drivers.redfish.transport import client
 
 #: Seconds between polls.
 POLL_INTERVAL = 5.0
-#: Seconds in which the effect of an order without a restart appears, or a missing task.
+#: Seconds until the effect of an order without a restart appears, or a missing task.
 PATIENCE = 60.0
-#: Seconds in which the effect of a restart appears: POST applies settings, and may restart again.
+#: Seconds until the effect of a restart appears: POST applies settings, and may restart again.
 RESTART_PATIENCE = 1800.0
 
 
 def through_restart(
-    target: Target, order: Callable[[], None], settled: Callable[[], bool]
+    target: Target, order: Callable[[], None], is_settled: Callable[[], bool]
 ) -> Outcome:
     """
     Run a step that needs a restart; `Done` once the change is applied, and the agent is back.
 
-    order: sends the change to the BMC, once. settled: whether the change is applied.
+    order: sends the change to the BMC, once. is_settled: whether the change is applied.
     """
     progress = target.progress
     if not progress.get("ordered"):
         target.before_order()
         order()
         # commit first: after a crash during the restart, the change must not be sent again
-        return Wait({"ordered": True, "agent": target.agent.url is not None}, poll_after=0)
+        ordered = {"ordered": True, "agent": target.agent.url is not None}
+        return Wait({**ordered, "crashes": target.crashes}, poll_after=0)
     if not progress.get("restarted"):
         outcome = restart(target, with_agent=progress["agent"])
         return _after(outcome, {**progress, "restarted": True})
     if progress["agent"] and target.agent.url is None:
         return _await_agent(progress)
-    if not settled():
-        awaited = {AWAITED: "the change to take effect"}
-        return Wait({**progress, **awaited}, poll_after=POLL_INTERVAL)
+    if not is_settled():
+        awaited_event = {AWAITED: "the change to take effect"}
+        return Wait({**progress, **awaited_event}, poll_after=POLL_INTERVAL)
     return Done()
 
 
 def restart(target: Target, *, with_agent: bool) -> Outcome:
-    """Restart the machine; with_agent: boot the agent."""
+    """
+    Restart the machine; with_agent: boot the agent.
+
+    A crash before the change was recorded has lost no power order.
+    """
+    target = replace(target, resumed=target.crashed_since(target.progress))
     driver = target.driver
     boot = {"boot": driver.boot.boot_agent_next} if with_agent else {}
     return run_parts(target, {**boot, "restart": lambda part: driver.power.change(part, REBOOT)})
@@ -68,7 +74,8 @@ def carry_out(
     """
     Order a change, restart the machine if needed, and wait for the effect; `Done` once it shows.
 
-    needs_restart: receives the record of the accepted order; None: the machine is never restarted.
+    needs_restart: receives the record of the accepted order; without it, the machine is never
+    restarted.
     """
     pace = Pace(POLL_INTERVAL, PATIENCE)
     progress = {name: value for name, value in target.progress.items() if name != AWAITED}
@@ -79,7 +86,8 @@ def carry_out(
         if not isinstance(outcome, Done):
             return outcome
         has_agent = target.agent.url is not None
-        return Wait({"record": dict(outcome.result), "agent": has_agent}, poll_after=0)
+        ordered = {"record": dict(outcome.result), "agent": has_agent}
+        return Wait({**ordered, "crashes": target.crashes}, poll_after=0)
     record = progress["record"]
     restarts = needs_restart is not None and (needs_restart(record) or "staged" in progress)
     if restarts and not progress.get("restarted"):
@@ -95,10 +103,10 @@ def carry_out(
         outcome = run_parts(target, {"follow": follow})
         if not isinstance(outcome, Done):
             return outcome
-        own = {name: value for name, value in progress.items() if name != "follow"}
+        own_progress = {name: value for name, value in progress.items() if name != "follow"}
         if outcome.result["end"] == End.STAGED and needs_restart is not None:
-            return Wait({**own, "staged": True}, poll_after=0)
-        target = replace(target, progress={**own, "record": dict(outcome.result)})
+            return Wait({**own_progress, "staged": True}, poll_after=0)
+        target = replace(target, progress={**own_progress, "record": dict(outcome.result)})
     return _compare(target, bmcs, order, pace, RESTART_PATIENCE if restarts else PATIENCE)
 
 
@@ -116,15 +124,15 @@ def _compare(target: Target, bmcs: Bmcs, order: Order, pace: Pace, patience: flo
     if not difference:
         return Done()
     if pace.is_over(looks, patience):
-        return Failed(f"{order.what} was ordered, and has had no effect: {difference}")
+        return Failed(f"{order.subject} was ordered, and has had no effect: {difference}")
     return pace.wait(
-        {**progress, "looks": looks}, f"the effect of {order.what}: {difference}", reason=reason
+        {**progress, "looks": looks}, f"the effect of {order.subject}: {difference}", reason=reason
     )
 
 
 def _await_agent(progress: Mapping[str, Any]) -> Wait:
-    awaited = {AWAITED: "the agent to start after the restart"}
-    return Wait({**progress, **awaited}, poll_after=POLL_INTERVAL)
+    awaited_event = {AWAITED: "the agent to start after the restart"}
+    return Wait({**progress, **awaited_event}, poll_after=POLL_INTERVAL)
 
 
 def _after(outcome: Outcome, progress: Mapping[str, Any]) -> Outcome:

@@ -89,7 +89,7 @@ JOBS: Mapping[str, tuple[End, End, End, End]] = {
 }
 
 
-#: TaskStates in which a message says that the task is staged; iDRAC's "Task successfully scheduled"
+#: TaskStates whose messages may say that the task is staged; iDRAC's "Task successfully scheduled"
 WAITING = ("New", "Starting", "Suspended", "Pending")
 STAGED_MESSAGES = ("JCP001",)
 
@@ -137,20 +137,23 @@ class Look:
 
 
 def end(
-    status: int, content: Content, seen: Seen, document: Callable[[], End] = lambda: End.UNCLEAR
+    status: int,
+    content: Content,
+    seen_state: Seen,
+    document: Callable[[], End] = lambda: End.UNCLEAR,
 ) -> End:
     """Return the meaning of an answer by `ANSWERS`; document: returns that of its content."""
     for row in ANSWERS:
         if (
             status in row.statuses
             and (row.contents is None or content in row.contents)
-            and (row.seen is None or seen in row.seen)
+            and (row.seen is None or seen_state in row.seen)
         ):
             return document() if row.end is None else row.end
     return End.UNREADABLE
 
 
-def look(bmc: Connection, path: str, seen: Seen) -> Look:
+def look(bmc: Connection, path: str, seen_state: Seen) -> Look:
     """
     Look at a task or a monitor.
 
@@ -158,20 +161,22 @@ def look(bmc: Connection, path: str, seen: Seen) -> Look:
     """
     answer = bmc.get(path)
     content = content_of(answer.document, path, is_empty=answer.is_empty)
-    result = end(answer.status, content, seen, lambda: end_of(answer.document, content))
-    said = words(messages(answer.document))
+    result = end(answer.status, content, seen_state, lambda: end_of(answer.document, content))
+    outcome_text = words(messages(answer.document))
     state = text(entry(answer.document, "TaskState")) or text(entry(answer.document, "JobState"))
     if content in _DOCUMENT and result is End.FAILED:
-        said = f"{state or 'ended'}: {said}" if said else f"{state or 'ended'}"
+        outcome_text = (
+            f"{state or 'ended'}: {outcome_text}" if outcome_text else f"{state or 'ended'}"
+        )
     elif result is End.FAILED and answer.status in _GONE:
-        said = ""  # the error was read before
-    elif result is End.FAILED and not said:
-        said = f"HTTP {answer.status}"
+        outcome_text = ""  # the error was read before
+    elif result is End.FAILED and not outcome_text:
+        outcome_text = f"HTTP {answer.status}"
     if result in (End.RUNNING, End.STAGED):
-        seen = Seen.TASK if answer.status == 200 else Seen.RUNNING
-    elif result is End.UNREADABLE and answer.status not in _PASSING and seen is not Seen.TASK:
-        seen = Seen.ERROR if content is Content.MESSAGES else seen
-    return Look(result, said, seen, answer.retry_after)
+        seen_state = Seen.TASK if answer.status == 200 else Seen.RUNNING
+    elif result is End.UNREADABLE and answer.status not in _PASSING and seen_state is not Seen.TASK:
+        seen_state = Seen.ERROR if content is Content.MESSAGES else seen_state
+    return Look(result, outcome_text, seen_state, answer.retry_after)
 
 
 def content_of(document: object, path: str, *, is_empty: bool = False) -> Content:
@@ -185,21 +190,21 @@ def content_of(document: object, path: str, *, is_empty: bool = False) -> Conten
         return Content.TASK
     if "JobState" in document or kind in ("Job", "DellJob"):
         return Content.JOB
-    own = document.get("@odata.id")
-    if own == path:
+    own_path = document.get("@odata.id")
+    if own_path == path:
         return Content.TASK  # one that has lost its state
     if "@odata.id" in document:
-        return Content.RESOURCE if isinstance(own, str) else Content.OTHER
+        return Content.RESOURCE if isinstance(own_path, str) else Content.OTHER
     return Content.MESSAGES if messages(document) else Content.OTHER
 
 
 def end_of(document: object, content: Content) -> End:
     """Return the meaning of a document: by `TASKS`, `JOBS`, or the severities of messages."""
-    said = messages(document)
+    bmc_messages = messages(document)
     if content is Content.MESSAGES:
-        if any(message.is_error for message in said):
+        if any(message.is_error for message in bmc_messages):
             return End.FAILED
-        return End.SUCCEEDED if all(message.is_good for message in said) else End.UNCLEAR
+        return End.SUCCEEDED if all(message.is_good for message in bmc_messages) else End.UNCLEAR
     table, kind = (TASKS, "Task") if content is Content.TASK else (JOBS, "Job")
     state = text(entry(document, f"{kind}State")) or ""
     status = text(entry(document, f"{kind}Status")) or ""
@@ -209,10 +214,10 @@ def end_of(document: object, content: Content) -> End:
         is_whole = number(entry(document, "PercentComplete")) == 100
         state = OTHER_COMPLETE if has_ended or is_whole else OTHER
     result = table[state][STATUSES.index(status if status in STATUSES else "")]
-    if state in WAITING and any(message.name in STAGED_MESSAGES for message in said):
+    if state in WAITING and any(message.name in STAGED_MESSAGES for message in bmc_messages):
         return End.STAGED
     # a task that is complete, without a TaskStatus, and with an error among its messages
-    if result is End.UNCLEAR and any(message.is_error for message in said):
+    if result is End.UNCLEAR and any(message.is_error for message in bmc_messages):
         return End.FAILED
     return result
 
@@ -231,7 +236,7 @@ def listed(bmc: Connection, *, is_whole: bool = False) -> list[str]:
     lists = [entry(entry(tasks, "Tasks"), "@odata.id")]
     if is_whole and tasks is not None and not isinstance(lists[0], str):
         raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {service}")
-    found: list[str] = []
+    links_of_tasks: list[str] = []
     for path in (*lists, *_queues(bmc)):
         if isinstance(path, str):
             document = bmc.find(path)
@@ -239,18 +244,22 @@ def listed(bmc: Connection, *, is_whole: bool = False) -> list[str]:
             if is_whole and document is not None and not isinstance(members, list):
                 raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {path}")
             links = members if isinstance(members, list) else []
-            found += [link for link in (entry(each, "@odata.id") for each in links) if link]
-    return [path for path in found if isinstance(path, str)]
+            links_of_tasks += [
+                link for link in (entry(member, "@odata.id") for member in links) if link
+            ]
+    return [path for path in links_of_tasks if isinstance(path, str)]
 
 
 def in_queue(bmc: Connection, task: str) -> str | None:
     """
-    Return the path of the job with a task's id; None: no job queue has it.
+    Return the path of the job with a task's id, if a job queue has it.
 
     Dell's BMCs create the job some time after they have named its task, and keep it longer.
     """
     name = task.rstrip("/").rsplit("/", 1)[-1]
-    managers = [each.path.rstrip("/") for each in navigation.managers(bmc, bmc.system(fresh=False))]
+    managers = [
+        manager.path.rstrip("/") for manager in navigation.managers(bmc, bmc.system(fresh=False))
+    ]
     usual = [f"{path}/{queue}" for path in managers for queue in ("Oem/Dell/Jobs", "Jobs")]
     for queue in dict.fromkeys((*_queues(bmc), *(usual if name.startswith("JID_") else ()))):
         path = f"{queue.rstrip('/')}/{name}"

@@ -26,6 +26,8 @@ PROPERTIES = {
     " or the path of the authorities to trust",
     "redfish_auth_type": "auto (default: session, else basic), session, or basic",
 }
+#: Field of driver_info.
+PASSWORD = "redfish_password"
 #: Path of the service root.
 ROOT = "/redfish/v1/"
 #: Length from which a password is no part of other words by chance.
@@ -122,6 +124,17 @@ def access(target: Target) -> Access:
     )
 
 
+def place(info: Mapping[str, Any]) -> str:
+    """
+    Return scheme, host and port of a BMC from driver_info, in one form for all ways to write it.
+
+    Raises InvalidDriverInfo: the address is invalid.
+    """
+    url = urlsplit(_address(info.get("redfish_address"))[0])
+    port = url.port or (443 if url.scheme == "https" else 80)
+    return f"{url.scheme}://{url.netloc.lower().removesuffix(f':{url.port}')}:{port}"
+
+
 def _address(value: object) -> tuple[str, str]:
     """
     Return the URL of a BMC without a path, and the path of its service root.
@@ -153,7 +166,7 @@ def _shown(value: object) -> str:
 
 
 def _url(text: str) -> SplitResult | None:
-    """Return the parts of a URL, whose scheme may be missing; None: it is not that of a BMC."""
+    """Return the parts of a URL, whose scheme may be missing; None if it is no URL of a BMC."""
     host, slash, path = text.partition("/")
     if _is_ipv6(host):
         text = f"[{host}]{slash}{path}"
@@ -169,8 +182,8 @@ def _url(text: str) -> SplitResult | None:
     name = f"[{literal}]" if literal else hosted
     netloc = name if port is None else f"{name}:{port}"
     plain = url.scheme in {"http", "https"} and _PATH.fullmatch(url.path)
-    same = url.netloc.lower() in {netloc.lower(), f"{name}:".lower()}  # without a user
-    if not (plain and same) or port == 0 or ".." in url.path or not text.isprintable():
+    is_same_host = url.netloc.lower() in {netloc.lower(), f"{name}:".lower()}  # without a user
+    if not (plain and is_same_host) or port == 0 or ".." in url.path or not text.isprintable():
         return None
     return None if "?" in text or "#" in text else url._replace(netloc=netloc)
 

@@ -75,9 +75,9 @@ def unpacked(name: str, headers: Mapping[str, str], body: bytes) -> bytes:
 
 def _utf8(body: bytes) -> bytes:
     """Return a body without a byte order mark, in the encoding of JSON."""
-    for mark, encoding in _MARKS:
-        if body.startswith(mark):
-            return body[len(mark) :].decode(encoding, "replace").encode()
+    for byte_order_mark, encoding in _MARKS:
+        if body.startswith(byte_order_mark):
+            return body[len(byte_order_mark) :].decode(encoding, "replace").encode()
     return body.removeprefix(codecs.BOM_UTF8)
 
 
@@ -175,9 +175,8 @@ def error_of(name: str, status: int, reason: str, body: bytes) -> dict[str, Any]
     """
     Return the body of an error in the form of DSP0266, also of a page, a list or a text.
 
-    The keys are those of DSP0266: code, message, @Message.ExtendedInfo (a list of objects). The
-    message is the BMC's own words: those of all extended messages, else of the body, else the
-    HTTP reason.
+    The keys are code, message and @Message.ExtendedInfo (a list of objects). The message is the
+    BMC's own text: all extended messages, else the body, else the HTTP reason.
     """
     try:
         value = parsed(name, body)

@@ -5,16 +5,17 @@ The governor (`drivers.core.bmc`) keeps one connection per BMC between commands.
 while the BMC's turn is held.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from drivers.core.bmc import Bmc, Bmcs, Urgency
 from drivers.core.errors import HardwareError, NotSupported
+from drivers.core.password_rotation import require_settled
 from drivers.core.target import Target
 from drivers.redfish.transport import navigation
-from drivers.redfish.transport.access import Access, access
+from drivers.redfish.transport.access import PASSWORD, Access, access
 from drivers.redfish.transport.conversions import text
 from drivers.redfish.transport.errors import errors_of
 from drivers.redfish.transport.navigation import part
@@ -78,7 +79,7 @@ class Connection(Session):
         """
         Read the system's SecureBoot resource.
 
-        Raises NotSupported: there is none.
+        Raises NotSupported: the system has no such resource.
         """
         resource = part(self.system(fresh=False), "secure_boot")
         resource.refresh(force=True)
@@ -88,7 +89,7 @@ class Connection(Session):
         """
         Read the system's Bios resource.
 
-        Raises NotSupported: there is none.
+        Raises NotSupported: the system has no such resource.
         """
         resource = part(self.system(fresh=False), "bios")
         resource.refresh(force=True)
@@ -98,7 +99,7 @@ class Connection(Session):
         """
         Return the BMC's EventService resource.
 
-        Raises NotSupported: there is none.
+        Raises NotSupported: the BMC has no such resource.
         """
         from sushy import exceptions as theirs
 
@@ -110,13 +111,15 @@ class Connection(Session):
     def indicators(self) -> dict[tuple[str, str], Any]:
         """Return the resources that have an indicator LED, by (component, name)."""
         system = self.system(fresh=True)
-        named = [("system", "led", system)]
-        named += [("chassis", each.identity, each) for each in navigation.chassis(self, system)]
-        named += [("disk", each.identity, each) for each in navigation.drives(self, system)]
+        indicators = [("system", "led", system)]
+        indicators += [
+            ("chassis", chassis.identity, chassis) for chassis in navigation.chassis(self, system)
+        ]
+        indicators += [("disk", drive.identity, drive) for drive in navigation.drives(self, system)]
         return {
-            (component, name): each
-            for component, name, each in named
-            if text(name) and each.indicator_led is not None
+            (component, name): component_resource
+            for component, name, component_resource in indicators
+            if text(name) and component_resource.indicator_led is not None
         }
 
     def get(self, path: str) -> Reply:
@@ -128,20 +131,45 @@ class Connection(Session):
         return self._exchange("get", path)
 
     def order(
-        self, method: str, path: str, body: Mapping[str, Any] | None, etag: str | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        etag: str | None = None,
+        *,
+        log_in_again: bool = True,
     ) -> Reply:
         """
         Send an order once; an error of the BMC is a reply with its status.
 
         method: POST, PATCH or DELETE. sushy's own methods would wait for the end of the task.
+        log_in_again: log in and repeat it if the BMC has ended the session.
 
         Raises Unconfirmed: it was sent, and its answer was lost.
         Raises HardwareError: it was not sent.
         """
-        more = {"etag": etag} if method == "PATCH" else {}
-        return self._exchange(method.lower(), path, data=body, **more)
+        request_options: dict[str, Any] = {"etag": etag} if method == "PATCH" else {}
+        if not log_in_again:
+            request_options["allow_reauth"] = False
+        return self._exchange(method.lower(), path, data=body, **request_options)
+
+    def answer(self, method: str, path: str, **options: Any) -> Any:
+        """
+        Send a request of a login once; return the response of `requests`, also a refusal.
+
+        Raises HardwareError: no answer.
+        """
+        return self._response(method, path, (), allow_reauth=False, **options)
 
     def _exchange(self, method: str, path: str, **options: Any) -> Reply:
+        from sushy.exceptions import AccessError
+
+        return reply(self._response(method, path, (AccessError,), **options))
+
+    def _response(
+        self, method: str, path: str, refusals: tuple[type[Exception], ...], **options: Any
+    ) -> Any:
+        """refusals: errors of sushy after an answer that are raised, and are no response."""
         from sushy import exceptions as theirs
 
         connector = self.open()._conn
@@ -157,25 +185,27 @@ class Connection(Session):
                 try:
                     # sushy itself would repeat a read, and orders that some errors refuse
                     getattr(connector, method)(path, server_side_retries_left=0, **options)
-                except (theirs.ConnectionError, theirs.AccessError, HardwareError):
+                except (theirs.ConnectionError, *refusals, HardwareError):
                     raise
                 except Exception:  # of a status above 399; its body may have any form
                     if not responses:
                         raise
         finally:
             hooks.remove(keep)
-        return reply(responses[-1])
+        return responses[-1]
 
 
-def connection(bmc: Bmc, wanted: Access) -> Connection:
+def connection(
+    bmc: Bmc, bmc_access: Access, record: Callable[[dict[str, Any]], None] | None = None
+) -> Connection:
     """
     Return the BMC's kept connection, for one command.
 
-    Make a new one at first, or if driver_info has changed.
+    Make a new one at first, or if driver_info has changed. record: see `Target.record_exchange`.
     """
-    if not isinstance(bmc.connection, Connection) or bmc.connection.access != wanted:
-        bmc.connection = Connection(wanted)
-    bmc.connection.command.begin()
+    if not isinstance(bmc.connection, Connection) or bmc.connection.access != bmc_access:
+        bmc.connection = Connection(bmc_access)
+    bmc.connection.command.begin(record)
     return bmc.connection
 
 
@@ -184,11 +214,13 @@ def turn(target: Target, bmcs: Bmcs, urgency: Urgency = Urgency.ORDER) -> Iterat
     """
     Hold the turn of a node's BMC for one command.
 
+    Raises PasswordUnsettled, and sends nothing, while the BMC's password is being changed.
     Raises HardwareError, and no other error. Raises Unreachable, other than Unconfirmed: no order
     was sent, or the last one was not.
     """
-    wanted = access(target)
-    with bmcs.turn(wanted.key, urgency) as bmc:
-        session = connection(bmc, wanted)
-        with session.command.judged(), errors_of(wanted):
+    require_settled(target, PASSWORD)
+    bmc_access = access(target)
+    with bmcs.turn(bmc_access.key, urgency) as bmc:
+        session = connection(bmc, bmc_access, target.record_exchange)
+        with session.command.judged(), errors_of(bmc_access):
             yield session

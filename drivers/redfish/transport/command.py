@@ -1,7 +1,8 @@
 """The current command to a BMC: limits of its answers, and the orders among its requests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from drivers.core.errors import Unconfirmed, Unexpected, Unreachable, WithoutEffect
 from drivers.net.answers import Budget
@@ -14,11 +15,13 @@ class Command:
         self.budget = Budget()
         self.accepted: str | None = None  # last order that the BMC has accepted
         self.reading = False  # the last request was no order
+        #: receives each exchange (`drivers.core.recording.traffic`); None: it is not recorded
+        self.record: Callable[[dict[str, Any]], None] | None = None
 
-    def begin(self) -> None:
-        """Begin a command."""
+    def begin(self, record: Callable[[dict[str, Any]], None] | None = None) -> None:
+        """Begin a command. record: see the attribute."""
         self.budget.renew()
-        self.accepted, self.reading = None, False
+        self.accepted, self.reading, self.record = None, False, record
 
     @contextmanager
     def judged(self) -> Iterator[None]:

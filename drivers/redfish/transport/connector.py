@@ -12,7 +12,8 @@ import sushy
 from sushy import auth
 from sushy.connector import Connector
 
-from drivers.core.errors import Unexpected, Unreachable
+from drivers.core.errors import HardwareError, Unexpected, Unreachable
+from drivers.core.recording import traffic
 from drivers.net import answers
 from drivers.net.connections import Adapter, Exchange
 from drivers.net.tls import file
@@ -54,6 +55,7 @@ class BmcAdapter(Adapter):
     def __init__(self, access: Access, command: Command) -> None:
         super().__init__()
         self._peer, self._reach, self._command = Peer(access.address), access.reach, command
+        self._access = access
 
     def send(  # type: ignore[override]
         self,
@@ -67,8 +69,8 @@ class BmcAdapter(Adapter):
 
         Raises Unexpected, Unreachable, Unconfirmed, Refused.
         """
-        first = Request(str(request.method), self._peer.url(request.url or ""))
-        talk = conversation(self._peer, first, self._command.budget.end)
+        first_request = Request(str(request.method), self._peer.url(request.url or ""))
+        talk = conversation(self._peer, first_request, self._command.budget.end)
         step = next(talk)
         order = step.order
         self._command.reading = order is None
@@ -77,8 +79,13 @@ class BmcAdapter(Adapter):
                 try:
                     answer = self._delivered(request, step, timeout, options)
                 except Failure as failure:
+                    self._record(request, step, failure)
                     step = talk.throw(failure)
+                except HardwareError as error:  # an answer that is refused, as a whole
+                    self._record(request, step, Failure(str(error), sent=True, repeats=0))
+                    raise
                 else:
+                    self._record(request, step, answer)
                     step = talk.send(answer)
         except StopIteration as end:
             answer, document = end.value
@@ -91,6 +98,26 @@ class BmcAdapter(Adapter):
         if location := response.headers.get("Location"):
             response.headers["Location"] = self._peer.path(location)
         return response
+
+    def _record(
+        self, request: requests.PreparedRequest, step: Request, end: Answer | Failure
+    ) -> None:
+        """Record a request of the conversation, if the operation is recorded, without secrets."""
+        record = self._command.record
+        if record is None:
+            return
+        token = request.headers.get("X-Auth-Token")
+
+        def mask(text: str) -> str:
+            text = self._access.mask(text)
+            return text.replace(token, traffic.HIDDEN) if token else text
+
+        body = request.body if step.has_body else None
+        facts = step.method, step.url, body
+        if isinstance(end, Failure):
+            record(traffic.unanswered(*facts, end.words, mask))
+        else:
+            record(traffic.answered(*facts, (end.status, end.headers, end.body), mask))
 
     def _delivered(
         self, request: requests.PreparedRequest, step: Request, timeout: Any, options: Any
@@ -231,7 +258,7 @@ def _failure(name: str, error: Unreachable, *, sent: bool, repeats: int) -> Fail
 
 def _repeats(error: requests.RequestException, exchange: Exchange) -> int:
     """Return how often a read may be repeated after an error; see `Failure`."""
-    refused = isinstance(error, requests.exceptions.SSLError) and not exchange.sent
-    if refused or not exchange.connected:
+    is_refused = isinstance(error, requests.exceptions.SSLError) and not exchange.sent
+    if is_refused or not exchange.connected:
         return 0
     return 1 if isinstance(error, requests.Timeout) else 2

@@ -14,23 +14,23 @@ LONGEST = 255
 _LARGEST = 2**53
 
 
-def text(value: object, longest: int = LONGEST) -> str | None:
+def text(value: object, max_length: int = LONGEST) -> str | None:
     """Return a text cut to `longest`, without control characters; None for others, or if empty."""
-    return printable(value[:longest]).strip() or None if isinstance(value, str) else None
+    return printable(value[:max_length]).strip() or None if isinstance(value, str) else None
 
 
 def printable(value: str) -> str:
     """Remove the characters that databases refuse."""
-    return "".join(each for each in value if each.isprintable())
+    return "".join(character for character in value if character.isprintable())
 
 
-def number(value: object, least: int = 1, most: int = _LARGEST) -> int | None:
+def number(value: object, minimum: int = 1, maximum: int = _LARGEST) -> int | None:
     """Return a whole number in a range, also one written as text; None for other values."""
     if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(_LARGEST)):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if least <= value <= most else None
+    return int(value) if minimum <= value <= maximum else None
 
 
 def word(value: object) -> str:
@@ -49,5 +49,5 @@ def entry(document: object, name: str) -> Any:
 
 
 def ironic_power_state(value: object) -> str | None:
-    """Convert a PowerState to Ironic's power state; None: the state is not settled."""
+    """Convert a PowerState to Ironic's power state; None if the state is not settled."""
     return STATES.get(value) if isinstance(value, str) else None

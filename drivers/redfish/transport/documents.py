@@ -66,10 +66,10 @@ class Documents:
 
         Omits parts with the state Absent.
         """
-        listed = entry(owner, name)
-        if not isinstance(listed, list):
-            listed = entry(self.part(owner, name), "Members")
-        return self._present(listed)
+        members = entry(owner, name)
+        if not isinstance(members, list):
+            members = entry(self.part(owner, name), "Members")
+        return self._present(members)
 
     def _present(self, links: object) -> Iterator[Document]:
         for link in links if isinstance(links, list) else ():
@@ -80,5 +80,5 @@ class Documents:
     def _only_system(self) -> object:
         """Return the path of the BMC's system; None if it has none, or several."""
         links = entry(self.part(self._bmc.open().json, "Systems"), "Members")
-        only = isinstance(links, list) and len(links) == 1
-        return entry(links[0], "@odata.id") if only else None
+        is_only = isinstance(links, list) and len(links) == 1
+        return entry(links[0], "@odata.id") if is_only else None

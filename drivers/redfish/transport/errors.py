@@ -56,7 +56,7 @@ def _rules() -> tuple[_Rule, ...]:
     """Return all rules; the first match applies."""
     from sushy import exceptions as theirs  # here: takes half a second, and only conductors need it
 
-    malformed = (
+    malformed_errors = (
         ArithmeticError,
         AttributeError,
         LookupError,
@@ -64,7 +64,7 @@ def _rules() -> tuple[_Rule, ...]:
         TypeError,
         ValueError,
     )
-    lacking = (theirs.MissingActionError, theirs.MissingAttributeError)
+    lacking_errors = (theirs.MissingActionError, theirs.MissingAttributeError)
     return (
         _Rule((theirs.ConnectionError,), Unreachable, "{bmc} did not answer ({cause})"),
         # one of several documents is unreadable; other errors of this module stay as they are
@@ -73,7 +73,7 @@ def _rules() -> tuple[_Rule, ...]:
         _Rule((theirs.ServerSideError,), Unexpected, "{bmc} failed: {words}"),
         _Rule((theirs.ResourceNotFoundError,), Refused, "{bmc}: {error}: {words}", skippable=True),
         _Rule((theirs.HTTPError,), Refused, "{bmc} refused: {words}", skippable=True),
-        _Rule(lacking, NotSupported, "{bmc}: {error}", skippable=True),
+        _Rule(lacking_errors, NotSupported, "{bmc}: {error}", skippable=True),
         _Rule((theirs.InvalidParameterValueError,), NotSupported, "{bmc}: {error}", skippable=True),
         _Rule(
             (theirs.UnknownDefaultError,),
@@ -90,7 +90,7 @@ def _rules() -> tuple[_Rule, ...]:
         # of the file of trusted certificates
         _Rule((OSError,), InvalidDriverInfo, "driver_info/redfish_verify_ca: {error}"),
         _Rule(
-            (theirs.SushyError, *malformed),
+            (theirs.SushyError, *malformed_errors),
             Unexpected,
             "{bmc} sent a malformed document: {kind}: {error}",
             skippable=True,
@@ -130,7 +130,7 @@ def skip_unreadable(bmc: Access, path: str) -> Iterator[None]:
 
 
 def _translated(error: Exception, bmc: Access) -> tuple[HardwareError | None, bool]:
-    """Translate an exception; return the error (None: no rule matches) and `skippable`."""
+    """Translate an exception; return the error (None if no rule matches) and `skippable`."""
     from sushy.exceptions import ConnectionError as Silence
     from sushy.exceptions import HTTPError
 
@@ -155,7 +155,9 @@ def _translated(error: Exception, bmc: Access) -> tuple[HardwareError | None, bo
     return rule.error(text(message, _LONGEST) or "unknown error"), rule.skippable
 
 
-def is_busy(status: int, said: Iterable[Message]) -> bool:
+def is_busy(status: int, bmc_messages: Iterable[Message]) -> bool:
     """Whether a refusal passes by itself, by its HTTP status and its messages."""
-    texts = [f"{message.id} {message.text}" for message in said]
-    return status in BUSY or any(name in words for name in _BUSY_MESSAGES for words in texts)
+    texts = [f"{message.id} {message.text}" for message in bmc_messages]
+    return status in BUSY or any(
+        name in message_text for name in _BUSY_MESSAGES for message_text in texts
+    )

@@ -193,7 +193,7 @@ def _delivered(peer: Peer, request: Request, deadline: float) -> _Exchange:
 
 def _followed(peer: Peer, request: Request, deadline: float) -> _Exchange:
     """Follow the redirects of a request within the BMC's own address."""
-    places = [(request.method, request.url)]
+    locations = [(request.method, request.url)]
     while True:
         answer = yield from _delivered(peer, request, deadline)
         location = answer.headers.get("Location")
@@ -202,10 +202,10 @@ def _followed(peer: Peer, request: Request, deadline: float) -> _Exchange:
                 raise _unconfirmed(request.order, f"{request} was answered {answer.status}")
             return answer
         request = _redirected(peer, request, answer.status, location)
-        places.append((request.method, request.url))
-        if len(set(places)) < len(places) or len(places) > MOST_REDIRECTS + 1:
-            way = " -> ".join(url for _, url in places)
-            raise _not_done(request, f"{peer.name} redirects too often, or in a circle: {way}")
+        locations.append((request.method, request.url))
+        if len(set(locations)) < len(locations) or len(locations) > MOST_REDIRECTS + 1:
+            chain = " -> ".join(url for _, url in locations)
+            raise _not_done(request, f"{peer.name} redirects too often, or in a circle: {chain}")
 
 
 def _redirected(peer: Peer, request: Request, status: int, location: str) -> Request:
@@ -241,8 +241,8 @@ def _matched(peer: Peer, request: Request, deadline: float) -> _Exchange:
     answer = yield from _followed(peer, request, deadline)
     if answer.status not in _PRECONDITION or request.method in (*READS, "POST"):
         return answer
-    present = yield from _followed(peer, Request("GET", request.url), deadline)
-    tags = _tags(present.etag(peer.name), required=answer.status == 428)
+    current_exchange = yield from _followed(peer, Request("GET", request.url), deadline)
+    tags = _tags(current_exchange.etag(peer.name), required=answer.status == 428)
     for tag in tags:
         headers = {**request.headers, "If-Match": tag}
         answer = yield from _followed(peer, replace(request, headers=headers), deadline)
@@ -252,14 +252,14 @@ def _matched(peer: Peer, request: Request, deadline: float) -> _Exchange:
 
 
 def _tags(tag: str | None, *, required: bool) -> list[str | None]:
-    """Return the values of If-Match to try, in order; None: no such header."""
+    """Return the values of If-Match to try, in order; None stands for no such header."""
     strong = (tag or "").removeprefix("W/")
     forms = [tag, strong, strong if strong.startswith('"') else f'"{strong}"'] if tag else []
     return [*dict.fromkeys(forms), "*" if required else None]
 
 
 def _wait(answer: Answer) -> float | None:
-    """Return the seconds that a busy BMC asks to wait; None: it does not."""
+    """Return the seconds that a busy BMC asks to wait, if it does."""
     text = answer.headers.get("Retry-After") if answer.status in BUSY else None
     if not text:
         return None

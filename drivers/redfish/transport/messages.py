@@ -44,20 +44,22 @@ def messages(document: object) -> list[Message]:
     Dell, the document itself is one.
     """
     error = entry(document, "error")
-    listed = list(_listed(entry(error, "@Message.ExtendedInfo")))
-    listed += _listed(entry(document, "@Message.ExtendedInfo"))
-    listed += _listed(entry(document, "Messages"))
-    if not listed and error is not None:
-        listed = [_message(entry(error, "code"), entry(error, "message"), None)]
-    if not listed and entry(document, "MessageId") is not None:
-        listed = list(_listed([document]))
-    return listed[:_MOST]
+    bmc_messages = list(_listed(entry(error, "@Message.ExtendedInfo")))
+    bmc_messages += _listed(entry(document, "@Message.ExtendedInfo"))
+    bmc_messages += _listed(entry(document, "Messages"))
+    if not bmc_messages and error is not None:
+        bmc_messages = [_message(entry(error, "code"), entry(error, "message"), None)]
+    if not bmc_messages and entry(document, "MessageId") is not None:
+        bmc_messages = list(_listed([document]))
+    return bmc_messages[:_MOST]
 
 
-def words(said: list[Message]) -> str:
+def words(bmc_messages: list[Message]) -> str:
     """Return the texts of the errors among messages, else of all; "" if there are none."""
-    errors = [message for message in said if message.is_error] or said
-    return "; ".join(dict.fromkeys(filter(None, (each.text or each.id for each in errors))))
+    errors = [message for message in bmc_messages if message.is_error] or bmc_messages
+    return "; ".join(
+        dict.fromkeys(filter(None, (message.text or message.id for message in errors)))
+    )
 
 
 def _listed(items: Any) -> Iterator[Message]:

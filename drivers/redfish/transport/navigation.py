@@ -21,12 +21,12 @@ def part(resource: Any, name: str) -> Any:
     """
     from sushy import exceptions as theirs
 
-    found = None
+    attribute = None
     with suppress(theirs.MissingAttributeError):
-        found = getattr(resource, name)
-    if found is None:
+        attribute = getattr(resource, name)
+    if attribute is None:
         raise NotSupported(f"{resource.path} has no {name.replace('_', ' ')}")
-    return found
+    return attribute
 
 
 def members(bmc: Session, owner: Any, name: str) -> Iterator[Any]:
@@ -39,15 +39,15 @@ def members(bmc: Session, owner: Any, name: str) -> Iterator[Any]:
 
 
 def readable(
-    bmc: Session, paths: Iterable[str] | None, read: Callable[[str], Any]
+    bmc: Session, paths: Iterable[str] | None, read_resource: Callable[[str], Any]
 ) -> Iterator[Any]:
     """Read the resource of each path; omit unreadable and absent ones."""
     for path in paths or ():
-        found = None
+        resource = None
         with bmc.skip_unreadable(path):
-            found = read(path)
-        if found is not None and is_present(found.json):
-            yield found
+            resource = read_resource(path)
+        if resource is not None and is_present(resource.json):
+            yield resource
 
 
 def link(resource: Any, name: str) -> str | None:
@@ -58,10 +58,10 @@ def link(resource: Any, name: str) -> str | None:
 
 def links(resource: Any, *names: str) -> Sequence[str]:
     """Return the paths in a list of links; names: the nested keys that lead to the list."""
-    found = resource.json
+    value = resource.json
     for name in names:
-        found = entry(found, name)
-    paths = [entry(each, "@odata.id") for each in found] if isinstance(found, list) else []
+        value = entry(value, name)
+    paths = [entry(link, "@odata.id") for link in value] if isinstance(value, list) else []
     return [path for path in paths if isinstance(path, str)]
 
 

@@ -14,7 +14,7 @@ from drivers.redfish.transport.bodies import MalformedDocument
 from drivers.redfish.transport.peer import Peer
 
 #: Reads the document at a URL by the rules of HTTP: a generator of `http_rules`.
-Read = Callable[[str], Generator[Any, Any, dict[str, Any]]]
+ReadDocument = Callable[[str], Generator[Any, Any, dict[str, Any]]]
 
 _NEXT = "@odata.nextLink"
 #: Properties with the path of a resource or action.
@@ -27,19 +27,19 @@ def may_be_partial(body: bytes) -> bool:
 
 
 def complete(
-    peer: Peer, document: dict[str, Any], url: str, read: Read
+    peer: Peer, document: dict[str, Any], url: str, read_document: ReadDocument
 ) -> Generator[Any, Any, None]:
     """
     Make the document at a URL whole, in place.
 
     Raises Unexpected: a page is missing, or the pages have no end.
     """
-    yield from _add_pages(peer, document, url, read)
+    yield from _add_pages(peer, document, url, read_document)
     _shorten(peer, document)
 
 
 def _add_pages(
-    peer: Peer, document: dict[str, Any], url: str, read: Read
+    peer: Peer, document: dict[str, Any], url: str, read_document: ReadDocument
 ) -> Generator[Any, Any, None]:
     """Add the members of all further pages to the lists of a document."""
     for holder, key in list(_paged(document)):
@@ -53,12 +53,12 @@ def _add_pages(
             if base in links or base == url or len(members) > MOST_VALUES:
                 raise Unexpected(f"{peer.name} sent pages of {urlsplit(url).path} without an end")
             links.add(base)
-            page = yield from read(base)
-            more, link = page.get(name), page.pop(key, None) or page.pop(_NEXT, None)
-            if not isinstance(more, list):
+            page = yield from read_document(base)
+            more_members, link = page.get(name), page.pop(key, None) or page.pop(_NEXT, None)
+            if not isinstance(more_members, list):
                 raise Unexpected(f"{peer.name} sent a page of {urlsplit(url).path} without {name}")
-            yield from _add_pages(peer, page, base, read)  # lists inside its members
-            members.extend(more)
+            yield from _add_pages(peer, page, base, read_document)  # lists inside its members
+            members.extend(more_members)
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -51,27 +51,33 @@ class Peer:
 
     def redirect(self, location: str, base: str) -> str | None:
         """
-        Return the URL that a redirect leads to; None: another address.
+        Return the URL that a redirect leads to, or None if it is another address.
 
         The scheme may change from http to https between the default ports, never back.
         """
         url = _joined(base, location)
-        place, here = _place(url) if url else None, _place(base)
-        if url is None or place is None or here is None:
+        redirect_origin, base_origin = _place(url) if url else None, _place(base)
+        if url is None or redirect_origin is None or base_origin is None:
             return None
-        if place == here:
+        if redirect_origin == base_origin:
             return f"{base.removesuffix(raw_target(base))}{_target(url)}"
-        defaults = [("http", here[1], PORTS["http"]), ("https", here[1], PORTS["https"])]
-        if [here, place] == defaults:
-            host = f"[{here[1]}]" if ":" in here[1] else here[1]
+        defaults = [
+            ("http", base_origin[1], PORTS["http"]),
+            ("https", base_origin[1], PORTS["https"]),
+        ]
+        if [base_origin, redirect_origin] == defaults:
+            host = f"[{base_origin[1]}]" if ":" in base_origin[1] else base_origin[1]
             return f"https://{host}:{PORTS['https']}{_target(url)}"
         return None
 
     def _is_of_machine(self, url: str) -> bool:
-        place, here = _place(url), _place(self.address)
-        if place is None or here is None or place[1] != here[1]:
+        url_origin, bmc_origin = _place(url), _place(self.address)
+        if url_origin is None or bmc_origin is None or url_origin[1] != bmc_origin[1]:
             return False
-        return place == here or (place[2], here[2]) == (PORTS.get(place[0]), PORTS.get(here[0]))
+        return url_origin == bmc_origin or (url_origin[2], bmc_origin[2]) == (
+            PORTS.get(url_origin[0]),
+            PORTS.get(bmc_origin[0]),
+        )
 
 
 def _joined(base: str, link: str) -> str | None:
@@ -83,7 +89,7 @@ def _joined(base: str, link: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _place(url: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of a URL in one spelling; None: it is no URL of HTTP."""
+    """Return scheme, host and port of a URL in one spelling; None if it is no HTTP URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or PORTS.get(parts.scheme)

@@ -34,15 +34,15 @@ def _changed_slot(
     exchange: Exchange, response: Response, change: Callable[[dict[str, Any]], object]
 ) -> Response:
     """Change the document of a slot."""
-    shown = exchange.reads and exchange.path.startswith(f"{COLLECTION}/")
-    return changed(response, change) if shown else response
+    changes_slot = exchange.reads and exchange.path.startswith(f"{COLLECTION}/")
+    return changed(response, change) if changes_slot else response
 
 
 # Slots
 
 
 def _first_slot(exchange: Exchange, actions: list[str]) -> Response | None:
-    """Answer a read of the extra slot, or of the collection with it; None: another request."""
+    """Answer a read of the extra slot, or of the collection with it; None for another request."""
     if exchange.reads and exchange.path == COLLECTION:
 
         def add(content: dict[str, Any]) -> None:
@@ -119,8 +119,8 @@ def media_stale_after_eject(exchange: Exchange) -> Response:
         exchange.memory[device] = (image, time() + exchange["seconds"])
     if exchange.orders("insert"):
         exchange.memory.pop(device, None)
-    stale, until = exchange.memory.get(device, ("", 0))
-    if time() < until:
+    stale, until_time = exchange.memory.get(device, ("", 0))
+    if time() < until_time:
         return _changed_slot(exchange, response, lambda content: _insert(content, stale))
     return response
 
@@ -129,17 +129,19 @@ def media_stale_after_eject(exchange: Exchange) -> Response:
 def media_lost_at_power_off(exchange: Exchange) -> Response:
     """A power-off loses the medium; the slot shows it as inserted, and takes no other one."""
     device, machine = _device(exchange), exchange.machine
-    lost = exchange.memory
-    if exchange.orders("insert") and lost.get(device):
-        return Refusal(409, "ResourceInUse", f"{device} holds {lost[device]}.").response()
+    media_by_device = exchange.memory
+    if exchange.orders("insert") and media_by_device.get(device):
+        return Refusal(
+            409, "ResourceInUse", f"{device} holds {media_by_device[device]}."
+        ).response()
     response = exchange.go()
     if exchange.orders("eject"):
-        lost.pop(device, None)
+        media_by_device.pop(device, None)
     if exchange.orders("power") and exchange.body().get("ResetType") == "ForceOff":
         for slot, image in machine.media.items():
             if image and exchange.occurs():
-                lost[slot], machine.media[slot] = image, ""
-    if stale := lost.get(device):
+                media_by_device[slot], machine.media[slot] = image, ""
+    if stale := media_by_device.get(device):
         return _changed_slot(exchange, response, lambda content: _insert(content, stale))
     return response
 
@@ -198,9 +200,9 @@ def boot_whole_demanded(exchange: Exchange) -> Response:
     """A PATCH of Boot without target, enabled and mode is refused with 400, as by AMI's BMCs."""
     boot = _boot_of(exchange)
     names = [f"{OVERRIDE}{name}" for name in ("Target", "Enabled", "Mode")]
-    missing = [name for name in names if boot is not None and name not in boot]
-    if missing and exchange.occurs():
-        return Refusal(400, "PropertyMissing", f"{missing[0]} is missing.").response()
+    missing_names = [name for name in names if boot is not None and name not in boot]
+    if missing_names and exchange.occurs():
+        return Refusal(400, "PropertyMissing", f"{missing_names[0]} is missing.").response()
     return exchange.go()
 
 
@@ -245,6 +247,10 @@ def patch_answers_document(exchange: Exchange) -> Response:
     """A PATCH is answered 200 with the document as it was before."""
     if exchange.request.method != "PATCH" or not exchange.occurs():
         return exchange.go()
-    before = exchange.go(method="GET", body=b"", query="")
+    previous_response = exchange.go(method="GET", body=b"", query="")
     response = exchange.go()
-    return replace(before, status=exchange["status"]) if response.status == 204 else response
+    return (
+        replace(previous_response, status=exchange["status"])
+        if response.status == 204
+        else response
+    )

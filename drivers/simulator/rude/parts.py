@@ -153,8 +153,8 @@ def volume_of_raw_drive(exchange: Exchange) -> Response:
 @FAULTS.fault(STORAGE, status=500)
 def delete_apply_time_refused(exchange: Exchange) -> Response:
     """A DELETE of a volume with OperationApplyTime is refused (500, SYS029), as by Dell's iDRAC."""
-    concerned = exchange.request.method == "DELETE" and exchange.orders("volume")
-    if concerned and "@Redfish.OperationApplyTime" in exchange.body() and exchange.occurs():
+    is_concerned = exchange.request.method == "DELETE" and exchange.orders("volume")
+    if is_concerned and "@Redfish.OperationApplyTime" in exchange.body() and exchange.occurs():
         text = "Unsupported parameter name @Redfish.OperationApplyTime."
         return Refusal(exchange["status"], "SYS029", text).response()
     return exchange.go()
@@ -259,11 +259,11 @@ def mac_only_permanent(exchange: Exchange) -> Response:
     return _with_macs(exchange, 0, None, exchange.machine.macs[0])
 
 
-def _with_macs(exchange: Exchange, index: int, present: str | None, permanent: str) -> Response:
+def _with_macs(exchange: Exchange, index: int, current_mac: str | None, permanent: str) -> Response:
     path = f"{exchange.machine.system_id}/EthernetInterfaces/NIC{index}"
     if not exchange.reads or exchange.path != path:
         return exchange.go()
-    addresses = {"MACAddress": present, "PermanentMACAddress": permanent}
+    addresses = {"MACAddress": current_mac, "PermanentMACAddress": permanent}
     return changed(exchange.go(), lambda content: content.update(addresses))
 
 

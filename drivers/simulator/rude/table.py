@@ -26,7 +26,7 @@ def answer(bmc: Bmc, request: Request) -> Response:
         if position == len(faults):
             return bmc.answer(request)
         name, options = faults[position]
-        following = partial(answer_from, position + 1)
-        return ROWS[name].act(Exchange(bmc, request, ROWS[name], options, following))
+        next_answer = partial(answer_from, position + 1)
+        return ROWS[name].act(Exchange(bmc, request, ROWS[name], options, next_answer))
 
     return answer_from(0, request)

@@ -19,11 +19,11 @@ OUTCOMES = "Orders have outcomes"
 
 def _task_of(exchange: Exchange) -> Task | None:
     """Return the task whose resource or monitor a GET asks for, or None."""
-    parent, _, last = exchange.path.rpartition("/")
+    parent, _, last_part = exchange.path.rpartition("/")
     tasks = exchange.machine.tasks
-    if not exchange.reads or parent not in (TASKS, MONITORS) or not last.isdigit():
+    if not exchange.reads or parent not in (TASKS, MONITORS) or not last_part.isdigit():
         return None
-    return tasks[int(last)] if int(last) < len(tasks) else None
+    return tasks[int(last_part)] if int(last_part) < len(tasks) else None
 
 
 def _missing(exchange: Exchange) -> Response:
@@ -255,11 +255,15 @@ def second_system(exchange: Exchange) -> Response:
     machine, systems = exchange.machine, f"{ROOT}/Systems"
     path = f"{systems}/{NEIGHBOUR}"
     if exchange.path == path and exchange.reads:
-        shown = exchange.go(path=machine.system_id)
-        return replace(shown, body=shown.body.replace(machine.uuid.encode(), NEIGHBOUR.encode()))
+        neighbour = exchange.go(path=machine.system_id)
+        return replace(
+            neighbour, body=neighbour.body.replace(machine.uuid.encode(), NEIGHBOUR.encode())
+        )
     if exchange.path.startswith(f"{INVENTORY}/BIOS_{NEIGHBOUR}") and exchange.reads:
-        shown = exchange.go(path=f"{INVENTORY}/BIOS")
-        return replace(shown, body=shown.body.replace(b'/BIOS"', f'/BIOS_{NEIGHBOUR}"'.encode()))
+        neighbour = exchange.go(path=f"{INVENTORY}/BIOS")
+        return replace(
+            neighbour, body=neighbour.body.replace(b'/BIOS"', f'/BIOS_{NEIGHBOUR}"'.encode())
+        )
     response = exchange.go()
     members = {systems: path, INVENTORY: f"{INVENTORY}/BIOS_{NEIGHBOUR}"}
     if exchange.path in members and exchange.reads:

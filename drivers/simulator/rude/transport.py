@@ -64,8 +64,8 @@ def read_lost_after_order(exchange: Exchange) -> Response:
 @FAULTS.fault(READING, status=503, retry_after=1, reads=True, orders=[])
 def busy(exchange: Exchange) -> Response:
     """A request is refused with 503 (or the status 429) and Retry-After, and has no effect."""
-    concerned = exchange["reads"] if exchange.reads else exchange.orders(*exchange["orders"])
-    if concerned and exchange.occurs():
+    is_concerned = exchange["reads"] if exchange.reads else exchange.orders(*exchange["orders"])
+    if is_concerned and exchange.occurs():
         refusal = Refusal(exchange["status"], "ServiceTemporarilyUnavailable", "Try again later.")
         return refusal.response({"Retry-After": str(exchange["retry_after"])})
     return exchange.go()
@@ -74,9 +74,9 @@ def busy(exchange: Exchange) -> Response:
 # Redirects
 
 
-def _redirected(exchange: Exchange, status: int, place: str) -> Response:
+def _redirected(exchange: Exchange, status: int, location: str) -> Response:
     query = f"?{exchange.request.query}" if exchange.request.query else ""
-    return Response(status, headers={"Location": place + query})
+    return Response(status, headers={"Location": location + query})
 
 
 def _lacks_slash(exchange: Exchange) -> bool:
@@ -103,16 +103,16 @@ def redirect_from_slash(exchange: Exchange) -> Response:
 def redirect_absolute(exchange: Exchange) -> Response:
     """A GET without a final slash is redirected to the absolute URL with one."""
     if exchange.reads and _lacks_slash(exchange) and exchange.occurs():
-        place = f"{exchange.machine.redfish_address}{exchange.path}/"
-        return _redirected(exchange, exchange["status"], place)
+        location = f"{exchange.machine.redfish_address}{exchange.path}/"
+        return _redirected(exchange, exchange["status"], location)
     return exchange.go()
 
 
 @FAULTS.fault(ORDERING, status=307, orders=[])
 def redirect_orders(exchange: Exchange) -> Response:
     """An order to a path without a final slash is redirected (307) to the path with one."""
-    concerned = exchange.orders(*exchange["orders"]) and _lacks_slash(exchange)
-    if concerned and exchange.occurs():
+    is_concerned = exchange.orders(*exchange["orders"]) and _lacks_slash(exchange)
+    if is_concerned and exchange.occurs():
         return _redirected(exchange, exchange["status"], f"{exchange.path}/")
     return exchange.go()
 
@@ -220,11 +220,11 @@ def links_absolute(exchange: Exchange) -> Response:
     response = exchange.go()
     if not exchange.occurs():
         return response
-    here = exchange.machine.redfish_address
-    body = response.body.replace(b'"@odata.id":"/', f'"@odata.id":"{here}/'.encode())
+    origin = exchange.machine.redfish_address
+    body = response.body.replace(b'"@odata.id":"/', f'"@odata.id":"{origin}/'.encode())
     headers = dict(response.headers or {})
     if headers.get("Location", "").startswith("/"):
-        headers["Location"] = here + headers["Location"]
+        headers["Location"] = origin + headers["Location"]
     return replace(response, body=body, headers=headers)
 
 
@@ -245,18 +245,18 @@ def _tagged(exchange: Exchange, *, header: bool) -> Response:
         return f'"{zlib.crc32(response.body):08x}"'
 
     if exchange.request.method == "PATCH" and exchange.occurs():
-        current = exchange.go(method="GET", body=b"", query="")
-        expected = exchange.request.headers.get("if-match")
-        if expected is None:
+        current_response = exchange.go(method="GET", body=b"", query="")
+        expected_tag = exchange.request.headers.get("if-match")
+        if expected_tag is None:
             return Refusal(428, "PreconditionRequired", "If-Match is missing.").response()
-        if expected not in ("*", tag(current)):
+        if expected_tag not in ("*", tag(current_response)):
             return Refusal(412, "PreconditionFailed", "The resource has changed.").response()
     response = exchange.go()
     if not exchange.reads or document(response) is None:
         return response
     value = tag(response)
-    marked = changed(response, lambda content: content.update({"@odata.etag": value}))
-    return replace(marked, headers={"ETag": value}) if header else marked
+    tagged_response = changed(response, lambda content: content.update({"@odata.etag": value}))
+    return replace(tagged_response, headers={"ETag": value}) if header else tagged_response
 
 
 # Errors
@@ -305,8 +305,8 @@ def order_fails_late(exchange: Exchange) -> Response:
 def order_without_effect(exchange: Exchange) -> Response:
     """An order is answered with 204, and has no effect."""
     if exchange.orders(*exchange["orders"]) and exchange.occurs():
-        what = f"{exchange.request.method} {exchange.path}"
-        exchange.machine.record("redfish", "order ignored", what)
+        order_text = f"{exchange.request.method} {exchange.path}"
+        exchange.machine.record("redfish", "order ignored", order_text)
         return Response(204)
     return exchange.go()
 
@@ -327,7 +327,7 @@ def session_limit(exchange: Exchange) -> Response:
 def sessions_expire(exchange: Exchange) -> Response:
     """A session ends so many seconds after its login: 401."""
     sessions, births = exchange.machine.sessions, exchange.memory
-    for number in [number for number, born in births.items() if time() >= born]:
+    for number in [number for number, expires_at in births.items() if time() >= expires_at]:
         sessions.pop(number, None)
         del births[number]
     response = exchange.go()

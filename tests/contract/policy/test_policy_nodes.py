@@ -42,6 +42,9 @@ ON_NODE = [
     (("GET", "/v1/nodes/{node}/history"), SEE_WITHIN),
     (("GET", "/v1/nodes/{node}/operations"), SEE_WITHIN),
     (("GET", "/v1/nodes/{node}/agent-logs"), SEE_WITHIN),
+    (("GET", "/v1/nodes/{node}/console"), OWN),
+    (("POST", "/v1/nodes/{node}/console/tickets", {"write": True}), OWN),
+    (("GET", "/v1/nodes/{node}/console/history"), OWN),
     (("PUT", "/v1/nodes/{node}/states/power", {"target": "power on"}), USE),
     (("PUT", "/v1/nodes/{node}/states/provision", {"target": "manage"}), OPERATE),
     (
@@ -374,3 +377,24 @@ def test_scopes_are_enforced_unless_a_setting_disables_it(guarded, tmp_path):
     assert 403 == ask("owner-reader", "GET", "/v1/drivers").status_code
     ask = guarded.make(oslo_policy=options | {"enforce_scope": False})
     assert 200 == ask("owner-reader", "GET", "/v1/drivers").status_code
+
+
+@pytest.mark.parametrize(
+    ("who", "project"),
+    [
+        ("system-member", None),
+        ("owner-service", None),
+        ("owner-member", OWNER),
+        ("owner-admin", OWNER),
+        ("lessee-manager", LESSEE),
+    ],
+)
+def test_callers_of_a_project_attach_its_vifs(guarded, monkeypatch, who, project):
+    """None: the VIFs of all projects."""
+    projects = []
+    monkeypatch.setattr(
+        "app.engine.vif_calls.attach", lambda _runtime, _ident, _vif, named: projects.append(named)
+    )
+    monkeypatch.setattr("app.api.node.vifs._is_remote", lambda _context, _ident: True)
+    answer = guarded.ask(who, "POST", f"/v1/nodes/{guarded.node}/vifs", {"id": "v1"})
+    assert (204, [project]) == (answer.status_code, projects)

@@ -11,18 +11,21 @@ READ = {
     "driver_info": {
         "agent_verify_ca": "drivers/agent/client.py",
         "bootloader": "drivers/boot/iso.py",
-        "cleaning_runbook": "app/planning/planning.py",
+        "cleaning_network": "drivers/neutron/interfaces.py",
+        "cleaning_runbook": "app/planning/requested_steps.py",
         "deploy_forces_oob_reboot": "drivers/agent/deploy.py",
         "deploy_iso": "drivers/redfish/booting/boot.py",
         "deploy_kernel": "drivers/boot/ramdisks.py",
         "deploy_ramdisk": "drivers/boot/ramdisks.py",
         "external_http_url": "drivers/net/service_addresses.py",
+        "fail_on_binding_failure": "drivers/neutron/settled.py",
         "fast_track": "drivers/core/fast_track.py",
         "force_persistent_boot_device": "drivers/boot/network.py",
         "image_download_source": "drivers/images/published.py",
         "image_http_proxy": "drivers/agent/image.py",
         "image_https_proxy": "drivers/agent/image.py",
         "image_no_proxy": "drivers/agent/image.py",
+        "inspection_network": "drivers/neutron/interfaces.py",
         "ipmi_address": "drivers/ipmi/credentials.py",
         "ipmi_bridging": "drivers/ipmi/credentials.py",
         "ipmi_cipher_suite": "drivers/ipmi/credentials.py",
@@ -35,11 +38,13 @@ READ = {
         "ipmi_priv_level": "drivers/ipmi/credentials.py",
         "ipmi_protocol_version": "drivers/ipmi/credentials.py",
         "ipmi_target_address": "drivers/ipmi/credentials.py",
+        "ipmi_terminal_port": "drivers/ipmi/console.py",
         "ipmi_target_channel": "drivers/ipmi/credentials.py",
         "ipmi_transit_address": "drivers/ipmi/credentials.py",
         "ipmi_transit_channel": "drivers/ipmi/credentials.py",
         "ipmi_username": "drivers/ipmi/credentials.py",
         "kernel_append_params": "drivers/boot/command_line.py",
+        "provisioning_network": "drivers/neutron/interfaces.py",
         "redfish_address": "drivers/redfish/transport/access.py",
         "redfish_auth_type": "drivers/redfish/transport/access.py",
         "redfish_password": "drivers/redfish/transport/access.py",
@@ -49,6 +54,8 @@ READ = {
         "rescue_iso": "drivers/redfish/booting/boot.py",
         "rescue_kernel": "drivers/boot/ramdisks.py",
         "rescue_ramdisk": "drivers/boot/ramdisks.py",
+        "rescuing_network": "drivers/neutron/interfaces.py",
+        "servicing_network": "drivers/neutron/interfaces.py",
     },
     "instance_info": {
         "boot_iso": "drivers/images/instance.py",
@@ -98,11 +105,10 @@ UNREAD = {
     "driver_info": """
         ansible_clean_playbook ansible_clean_steps_config ansible_deploy_playbook ansible_key_file
         ansible_playbooks_path ansible_python_interpreter ansible_shutdown_playbook
-        ansible_username cleaning_network config_via_floppy config_via_removable
-        fail_on_binding_failure firmware_update_unresponsive_bmc_wait has_dedicated_power_supply
-        image_pull_secret inspection_network ipmi_terminal_port provisioning_network pxe_template
-        redfish_tls_ciphers redfish_tls_minimum_version rescuing_network servicing_network
-        vmedia_transport_protocol
+        ansible_username config_via_floppy config_via_removable
+        firmware_update_unresponsive_bmc_wait has_dedicated_power_supply
+        image_pull_secret pxe_template
+        redfish_tls_ciphers redfish_tls_minimum_version vmedia_transport_protocol
     """,
     "instance_info": """
         container_image_type image_properties image_pull_secret image_request_authorization_secret

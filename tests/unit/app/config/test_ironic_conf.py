@@ -131,11 +131,11 @@ def test_a_mistake_stops_the_start_with_one_line(conf, text, message):
 
 
 def test_an_option_that_nothing_knows_is_a_warning_as_for_oslo_config(conf):
-    path = conf("[conductor]\nautomated_claen = true\n[neutron]\nauth_url = http://n")
+    path = conf("[conductor]\nautomated_claen = true\n[swift]\nauth_url = http://n")
     assert (
         f"{path}: [conductor]automated_claen: there is no such option, it is ignored",
         (
-            f"{path}: [neutron]auth_url: [neutron] is a group of Ironic's options that Ingot does"
+            f"{path}: [swift]auth_url: [swift] is a group of Ironic's options that Ingot does"
             " not use; it is ignored"
         ),
     ) == load({}, path).warnings
@@ -178,11 +178,10 @@ port = 99999
 http_url = http://192.0.2.1
 [keystone_authtoken]
 password = hunter2
-[neutron]
+[swift]
 auth_url = http://n
-[nova]
-send_power_notifications = false
 [conductor]
+enable_mdns = false
 power_sate = 1
 """
 
@@ -191,11 +190,11 @@ def test_the_report_tells_each_option_by_its_effect(conf):
     verdicts = {finding.place: finding.verdict for finding in ironic_report.examine(conf(REPORT))}
     assert {
         "api.port": Verdict.STOPS,
-        "neutron.auth_url": Verdict.MISSING,
+        "swift.auth_url": Verdict.MISSING,
         "conductor.power_sate": Verdict.UNKNOWN,
         "DEFAULT.debug": Verdict.HARMLESS,
         "DEFAULT.transport_url": Verdict.HARMLESS,
-        "nova.send_power_notifications": Verdict.HARMLESS,
+        "conductor.enable_mdns": Verdict.HARMLESS,
         "deploy.http_url": Verdict.HONOURED,
         "keystone_authtoken.password": Verdict.HONOURED,
     } == verdicts

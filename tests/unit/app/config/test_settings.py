@@ -246,8 +246,8 @@ def test_a_file_that_is_not_toml_is_refused(file):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("NEUTRON_CLEANING_NETWORK", "[neutron] is a group of Ironic's options"),
-        ("DHCP_DHCP_PROVIDER", "[dhcp] is a group of Ironic's options"),
+        ("SWIFT_AUTH_URL", "[swift] is a group of Ironic's options"),
+        ("DNSMASQ_DHCP_HOSTSDIR", "[dnsmasq] is a group of Ironic's options"),
         ("SENSOR_DATA_SEND_SENSOR_DATA", "[sensor_data] is a group of Ironic's options"),
         ("IRONIC_NETWORKING_JSON_RPC_PORT", "[ironic_networking"),
         ("CONDUCTOR_PERIODIC_MAX_WORKERS", "Ingot does not use this option of Ironic"),
@@ -269,7 +269,7 @@ def test_an_unknown_variable_only_warns_and_names_the_nearest():
 
 
 def test_an_option_that_only_ironic_uses_warns_in_the_file(file):
-    path = file("[conductor]\nperiodic_max_workers = 8\n[neutron]\nanything = 1\n")
+    path = file("[conductor]\nperiodic_max_workers = 8\n[swift]\nanything = 1\n")
     warnings = load({}, path).warnings
     assert [
         (
@@ -277,7 +277,7 @@ def test_an_option_that_only_ironic_uses_warns_in_the_file(file):
             " is ignored"
         ),
         (
-            f"{path}: [neutron]anything: [neutron] is a group of Ironic's options that Ingot does"
+            f"{path}: [swift]anything: [swift] is a group of Ironic's options that Ingot does"
             " not use; it is ignored"
         ),
     ] == list(warnings)
@@ -331,10 +331,10 @@ def test_every_setting_is_read_by_the_code():
     read_together = {  # names that their reader composes or does not need -> the reader
         r"database\..*": "app/config/settings.py: fields(self)",
         r"keystone_authtoken\..*": "app/api/authentication/keystone.py: fields(options)",
-        r"cinder\..*": "drivers/generic/volume_service.py: options.items()",
-        r"glance\..*": "drivers/keystone.py: options.items()",
+        r"(cinder|glance|neutron|nova)\..*": "drivers/net/keystone.py: options.items()",
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
+        r"console\.(socat|port|tcp|history)_.*": "workers/consoles/session.py: Console",
         r"api\.disallow_(clean|deploy|service)_steps": "app/lifecycle/flows.py: disallow_clean_steps",
         r"conductor\.(clean|verify)_step_priority_override": "drivers/core/steps.py: PRIORITY_OVERRIDES",
         r"conductor\.max_concurrent_(clean|deploy)": "app/lifecycle/flows.py: max_concurrent_deploy",
@@ -367,6 +367,7 @@ def _sources():
         ROOT / "app/config/settings.py",
         ROOT / "app/config/conductor_settings.py",
         ROOT / "app/config/machine_settings.py",
+        ROOT / "app/config/network_settings.py",
         ROOT / "app/config/openstack_settings.py",
         ROOT / "app/config/ironic_options.py",
         ROOT / "app/api/declarations/versions.py",

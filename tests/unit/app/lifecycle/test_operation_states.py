@@ -87,5 +87,5 @@ def test_only_the_module_of_the_table_writes_the_state_of_an_operation_or_a_step
         # these have states of their own
         ("app/inventory/scheduling.py", "allocation"),
         ("app/lifecycle/rollout_states.py", "rollout"),
-        ("app/rollouts/rollouts.py", "member"),
+        ("app/rollouts/rollout_waves.py", "member"),
     }

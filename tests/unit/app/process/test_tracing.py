@@ -16,7 +16,7 @@ TRACED = request_ids.of_span(1, 2)
 OFF = """
 import sys
 from app.config.settings import load
-from app.observe import tracing
+from app.process import tracing
 from app.server import application, processes
 from workers.conductor import process
 tracing.start(load({}), "api")

@@ -37,7 +37,7 @@ def at_once(batcher, numbers):
 
 def slow(work, most, burst=1):
     """One batch a minute, and `burst` at once."""
-    return Batcher(work, rate=1 / LONG, burst=burst, most=most)
+    return Batcher(work, rate=1 / LONG, burst=burst, max_size=most)
 
 
 def test_occasional_items_do_not_wait(work):
@@ -56,7 +56,7 @@ def test_each_item_gets_its_own_result(work):
 
 
 def test_beyond_the_rate_a_batch_waits_and_grows(work):
-    batcher = Batcher(work, rate=1.0, burst=1, most=100)
+    batcher = Batcher(work, rate=1.0, burst=1, max_size=100)
     batcher(1)
     begun = time.monotonic()
     assert [2, 4, 6] == at_once(batcher, [1, 2, 3])
@@ -65,7 +65,7 @@ def test_beyond_the_rate_a_batch_waits_and_grows(work):
 
 
 def test_the_number_of_batches_is_bounded_for_any_number_of_items(work):
-    batcher = Batcher(work, rate=20.0, burst=2, most=1000)
+    batcher = Batcher(work, rate=20.0, burst=2, max_size=1000)
     begun = time.monotonic()
     end = begun + 1.0
 
@@ -79,7 +79,7 @@ def test_the_number_of_batches_is_bounded_for_any_number_of_items(work):
 
 
 def test_full_batches_do_not_delay_those_after_them(work):
-    batcher = Batcher(work, rate=2.0, burst=1, most=2)
+    batcher = Batcher(work, rate=2.0, burst=1, max_size=2)
     for _ in range(20):
         at_once(batcher, [1, 2])
     begun = time.monotonic()
@@ -97,7 +97,7 @@ def test_the_next_batch_forms_while_one_is_processed():
             assert go_on.wait(LONG)
         return numbers
 
-    batcher = Batcher(work, rate=1000.0, burst=1000, most=100)
+    batcher = Batcher(work, rate=1000.0, burst=1000, max_size=100)
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(batcher, 1)
         assert begun.wait(LONG)

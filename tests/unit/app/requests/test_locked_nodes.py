@@ -47,7 +47,7 @@ def test_other_errors_are_not_repeated(error):
 
 def test_without_a_place_to_wait_the_first_error_is_the_answer():
     attempt = Attempt(*LOCKED)
-    slots = RequestSlots(working=1, waiting=0, queued=8)
+    slots = RequestSlots(working=1, waiting=0, max_queued=8)
     with slots.hold(), pytest.raises(NodeLocked, match="host rack-1"):
         retry_while_locked(SETTINGS, attempt)
     assert 1 == attempt.calls

@@ -111,7 +111,7 @@ def test_a_slot_that_did_not_come_in_time_is_not_taken_later():
 
 
 def test_a_client_takes_as_many_shared_slots_as_are_free_then():
-    slots = FairSlots(6, shared=True)
+    slots = FairSlots(6, leaves_free=True)
     assert [True] * 3 + [False] == [slots.acquire("a", 0) for _ in range(4)]
     assert [True, True, False] == [slots.acquire("b", 0) for _ in range(3)]
     assert slots.acquire("c", 0)
@@ -196,7 +196,7 @@ def test_a_client_that_comes_has_no_credit_of_the_time_that_it_was_away():
 
 
 def test_a_client_leaves_one_slot_to_others():
-    slots = FairSlots(3, most=2)
+    slots = FairSlots(3, max_per_client=2)
     assert [True, True, False] == [slots.acquire("flood", 0) for _ in range(3)]
     assert slots.acquire("other", 0)
     assert not slots.acquire("third", 0)

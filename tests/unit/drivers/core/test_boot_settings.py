@@ -157,6 +157,22 @@ def test_a_crash_after_the_order_does_not_order_it_again(machine):
     assert 1 == machine.orders.count(("secure", True))
 
 
+@pytest.mark.parametrize(("crashes", "doubted"), [(1, False), (2, True)])
+def test_only_a_crash_after_the_order_puts_the_restart_in_doubt(
+    machine, monkeypatch, crashes, doubted
+):
+    """One crash was before the setting was ordered, another one may be that of the restart."""
+    machine.needs_start, seen = True, []
+    power = type(node().driver.power)
+    monkeypatch.setattr(
+        power, "change", lambda _self, it, _state: seen.append(it.resumed) or Done()
+    )
+    it = node(instance_info=SECURE, resumed=True, crashes=1)
+    ordered = boot_settings.for_instance(it)
+    boot_settings.for_instance(replace(it, progress=ordered.progress, crashes=crashes))
+    assert doubted is seen[0]
+
+
 def test_secure_boot_of_an_instance_is_switched_off_for_each_ramdisk(machine):
     it = node(instance_info=SECURE)
     _, it = finish(it, boot_settings.for_instance)

@@ -280,7 +280,7 @@ def test_any_sequence_of_readings_and_answers_ends_typed_and_never_repeats_blind
         except HardwareError as error:
             outcome = error
         if attempt in crashes:
-            node = replace(node, resumed=True, reports={})
+            node = replace(node, resumed=True, crashes=node.crashes + 1, reports={})
             deaths.add(len(power.events))
             continue
         node = applied(node, outcome)
@@ -493,3 +493,12 @@ def test_a_soft_power_off_is_not_repeated_after_a_lost_answer():
     power = ScriptedPower(script_of(POWER_ON), lambda: Unconfirmed("cut"))
     outcome, _ = run(power, Order(SOFT_OFF), target())
     assert (FailureCode.TIMEOUT, 1) == (outcome.code, power.orders)
+
+
+@pytest.mark.parametrize(("crashes", "sent"), [(1, 1), (2, 0)])
+def test_only_a_death_after_the_power_off_of_a_reboot_puts_its_power_on_in_doubt(crashes, sent):
+    """One death was while it was switched off; another one may have lost the power on."""
+    power = ScriptedPower(lambda: POWER_OFF)
+    node = target(progress={"phase": "on", "crashes": 1}, crashes=crashes, resumed=True)
+    power.change(node, "rebooting")
+    assert sent == power.orders

@@ -367,10 +367,10 @@ def test_a_driver_without_an_enabled_interface_is_refused_and_named():
             ),
         ),
         (
-            {"enabled_interfaces": {"network": ["noop", "flat"]}},
+            {"enabled_interfaces": {"network": ["noop", "vxlan"]}},
             (
-                "[DEFAULT]enabled_network_interfaces: there is no network interface 'flat'; installed"
-                " are noop"
+                "[DEFAULT]enabled_network_interfaces: there is no network interface 'vxlan'; installed"
+                " are flat, neutron, noop"
             ),
         ),
         (

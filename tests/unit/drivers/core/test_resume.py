@@ -42,6 +42,7 @@ RULES = {
     "IdracManagement.known_good_state": "rerun",
     "IdracManagement.reset_idrac": "rerun",
     "IntelIpmiManagement.configure_intel_speedselect": "rerun",
+    "IpmiManagement.rotate_bmc_password": "probe",
     "IpmiVendor.send_raw": "rerun",  # only the caller knows the meaning of the bytes
     "NoopDeploy.deploy": "rerun",
     "RamdiskDeploy.deploy": "rerun",
@@ -53,6 +54,7 @@ RULES = {
     "RedfishManagement.cache_system_facts": "rerun",
     "RedfishManagement.clear_secure_boot_keys": "rerun",
     "RedfishManagement.reset_secure_boot_keys_to_default": "rerun",
+    "RedfishManagement.rotate_bmc_password": "probe",
     "RedfishManagement.set_bmc_clock": "rerun",
     "RedfishManagement.verify_bmc_clock": "rerun",
     "RedfishRaid.apply_configuration": "probe",

@@ -1,4 +1,4 @@
-"""Images of Glance: what is asked, who may use an image, what is refused before a machine boots."""
+"""Images of Glance: requests, rights of projects, and refusals before a machine boots."""
 
 import hashlib
 import json
@@ -48,7 +48,7 @@ def node(images, tmp_path):
 
 
 def prepared(node):
-    """What the step `prepare` records, and the parameters of the agent after it."""
+    """Return the facts that the step `prepare` records, and the agent's parameters after it."""
     image.validate(node)
     facts = image.facts(node)
     told = image.examine(image.described(node, facts))

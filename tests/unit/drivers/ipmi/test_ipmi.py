@@ -142,7 +142,7 @@ DUAL = {**SINGLE, "ipmi_bridging": "dual", "ipmi_transit_channel": "0", "ipmi_tr
     ],
 )
 def test_requests_are_bridged_by_ipmitool(info, arguments):
-    line = " ".join(ipmitool._arguments(credentials.read(target(**info))))
+    line = " ".join(ipmitool.options(credentials.read(target(**info))))
     assert line.endswith(f"-E {arguments}".strip())
 
 
@@ -431,10 +431,10 @@ def test_an_error_message_of_ipmitool_becomes_an_error(stderr, error, message):
 
 def test_the_arguments_of_ipmitool_carry_no_secret():
     bmc = credentials.read(target(ipmi_hex_kg_key="61" * 20, ipmi_priv_level="OPERATOR"))
-    line = " ".join(ipmitool._arguments(bmc))
+    line = " ".join(ipmitool.options(bmc))
     assert SECRET not in line
     assert "a" * 20 not in line
-    environment = ipmitool._environment(bmc)
+    environment = ipmitool.environment(bmc)
     assert (environment["IPMI_PASSWORD"], environment["IPMI_KGKEY"]) == (SECRET, "a" * 20)
 
 

@@ -10,5 +10,5 @@ def test_programs_get_no_setting_of_the_service(monkeypatch):
     monkeypatch.setenv("LANG", "C.UTF-8")
     given = child_environment.without_settings()
     assert "C.UTF-8" == given["LANG"]
-    for environ in (given, ipmitool._environment(Credentials("192.0.2.1", password="bmc"))):
+    for environ in (given, ipmitool.environment(Credentials("192.0.2.1", password="bmc"))):
         assert [] == [name for name in environ if name.startswith("INGOT_")]

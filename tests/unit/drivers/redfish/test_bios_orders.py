@@ -257,6 +257,33 @@ def test_a_death_at_any_call_changes_settings_once(bmc, node, number):
     assert 1 == len(bmc.sent("Bios/Settings"))
 
 
+def seconds_of_waits(node, crash):
+    waits = []
+    settings = [{"name": "NumLock", "value": "Off"}]
+    outcome, _ = run(
+        node, "bios", "apply_configuration", crash=crash, waits=waits, settings=settings
+    )
+    assert Done() == outcome
+    return sum(wait.poll_after for wait in waits)
+
+
+@pytest.mark.parametrize("power", ["On", "Off"])
+@pytest.mark.parametrize("number", range(3))
+def test_a_death_before_the_restart_does_not_put_its_power_orders_in_doubt(
+    bmc, node, number, power
+):
+    """Each doubt takes ten seconds, in which the power state has to stay as it is."""
+
+    def take():
+        bmc.machine.bios_pending["NumLock"] = "Off"
+        pending(bmc, NumLock="Off")
+        return 204, {}, None
+
+    bmc.machine.power = power
+    bmc.scripts["PATCH", SETTINGS] = [take]
+    assert 10 > seconds_of_waits(node, lambda call: call == number)
+
+
 def test_the_apply_time_is_named_where_the_bmc_lists_it(bmc, node):
     path = SETTINGS.replace("{id}", bmc.machine.uuid)
     times = {"SettingsObject": {"@odata.id": path}, "SupportedApplyTimes": ["Immediate", "OnReset"]}

@@ -31,7 +31,7 @@ def test_the_oldest_answers_are_forgotten():
         recent.answer(key, 10, read)
     assert MOST == recent.answer(MOST, 10, read)
     assert MOST + 1 == recent.answer(0, 10, read)
-    assert MOST == len(recent._kept)
+    assert MOST == len(recent._answers)
 
 
 @pytest.mark.usefixtures("clock")

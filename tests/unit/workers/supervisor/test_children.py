@@ -19,7 +19,7 @@ def wait_of(child, ran, monkeypatch):
     monkeypatch.setattr(children.time, "monotonic", lambda: now)
     child.started = now - ran
     child.ended()
-    return child.due - now
+    return child.restart_at - now
 
 
 def test_a_child_that_ends_soon_after_each_start_waits_longer_each_time(child, monkeypatch):

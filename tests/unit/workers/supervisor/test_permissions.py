@@ -16,7 +16,7 @@ def test_a_database_outside_of_the_data_directory_that_others_may_read_is_found(
 
     found = list(permissions.too_wide(complete))
 
-    assert [(database, 0o600), (log, 0o600)] == [(each.path, each.wanted) for each in found]
+    assert [(database, 0o600), (log, 0o600)] == [(each.path, each.allowed_mode) for each in found]
     for each in found:
         each.restrict()
     assert [] == list(permissions.too_wide(complete))

@@ -90,7 +90,7 @@ def test_sealed_documents_are_masked_as_open_ones_and_masked_values_are_not_open
     text = keyring.dumps(document, "t.c:1")
     assert mask(document, "x") == orjson.loads(mask_text(text, "x", keyring=keyring, place="t.c:1"))
     assert document == orjson.loads(
-        mask_text(text, "x", keyring=keyring, shown=True, place="t.c:1")
+        mask_text(text, "x", keyring=keyring, is_shown=True, place="t.c:1")
     )
     flat = {"image": next(iter(URLS)), "password": "x"}
     assert mask(flat) == orjson.loads(

@@ -11,8 +11,8 @@ CALLED_BY_FLASK = {
     "app/api/request/routes.py", "app/api/web/root.py",
 }  # fmt: skip
 
-#: Modules that read pages without a scope: of one node or rollout that the caller sees, or of what
-#: belongs to no project.
+#: Modules that read pages without a scope: of one node or rollout that the caller sees, or of rows
+#: without a project.
 WITHOUT_SCOPE = {
     "app/api/fleet/audit.py", "app/api/fleet/conductors.py", "app/api/fleet/rollouts.py",
     "app/api/node/history.py",

@@ -23,7 +23,7 @@ def things():
 
 @pytest.fixture
 def declare(things):
-    resource = replace(CHASSIS, path="things", named=7)
+    resource = replace(CHASSIS, path="things", names_since=7)
     return ResourceRoutes(
         resource, things, "thing", "things", "baremetal:thing", since=5, gone=405, label="odd thing"
     )
@@ -83,5 +83,5 @@ def test_a_list_has_routes_with_details_and_below_each_parent(things, declare):
 
 
 def test_a_path_takes_a_uuid_where_the_resource_has_no_names(things, declare):
-    replace(declare, resource=replace(declare.resource, named=None)).shows()
+    replace(declare, resource=replace(declare.resource, names_since=None)).shows()
     assert "/v1/things/<uuid>" == things.declared[0].path

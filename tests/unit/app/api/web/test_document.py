@@ -58,7 +58,7 @@ def test_a_computed_field_without_a_schema_is_refused():
         schema="Chassis",
         model=Chassis,
         short=("uuid",),
-        shown=("uuid", "size"),
+        all_fields=("uuid", "size"),
         computed={"size": lambda _row, _base: 1},
     )
     with pytest.raises(TypeError, match="size"):

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import requests
 from keystoneauth1 import exceptions, loading
+from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
 from drivers.core.errors import InvalidDriverInfo, Refused, Unexpected, Unreachable
@@ -29,6 +31,38 @@ def session(options: Mapping[str, Any], group: str, timeout: float) -> Session:
         raise InvalidDriverInfo(f"[{group}]auth_type: {error}") from error
     verify = not options["insecure"] and (options["cafile"] or True)
     return Session(plugin, verify=verify, timeout=timeout)
+
+
+@contextmanager
+def adapter(
+    options: Mapping[str, Any],
+    group: str,
+    service_type: str,
+    transport: requests.Session | None = None,
+    **further: Any,
+) -> Iterator[Adapter]:
+    """
+    Connect to a service by its endpoint.
+
+    transport: session that carries the requests, instead of one of keystoneauth. further: arguments
+    of keystoneauth's `Adapter`.
+
+    Raises InvalidDriverInfo: a setting is missing or wrong.
+    """
+    connection = session(options, group, options["timeout"])
+    if transport is not None:
+        connection.session = transport
+    try:
+        yield Adapter(
+            connection,
+            service_type=service_type,
+            interface=list(options["valid_interfaces"]),
+            region_name=options["region_name"],
+            endpoint_override=options["endpoint_override"],
+            **further,
+        )
+    finally:
+        connection.session.close()
 
 
 @contextmanager

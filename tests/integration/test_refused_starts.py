@@ -195,10 +195,10 @@ def test_the_older_names_of_the_certificate_settings_are_supported(tmp_path, pai
 @pytest.mark.parametrize("command", ["api", "conductor", "up"])
 def test_an_unknown_interface_stops_the_start_of_api_and_conductor(tmp_path, command):
     broker = {"INGOT_BROKER_URL": ""} if command == "up" else {}
-    settings = {"INGOT_ENABLED_NETWORK_INTERFACES": "flat,noop", "INGOT_API_PORT": "0", **broker}
+    settings = {"INGOT_ENABLED_NETWORK_INTERFACES": "vxlan,noop", "INGOT_API_PORT": "0", **broker}
     assert (
-        "[DEFAULT]enabled_network_interfaces: there is no network interface 'flat'; installed are"
-        " noop"
+        "[DEFAULT]enabled_network_interfaces: there is no network interface 'vxlan'; installed are"
+        " flat, neutron, noop"
     ) == refused(tmp_path, command, **settings)
 
 

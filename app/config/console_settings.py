@@ -1,0 +1,28 @@
+"""Settings about consoles. `app/config/settings.py` has the others, and says how a setting is added."""
+
+# ruff: noqa: E501 - the group is a table: an option, a line
+
+from dataclasses import dataclass
+
+from app.config.option_types import count, ports_of, seconds
+from app.config.options import option
+from drivers.net import networks
+
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+
+
+# fmt: off
+@dataclass(frozen=True, slots=True)
+class Console:
+    socat_address: str = option("127.0.0.1", "Address of this conductor at which serial consoles have TCP ports, without authentication, for programs such as nova-serialproxy; empty: they have none. The default differs from Ironic's, [DEFAULT]my_ip")
+    port_range: str = option("", "Range of these ports, as 10000:20000; empty: any free ones", check=ports_of)
+    tcp_allowed_networks: tuple[str, ...] = option(LOOPBACK, "Networks whose programs may connect to these ports. Not in Ironic", check=networks.parse)
+    history_size: int = count(4, "Most MiB of kept console output of a node on a conductor; 0: none is kept. Not in Ironic")
+    history_days: float = seconds(14, "Days after which kept console output is removed. Not in Ironic", minimum=0.01)
+    history_path: str = option("", "Directory of kept console output; empty: consoles in the data directory. Not in Ironic")
+    session_time: float = seconds(600, "Seconds after which a connection to a console through the API must be authorized again; the page and `ingot node console open` do so by themselves. Not in Ironic", minimum=10)
+    streams: int = count(64, "Connections to consoles per process of the API, each two threads; further ones get 503. Not in Ironic")
+    streams_per_caller: int = count(16, "Connections of streams that a user may have open in a process, or an address without authentication; further ones get 429. Not in Ironic", minimum=1)
+
+
+# fmt: on

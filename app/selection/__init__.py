@@ -1,0 +1,1 @@
+"""The language of selection: expressions that choose nodes."""

@@ -1,0 +1,171 @@
+"""
+SQL functions of texts and JSON values that give equal results on SQLite and PostgreSQL.
+
+LIKE of SQLite ignores case, lower() of PostgreSQL depends on the collation, and both convert JSON
+values to text in different ways.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Boolean, ColumnElement, Float, Text, literal
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from app.selection.tree import Pattern
+
+_CAPITALS = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+
+def folded(text: str) -> str:
+    """Return a text with its ASCII letters in lower case."""
+    return text.translate(_CAPITALS)
+
+
+class _Condition(FunctionElement[bool]):
+    """A condition: SQLAlchemy would compare a function with 1, and SQLite use no index then."""
+
+    type = Boolean()
+    inherit_cache = True
+
+    def self_group(self, against: Any = None) -> Any:
+        return self
+
+
+class _Fits(_Condition):
+    """A text, as a whole, fits a pattern: (text, pattern of GLOB, pattern of LIKE)."""
+
+    inherit_cache = True
+
+
+class _Contains(_Condition):
+    """A text contains another one, whose ASCII letters are in lower case; in any case."""
+
+    inherit_cache = True
+
+
+class _JsonText(FunctionElement[str]):
+    """Text of a string, an integer or a truth value in a document: (document, path, keys...)."""
+
+    type = Text()
+    inherit_cache = True
+
+
+class _JsonNumber(FunctionElement[float]):
+    """A number in a document, or a string of at most 15 digits: (document, path, keys...)."""
+
+    type = Float()
+    inherit_cache = True
+
+
+def fits(text: ColumnElement[Any], pattern: Pattern) -> ColumnElement[bool]:
+    """Return the condition of the texts that fit a pattern."""
+    glob = "*".join(
+        part.replace("[", "[[]").replace("?", "[?]").replace("*", "[*]") for part in pattern.parts
+    )
+    like = "%".join(
+        part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in pattern.parts
+    )
+    return _Fits(text, literal(glob, Text), literal(like, Text))
+
+
+def contains(text: ColumnElement[Any], part: str) -> ColumnElement[bool]:
+    """Return the condition of the texts that contain a part, in capital or small letters."""
+    return _Contains(text, literal(folded(part), Text))
+
+
+def json_text(document: ColumnElement[Any], keys: Sequence[str]) -> ColumnElement[str]:
+    return _JsonText(document, *_path(keys))
+
+
+def json_number(document: ColumnElement[Any], keys: Sequence[str]) -> ColumnElement[float]:
+    return _JsonNumber(document, *_path(keys))
+
+
+def _path(keys: Sequence[str]) -> list[ColumnElement[str]]:
+    """Return a path for SQLite, then the keys for PostgreSQL."""
+    path = "$" + "".join(f'."{key}"' for key in keys)
+    return [literal(path, Text), *(literal(key, Text) for key in keys)]
+
+
+def _parts(element: FunctionElement[Any], compiler: SQLCompiler, kwargs: Any) -> list[str]:
+    return [compiler.process(clause, **kwargs) for clause in element.clauses]
+
+
+@compiles(_Fits, "sqlite")
+def _fits_on_sqlite(element: _Fits, compiler: SQLCompiler, **kwargs: Any) -> str:
+    text, glob, _ = element.clauses
+    return f"({compiler.process(text, **kwargs)} GLOB {compiler.process(glob, **kwargs)})"
+
+
+@compiles(_Fits, "postgresql")
+def _fits_on_postgresql(element: _Fits, compiler: SQLCompiler, **kwargs: Any) -> str:
+    text, _, like = element.clauses
+    return f"({compiler.process(text, **kwargs)} LIKE {compiler.process(like, **kwargs)})"
+
+
+@compiles(_Contains, "sqlite")
+def _contains_on_sqlite(element: _Contains, compiler: SQLCompiler, **kwargs: Any) -> str:
+    text, part = _parts(element, compiler, kwargs)
+    return f"(instr(lower({text}), {part}) > 0)"
+
+
+@compiles(_Contains, "postgresql")
+def _contains_on_postgresql(element: _Contains, compiler: SQLCompiler, **kwargs: Any) -> str:
+    text, part = _parts(element, compiler, kwargs)
+    return f'(strpos(lower({text} COLLATE "C"), {part}) > 0)'
+
+
+@compiles(_JsonText, "sqlite")
+def _json_text_on_sqlite(element: _JsonText, compiler: SQLCompiler, **kwargs: Any) -> str:
+    document, path, *_ = element.clauses
+    place = f"{compiler.process(document, **kwargs)}, {compiler.process(path, **kwargs)}"
+    return (
+        f"CASE json_type({place}) WHEN 'text' THEN json_extract({place})"
+        f" WHEN 'integer' THEN CAST(json_extract({place}) AS TEXT)"
+        " WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' END"
+    )
+
+
+@compiles(_JsonNumber, "sqlite")
+def _json_number_on_sqlite(element: _JsonNumber, compiler: SQLCompiler, **kwargs: Any) -> str:
+    document, path, *_ = element.clauses
+    place = f"{compiler.process(document, **kwargs)}, {compiler.process(path, **kwargs)}"
+    value = f"json_extract({place})"
+    return (
+        f"CASE json_type({place}) WHEN 'integer' THEN CAST({value} AS REAL)"
+        f" WHEN 'real' THEN {value} WHEN 'text' THEN CASE WHEN length({value}) BETWEEN 1 AND 15"
+        f" AND {value} NOT GLOB '*[^0-9]*' THEN CAST({value} AS REAL) END END"
+    )
+
+
+def _on_postgresql(
+    element: FunctionElement[Any], compiler: SQLCompiler, kwargs: Any
+) -> tuple[str, str]:
+    """Return the JSON value of a path, and its text."""
+    document, _, *keys = element.clauses
+    value = compiler.process(document, **kwargs)
+    names = [f"CAST({compiler.process(key, **kwargs)} AS TEXT)" for key in keys]
+    for name in names[:-1]:
+        value = f"({value} -> {name})"
+    return f"({value} -> {names[-1]})", f"({value} ->> {names[-1]})"
+
+
+@compiles(_JsonText, "postgresql")
+def _json_text_on_postgresql(element: _JsonText, compiler: SQLCompiler, **kwargs: Any) -> str:
+    value, text = _on_postgresql(element, compiler, kwargs)
+    return (
+        f"CASE json_typeof({value}) WHEN 'string' THEN {text} WHEN 'boolean' THEN {text}"
+        f" WHEN 'number' THEN CASE WHEN {text} ~ '^-?[0-9]+$' THEN {text} END END"
+    )
+
+
+@compiles(_JsonNumber, "postgresql")
+def _json_number_on_postgresql(element: _JsonNumber, compiler: SQLCompiler, **kwargs: Any) -> str:
+    value, text = _on_postgresql(element, compiler, kwargs)
+    number = f"CAST({text} AS DOUBLE PRECISION)"
+    return (
+        f"CASE json_typeof({value}) WHEN 'number' THEN {number} WHEN 'string' THEN"
+        f" CASE WHEN {text} ~ '^[0-9]{{1,15}}$' THEN {number} END END"
+    )

@@ -1,0 +1,1 @@
+"""Networks of machines by Neutron: network interfaces `flat` and `neutron`."""

@@ -1,0 +1,264 @@
+"""
+The real Neutron, from PyPI, with networking-generic-switch, and Open vSwitch as the switch.
+
+Neutron's mechanism driver logs in to a real sshd on loopback, and configures the bridge by
+`ovs-vsctl`. The bridge has Open vSwitch's dummy datapath: no packet flows, and the kernel is not
+involved.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import zlib
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.support import debian
+from tests.support.fleet import ROOT
+from tests.support.ports import free_port
+from tests.support.prerequisites import not_run
+
+SERVE = Path(__file__).with_name("real_neutron_host") / "serve.py"
+REQUIREMENTS = ROOT / "requirements" / "neutron.txt"
+SWITCH, BRIDGE = "0c:c4:7a:00:00:01", "genericswitch"
+PORTS = ("p7", "p8")
+#: Network -> its VLAN; `free` is not switched.
+VLANS = {
+    name: 110 + at for at, name in enumerate(("cleaning", "provisioning", "servicing", "tenant"))
+}
+
+NEUTRON = """[DEFAULT]
+auth_strategy = noauth
+core_plugin = ml2
+service_plugins =
+transport_url = fake:/
+api_paste_config = {environment}/etc/neutron/api-paste.ini
+state_path = {folder}
+rpc_workers = 0
+notify_nova_on_port_status_changes = false
+notify_nova_on_port_data_changes = false
+[oslo_concurrency]
+lock_path = {folder}/locks
+[database]
+connection = {database}
+[oslo_policy]
+policy_file = {folder}/policy.yaml
+[ml2]
+type_drivers = vlan,flat
+tenant_network_types = vlan
+mechanism_drivers = genericswitch
+extension_drivers =
+[ml2_type_vlan]
+network_vlan_ranges = rack1:100:199
+[ml2_type_flat]
+flat_networks = rack2
+[genericswitch:leaf-1]
+device_type = netmiko_ovs_linux
+ngs_mac_address = {switch}
+ip = 127.0.0.1
+port = {ssh}
+username = root
+key_file = {folder}/key
+use_keys = True
+"""
+#: Without Keystone, callers are administrators, and have no role `service`.
+POLICY = "".join(
+    f'"{verb}_port:binding:profile": "rule:admin_only"\n' for verb in ("create", "update", "get")
+)
+SSHD = """Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host
+PidFile none
+AuthorizedKeysFile {folder}/key.pub
+PermitRootLogin yes
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+SetEnv OVS_RUNDIR={folder}
+"""
+
+
+class RealNeutron:
+    """A Neutron at `url`, whose switch is `folder`'s Open vSwitch."""
+
+    def __init__(self, folder, url):
+        self.folder, self.url = folder, url
+
+    def ask(self, method, path, document=None):
+        body = None if document is None else json.dumps(document).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/v2.0{path}", body, headers, method=method)
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def add_networks(self):
+        for at, (name, vlan) in enumerate(VLANS.items()):
+            self._add_network(
+                at, name, network_type="vlan", physical_network="rack1", segmentation_id=vlan
+            )
+        self._add_network(len(VLANS), "free", network_type="flat", physical_network="rack2")
+
+    def _add_network(self, at, name, **provider):
+        fields = {f"provider:{key}": value for key, value in provider.items()}
+        network = self.ask("POST", "/networks", {"network": {"name": name, **fields}})["network"]
+        subnet = {"network_id": network["id"], "cidr": f"10.{at}.0.0/24", "ip_version": 4}
+        self.ask("POST", "/subnets", {"subnet": subnet})
+
+    def id_of(self, network):
+        return self.ask("GET", f"/networks?name={network}")["networks"][0]["id"]
+
+    def add_port(self, network="tenant"):
+        port = {"network_id": self.id_of(network), "device_owner": "compute:az"}
+        return self.ask("POST", "/ports", {"port": port})["port"]["id"]
+
+    def ports(self):
+        return {port["id"]: port for port in self.ask("GET", "/ports")["ports"]}
+
+    def on(self, network):
+        ident = self.id_of(network)
+        return [port for port in self.ports().values() if port["network_id"] == ident]
+
+    def clear(self):
+        for ident in self.ports():
+            self.ask("DELETE", f"/ports/{ident}")
+
+    def vlan(self, port):
+        """VLAN of a port of the switch; None: it has none."""
+        found = vsctl(self.folder, "get", "port", port, "tag").strip()
+        return None if found == "[]" else int(found)
+
+
+def vsctl(folder, *arguments):
+    command = ["ovs-vsctl", f"--db=unix:{folder}/db.sock", "--timeout=20", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def serving(folder):
+    """Skips the test if a part is not available."""
+    if os.geteuid() != 0:
+        not_run("root, to install Open vSwitch and to start sshd")
+    if not debian.provide(_programs, "openvswitch-switch openssh-server"):
+        not_run("Open vSwitch and sshd of Debian")
+    environment = _environment()
+    with ExitStack() as scope:
+        _start_switch(scope, folder)
+        ssh = _start_sshd(scope, folder)
+        yield _start_neutron(scope, folder, environment, ssh)
+
+
+def _programs():
+    return all(map(shutil.which, ("ovs-vswitchd", "ovsdb-server", "/usr/sbin/sshd"))) or None
+
+
+def _environment():
+    """Return the environment with Neutron; it is created once per state of the requirements."""
+    cache = Path("/var/cache/ingot-tests")
+    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
+    venv = cache / f"neutron-{zlib.crc32(REQUIREMENTS.read_bytes() + sys.version.encode()):08x}"
+    with open(cache / "lock", "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not (venv / "ready").exists():
+            shutil.rmtree(venv, ignore_errors=True)
+            subprocess.run([sys._base_executable, "-m", "venv", venv], check=True)
+            install = [
+                venv / "bin" / "pip",
+                "install",
+                "--quiet",
+                "--require-hashes",
+                "-r",
+                REQUIREMENTS,
+            ]
+            if subprocess.run(install, check=False, capture_output=True).returncode != 0:
+                not_run("Neutron of requirements/neutron.txt")
+            (venv / "ready").touch()
+    return venv
+
+
+def _start(scope, command, **how):
+    process = subprocess.Popen(command, **how)
+    scope.callback(process.wait, 30)
+    scope.callback(process.terminate)
+    return process
+
+
+def _start_switch(scope, folder):
+    schema = "/usr/share/openvswitch/vswitch.ovsschema"
+    subprocess.run(["ovsdb-tool", "create", folder / "conf.db", schema], check=True)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    remote = f"--remote=punix:{folder}/db.sock"
+    paths = {**os.environ, "OVS_RUNDIR": str(folder)}
+    _start(scope, ["ovsdb-server", folder / "conf.db", remote], env=paths, **quiet)
+    _until((folder / "db.sock").exists)
+    vsctl(folder, "--no-wait", "init")
+    switch = [
+        "ovs-vswitchd",
+        f"unix:{folder}/db.sock",
+        "--enable-dummy=override",
+        "--disable-system",
+    ]
+    _start(scope, switch, env=paths, **quiet)
+    vsctl(
+        folder,
+        "add-br",
+        BRIDGE,
+        "--",
+        "set",
+        "bridge",
+        BRIDGE,
+        "datapath_type=dummy",
+        "fail-mode=secure",
+    )
+    for port in PORTS:
+        vsctl(folder, "add-port", BRIDGE, port, "--", "set", "interface", port, "type=dummy")
+
+
+def _start_sshd(scope, folder):
+    for name in ("host", "key"):
+        keygen = ["ssh-keygen", "-q", "-t", "rsa", "-m", "PEM", "-N", "", "-f", folder / name]
+        subprocess.run(keygen, check=True)
+    Path("/run/sshd").mkdir(exist_ok=True)
+    port = free_port()
+    (folder / "sshd_config").write_text(SSHD.format(port=port, folder=folder))
+    command = ["/usr/sbin/sshd", "-D", "-f", folder / "sshd_config", "-E", folder / "sshd.log"]
+    _start(scope, command)
+    return port
+
+
+def _start_neutron(scope, folder, environment, ssh):
+    database, port = f"sqlite:///{folder}/neutron.db", free_port()
+    (folder / "policy.yaml").write_text(POLICY)
+    (folder / "neutron.conf").write_text(
+        NEUTRON.format(
+            environment=environment, folder=folder, database=database, ssh=ssh, switch=SWITCH
+        )
+    )
+    python = environment / "bin" / "python"
+    with open(folder / "neutron.log", "wb") as log:
+        command = [python, SERVE, str(port), database, folder / "neutron.conf"]
+        process = _start(scope, command, stdout=log, stderr=log)
+    neutron = RealNeutron(folder, f"http://127.0.0.1:{port}")
+
+    def answers():
+        assert process.poll() is None, (folder / "neutron.log").read_text()[-4000:]
+        try:
+            return neutron.ask("GET", "/networks")
+        except urllib.error.URLError:
+            return None
+
+    _until(answers)
+    neutron.add_networks()
+    return neutron
+
+
+def _until(condition, seconds=300):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)

@@ -1,0 +1,1 @@
+"""Serial consoles of the nodes of a conductor: their programs, history, and listeners."""
