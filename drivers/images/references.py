@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options
-from drivers.images import oci
+from drivers.images import registries
 from drivers.net import networks, urls
 
 GLANCE, OCI = "glance", "oci"
@@ -48,7 +48,7 @@ def readable(options: Options, reference: Any, field: str) -> str:
         _check_configured(options, field)
         return str(reference)
     if scheme_of(reference) == OCI:
-        host = oci.parsed(reference, field).host
+        host = registries.parsed(reference, field).host
         networks.of_urls(options, field).check_url(f"https://{host}/")
         return str(reference)
     if ":" not in str(reference):

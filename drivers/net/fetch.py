@@ -32,6 +32,22 @@ MOST_REDIRECTS = 10
 _MEBIBYTE = 1 << 20
 
 
+#: Answer of a server.
+Answer = requests.Response
+
+
+class Authorization(requests.auth.AuthBase):
+    """A value of the header `Authorization`; None: no header."""
+
+    def __init__(self, value: str | None) -> None:
+        self._value = value
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._value:
+            request.headers["Authorization"] = self._value
+        return request
+
+
 @dataclass(slots=True)
 class Source:
     """An opened file or URL."""

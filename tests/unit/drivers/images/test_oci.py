@@ -8,21 +8,21 @@ import pytest
 
 from drivers.agent import image
 from drivers.core.errors import BadImage, HardwareError, InvalidDriverInfo, Refused, Unreachable
-from drivers.images import cache, instance, oci
-from tests.support import registry as registries
+from drivers.images import cache, instance, registries
+from tests.support import registry as support
 from tests.support.registry import descriptor, digest, index, manifest
 from tests.support.web import Handler, serving
 from tests.unit.drivers.machines import OPTIONS, target
 
 DISK = bytes(510) + b"\x55\xaa" + bytes(1 << 18)
 OTHER_DISK = DISK + bytes(512)
-SECRET, LOGIN = "us3r:pa55", registries.basic("us3r", "pa55")
+SECRET, LOGIN = "us3r:pa55", support.basic("us3r", "pa55")
 SHA256 = "a" * 64
 
 
 @pytest.fixture
 def registry():
-    with registries.serving() as registry:
+    with support.serving() as registry:
         yield registry
 
 
@@ -73,7 +73,7 @@ def prepared(node):
     ],
 )
 def test_references_are_parsed(reference, parts):
-    parsed = oci.parsed(reference, "image_source")
+    parsed = registries.parsed(reference, "image_source")
     assert parts == (parsed.host, parsed.name, parsed.version)
 
 
@@ -108,7 +108,7 @@ def descriptors(*rows):
     return index(
         *(
             descriptor(
-                manifest(content), registries.MANIFEST,
+                manifest(content), support.MANIFEST,
                 **({"platform": {"os": "linux", "architecture": architecture}} if architecture else {}),
                 **({"annotations": {"disktype": disk_type}} if disk_type else {}),
             )
@@ -215,7 +215,7 @@ def test_a_secret_is_used_and_goes_to_no_other_server(registry, node, secret, by
     assert by_token == bool(tokens)
     for path, login in tokens:
         assert LOGIN == login
-        assert ["repository:library/disks:pull"] == registries.token_scope(path)
+        assert ["repository:library/disks:pull"] == support.token_scope(path)
     assert "pa55" not in json.dumps([facts, told])
 
 
