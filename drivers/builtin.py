@@ -9,6 +9,8 @@ dnsmasq. It imports these parts from here.
 from collections.abc import Mapping, Sequence
 
 from drivers.agent.anaconda import AnacondaDeploy
+from drivers.agent.autodetect import Autodetect
+from drivers.agent.bootc import Bootc
 from drivers.agent.deploy import CustomAgent, Direct
 from drivers.agent.in_band import command_ended
 from drivers.agent.inspect import AgentInspect
@@ -85,7 +87,15 @@ _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "bios": (NoBios,),
     "boot": (Ipxe, Pxe, HttpIpxe, Http),
     "console": (NoConsole,),
-    "deploy": (Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
+    "deploy": (
+        Direct,
+        Autodetect,
+        Bootc,
+        CustomAgent,
+        RamdiskDeploy,
+        AnacondaDeploy,
+        NoopDeploy,
+    ),
     "firmware": (NoFirmware,),
     "inspect": (AgentInspect, NoInspect),
     "network": (NoopNetwork, Flat, Neutron),
@@ -187,7 +197,7 @@ class FakeHardware(HardwareType):
         "console": (
             fake.FakeConsole, NoConsole, IpmitoolSocat, IpmitoolShellinabox, RedfishSerial,
         ),
-        "deploy": (fake.FakeDeploy, Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
+        "deploy": (fake.FakeDeploy, *_GENERIC["deploy"]),
         "firmware": (fake.FakeFirmware, NoFirmware, RedfishFirmware),
         "inspect": (fake.FakeInspect, NoInspect, AgentInspect, RedfishInspect, IdracInspect),
         "management": (

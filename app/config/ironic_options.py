@@ -141,6 +141,9 @@ rabbit_retry_backoff rabbit_retry_interval rabbit_stream_fanout rabbit_transient
 rabbit_transient_quorum_queue rpc_conn_pool_size ssl ssl_cert_file ssl_enforce_fips_mode
 ssl_enforce_hostname_verification ssl_key_file ssl_version use_queue_manager
 
+[oci]
+secure_cdn_registries verify_ca
+
 [oslo_policy]
 enforce_new_defaults policy_default_rule remote_content_type remote_ssl_ca_crt_file
 remote_ssl_client_crt_file remote_ssl_client_key_file remote_ssl_verify_server_crt remote_timeout
@@ -163,7 +166,7 @@ tls_minimum_version use_swift
 [*]
 agent_containers ansible cifs cors disk_utils dnsmasq drac errors ironic_lib
 ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd molds nfs
-oci oslo_concurrency oslo_messaging_kafka oslo_middleware oslo_reports oslo_versionedobjects
+oslo_concurrency oslo_messaging_kafka oslo_middleware oslo_reports oslo_versionedobjects
 profiler pxe_filter sensor_data service_catalog swift vnc
 """
 

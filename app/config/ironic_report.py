@@ -58,7 +58,7 @@ FUNCTIONS: Mapping[str, str] = {
     "sensor_data.*": "notifications with sensor data; the API reads sensors",
     "conductor.send_sensor_data*": "notifications with sensor data",
     "metrics.backend": "statsd; metrics are served to Prometheus by [metrics]port",
-    "oci.*": "images of container registries",
+    "oci.verify_ca": "a CA for registries alone; [DEFAULT]webserver_verify_ca is for all",
     "agent_containers.*": "containers on the ramdisk",
     "ansible.*": "deploy interface ansible",
     "vnc.*": "graphical consoles",

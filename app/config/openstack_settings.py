@@ -82,6 +82,14 @@ class Glance(ServiceSession):
 
 
 @dataclass(frozen=True, slots=True)
+class Oci:
+    """Group oci."""
+
+    authentication_config: str | None = option(None, 'File with secrets of container registries, as container engines have it: {"auths": {HOST: {"auth": ...}}}; read for each image')
+    permit_fallback_to_http_transport: bool = option(False, "Use http for registries that do not answer by https")
+
+
+@dataclass(frozen=True, slots=True)
 class OsloPolicy:
     policy_file: str = option("/etc/ingot/policy.yaml", "Rules that replace those of docs/policy.md, YAML; read again when it changes")
     policy_dirs: tuple[str, ...] = option(("/etc/ingot/policy.d",), "Directories of additional policy files")

@@ -40,6 +40,7 @@ from app.config.openstack_settings import (
     Glance,
     KeystoneAuthtoken,
     Notifications,
+    Oci,
     OsloMessagingNotifications,
     OsloMessagingRabbit,
     OsloPolicy,
@@ -248,6 +249,7 @@ class Settings:
     keystone_authtoken: KeystoneAuthtoken = group(KeystoneAuthtoken)
     cinder: Cinder = group(Cinder)
     glance: Glance = group(Glance)
+    oci: Oci = group(Oci)
     neutron: Neutron = group(Neutron)
     dhcp: Dhcp = group(Dhcp)
     nova: Nova = group(Nova)

@@ -47,6 +47,7 @@ def driver_of(runtime: Runtime, node: Node) -> Driver:
             kind: node.instance_info.get(column) or getattr(node, column)
             for column, kind in names.items()
         },
+        node.instance_info,
     )
 
 

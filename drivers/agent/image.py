@@ -21,7 +21,9 @@ from drivers.images import (
     image_server,
     published,
     references,
+    services,
 )
+from drivers.images.formats import Format
 from drivers.net import urls
 
 #: Keys of driver_internal_info with the results of `examine` and of `facts`.
@@ -103,21 +105,20 @@ def facts(target: Target) -> dict[str, str]:
     Raises Unreachable, Refused, Unexpected, InvalidDriverInfo: the service does not answer well.
     """
     source = str(target.instance_info["image_source"])
-    if references.scheme_of(source) != references.GLANCE:
+    service = services.of(source)
+    if service is None:
         return {}
-    from drivers.images import glance  # keystoneauth takes half a second
-
-    image_facts = glance.describe(target, source) | {"image_source": source}
+    image_facts = service.describe(target, source) | {"image_source": source}
     try:
         completed_target = described(target, image_facts)
         validate(completed_target)
         if checksums.from_instance_info(completed_target) is None:
             raise BadImage(
-                f"image {source} has no checksum in Glance, or one by md5 alone, which"
+                f"image {source} has no checksum in its service, or one by md5 alone, which"
                 " [agent]allow_md5_checksum refuses; state one in instance_info/image_os_hash_value"
             )
     except InvalidDriverInfo as error:
-        raise BadImage(f"image {source}, as Glance describes it: {error}") from error
+        raise BadImage(f"image {source}, as its service describes it: {error}") from error
     return image_facts
 
 
@@ -183,17 +184,18 @@ def image_info(target: Target) -> dict[str, Any]:
     return image if is_whole_disk(target) else image | _partitions(target)
 
 
-def _format(target: Target, source: str, probed_format: str | None) -> str | None:
+def _format(target: Target, source: str, image_format: Format) -> str | None:
     """
     Return the disk format for the agent, or None if the agent detects it.
 
     A raw image is streamed to the disk without inspection, so no other image may be declared raw.
     """
-    declared_format = target.instance_info.get("image_disk_format")
+    declared_format, probed_format = (
+        target.instance_info.get("image_disk_format"), image_format.name,
+    )  # fmt: skip
     options = target.options["conductor"]
-    trusted = (
-        options["disable_deep_image_inspection"] or (declared_format, probed_format) in _COMPATIBLE
-    )
+    inspected = not options["disable_deep_image_inspection"]
+    trusted = not inspected or (declared_format, probed_format) in _COMPATIBLE
     if declared_format and probed_format and declared_format != probed_format and not trusted:
         raise BadImage(
             f"{urls.redacted(source)} is {probed_format}, but instance_info/image_disk_format says"
@@ -206,6 +208,8 @@ def _format(target: Target, source: str, probed_format: str | None) -> str | Non
             f"{urls.redacted(source)} is {disk_format}; only {', '.join(permitted_formats)} may be"
             " deployed ([conductor]permitted_image_formats)"
         )
+    if inspected and image_format.danger:
+        raise BadImage(f"{urls.redacted(source)} must not be written: {image_format.danger}")
     return str(disk_format) if disk_format else None
 
 
@@ -229,14 +233,10 @@ def _check_sizes(
             f" only {free} MiB of memory for it (properties/memory_mb)"
         )
     root = _size(target.instance_info, "root_gb") * 1024
-    if (
-        root
-        and probe.written_bytes
-        and not is_whole_disk(target)
-        and probe.written_bytes > root * _MEBIBYTE
-    ):
+    written_bytes = probe.format.written_bytes or probe.size
+    if root and written_bytes and not is_whole_disk(target) and written_bytes > root * _MEBIBYTE:
         raise BadImage(
-            f"{urls.redacted(source)} takes {-(-probe.written_bytes // _MEBIBYTE)} MiB, more than"
+            f"{urls.redacted(source)} takes {-(-written_bytes // _MEBIBYTE)} MiB, more than"
             f" the {root} MiB of instance_info/root_gb"
         )
 

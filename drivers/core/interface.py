@@ -100,6 +100,10 @@ class Interface:
         Raises InvalidDriverInfo: names the field.
         """
 
+    def stand_in(self, instance_info: Mapping[str, Any]) -> str | None:
+        """Return the interface of this kind that serves a node instead, by name; None: this one."""
+        return None
+
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
         """Return the declared steps of a flow, those with priority 0 included."""
         flow_steps = self._steps_of(flow)

@@ -51,11 +51,17 @@ class Registry:
     def default(self, hardware_type: str, kind: str) -> str:
         return next(iter(self._type(hardware_type)[kind]))
 
-    def driver(self, hardware_type: str, interface_names: Mapping[str, str | None]) -> Driver:
+    def driver(
+        self,
+        hardware_type: str,
+        interface_names: Mapping[str, str | None],
+        instance_info: Mapping[str, Any] | None = None,
+    ) -> Driver:
         """
         Return the driver of a node.
 
         interface_names: kind -> interface name; None or missing: the hardware type's default.
+        instance_info: of the node, by which an interface may choose another one in its place.
 
         Raises InvalidDriverInfo: names the unknown driver or interface, and the known ones.
         """
@@ -73,7 +79,15 @@ class Registry:
                     )
                 by_kind[kind] = kinds[kind][name]
             self._drivers[key] = Driver(hardware_type, **by_kind)
-        return self._drivers[key]
+        driver = self._drivers[key]
+        stand_ins = {
+            kind: stand_in
+            for kind, interface in driver.by_kind.items()
+            if instance_info and (stand_in := interface.stand_in(instance_info))
+        }
+        if stand_ins:
+            return self.driver(hardware_type, {**interface_names, **stand_ins})
+        return driver
 
     def _type(self, name: str) -> dict[str, dict[str, Interface]]:
         if name in self.types:

@@ -24,7 +24,6 @@ class Refusal:
     accepted: tuple[str, ...] = ()
 
 
-_NO_OCI = "images of OCI registries are not supported, use an http URL"
 _NO_TLS = "the TLS of connections to one BMC cannot be limited; configure OpenSSL on the conductors"
 
 REFUSALS: Sequence[Refusal] = (
@@ -36,8 +35,11 @@ REFUSALS: Sequence[Refusal] = (
         "boot", "driver_info", "vmedia_transport_protocol",
         "BMCs fetch virtual media by HTTP or HTTPS only", accepted=("http", "https"),
     ),
-    Refusal("deploy", "driver_info", "image_pull_secret", _NO_OCI),
-    Refusal("deploy", "instance_info", "image_pull_secret", _NO_OCI),
+    Refusal(
+        "deploy", "driver_info", "image_pull_secret",
+        "a lessee who names a registry would get it; use [oci]authentication_config, which has"
+        " secrets by registry",
+    ),
     Refusal(
         "deploy", "instance_info", "image_request_authorization_secret",
         "use image_server_user and image_server_password",

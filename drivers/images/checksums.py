@@ -38,7 +38,7 @@ def from_instance_info(target: Target) -> Checksum | ChecksumFile | None:
     Return the image's checksum in instance_info, or the file that has it.
 
     None for a file URL without a checksum: the conductor, which reads the image, computes it; and
-    for an image of Glance, which has its own.
+    for an image of a service, which has its own.
 
     Raises InvalidDriverInfo: names the wrong field.
     """

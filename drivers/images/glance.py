@@ -77,7 +77,7 @@ def opened(target: Target, reference: str, headers: Mapping[str, str]) -> Iterat
         if answer.status_code == 204:
             raise BadImage(f"Glance has no data of image {uuid}")
         with answer:
-            source = fetch.source_of(target, f"glance://{uuid}", answer, headers)
+            source = fetch.source_of(target, f"glance://{uuid}", answer, headers, answer.raw)
             if isinstance(size, int) and source.size not in (None, size):
                 raise BadImage(
                     f"image {uuid} has {size} bytes by its record in Glance, but Glance sends"

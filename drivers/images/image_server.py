@@ -14,11 +14,10 @@ from typing import Any
 
 from drivers.core.errors import BadImage, Unreachable
 from drivers.core.target import Target
-from drivers.images import references
+from drivers.images import formats, services
+from drivers.images.formats import Format
 from drivers.net import fetch, urls
 
-#: Bytes that identify the format. The volume descriptor of an ISO 9660 image is at the end.
-HEAD = 16 * 2048 + 8
 LONGEST_TEXT = 1 << 20  # bytes
 _CHUNK = _MEBIBYTE = 1 << 20
 #: Validator of a file in an answer -> header of a conditional request.
@@ -30,14 +29,13 @@ class Probe:
     """Size and format of an image."""
 
     size: int | None  # bytes of the file; None: the server did not report it
-    format: str | None  # by the first bytes; None: unknown
-    written_bytes: int | None  # bytes on a disk, if known
+    format: Format
 
 
 def probe(target: Target, url: str) -> Probe:
     """Return the size and format of an image."""
-    with _opened(target, url, {"Range": f"bytes=0-{HEAD - 1}"}) as source:
-        return _probe(source.read(HEAD), source.size)
+    with _opened(target, url, {"Range": f"bytes=0-{formats.HEAD - 1}"}) as source:
+        return Probe(source.size, formats.identify(source.read(formats.HEAD)))
 
 
 def text(target: Target, url: str) -> str:
@@ -77,12 +75,9 @@ def copy(
 def _opened(
     target: Target, url: str, headers: Mapping[str, str]
 ) -> AbstractContextManager[fetch.Source]:
-    """Open a URL or an image of Glance."""
-    if references.scheme_of(url) == references.GLANCE:
-        from drivers.images import glance  # keystoneauth takes half a second
-
-        return glance.opened(target, url, headers)
-    return fetch.opened(target, url, headers)
+    """Open a URL, or an image of an image service."""
+    service = services.of(url)
+    return (fetch if service is None else service).opened(target, url, headers)
 
 
 def _write(target: Target, source: fetch.Source, path: Path, digest: Any) -> None:
@@ -104,40 +99,3 @@ def _write(target: Target, source: fetch.Source, path: Path, digest: Any) -> Non
             raise Unreachable(
                 f"{urls.redacted(source.url)} broke off after {file.tell()} of {source.size} bytes"
             )
-
-
-def _probe(head: bytes, size: int | None) -> Probe:
-    if head[:4] == b"QFI\xfb":
-        return Probe(size, "qcow2", int.from_bytes(head[24:32], "big"))
-    for magic, offset, name in _MAGIC:
-        if head[offset : offset + len(magic)] == magic:
-            return Probe(size, name, size)
-    return Probe(size, None, size)
-
-
-#: (bytes, offset, format), first match wins: an ISO image may have a boot sector, too.
-_MAGIC = (
-    (b"CD001", 16 * 2048 + 1, "iso"),
-    (b"EFI PART", 512, "gpt"),
-    (b"KDMV", 0, "vmdk"),
-    (b"vhdxfile", 0, "vhdx"),
-    (b"conectix", 0, "vpc"),
-    (b"<<< Oracle VM VirtualBox Disk Image >>>", 0, "vdi"),
-    (b"# Disk DescriptorFile", 0, "vmdk"),
-    (b"QED\0", 0, "qed"),
-    # archives and compressed files: written as they are, they would be no disk
-    (b"\x1f\x8b", 0, "gzip"),
-    (b"\x1f\x9d", 0, "compress"),
-    (b"\xfd7zXZ\0", 0, "xz"),
-    (b"\x5d\0\0", 0, "lzma"),
-    (b"LZIP", 0, "lzip"),
-    (b"BZh", 0, "bzip2"),
-    (b"\x28\xb5\x2f\xfd", 0, "zstd"),
-    (b"\x04\x22\x4d\x18", 0, "lz4"),
-    (b"\x02\x21\x4c\x18", 0, "lz4"),  # of its older format
-    *((bytes((number,)) + b"\x2a\x4d\x18", 0, "zstd") for number in range(0x50, 0x60)),
-    (b"PK\3\4", 0, "zip"),
-    (b"7z\xbc\xaf\x27\x1c", 0, "7z"),
-    (b"ustar", 257, "tar"),
-    (b"\x55\xaa", 510, "raw"),
-)

@@ -1,6 +1,6 @@
 """
 Images that agents fetch from this conductor: `image_download_source` is `local`, or only
-conductors can read the image, as one of Glance or of a file URL.
+conductors can read the image, as one of an image service or of a file URL.
 
 The images lie in the node's folder below `[deploy]http_root`, published as `[deploy]http_url`,
 during the deployment.

@@ -1,8 +1,8 @@
 """
-References to images: a URL, or the UUID of an image in Glance.
+References to images: a URL, the UUID of an image in Glance, or an image of a container registry.
 
-A bare UUID is what Nova writes, and equals `glance://UUID`. Conductors read images of Glance
-themselves, so machines get neither a token nor Glance's address.
+A bare UUID is what Nova writes, and equals `glance://UUID`. Conductors read images of services
+themselves, so machines get neither a token nor the address of the service.
 """
 
 import re
@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options
-from drivers.net import urls
+from drivers.images import registries
+from drivers.net import networks, urls
 
-GLANCE = "glance"
+GLANCE, OCI = "glance", "oci"
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
 _PREFIX = f"{GLANCE}://"
 
@@ -31,7 +32,7 @@ def scheme_of(reference: Any) -> str:
 
 def is_served(reference: Any) -> bool:
     """Return whether only conductors can read the image, so that they serve it to machines."""
-    return scheme_of(reference) in (GLANCE, "file")
+    return scheme_of(reference) in (GLANCE, OCI, "file")
 
 
 def readable(options: Options, reference: Any, field: str) -> str:
@@ -45,6 +46,10 @@ def readable(options: Options, reference: Any, field: str) -> str:
     if scheme_of(reference) == GLANCE:
         glance_id(reference, field)
         _check_configured(options, field)
+        return str(reference)
+    if scheme_of(reference) == OCI:
+        host = registries.parsed(reference, field).host
+        networks.of_urls(options, field).check_url(f"https://{host}/")
         return str(reference)
     if ":" not in str(reference):
         raise InvalidDriverInfo(

@@ -32,6 +32,22 @@ MOST_REDIRECTS = 10
 _MEBIBYTE = 1 << 20
 
 
+#: Answer of a server.
+Answer = requests.Response
+
+
+class Authorization(requests.auth.AuthBase):
+    """A value of the header `Authorization`; None: no header."""
+
+    def __init__(self, value: str | None) -> None:
+        self._value = value
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._value:
+            request.headers["Authorization"] = self._value
+        return request
+
+
 @dataclass(slots=True)
 class Source:
     """An opened file or URL."""
@@ -53,6 +69,8 @@ class Source:
         """
         try:
             data = bytes(self._stream.read(size))
+        except HardwareError:
+            raise
         except Exception as error:  # urllib3's own errors have no common base with OSError
             raise Unreachable(f"{urls.redacted(self.url)} broke off: {cause(error)}") from None
         self._read += len(data)
@@ -81,14 +99,16 @@ def opened(target: Target, url: str, headers: Mapping[str, str] | None = None) -
                 f"{urls.redacted(url)} cannot be fetched: the server answered {answer.status_code}"
                 f" {answer.reason}"
             )
-        yield source_of(target, url, answer, headers or {})
+        yield source_of(target, url, answer, headers or {}, answer.raw)
 
 
 def source_of(
-    target: Target, url: str, answer: requests.Response, headers: Mapping[str, str]
+    target: Target, url: str, answer: requests.Response, headers: Mapping[str, str], stream: Any
 ) -> Source:
     """
-    Return the content of an answer. headers: those of the request.
+    Return the content of an answer.
+
+    headers: those of the request. stream: file object of the content.
 
     Raises BadImage: it is longer than `[conductor]fetch_max_size`.
     """
@@ -96,7 +116,7 @@ def source_of(
     if size is not None and size > max_bytes and "Range" not in headers:
         raise _too_large(url, max_bytes)
     not_modified = answer.status_code == requests.codes.not_modified
-    return Source(url, size, answer.headers, not_modified, answer.raw, max_bytes)
+    return Source(url, size, answer.headers, not_modified, stream, max_bytes)
 
 
 @contextmanager
@@ -118,11 +138,13 @@ def answered(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    logins: Mapping[Any, Any] | None = None,
 ) -> Iterator[requests.Response]:
     """
     Request a http or https URL, and yield the answer after redirects; it may have any status.
 
-    timeout: seconds for the whole exchange; by default, from the settings.
+    timeout: seconds for the whole exchange; by default, from the settings. logins: origin -> `auth`
+    of `requests`; by default, the password of the image server.
 
     Raises InvalidDriverInfo: a setting refuses the address.
     Raises Unreachable: no answer.
@@ -138,7 +160,13 @@ def answered(
         bundle(default["webserver_verify_ca"]) as verify,
         _exchange(networks.of_urls(target.options, field), urls.redacted(url), deadline) as session,
         _following(
-            session, method, url, field, _login(target), verify=verify, **request_options
+            session,
+            method,
+            url,
+            field,
+            _login(target) if logins is None else logins,
+            verify=verify,
+            **request_options,
         ) as answer,
     ):
         yield answer
@@ -283,13 +311,13 @@ def _following(
     method: str,
     url: str,
     field: str,
-    logins: Mapping[Any, tuple[str, str]],
+    logins: Mapping[Any, Any],
     **request_options: Any,
 ) -> Iterator[requests.Response]:
     """
     Request a URL, and follow redirects; yield the last answer.
 
-    logins: origin -> user and password. Only http and https URLs are followed.
+    logins: origin -> `auth` of `requests`. Only http and https URLs are followed.
     """
     current_url = url
     try:

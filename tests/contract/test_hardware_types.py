@@ -82,7 +82,7 @@ def test_a_machine_without_a_bmc_has_the_power_of_its_agent_or_of_a_webhook(api)
     ("kind", "field", "key"),
     [
         ("boot", "driver_info", "pxe_template"),
-        ("deploy", "instance_info", "image_pull_secret"),
+        ("deploy", "driver_info", "image_pull_secret"),
         ("power", "driver_info", "redfish_tls_ciphers"),
     ],
 )

@@ -6,6 +6,7 @@ from app.agents import heartbeats
 from app.engine import operations, provisioning, wake
 from app.identity.caller import Caller
 from app.models import AgentRecord, Node, Operation, OperationState, Port
+from drivers.agent.bootc import Bootc
 from drivers.agent.deploy import Direct
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
 from drivers.core.driver import HardwareType
@@ -121,7 +122,7 @@ class Acme(HardwareType):
         "management": (AcmeManagement,),
         "power": (AcmePower,),
         "boot": (AcmeBoot,),
-        "deploy": (FakeDeploy, AcmeMegaDeploy, Direct),
+        "deploy": (FakeDeploy, AcmeMegaDeploy, Direct, Bootc),
     }
     did: list = []
     unreachable = 0
@@ -152,9 +153,9 @@ class Harness:
             session.add(Port(uuid=str(uuid.uuid4()), node_id=node.id, address=f"52:54:{node.id}"))
             return node.id
 
-    def with_agent(self, state="manageable", **columns):
+    def with_agent(self, state="manageable", deploy_interface="direct", **columns):
         """Create a node whose deploy interface uses the agent, and return its id."""
-        return self.node(state, deploy_interface="direct", **columns)
+        return self.node(state, deploy_interface=deploy_interface, **columns)
 
     def ask(self, node_id, verb, **arguments):
         """Request a verb, as the API does."""

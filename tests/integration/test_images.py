@@ -10,7 +10,7 @@ from app.errors import Invalid
 from app.models import VolumeTarget
 from drivers.generic.noop import NoopNetwork
 from tests.integration.harness import Acme, Harness
-from tests.support import cloud_init, glance
+from tests.support import cloud_init, glance, registry
 from tests.unit.drivers.machines import image_server, scripted_agent
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -211,6 +211,68 @@ def test_an_image_of_glance_is_written_as_it_was_checked(begin, tmp_path, change
         assert asked == len(images.asked)
         finish_deployment(harness, node)
     assert [] == served(tmp_path)
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["", "the tag is moved"])
+def test_an_image_of_a_registry_is_written_as_it_was_checked(begin, tmp_path, moved):
+    with registry.real(tmp_path, "us3r", "pa55") as host:
+        login = ("us3r", "pa55")
+        registry.upload(host, IMAGE, "v1", login)
+        harness = begin(INGOT_OCI_PERMIT_FALLBACK_TO_HTTP_TRANSPORT="true")
+        info = {"image_source": f"oci://{host}/library/disks:v1", "image_pull_secret": "us3r:pa55"}
+        node = harness.with_agent("available", instance_info=info)
+        assert "wait call-back" == harness.do(node, "active")
+        if moved:
+            registry.upload(host, b"another system", "v1", login)
+        harness.call(node)
+        (image,) = written(harness)
+        assert hashlib.sha256(IMAGE).hexdigest() == image["os_hash_value"]
+        assert [IMAGE] == served(tmp_path)
+        finish_deployment(harness, node)
+    assert [] == served(tmp_path)
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["", "the tag is moved"])
+def test_a_container_is_installed_as_it_was_when_the_deployment_began(begin, tmp_path, moved):
+    with registry.real(tmp_path, "us3r", "pa55") as host:
+        login = ("us3r", "pa55")
+        digest = registry.upload(host, IMAGE, "v1", login, artifactType="application/x")
+        harness = begin(INGOT_OCI_PERMIT_FALLBACK_TO_HTTP_TRANSPORT="true")
+        info = {
+            "image_source": f"oci://{host}/library/disks:v1", "image_pull_secret": "us3r:pa55",
+            "bootc_authorized_keys": "ssh-ed25519 AAAA",
+        }  # fmt: skip
+        node = harness.with_agent("available", "bootc", instance_info=info)
+        assert "wait call-back" == harness.do(node, "active")
+        if moved:
+            registry.upload(host, b"another system", "v1", login)
+        harness.call(node)
+        (params,) = [
+            params
+            for name, params in harness.agent.received
+            if name == "standby.execute_bootc_install"
+        ]
+        assert {
+            "image_source": f"oci://{host}/library/disks@{digest}",
+            "instance_info": {"bootc_authorized_keys": "ssh-ed25519 AAAA"},
+            "pull_secret": registry.basic("us3r", "pa55").removeprefix("Basic "),
+            "configdrive": None,
+        } == params
+        harness.agent.finish()
+        harness.call(node)
+        harness.finish(node, "deploy")  # check
+        while harness.state(node) != "active":  # until the machine is off
+            harness.poll(node)
+    assert "image.install_bootloader" not in [name for name, _ in harness.agent.received]
+
+
+def test_a_container_that_is_missing_fails_before_the_machine_boots(begin, tmp_path):
+    with registry.real(tmp_path) as host:
+        harness = begin(INGOT_OCI_PERMIT_FALLBACK_TO_HTTP_TRANSPORT="true")
+        info = {"image_source": f"oci://{host}/library/disks:v1"}
+        node = harness.with_agent("available", "bootc", instance_info=info)
+        assert "deploy failed" == harness.do(node, "active")
+    assert [] == harness.agent.received
 
 
 def test_a_file_of_checksums_counts_as_it_was_when_the_deployment_began(begin):

@@ -23,8 +23,8 @@ MACHINE_FAILED = (
     "The machine or its BMC failed, or did not answer; its words are shown to callers who may see"
     " last_error of the node."
 )
-#: End of an address's key -> prefix of the keys of its secrets, by default the address's own.
-_SECRETS_OF = {"_address": None, "image_source": "image_server_"}
+#: End of an address's key -> prefixes of the keys of its secrets; by default the address's own.
+_SECRETS_OF = {"_address": (), "image_source": ("image_server_", "image_pull_")}
 
 
 def concealer(context: RequestContext, node: Node) -> Callable[[str], str]:
@@ -119,9 +119,9 @@ def check_kept_secrets(
         old_document, new_document = getattr(node, field), values[field] or {}
         if _server(new_document.get(address)) in ("", _server(old_document.get(address))):
             continue
-        prefix = _SECRETS_OF[end] or address.removesuffix("address")
+        prefixes = _SECRETS_OF[end] or (address.removesuffix("address"),)
         for name in new_document:
-            if name.startswith(prefix) and is_secret(name) and (field, name) not in paths:
+            if name.startswith(prefixes) and is_secret(name) and (field, name) not in paths:
                 raise Invalid(
                     f"{field}/{address}: a new value needs {name} again, as it is sent there"
                 )

@@ -57,7 +57,7 @@ def node(images, path="/disk.raw", changed=None, properties=None, **info):
     [
         ({"image_source": None}, "image_source is required"),
         ({"image_source": "9f4c4fd8-glance-id"}, "neither a URL nor the UUID of an image"),
-        ({"image_source": "oci://images/disk"}, "no http, https or file URL"),
+        ({"image_source": "s3://images/disk"}, "no http, https or file URL"),
         ({"image_source": "file:///disk"}, "files may only lie in no directory"),
         ({"image_download_source": "swift"}, "instance_info/image_download_source"),
         ({"image_download_source": "local"}, "http_url is not set"),
@@ -147,6 +147,15 @@ def test_the_format_of_an_image_is_detected_or_left_to_the_agent(
 ):
     images.files[path] = content
     assert disk_format == image.examine(node(images, path, **info))["disk_format"]
+
+
+@pytest.mark.parametrize("declared_format", [{}, {"image_disk_format": "qcow2"}], ids=str)
+def test_an_unsafe_image_is_refused_unless_settings_trust_images(images, declared_format):
+    images.files["/disk.qcow2"] = QCOW2[:8] + b"\1" + QCOW2[9:]
+    with pytest.raises(BadImage, match=r"/disk\.qcow2 must not be written: it has a backing"):
+        image.examine(node(images, "/disk.qcow2", **declared_format))
+    trusting = {"conductor__disable_deep_image_inspection": True}
+    assert image.examine(node(images, "/disk.qcow2", changed=trusting, **declared_format))
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_wrong_credentials_are_told_without_the_password(images, node):
         ({"kernel_id": ["x"]}, BadImage, "not a short text"),
         ({"os_hash_algo": "sha512", "os_hash_value": "0" * 128}, BadImage, "does not have the"),
         ({"os_hash_algo": None, "os_hash_value": None}, BadImage, "by md5 alone"),
-        ({"os_hash_algo": "crc32", "checksum": None}, BadImage, "no checksum in Glance"),
+        ({"os_hash_algo": "crc32", "checksum": None}, BadImage, "no checksum in its service"),
         ({"id": UNKNOWN}, HardwareError, "another image"),
     ],
 )
