@@ -102,6 +102,7 @@ def reader(messages: Messages, reach: CircuitBreaker) -> Callable[[str], int]:
 
     The function raises Unavailable: the broker is out of reach, or was a moment ago.
     """
+
     def backlog(conductor: str) -> int:
         try:
             with reach.guard():

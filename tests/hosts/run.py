@@ -44,8 +44,8 @@ def phase(site, about, clients):
     site.stops, stop, ledger = [], threading.Event(), Ledger()
     locks = {node: threading.Lock() for node in nodes}
     judging = Judge(site)
-    # the position makes the random choices of each phase others: no key of a request comes again
-    names = [f"{judging.position}/{number}" for number in range(clients)]
+    # the name makes the random choices of each phase others: no key of a request comes again
+    names = [f"{about.name}/{number}" for number in range(clients)]
     callers = [Client(site, name, nodes, locks, ledger, stop) for name in names]
     with _reading(site, judging) as (streams, receiver), Probes(site) as probes:
         for each in callers:

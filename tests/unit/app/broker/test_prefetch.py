@@ -59,9 +59,7 @@ def consumer():
 def test_the_end_of_a_step_sends_no_command_on_the_connection_of_the_consumer(consumer):
     consumer.on_connection_error_after_connected(OSError("gone"))
     counts, acknowledgements = [], []
-    consumer.qos = QoS(
-        lambda prefetch_count: counts.append(prefetch_count), consumer.initial_prefetch_count
-    )
+    consumer.qos = QoS(lambda **count: counts.append(count), consumer.initial_prefetch_count)
     consumer.strategies["a-task"] = lambda _message, _body, acknowledge, *_: (
         acknowledgements.append(acknowledge)
     )
