@@ -106,15 +106,13 @@ class Judge:
         self._before = {each["uuid"] for each in newest(site)}
         self._states = {uuid: node["provision_state"] for uuid, node in nodes(site).items()}
 
-    def judge(self, ledger, stale, excuses):
+    def judge(self, ledger, stale, excuses, stuck):
         """
-        Wait until the site is at rest; return the verdict.
+        Return the verdict about a site at rest.
 
-        stale: sentences about reads that did not see a write.
+        stale: sentences about reads that did not see a write. stuck: operations that do not rest.
         """
         verdict = Verdict()
-        _, stuck = await_rest(self.site, REST, self.stuck)
-        verdict.counts["rested"] = time.time()
         for each in stuck:
             verdict.blame(
                 "stuck", f"{each['kind']} {each['uuid']} is {each['state']}: {_facts(each)}"

@@ -42,5 +42,5 @@ def _result(site, phase, clients):
         site.keep_machines()
     return {
         "phase": phase.name, "ok": row.ok, "line": table.line(row),
-        "complaints": table.complaints(row),
+        "complaints": table.complaints(row), "took": row.took,
     }  # fmt: skip

@@ -93,6 +93,9 @@ class Rigs:
             raise NotReady(f"rig {rig.number} has ended before its site was up")
         self.results[result["phase"]] = result
         self.say("\n".join([result.get("line", ""), *result.get("complaints", ())]))
+        if took := result.get("took"):
+            parts = ", ".join(f"{part} {seconds:.0f}" for part, seconds in took.items())
+            self.say(f"{result['phase']} took {sum(took.values()):.0f} s: {parts}")
         if not result.get("ok", True):
             self._end(rig, selector)
 

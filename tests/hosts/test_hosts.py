@@ -225,7 +225,7 @@ def test_a_row_counts_what_is_wrong_and_names_it():
     verdict.blame("lost", "an operation")
     verdict.blame("second", "an order")
     verdict.blame("late", "another operation")
-    row = Row(phases.PHASES["none"], 20, 9, verdict, 3, (0.5, 0.6, 0.7), (0.5, 0.6, 0.7))
+    row = Row(phases.PHASES["none"], 20, 9, verdict, 3, (0.5, 0.6, 0.7), (0.5, 0.6, 0.7), {})
     assert not row.ok
     assert "| none | 20 | 9 | 0.5; 0.6; 0.7 | 0.5; 0.6; 0.7 | 1.5 | 3 | 1 | 1 | 1 |" == table.line(
         row
