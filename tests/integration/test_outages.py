@@ -445,8 +445,9 @@ def test_a_defect_of_the_service_is_no_outage(inside):
 # Death of conductors
 
 
-def test_no_conductor_is_dead_while_the_database_accepts_no_heartbeats(clock):
-    contact = reconciler.Contact(10, clock)
+def test_no_conductor_is_dead_while_the_database_accepts_no_heartbeats():
+    clock = SimpleNamespace(now=100.0)
+    contact = reconciler.Contact(10, lambda: clock.now)
     clock.now += 10
     assert contact.record(silence=1)
     clock.now += 6
