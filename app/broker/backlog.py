@@ -12,10 +12,9 @@ from typing import Protocol
 import redis
 from amqp.exceptions import NotFound
 from celery import Celery
-from kombu.exceptions import OperationalError
 
-from app.broker.queue import FAILURES, Queues, queues_of
-from app.broker.redis_broker import OUTAGE
+from app.broker.breakers import FAILURES
+from app.broker.queue import Queues, queues_of
 from app.config.settings import Settings
 from app.errors import Unavailable
 from app.process.circuit_breaker import CircuitBreaker
@@ -25,7 +24,7 @@ class Messages(Protocol):
     """
     Messages of this service in its broker.
 
-    All methods raise one of `app.broker.queue.FAILURES` when the broker is out of reach.
+    All methods raise one of `app.broker.breakers.FAILURES` when the broker is out of reach.
     """
 
     def backlog(self, conductor: str) -> int:
@@ -97,13 +96,12 @@ def messages_of(application: Celery, settings: Settings, client: redis.Redis) ->
     return InRedis(client, settings.broker.prefix)
 
 
-def reader(messages: Messages) -> Callable[[str], int]:
+def reader(messages: Messages, reach: CircuitBreaker) -> Callable[[str], int]:
     """
     Return a function with the length of a conductor's step queue, by the conductor's name.
 
     The function raises Unavailable: the broker is out of reach, or was a moment ago.
     """
-    reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
 
     def backlog(conductor: str) -> int:
         try:

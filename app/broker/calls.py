@@ -17,16 +17,15 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from celery import Celery
-from kombu.exceptions import OperationalError
 
-from app.broker.queue import FAILURES, queues_of, send_task
-from app.broker.redis_broker import OUTAGE, client
+from app.broker.breakers import FAILURES
+from app.broker.queue import queues_of, send_task
+from app.broker.redis_broker import client
 from app.broker.seals import Forged, Seals
 from app.config.settings import Settings
 from app.db.sealing import Keyring
 from app.errors import Unavailable
 from app.observe import log
-from app.process.circuit_breaker import CircuitBreaker
 
 logger = log.RateLimited(log.get(__name__))
 
@@ -46,7 +45,7 @@ class RedisCalls:
         self._application = application
         self._prefix = settings.broker.prefix
         self._client = client(settings.broker.url, max(settings.broker.connect_timeout, 5.0))
-        self._reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
+        self._reach = application.breakers.of_calls()
 
     def post(self, conductor: str, key: str, call: Mapping[str, Any], seconds: float) -> None:
         name = self._call(key)

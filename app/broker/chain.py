@@ -41,7 +41,7 @@ def publish(application: Celery, message: Message, queue: str | Queue, timeout: 
     `queue` is the conductor's; a Queue is declared first. `timeout` is the time in seconds for the
     broker to confirm the message.
 
-    Raises one of `app.broker.queue.FAILURES`.
+    Raises one of `app.broker.breakers.FAILURES`.
     """
     name = queue if isinstance(queue, str) else queue.name
     first_link, *later_links = message.links

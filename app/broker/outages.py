@@ -10,7 +10,7 @@ from typing import TypeVar
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from app.broker.queue import FAILURES
+from app.broker.breakers import FAILURES
 from app.db.diagnosis import database_problem, reason
 from app.db.transactions import retrying
 from app.observe import log

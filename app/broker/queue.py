@@ -11,28 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import redis
-from amqp.exceptions import AMQPError
 from celery import Celery
 from celery.app.amqp import AMQP
 from kombu import Connection, Exchange, Queue
-from kombu.exceptions import KombuError, OperationalError
 from kombu.transport import virtual
 
 from app.broker import chain, monitoring, redis_transport
+from app.broker.breakers import FAILURES, Breakers
 from app.broker.chain import HEADERS
 from app.broker.messages import Message, TaskMessage
-from app.broker.redis_broker import KEEPALIVE, OUTAGE
+from app.broker.redis_broker import KEEPALIVE
 from app.config import redis_url
 from app.config.settings import Settings
 from app.metrics.table import MESSAGES
 from app.process.before_fork import BuiltBeforeFork
-from app.process.circuit_breaker import CircuitBreaker
 
 #: `[broker]prefix` that is left out of the names of queues, as in earlier releases.
 PLAIN = "ingot"
-#: Exceptions of Redis and of RabbitMQ that mean: the broker is out of reach or refuses messages.
-FAILURES = (KombuError, redis.RedisError, AMQPError, OSError)
 #: Seconds within which publishing fails on a connection that was closed while it was idle.
 STALE = 0.5
 #: Seconds between AMQP heartbeats on a connection to RabbitMQ.
@@ -141,6 +136,7 @@ def celery(settings: Settings) -> Celery:
         task_send_sent_event=False,
     )
     application.events.dispatcher_cls = monitoring.Dispatcher
+    application.breakers = Breakers(settings.broker)
     application.outbox = monitoring.Outbox(application)
     application.finalize()
     _ = application.backend  # Celery reads the entry points of all packages for it
@@ -214,7 +210,7 @@ def sender(application: Celery) -> Callable[[Message | TaskMessage], bool]:
     reconciler, or the periodic task that belongs to the task, sends it again. That also repeats a
     delayed message that is lost with this process.
     """
-    reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
+    reach = application.breakers.of_messages()
     queues = queues_of(application)
 
     def send_link(message: Message) -> None:

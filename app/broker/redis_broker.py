@@ -12,14 +12,11 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection
 
 from app.config import redis_url
-from app.process.circuit_breaker import CircuitBreaker
 
 #: TCP keepalive: seconds until the first probe, seconds between probes, and their number.
 KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 #: Name and version of redis-py, which each connection would read from a file otherwise.
 DRIVER = DriverInfo()
-#: Log events at the start and the end of an outage of Redis or RabbitMQ.
-OUTAGE = ("broker.unreachable", "broker.reached_again")
 
 
 class MasterConnection(SentinelManagedConnection):
@@ -73,8 +70,3 @@ def client(url: str, seconds: float) -> redis.Redis:
     ((host, port),) = address.hosts
     options |= {"ssl": address.scheme == "rediss", **address.tls}
     return redis.Redis(host, port, **options)
-
-
-def circuit_breaker() -> CircuitBreaker:
-    """Create a `Reach` of Redis, for one kind of access; refused calls raise ConnectionError."""
-    return CircuitBreaker(OUTAGE, (redis.RedisError, OSError), redis.ConnectionError)

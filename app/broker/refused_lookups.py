@@ -14,7 +14,6 @@ from typing import cast
 import orjson
 import redis
 
-from app.broker.redis_broker import circuit_breaker
 from app.process.circuit_breaker import CircuitBreaker
 
 #: Maximum number of entries, MAC addresses per entry, and lifetime in seconds.
@@ -48,9 +47,9 @@ class Refusals:
     If Redis is out of reach, nothing is recorded or found, and no exception is raised.
     """
 
-    def __init__(self, client: redis.Redis, prefix: str) -> None:
+    def __init__(self, client: redis.Redis, prefix: str, reach: CircuitBreaker) -> None:
         self._client, self._key = client, f"{prefix}:refused-lookups"
-        self._reach: CircuitBreaker = circuit_breaker()
+        self._reach = reach
 
     def note(
         self, macs: Sequence[str], address: str, reason: str, node: str | None, time: datetime

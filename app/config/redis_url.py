@@ -82,11 +82,14 @@ class RedisUrl:
         """
         Return the keyword arguments of redis-py for connections to the Sentinels.
 
-        seconds: to connect, and for an answer.
+        seconds: to connect, and for an answer; the Sentinels share them.
         """
+        each_seconds = seconds / len(self.hosts)
         return {
-            "socket_connect_timeout": seconds,
-            "socket_timeout": seconds,
+            "socket_connect_timeout": each_seconds,
+            "socket_timeout": each_seconds,
+            # redis-py would try each Sentinel eleven times before it asks the next one
+            "retry": None,
             **self.sentinel_login,
         }
 

@@ -91,8 +91,9 @@ def application(settings: Settings) -> Flask:
     api_runtime.calls = RedisCalls(celery, settings, keyring)
     api_runtime.consoles = ConsoleChannel(settings, keyring)
     redis = client(broker.url, broker.connect_timeout)
-    api_runtime.refusals = Refusals(redis, broker.prefix)
-    api_runtime.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
+    api_runtime.refusals = Refusals(redis, broker.prefix, celery.breakers.of_writes())
+    messages = backlog.messages_of(celery, settings, redis)
+    api_runtime.backlog = backlog.reader(messages, celery.breakers.of_queues())
     return create_app(api_runtime)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from app.broker import backlog, queue
+from app.broker.breakers import FAILURES, Breakers
 from app.config import settings
 from tests.support import rabbitmq
 from tests.support.fleet import Fleet, until
@@ -46,10 +47,19 @@ def test_nodes_live_their_life_although_rabbitmq_is_restarted_and_emptied(server
             channel.queue_delete("ingot.epoch")
         fleet.await_state(nodes, "available")
         until(lambda: fleet.log("broker.was_empty"), "the detection of the emptied broker")
+        tried = Breakers(settings_of(server).broker)
+        tried._send()
+        server.stop()
+        with pytest.raises(FAILURES):
+            tried._send()
         held.application.close()
 
 
-def held_by(server):
+def settings_of(server):
     environ = {"INGOT_BROKER_MESSAGES_URL": server.url, "INGOT_BROKER_URL": "redis://unused"}
-    loaded = settings.load(environ)
+    return settings.load(environ)
+
+
+def held_by(server):
+    loaded = settings_of(server)
     return backlog.messages_of(queue.celery(loaded), loaded, None)

@@ -14,7 +14,7 @@ import requests
 import yaml
 from kombu import pools
 
-from app.broker import queue, redis_broker
+from app.broker import breakers, queue, redis_broker
 from app.config.settings import load
 from tests.e2e.roles_alone import LIFE, ROLES, Site
 from tests.support import redis as own_redis
@@ -221,7 +221,7 @@ def sent(broker):
     ) as application:
         try:
             queue.send_task(application, "ingot.ask", (), "conductor.x")
-        except queue.FAILURES:
+        except breakers.FAILURES:
             return False
         finally:
             pools.reset()  # Kombu shares connections of URLs that differ in their parameters only

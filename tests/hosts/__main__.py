@@ -2,23 +2,24 @@
 `make hosts ARGS="--phase NAME --seed N"`: faults of hosts, clocks and the network between them.
 
 Each role of the service, each server and the machines are hosts of their own, in network namespaces
-of one isolated process; it takes root. Prints a row for each fault, and ends with status 1 if any row
-is wrong. A run of all phases writes its table to docs/reliability.md.
+of one isolated process, the rig; it takes root. Prints a row for each fault, and ends with status 1
+if any row is wrong. A run of all phases writes its table to docs/reliability.md.
 """
 
 import argparse
 import fnmatch
-import math
 import os
 import signal
+import subprocess
 import sys
 import time
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos.table import write
 from tests.hosts import database, isolation, table
 from tests.hosts.phases import PHASES
+from tests.hosts.rigs import NotReady, Rigs
 from tests.support.fleet import ROOT
 
 PAGE = ROOT / "docs" / "reliability.md"
@@ -29,6 +30,10 @@ def arguments():
     parser.add_argument(
         "--phase", action="append", default=[], metavar="NAME",
         help="only these phases, in this order; may have wildcards and be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N",
+        help="rigs at once; with more than one, times are not judged (default: 1)",
     )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="list the phases")
     parser.add_argument("--nodes", type=int, default=24, help="machines (default: 24)")
@@ -63,39 +68,41 @@ def say(text):
     print(time.strftime("%H:%M:%S"), text, flush=True)
 
 
-def work(options):
-    """Run the phases, isolated; return the exit status."""
-    from tests.hosts import run  # here: --list needs no service
-    from tests.hosts.site import Site
-
+def run(options, folder):
+    """Run the phases; return the exit status."""
     names = selected(options.phase) or list(PHASES)
-    rows = []
-    with Site(options.folder, options.nodes, options.seed) as site:
-        site.enrol()
-        say(f"{options.nodes} nodes enrolled, seed {options.seed}")
-        for name in names:
-            if PHASES[name].needs == "clocks" and not site.has_clocks:
-                say(f"{name}: NOT RUN: no C compiler on this machine")
-                continue
-            say(name)
-            phase = PHASES[name]
-            if options.no_times:
-                phase = replace(phase, allowed=math.inf)
-            row = run.phase(site, phase, options.clients)
-            rows.append(row)
-            print("\n".join([table.line(row), *table.complaints(row)]), flush=True)
-        if not all(row.ok for row in rows):
-            site.keep_machines()
+
+    @contextmanager
+    def start(number):
+        path = folder / f"rig-{number}"
+        path.mkdir()
+        words = [
+            "--folder", path, "--seed", options.seed, "--nodes", options.nodes,
+            "--clients", options.clients, *(["--no-times"] if options.no_times else []),
+        ]  # fmt: skip
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with isolation.running(*words, text=True, **pipes) as program:
+            yield program
+
+    say(f"seed {options.seed}, logs of this run: {folder}")
+    results = Rigs(options.jobs, start, say).run(names)
+    lines = [result["line"] for result in results if result.get("line")]
     facts = {
-        "phases": f"{len(rows)} of {len(PHASES)}", "seed": options.seed, "nodes": options.nodes,
-        "clients": options.clients,
+        "phases": f"{len(lines)} of {len(PHASES)}", "seed": options.seed, "nodes": options.nodes,
+        "clients": options.clients, "at once": options.jobs,
+        "times": "not judged" if options.no_times else "judged",
     }  # fmt: skip
-    text = table.shown(rows, facts)
+    text = table.shown(lines, facts)
     print(text)
+    for result in results:
+        if not result.get("ok", True):
+            print("\n".join([f"{result['phase']}:", *result["complaints"]]))
+        if "not_run" in result:
+            print(f"{result['phase']}: NOT RUN: {result['not_run']}")
     if options.page or not options.phase:
         write(PAGE, "hosts", text, "hosts")
         say(f"written to {PAGE.relative_to(ROOT)}")
-    return 0 if all(row.ok for row in rows) else 1
+    return 0 if all(result.get("ok", True) for result in results) else 1
 
 
 def main():
@@ -105,21 +112,29 @@ def main():
             print(f"{name:32} {phase.about}")
         return 0
     if isolation.is_inside():
-        return work(options)
+        from tests.hosts import rig  # here: --list needs no service
+
+        how = {"nodes": options.nodes, "clients": options.clients, "seed": options.seed}
+        rig.serve(options.folder, judges_times=not options.no_times, **how)
+        return 0
     selected(options.phase)
     if why := isolation.why_not() or database.tools():
         print(f"NOT RUN: {why}", file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as after Ctrl-C
-    words = sys.argv[1:]
     if options.seed is None:
-        words += ["--seed", str(int(time.time()) % 100_000)]
+        options.seed = int(time.time()) % 100_000
+    options.no_times |= options.jobs > 1
     if options.folder:
         options.folder.mkdir(parents=True, exist_ok=True)
-        return isolation.run(*words)
+        return run(options, options.folder.resolve())
     with isolation.folder() as folder:
-        status = isolation.run(*words, "--folder", folder)
-        if status == 1:
+        status = 1
+        try:
+            status = run(options, folder)
+        except NotReady as error:
+            print(error, file=sys.stderr)
+        if status:
             isolation.keep(folder)
             say(f"all logs are in {folder}")
         return status

@@ -39,11 +39,12 @@ def why_not():
     return None if ended.returncode == 0 else ended.stderr.strip() or "unshare has failed"
 
 
-def run(*words, **files):
+@contextmanager
+def running(*words, **files):
     """
-    Run `python -m tests.hosts WORDS` isolated; return its exit status.
+    Run `python -m tests.hosts WORDS` isolated while the block runs; yield the process.
 
-    The end of this process, or an error here, also ends all processes inside.
+    Its end, also that of this process, ends all processes inside.
     """
     parent = os.getpid()
     program = subprocess.Popen(
@@ -52,7 +53,7 @@ def run(*words, **files):
         preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - it makes one call
     )  # fmt: skip
     try:
-        return program.wait()
+        yield program
     finally:
         first = children(program.pid)
         ends = [descriptor for pid in first if (descriptor := _open(pid)) is not None]

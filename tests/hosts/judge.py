@@ -16,6 +16,8 @@ from tests.chaos.judge import ENDED, FAILED, Verdict, goals, judge_operations, w
 PROMISE = 20.0
 #: Longest seconds between two events of an undisturbed operation: a machine boots, an agent works.
 PACE = 10.0
+#: Operations of a page of a list.
+PAGE = 200
 #: Most seconds until all rests.
 REST = 180
 #: Failures that a fault of a path to a BMC or an agent explains.
@@ -37,19 +39,20 @@ ROWS = {
 }
 
 
-def operations(site):
-    """The operations of all nodes, the oldest first: UUID of the node -> operations."""
-    found = defaultdict(list)
-    for machine in site.machines:
-        page = site.get(f"nodes/{machine['uuid']}/operations")["operations"]
-        found[machine["uuid"]] = [
-            {
-                **each, "node": each["node_uuid"], "request": each["request_id"],
-                "created": each["created_at"],
-            }
-            for each in reversed(page)
-        ]  # fmt: skip
-    return found
+def newest(site, before=None):
+    """
+    The newest operations of all nodes, the newest first.
+
+    before: UUIDs of the operations before them; None: a page of operations.
+    """
+    found, query = [], {"limit": PAGE}
+    while True:
+        page = site.get("operations", **query)["operations"]
+        new = [each for each in page if each["uuid"] not in (before or ())]
+        found += new
+        if before is None or len(new) < PAGE:
+            return found
+        query["marker"] = page[-1]["uuid"]
 
 
 def nodes(site):
@@ -61,7 +64,7 @@ def nodes(site):
 
 def active(site):
     """Operations that are under way; those that are held wait for a client."""
-    found = site.get("operations", limit=1000)["operations"]
+    found = site.get("operations", active=True, limit=1000)["operations"]
     return [each for each in found if each["state"] not in (*ENDED, "held")]
 
 
@@ -100,26 +103,21 @@ class Judge:
         left = active(site)  # of an earlier phase, which was blamed for it
         self.stuck = {each["uuid"] for each in left}
         self._stuck_nodes = {each["node_uuid"] for each in left}
-        self._before = {each["uuid"] for some in operations(site).values() for each in some}
+        self._before = {each["uuid"] for each in newest(site)}
         self._states = {uuid: node["provision_state"] for uuid, node in nodes(site).items()}
 
-    def judge(self, ledger, stale, excuses):
+    def judge(self, ledger, stale, excuses, stuck):
         """
-        Wait until the site is at rest; return the verdict.
+        Return the verdict about a site at rest.
 
-        stale: sentences about reads that did not see a write.
+        stale: sentences about reads that did not see a write. stuck: operations that do not rest.
         """
         verdict = Verdict()
-        _, stuck = await_rest(self.site, REST, self.stuck)
-        verdict.counts["rested"] = time.time()
         for each in stuck:
             verdict.blame(
                 "stuck", f"{each['kind']} {each['uuid']} is {each['state']}: {_facts(each)}"
             )
-        done = {
-            uuid: [each for each in some if each["uuid"] not in self._before]
-            for uuid, some in operations(self.site).items()
-        }
+        done = self._done()
         for uuid, node in nodes(self.site).items():
             if uuid not in excuses.nodes | self._stuck_nodes:
                 self._judge_node(verdict, ledger, node, done[uuid], excuses.codes)
@@ -133,6 +131,17 @@ class Judge:
         self._judge_machines(verdict, excuses.stops)
         verdict.counts["standing"] = self._judge_times(verdict, excuses.fault, excuses.allowed)
         return verdict
+
+    def _done(self):
+        """The operations since the begin of the phase: UUID of the node -> the oldest first."""
+        found = {machine["uuid"]: [] for machine in self.site.machines}
+        for each in reversed(newest(self.site, self._before)):
+            names = {
+                "node": each["node_uuid"], "request": each["request_id"],
+                "created": each["created_at"],
+            }  # fmt: skip
+            found[each["node_uuid"]].append(each | names)
+        return found
 
     def _judge_node(self, verdict, ledger, node, done, codes):
         uuid, state = node["uuid"], node["provision_state"]
@@ -224,9 +233,8 @@ class Judge:
         """Operations that have begun and ended since the begin of the phase, with their steps."""
         return [
             self.site.get(f"operations/{operation['uuid']}")
-            for some in operations(self.site).values()
-            for operation in some
-            if operation["uuid"] not in self._before and operation["state"] in ENDED
+            for operation in newest(self.site, self._before)
+            if operation["state"] in ENDED
         ]
 
 

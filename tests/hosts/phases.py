@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tests.hosts import broker, database
@@ -41,6 +41,7 @@ class Phase:
     allowed: float = PROMISE  # seconds for which work may stand still
     loses: float = 0.0  # seconds of acknowledged writes that the database itself loses
     needs: str = ""  # prerequisite: "clocks"; empty: none
+    name: str = ""  # in `PHASES`
 
 
 @contextmanager
@@ -407,6 +408,6 @@ def standby_cut(site):
 
 
 #: name -> phase
-PHASES = dict(_phases())
+PHASES = {name: replace(phase, name=name) for name, phase in _phases()}
 #: The phases of the test.
 SHORT = ("cut-conductor-database", "kill-conductor")

@@ -32,22 +32,36 @@ class Row:
     rest: float  # seconds from the end of the fault until nothing was under way
     reads: tuple  # longest seconds without an answer: of any host, of each
     writes: tuple
+    took: dict  # part of the phase -> seconds
 
     @property
     def ok(self):
         return self.verdict.ok
 
 
+class Laps:
+    """Durations of the parts of a phase."""
+
+    def __init__(self):
+        self.took, self._last = {}, time.monotonic()
+
+    def end(self, part):
+        now = time.monotonic()
+        self.took[part], self._last = now - self._last, now
+
+
 def phase(site, about, clients):
     """Run a phase; return its Row."""
+    laps = Laps()
     nodes = [each["uuid"] for each in site.machines]
     site.stops, stop, ledger = [], threading.Event(), Ledger()
     locks = {node: threading.Lock() for node in nodes}
     judging = Judge(site)
-    # the position makes the random choices of each phase others: no key of a request comes again
-    names = [f"{judging.position}/{number}" for number in range(clients)]
+    # the name makes the random choices of each phase others: no key of a request comes again
+    names = [f"{about.name}/{number}" for number in range(clients)]
     callers = [Client(site, name, nodes, locks, ledger, stop) for name in names]
     with _reading(site, judging) as (streams, receiver), Probes(site) as probes:
+        laps.end("begin")
         for each in callers:
             each.start()
         try:
@@ -59,33 +73,40 @@ def phase(site, about, clients):
             time.sleep(AFTER)
         finally:
             stop.set()
+        laps.end("work")
         for each in callers:
             each.join()
+        laps.end("last requests")
+        _, stuck = await_rest(site, REST, judging.stuck)
+        rested = time.time()
+        laps.end("rest")
         lost = frozenset()
         if about.loses:
             # the rows of the judge are those of the end, so a restore has been detected by then
-            await_rest(site, REST, judging.stuck)
             end = wall + about.loses + MARGIN
             lost = frozenset(_lost_with_the_database(ledger, wall - MARGIN, end) | _restored(site))
             probes.stale.clear()
         excuses = Excuses(wall, about.allowed, about.excused, tuple(site.stops), lost)
-        verdict = judging.judge(ledger, probes.stale, excuses)
+        verdict = judging.judge(ledger, probes.stale, excuses, stuck)
         if not about.loses:  # numbers of events that were lost are given again
             judging.judge_readers(verdict, streams, receiver)
+        laps.end("judgement")
     gaps = {
         kind: (probes.gap(kind, *APIS), *(probes.gap(kind, host) for host in APIS))
         for kind in ("read", "write")
     }
     _repair(site)
+    laps.end("repair")
     accepted = ledger.counts["accepted"]
     return Row(
         about,
         until - wall,
         accepted,
         verdict,
-        verdict.counts["rested"] - until,
+        rested - until,
         gaps["read"],
         gaps["write"],
+        laps.took,
     )
 
 

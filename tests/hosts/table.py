@@ -15,13 +15,12 @@ COUNTED = {
 }
 
 
-def shown(rows, facts):
-    """The rows as Markdown. facts: name -> figure of the whole run."""
+def shown(lines, facts):
+    """The lines of rows as a table in Markdown. facts: name -> figure of the whole run."""
     align = ["---", *["---:"] * (len(HEAD) - 1)]
-    lines = ["| " + " | ".join(HEAD) + " |", "| " + " | ".join(align) + " |"]
-    lines += [line(row) for row in rows]
+    head = ["| " + " | ".join(HEAD) + " |", "| " + " | ".join(align) + " |"]
     about = ", ".join(f"{name} {value}" for name, value in facts.items())
-    return f"{about}.\n\n" + "\n".join(lines) + "\n"
+    return f"{about}.\n\n" + "\n".join([*head, *lines]) + "\n"
 
 
 def line(row):

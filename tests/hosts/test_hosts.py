@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 
 from tests.hosts import database, isolation, judge, phases, probes, table
 from tests.hosts.judge import interleaved, missing_events, number_gaps
+from tests.hosts.rigs import NotReady, Rigs
 from tests.hosts.run import Row
 from tests.support.fleet import ROOT, until
 from tests.support.postgresql import NoServer
@@ -80,6 +82,76 @@ def test_folders_in_use_and_kept_ones_are_not_removed(temporary):
         assert used.is_dir()
     isolation.remove_left()
     assert [kept] == list(temporary.glob(f"{isolation.PREFIX}*"))
+
+
+#: A rig without a site: it repeats the names of phases, fails "wrong", and dies in "deadly".
+PUPPET = """
+import json, sys
+if sys.argv[1:] == ["unready"]:
+    sys.exit()
+print(json.dumps({"ready": True}), flush=True)
+for name in map(str.strip, sys.stdin):
+    if name == "deadly":
+        sys.exit(1)
+    is_right = name != "wrong"
+    result = {"phase": name, "ok": is_right, "line": f"| {name} |", "complaints": []}
+    print(json.dumps(result), flush=True)
+"""
+
+
+class Puppets:
+    """Rigs of `PUPPET`, and what they have run. said: lines of the run."""
+
+    def __init__(self, most, *words):
+        self.said, self.alive, self.words = [], [], words
+        self.rigs = Rigs(most, self._start, self.said.append)
+
+    @contextmanager
+    def _start(self, number):
+        command = [sys.executable, "-c", PUPPET, *self.words]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as program:
+            self.alive.append(number)
+            try:
+                yield program
+            finally:
+                program.kill()
+                self.alive.remove(number)
+
+    def of(self, phase):
+        """Number of the rig that has run a phase."""
+        (line,) = (line for line in self.said if line.endswith(f": {phase}"))
+        return int(line.removeprefix("rig ").partition(":")[0])
+
+
+@pytest.mark.parametrize("most", [1, 2, 9])
+def test_each_phase_runs_once_and_no_rig_is_left(most):
+    puppets, names = Puppets(most), ["a", "b", "c", "d", "e"]
+    results = puppets.rigs.run(names)
+    assert names == [result["phase"] for result in results]
+    assert sorted(names) == sorted(line.rpartition(": ")[2] for line in puppets.said if ":" in line)
+    assert {puppets.of(name) for name in names} <= set(range(1, min(most, len(names)) + 1))
+    assert [] == puppets.alive
+
+
+@pytest.mark.parametrize("fault", ["wrong", "deadly"])
+def test_after_a_wrong_phase_and_after_its_own_end_a_rig_is_replaced(fault):
+    puppets = Puppets(1)
+    results = puppets.rigs.run(["a", fault, "b"])
+    assert [True, False, True] == [result["ok"] for result in results]
+    assert [1, 1, 2] == [puppets.of(name) for name in ("a", fault, "b")]
+    assert [] == puppets.alive
+    has_row = bool(results[1]["line"])
+    assert has_row == (fault == "wrong")
+    assert has_row or "rig 1 has ended in deadly" in "\n".join(puppets.said)
+
+
+def test_a_run_whose_rigs_do_not_begin_ends():
+    puppets = Puppets(2, "unready")
+    with pytest.raises(NotReady, match="has ended before its site was up"):
+        puppets.rigs.run(["a", "b"])
+    assert [] == puppets.alive
 
 
 def agent(what, operation):
@@ -153,7 +225,7 @@ def test_a_row_counts_what_is_wrong_and_names_it():
     verdict.blame("lost", "an operation")
     verdict.blame("second", "an order")
     verdict.blame("late", "another operation")
-    row = Row(phases.PHASES["none"], 20, 9, verdict, 3, (0.5, 0.6, 0.7), (0.5, 0.6, 0.7))
+    row = Row(phases.PHASES["none"], 20, 9, verdict, 3, (0.5, 0.6, 0.7), (0.5, 0.6, 0.7), {})
     assert not row.ok
     assert "| none | 20 | 9 | 0.5; 0.6; 0.7 | 0.5; 0.6; 0.7 | 1.5 | 3 | 1 | 1 | 1 |" == table.line(
         row

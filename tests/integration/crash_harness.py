@@ -24,6 +24,7 @@ from app.process import kill_points
 from drivers.core.interface_kinds import POWER_OFF
 from tests.integration.harness import Acme, AcmePower, Harness
 from tests.support.inside import AlwaysNotes
+from tests.support.redis import breakers
 from tests.unit.drivers.machines import TOKEN
 from workers.conductor import attempts, claims, poller
 from workers.conductor import lease as leases_module
@@ -128,7 +129,8 @@ class CrashHarness(Harness):
             known = self.conductors.get(name)
             if known is None or known.dead:
                 incarnation = str(uuid4())
-                leases = Leases(self.keys, incarnation, 10.0, "test")
+                reach = breakers("redis+socket:///nobody").of_writes()  # `self.keys` answers
+                leases = Leases(self.keys, incarnation, 10.0, "test", reach)
                 conductor = Conductor(
                     name, incarnation, self.runtime, leases, AlwaysNotes(), DueWaits()
                 )

@@ -13,14 +13,11 @@ from structlog.testing import capture_logs
 
 from app.db import connections, postgresql, transactions
 from app.engine import dispatch
-from app.process import circuit_breaker
-from app.process.circuit_breaker import CircuitBreaker
 from tests.chaos.test_black_holes import Proxy
 from tests.support.fleet import PATIENCE, until
 from tests.support.postgresql import name_of
 from workers.conductor import drain, poller
 
-EVENTS = ("server.unreachable", "server.reached_again")
 SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
@@ -116,67 +113,6 @@ def test_the_hosts_of_a_url_share_the_time_to_connect(monkeypatch, hosts, second
     engine = connections.connect(f"postgresql://u@{hosts}/d", connect_timeout=6)
     assert fails(engine)
     assert seconds == limits[0]
-
-
-# the circuit breaker
-
-
-@pytest.fixture
-def server(monkeypatch):
-    """A server, and a breaker whose probe asks it."""
-
-    class Server:
-        answers, tries = False, 0
-
-        def probe(self):
-            self.tries += 1
-            if not self.answers:
-                raise OSError("gone")
-
-        def lose(self):
-            with pytest.raises(OSError, match="gone"), self.breaker.guard():
-                raise OSError("gone")
-
-        def call(self):
-            with self.breaker.guard():
-                return True
-
-    monkeypatch.setattr(circuit_breaker, "PAUSE", 0.01)
-    server = Server()
-    server.breaker = CircuitBreaker(EVENTS, (OSError,), ConnectionError, probe=server.probe)
-    yield server
-    server.answers = True
-
-
-def answers(server):
-    """The server's answer to a call; False: the call was refused."""
-    try:
-        return server.call()
-    except ConnectionError:
-        return False
-
-
-def test_no_call_is_let_through_until_the_probe_has_reached_the_server(server):
-    server.lose()
-
-    def refused_after_tries():
-        with pytest.raises(ConnectionError):
-            server.call()
-        return server.tries >= 3
-
-    until(refused_after_tries, "tries")
-    server.answers = True
-    until(lambda: answers(server), "the return")
-
-
-def test_a_probe_that_nobody_needs_ends_and_the_next_call_tries(server, monkeypatch):
-    monkeypatch.setattr(circuit_breaker, "UNUSED", 0.0)
-    before = threading.active_count()
-    server.lose()
-    until(lambda: threading.active_count() <= before, "the end of the probe")
-    server.answers = True
-    until(lambda: answers(server), "a call")
-    assert 0 == server.tries
 
 
 # floods

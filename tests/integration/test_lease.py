@@ -11,6 +11,7 @@ from app.broker.redis_broker import client
 from app.process import circuit_breaker
 from drivers.core.errors import LeaseLost
 from tests.support.fleet import until
+from tests.support.redis import breakers
 from workers.conductor.lease import Leases
 
 #: Seconds of a lease that a test waits for, and of others.
@@ -36,7 +37,8 @@ def process(redis_url):
     made = []
 
     def make(*, renewing=False, ttl=TTL):
-        leases = Leases(client(redis_url, 5), str(uuid.uuid4()), ttl, "test", _stop=Pace())
+        reach = breakers(redis_url).of_writes()
+        leases = Leases(client(redis_url, 5), str(uuid.uuid4()), ttl, "test", reach, _stop=Pace())
         if renewing:
             leases.start()
         made.append(leases)
@@ -214,7 +216,8 @@ def test_a_key_set_by_another_process_meanwhile_is_kept(process, redis_client):
 
 
 def test_without_redis_the_row_decides(tmp_path):
-    leases = Leases(client(f"redis+socket://{tmp_path}/nobody", 1), "somebody", TTL, "test")
+    url = f"redis+socket://{tmp_path}/nobody"
+    leases = Leases(client(url, 1), "somebody", TTL, "test", breakers(url).of_writes())
     take(leases).check()
     with pytest.raises(LeaseLost):
         take(leases, ours=False).check()

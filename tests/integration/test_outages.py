@@ -25,111 +25,18 @@ from app.db.clock import utcnow
 from app.db.prepared import Prepared
 from app.engine import operations
 from app.models import Node, NodeHistory, draft
-from app.process.circuit_breaker import REMIND, CircuitBreaker
 from app.runtime import make
 from app.server.application import create_app
 from tests.support.fleet import PATIENCE, until
 from tests.support.inside import Inside
 from tests.support.postgresql import name_of
+from tests.support.redis import breakers
 from workers.conductor.lease import Leases
 from workers.periodic import beat, reconciler
 
 #: Seconds, fewer than 20 attempts take if each waits for half a second.
 EACH_WAITS = 8
-EVENTS = ("server.unreachable", "server.reached_again")
 MESSAGE = Message("c-1", "a-node", "an-operation", 1, (Link("a-task", 0, "power.validate"),))
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-def lost(reach, clock=None, seconds=0.0):
-    """Let an attempt fail after so many seconds."""
-
-    def fail():
-        if clock:
-            clock.now += seconds
-        raise OSError("gone")
-
-    with pytest.raises(OSError, match="gone"), reach.guard():
-        fail()
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def reach(clock):
-    return CircuitBreaker(EVENTS, (OSError,), ConnectionError, clock)
-
-
-# Reach
-
-
-def test_a_caller_after_a_failure_fails_at_once_and_may_try_a_moment_later(reach, clock):
-    lost(reach)
-    with pytest.raises(ConnectionError, match="did not answer a moment ago"), reach.guard():
-        raise AssertionError("tried")
-    clock.now += 1
-    with reach.guard():
-        pass
-    with reach.guard():
-        pass
-
-
-@pytest.mark.parametrize(("took", "pause"), [(0.1, 1.0), (1.5, 1.5), (10.0, 2.0)])
-def test_the_next_attempt_waits_for_the_duration_of_the_last_one_within_limits(
-    reach, clock, took, pause
-):
-    lost(reach, clock, took)
-    clock.now += pause - 0.1
-    with pytest.raises(ConnectionError), reach.guard():
-        raise AssertionError("tried")
-    clock.now += 0.2
-    with reach.guard():
-        pass
-
-
-def test_callers_do_not_wait_for_a_concurrent_attempt(reach, clock):
-    lost(reach)
-    clock.now += 1
-    with reach.guard(), pytest.raises(ConnectionError), reach.guard():
-        raise AssertionError("tried, too")
-
-
-def test_a_caller_without_an_attempt_gets_the_error_of_the_last_one(clock):
-    reach = CircuitBreaker(EVENTS, (OSError,), ConnectionError, clock)
-    for error, expected in (
-        (ConnectionRefusedError, ConnectionRefusedError),
-        (OSError, ConnectionError),
-    ):
-        with pytest.raises(error), reach.guard():
-            raise error
-        with pytest.raises(expected) as caught, reach.guard():
-            raise AssertionError("tried")
-        assert expected is caught.type
-        clock.now += 1
-
-
-def test_an_outage_is_logged_at_its_start_at_intervals_and_at_its_end(reach, clock, monkeypatch):
-    events = []
-    ear = SimpleNamespace(
-        warning=lambda event, **_: events.append(event),
-        info=lambda event, **_: events.append(event),
-    )
-    monkeypatch.setattr("app.process.circuit_breaker.logger", ear)
-    for _ in range(int(REMIND) + 1):
-        lost(reach)
-        clock.now += 1
-    with reach.guard():
-        pass
-    assert [EVENTS[0]] * 2 + [EVENTS[1]] == events
 
 
 # Redis
@@ -169,7 +76,8 @@ def test_a_silent_redis_is_awaited_once(sending, redis_client):
 
 
 def test_a_lease_is_taken_without_a_silent_redis_and_waits_for_it_once(redis_url, redis_client):
-    leases = Leases(redis_broker.client(redis_url, 0.5), "somebody", 1, "test")
+    client, reach = redis_broker.client(redis_url, 0.5), breakers(redis_url).of_writes()
+    leases = Leases(client, "somebody", 1, "test", reach)
     redis_client.execute_command("CLIENT", "PAUSE", "60000", "WRITE")
     began = time.monotonic()
     for number in range(20):
@@ -537,8 +445,9 @@ def test_a_defect_of_the_service_is_no_outage(inside):
 # Death of conductors
 
 
-def test_no_conductor_is_dead_while_the_database_accepts_no_heartbeats(clock):
-    contact = reconciler.Contact(10, clock)
+def test_no_conductor_is_dead_while_the_database_accepts_no_heartbeats():
+    clock = SimpleNamespace(now=100.0)
+    contact = reconciler.Contact(10, lambda: clock.now)
     clock.now += 10
     assert contact.record(silence=1)
     clock.now += 6

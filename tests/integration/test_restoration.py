@@ -11,6 +11,7 @@ from app.lifecycle.operation_states import Actor
 from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import Node, Operation
 from tests.integration.harness import Harness
+from tests.support.redis import breakers
 from workers.conductor import attempts, claims
 from workers.conductor.life import Life
 from workers.restoration import restore
@@ -22,12 +23,12 @@ def living(inside, redis_url):
     """Factory of conductors whose heartbeats the test sends."""
     with redis_broker.client(redis_url, 2) as client:
         inside.redis = client
-        inside.witness = RestoreGuard(client, "ingot")
+        inside.witness = RestoreGuard(client, "ingot", breakers(redis_url).of_reads())
 
         def live():
             conductor = inside.conductor("c-1")
             conductor.incarnation = str(uuid.uuid4())
-            conductor.witness = RestoreGuard(client, "ingot")
+            conductor.witness = RestoreGuard(client, "ingot", breakers(redis_url).of_reads())
             life = Life(conductor, 0)
             life._register()
             return life

@@ -17,6 +17,7 @@ from app.server.application import create_app
 from drivers.core.errors import Unreachable
 from drivers.fake.hardware import FakePower
 from tests.integration.harness import AcmeBoot, Harness, requested
+from tests.support.redis import breakers
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import claims
 from workers.periodic import reconciler
@@ -169,10 +170,11 @@ def test_a_boot_warning_is_in_the_history_and_is_cleared_by_the_next_boot(harnes
 
 
 @contextmanager
-def asking(harness, client):
+def asking(harness, url):
     """Return the API of a harness, which records refused lookups in Redis."""
-    harness.inside.runtime.refusals = Refusals(client, "test")
-    yield create_app(harness.inside.runtime).test_client()
+    with redis_broker.client(url, 2) as client:
+        harness.inside.runtime.refusals = Refusals(client, "test", breakers(url).of_writes())
+        yield create_app(harness.inside.runtime).test_client()
 
 
 def get(api, path):
@@ -180,11 +182,11 @@ def get(api, path):
 
 
 def test_a_refused_lookup_is_logged_and_shown_at_nodes_that_wait_for_their_agent(
-    waiting, redis_client
+    waiting, redis_client, redis_url
 ):
     harness, node = waiting
     row = harness.inside.read(node)
-    with asking(harness, redis_client) as api:
+    with asking(harness, redis_url) as api:
         with capture_logs() as logged:
             for _ in range(3):
                 assert 404 == get(api, "/v1/lookup?addresses=52:54:00:AA:BB:CC").status_code
@@ -198,12 +200,12 @@ def test_a_refused_lookup_is_logged_and_shown_at_nodes_that_wait_for_their_agent
         assert 1 == redis_client.zcard("test:refused-lookups")
 
 
-def test_a_refused_lookup_of_another_node_is_shown_only_there(waiting, redis_client):
+def test_a_refused_lookup_of_another_node_is_shown_only_there(waiting, redis_url):
     harness, node = waiting
     row, other = harness.inside.read(node), harness.node("active")
     with harness.inside.runtime.transaction() as session:
         session.add(Port(uuid="p" * 36, node_id=other, address="52:54:00:00:00:07"))
-    with asking(harness, redis_client) as api:
+    with asking(harness, redis_url) as api:
         assert 404 == get(api, "/v1/lookup?addresses=52:54:00:00:00:07").status_code
         assert "52:54:00:00:00:07" not in get(api, f"/v1/nodes/{row.uuid}/why").json["summary"]
         (entry,) = harness.inside.runtime.refusals.since(row.created_at)
@@ -212,9 +214,11 @@ def test_a_refused_lookup_of_another_node_is_shown_only_there(waiting, redis_cli
     )  # fmt: skip
 
 
-def test_many_refused_lookups_are_few_short_entries(harness, redis_client, monkeypatch):
+def test_many_refused_lookups_are_few_short_entries(
+    harness, redis_client, redis_url, monkeypatch
+):
     monkeypatch.setattr(refused_lookups, "MOST", 10)
-    with asking(harness, redis_client) as api:
+    with asking(harness, redis_url) as api:
         for number in range(30):
             macs = ",".join(f"52:54:00:00:{each:02x}:{number:02x}" for each in range(40))
             answer = api.get(
@@ -233,7 +237,7 @@ def test_many_refused_lookups_are_few_short_entries(harness, redis_client, monke
 
 
 def test_a_lookup_is_answered_while_redis_is_unreachable(harness, tmp_path):
-    with asking(harness, redis_broker.client(f"redis+socket://{tmp_path}/nobody", 0.5)) as api:
+    with asking(harness, f"redis+socket://{tmp_path}/nobody") as api:
         assert 404 == get(api, "/v1/lookup?addresses=52:54:00:00:00:07").status_code
         node = harness.node()
         harness.do(node, "clean", clean_steps=[requested("management", "none")])

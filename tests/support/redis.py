@@ -6,6 +6,8 @@ from pathlib import Path
 
 from redis import Redis
 
+from app.broker.breakers import Breakers
+from app.config import settings
 from tests.support import debian
 from tests.support.fleet import until
 from tests.support.ports import free_port
@@ -47,6 +49,11 @@ def serving(folder, *, program=None, tls=False, **settings):
     finally:
         server.kill()
         server.wait()
+
+
+def breakers(url):
+    """Return the circuit breakers of a process that uses a Redis."""
+    return Breakers(settings.load({"INGOT_BROKER_URL": url}).broker)
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 
 from celery import Celery
 
-from app.broker.queue import FAILURES, send_task
+from app.broker.breakers import FAILURES
+from app.broker.queue import send_task
 from app.observe import log
 
 seldom = log.RateLimited(log.get(__name__))

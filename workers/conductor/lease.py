@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import redis
 
-from app.broker.redis_broker import circuit_breaker
 from app.process.circuit_breaker import CircuitBreaker
 from drivers.core.errors import LeaseLost
 
@@ -82,10 +81,10 @@ class Leases:
     holder: str  # incarnation of the process
     ttl: float  # seconds
     prefix: str  # of the keys
+    reach: CircuitBreaker  # of Redis
     #: Whether the other processes count this one as alive. If not, they may need its leases: only
     #: the leases of running calls are renewed.
     is_alive: Callable[[], bool] = lambda: True
-    _reach: CircuitBreaker = field(default_factory=circuit_breaker)
     _held: set[Lease] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -131,7 +130,7 @@ class Leases:
         with self._lock:
             self._held.discard(lease)
         try:
-            with self._reach.guard():
+            with self.reach.guard():
                 self.client.eval(RELEASE, 1, lease.key, lease.value)
         except redis.RedisError:  # it expires by itself
             return
@@ -140,7 +139,7 @@ class Leases:
         """Take an expired lease again; False: another holder has it. True if Redis is away."""
         requested = time.monotonic()
         try:
-            with self._reach.guard():
+            with self.reach.guard():
                 renewed = self.client.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
             if renewed:
                 lease.valid_until = requested + self.ttl
@@ -154,7 +153,7 @@ class Leases:
 
     def _set(self, lease: Lease) -> bool:
         requested = time.monotonic()
-        with self._reach.guard():
+        with self.reach.guard():
             acquired = self.client.set(lease.key, lease.value, nx=True, px=self._ttl_ms)
         if acquired:
             lease.valid_until = requested + self.ttl
@@ -175,7 +174,7 @@ class Leases:
                 continue
             try:
                 with (
-                    self._reach.guard(),
+                    self.reach.guard(),
                     self.client.pipeline(transaction=False) as pipeline,
                 ):
                     for lease in held_leases:

@@ -84,10 +84,15 @@ def main(settings: Settings, name: str) -> None:
         incarnation,
         settings.conductor.lease_ttl,
         settings.broker.prefix,
+        application.breakers.of_writes(),
     )
     # short: each heartbeat reads the watermark from Redis, and must not be late for that
     timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
-    witness = RestoreGuard(client(settings.broker.url, timeout), settings.broker.prefix)
+    witness = RestoreGuard(
+        client(settings.broker.url, timeout),
+        settings.broker.prefix,
+        application.breakers.of_reads(),
+    )
     conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
     leases.is_alive = lambda: conductor.has_valid_watermark(time.monotonic())
     leases.start()
@@ -189,7 +194,13 @@ def _run_control(
     network = BmcNetwork(runtime, name, signs.network.set)
     schedule.register_tasks(application, runtime, name, broker, network)
     abilities.register_echo(application, signs.pulse.answer)
-    leases = Leases(broker, f"now-{uuid4()}", settings.conductor.lease_ttl, settings.broker.prefix)
+    leases = Leases(
+        broker,
+        f"now-{uuid4()}",
+        settings.conductor.lease_ttl,
+        settings.broker.prefix,
+        application.breakers.of_writes(),
+    )
     leases.start()
     threads = ThreadPoolExecutor(settings.conductor.ask_threads, thread_name_prefix="answer")
     hub = Hub(runtime, incarnation, ConsoleChannel(settings, keyring_of(runtime.engine.dialect)))

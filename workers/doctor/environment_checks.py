@@ -12,6 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Text, cast, inspect, select
 
+from app.broker.breakers import Breakers
 from app.broker.queue import Queues
 from app.cluster import conductors
 from app.db.clock import age, now, utcnow
@@ -99,9 +100,9 @@ def restored(installation: Installation) -> Iterator[Finding]:
     assert installation.broker is not None
     with installation.runtime.read_connection() as connection:
         level = restore.level(connection)
-    seen_watermark = RestoreGuard(
-        installation.broker, installation.runtime.settings.broker.prefix
-    ).recall()
+    broker = installation.runtime.settings.broker
+    reach = Breakers(broker).of_reads()
+    seen_watermark = RestoreGuard(installation.broker, broker.prefix, reach).recall()
     if level < seen_watermark:
         yield Finding(
             "database",

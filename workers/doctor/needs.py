@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.broker import breakers
 from app.cluster import conductors, periodic_passes
 from app.db.postgresql import PROBE_TIMEOUT
 from app.process.circuit_breaker import CircuitBreaker
@@ -42,7 +43,8 @@ NEEDS: Sequence[Need] = (
          "503 at once; `GET /healthcheck` fails"),
     Need("API", "database, for writes", "a trial, when heartbeats are old", health.write_problem,
          "a second", "503 that says why; reads go on in request slots of their own"),
-    Need("API", "Redis, and RabbitMQ if it carries messages", "each use", CircuitBreaker.guard,
+    Need("API", "Redis, and RabbitMQ if it carries messages", "each use; while it is lost, a thread"
+         f" tries it every second, for {breakers.PROBE_TIMEOUT:g} s", CircuitBreaker.guard,
          "`[broker]connect_timeout`", "verbs: 202, sent later; calls to machines: 503"),
     Need("API", "a free request slot", "each request", RequestSlots.hold, "at once",
          "503 beyond the places in the queue"),

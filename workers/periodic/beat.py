@@ -20,7 +20,7 @@ from celery.beat import ScheduleEntry, Scheduler, Service
 from sqlalchemy import Engine, bindparam, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from app.broker import queue
+from app.broker import breakers, queue
 from app.broker.backlog import messages_of
 from app.broker.messages import TaskMessage
 from app.broker.redis_broker import client
@@ -107,7 +107,7 @@ class LeasedScheduler(Scheduler):
     engine: ClassVar[Engine]
     holder: ClassVar[str]
     send: ClassVar[Callable[[TaskMessage], bool]]
-    probe: ClassVar[Callable[[], None]]  # raises one of `queue.FAILURES`: the broker is away
+    probe: ClassVar[Callable[[], None]]  # raises one of `breakers.FAILURES`: the broker is away
     lookout: ClassVar[DeadConductorLog]
     expected: ClassVar[Mapping[str, float]] = {}  # tasks that any conductor runs -> their periods
     leading: ClassVar[bool] = False
@@ -203,7 +203,7 @@ class LeasedScheduler(Scheduler):
             return False
         try:
             type(self).probe()
-        except queue.FAILURES as error:
+        except breakers.FAILURES as error:
             seldom.warning("beat.no_broker", detail=str(error) or type(error).__name__)
             return False
         type(self).silent_since, type(self).last_sent_at = None, time.monotonic()

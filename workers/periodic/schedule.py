@@ -311,7 +311,8 @@ def _reconciler_pass(
 ) -> Callable[[], None]:
     contact = reconciler.Contact(runtime.settings.conductor.heartbeat_timeout)
     messages = backlog.messages_of(application, runtime.settings, broker)
-    witness = RestoreGuard(broker, runtime.settings.broker.prefix)
+    reach = application.breakers.of_reads()
+    witness = RestoreGuard(broker, runtime.settings.broker.prefix, reach)
     consoles = Consoles(runtime)
 
     def reconcile() -> None:

@@ -12,13 +12,12 @@ number is in every database with a watermark at least as high. When Redis was re
 or has evicted a key, the record starts again; the nodes worked on before are then unknown.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 from uuid import uuid4
 
 import redis
 
-from app.broker.redis_broker import circuit_breaker
 from app.lifecycle.operation_states import Actor
 from app.process.circuit_breaker import CircuitBreaker
 from app.runtime import Runtime
@@ -69,7 +68,7 @@ class RestoreGuard:
 
     client: redis.Redis
     prefix: str
-    _reach: CircuitBreaker = field(default_factory=circuit_breaker)
+    reach: CircuitBreaker  # of Redis
 
     def note(self, node: str) -> bool:
         """
@@ -78,7 +77,7 @@ class RestoreGuard:
         False: Redis did not record it, so the work must not begin.
         """
         try:
-            with self._reach.guard():
+            with self.reach.guard():
                 self.client.eval(_NOTE, 1, self._record, node)
         except redis.RedisError:
             return False
@@ -90,7 +89,7 @@ class RestoreGuard:
 
         Raises RedisError.
         """
-        with self._reach.guard():
+        with self.reach.guard():
             return int(self.client.get(self._mark) or 0)
 
     def check(self, runtime: Runtime) -> None:

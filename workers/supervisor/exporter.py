@@ -22,7 +22,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.broker import backlog, queue
+from app.broker import backlog, breakers, queue
 from app.broker.redis_broker import client
 from app.cluster import conductors
 from app.config.settings import Settings
@@ -134,6 +134,6 @@ class FleetCollector:
         try:
             yield from list(fleet_counts.in_queues(self._messages, names))
             yield table.REACHED, ("broker",), 1
-        except queue.FAILURES as error:
+        except breakers.FAILURES as error:
             seldom.warning("exporter.no_broker", detail=str(error))
             yield table.REACHED, ("broker",), 0
