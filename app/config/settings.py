@@ -33,7 +33,7 @@ from app.config.machine_settings import (
     Pxe,
     Redfish,
 )
-from app.config.monitoring_settings import Audit, Healthcheck, Metrics, Tracing, Webhooks
+from app.config.monitoring_settings import Audit, Healthcheck, Metrics, Sanitation, Tracing, Webhooks
 from app.config.network_settings import Dhcp, Neutron, Nova
 from app.config.openstack_settings import (
     Cinder,
@@ -240,6 +240,7 @@ class Settings:
     inspection_rules: InspectionRules = group(InspectionRules)
     inventory: Inventory = group(Inventory)
     audit: Audit = group(Audit)
+    sanitation: Sanitation = group(Sanitation)
     healthcheck: Healthcheck = group(Healthcheck)
     metrics: Metrics = group(Metrics)
     webhooks: Webhooks = group(Webhooks)

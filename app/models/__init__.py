@@ -40,6 +40,7 @@ from app.models.rollout import (
     RolloutState,
     StartRefusal,
 )
+from app.models.sanitation import SanitationReport
 from app.models.secret import DataKey, SealedTable, Secret
 from app.models.subscriber import NotificationCursor, Webhook, WebhookFailure
 from app.models.template import DeployTemplate, Runbook
@@ -98,6 +99,7 @@ __all__ = [
     "RolloutNodeState",
     "RolloutState",
     "Runbook",
+    "SanitationReport",
     "SealedTable",
     "Secret",
     "StartRefusal",

@@ -82,6 +82,8 @@ RIGHTS: Mapping[str, Rights] = {
     "rollouts": Rights(beat="SELECT (id, state, nodes, running, succeeded, failed)"),
     "runbooks": OF_REQUESTS,
     "sealed_tables": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
+    # both may end an operation; reports are deleted by age
+    "sanitation_reports": Rights(api="SELECT, INSERT", conductor="SELECT, INSERT, DELETE"),
     "secrets": Rights(api="SELECT", conductor=""),
     "user_groups": Rights(api="SELECT", conductor=""),
     "users": Rights(

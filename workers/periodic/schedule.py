@@ -138,6 +138,12 @@ PERIODIC = (
         at_most=1,
     ),
     Periodic(
+        "ingot.prune_sanitation",
+        lambda control: pruning.prune_sanitation(control.runtime),
+        lambda settings: 3600 if settings.sanitation.keep_days else None,
+        at_most=1,
+    ),
+    Periodic(
         "ingot.prove_audit",
         lambda control: proofs.prove(control.runtime),
         lambda settings: 60 if settings.audit.enabled else None,
