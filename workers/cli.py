@@ -2,12 +2,10 @@
 All commands of `ingot`: service processes, database, settings, and the API client of `app/cli`.
 """
 
-import json
 import socket
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -25,13 +23,6 @@ from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
 from workers.supervisor.location import StartError
-
-if TYPE_CHECKING:  # slow to import
-    from sqlalchemy import Connection
-
-    from app.db.master_keys import Master
-
-T = TypeVar("T")
 
 app = typer.Typer(
     help="Bare-metal provisioning that loses nothing.",

@@ -65,6 +65,7 @@ NODE: Mapping[str, Entry] = {
     "operation": at("node_commands.inquiries", "operation"),
     "history": at("node_commands.inquiries", "history"),
     "agent-logs": at("agent_logs", "agent_logs"),
+    "sensors": at("node_commands.sensors", "sensors"),
     "trait": Group(
         "Traits of a node, for scheduling.",
         {

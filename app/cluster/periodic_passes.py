@@ -26,6 +26,7 @@ WITHOUT: Mapping[str, str] = {
     " conductors, and no deadline ends an operation",
     "ingot.power_sync": "power states, health and boot modes are not read, and no machine is"
     " corrected",
+    "ingot.read_sensors": "sensors are not read, and their metrics end",
     "ingot.power_recovery": "nodes stay in maintenance after their BMC is back",
     "ingot.prune_history": "the history of nodes grows",
     "ingot.check_allocations": "allocations stay in the state allocating",

@@ -111,7 +111,9 @@ def _of_step(
     """Yield what a step proves about each disk; `problems` gets what the agent did not tell."""
     if step.state != StepState.DONE:
         if step.attempts:
-            yield from (DiskErasure(disk, Erasure.FAILED, step.position) for disk in inspected_disks)
+            yield from (
+                DiskErasure(disk, Erasure.FAILED, step.position) for disk in inspected_disks
+            )
         return
     evidence, disks = _evidence(step), _listed(step)
     if not disks:
@@ -143,9 +145,7 @@ def _of_disk(
     word = details.get("result")
     return DiskErasure(
         disk,
-        Erasure.FAILED
-        if word is False
-        else _WORDS.get(str(word).strip().lower(), Erasure.UNKNOWN),
+        Erasure.FAILED if word is False else _WORDS.get(str(word).strip().lower(), Erasure.UNKNOWN),
         step.position,
         _printable(details.get("method")),
         _printable(word),

@@ -42,6 +42,7 @@ from app.models.rollout import (
 )
 from app.models.sanitation import SanitationReport
 from app.models.secret import DataKey, SealedTable, Secret
+from app.models.sensors import NodeSensors
 from app.models.subscriber import NotificationCursor, Webhook, WebhookFailure
 from app.models.template import DeployTemplate, Runbook
 from app.models.volume import VolumeConnector, VolumeTarget
@@ -80,6 +81,7 @@ __all__ = [
     "Node",
     "NodeHistory",
     "NodeInventory",
+    "NodeSensors",
     "NodeTrait",
     "NotificationCursor",
     "Operation",

@@ -7,7 +7,6 @@ its report sends heartbeats instead, and is asked for its inventory.
 
 import socket
 from dataclasses import replace
-from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.agent import client

@@ -93,7 +93,9 @@ def test_a_tear_down_is_proven_with_serials_tenancy_and_steps(harness):
     ]
     assert "deploy.erase_devices" == proof["steps"][proof["disks"][0]["step"]]["step"]
     tenancy = proof["tenancy"]
-    assert (instance, "o", "l") == tuple(tenancy[name] for name in ("instance_uuid", "owner", "lessee"))
+    assert (instance, "o", "l") == tuple(
+        tenancy[name] for name in ("instance_uuid", "owner", "lessee")
+    )
     assert harness.last(node).uuid == tenancy["ended_by"] == proof["operation"]["uuid"]
     assert all(step["finished_at"] for step in proof["steps"] if step["state"] == "done")
     assert "deleted" == proof["operation"]["kind"]

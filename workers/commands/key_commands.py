@@ -129,7 +129,9 @@ def public_key(config: Config = None) -> None:
 
 
 def verify_report(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Report, as `show --file` writes it")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Report, as `show --file` writes it")
+    ],
     *,
     key: Annotated[
         str,

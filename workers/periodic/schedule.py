@@ -36,6 +36,7 @@ from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
 from workers.periodic.power_updates import PowerUpdates
+from workers.periodic.sensor_sweep import sweep as read_sensors
 from workers.restoration.restore_guard import RestoreGuard
 
 logger = log.get(__name__)
@@ -97,6 +98,16 @@ PERIODIC = (
         "ingot.power_recovery",
         lambda control: power_sync.recover(control.runtime, control.conductor),
         lambda settings: settings.conductor.power_failure_recovery_interval,
+        each_conductor=True,
+        at_most=1,
+        work=power_sync.NODE_ONE,
+    ),
+    Periodic(
+        "ingot.read_sensors",
+        lambda control: read_sensors(control.runtime, control.conductor),
+        lambda settings: (
+            settings.sensor_data.interval if settings.sensor_data.send_sensor_data else None
+        ),
         each_conductor=True,
         at_most=1,
         work=power_sync.NODE_ONE,
