@@ -108,22 +108,21 @@ def worst(readings: Iterable[Reading]) -> str:
 def store(session: Session, reads: Sequence[Read], length: int) -> None:
     """Store reads, and tell critical sensors in the history of their node. length: of the rings."""
     ids = [read.node_id for read in reads]
-    nodes = {node.id: node for node in session.scalars(select(Node).where(Node.id.in_(ids)))}
-    table = NodeSensors.__table__.c
-    rows = {
-        row.node_id: row for row in session.execute(select(table).where(table.node_id.in_(ids)))
-    }
+    existing_ids = set(session.scalars(select(Node.id).where(Node.id.in_(ids))))
+    columns: Any = NodeSensors.__table__.c
+    of_nodes = select(*columns).where(columns.node_id.in_(ids))
+    rows = {row.node_id: row for row in session.execute(of_nodes)}
     time = moment(session)
     changes: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     for read in reads:
-        node, row = nodes.get(read.node_id), rows.get(read.node_id)
-        if node is not None:  # it may be deleted since
-            if read.error is not None:
-                values = _after_error(row, read.error)
-            else:
-                values = _after_read(row, read, time, length)
-                values |= _told(session, node, row, read.readings, time)
-            changes[row is not None].append({"node_id": read.node_id, **values})
+        if read.node_id not in existing_ids:  # deleted since
+            continue
+        row = rows.get(read.node_id)
+        if read.error is not None:
+            values = _after_error(row, read.error)
+        else:
+            values = _after_read(row, read, time, length) | _told(session, row, read, time)
+        changes[row is not None].append({"node_id": read.node_id, **values})
     if changes[False]:
         session.execute(insert(NodeSensors), changes[False])
     if changes[True]:
@@ -147,18 +146,18 @@ def _after_read(row: Any, read: Read, time: datetime, length: int) -> dict[str, 
     }
 
 
-def _told(
-    session: Session, node: Node, row: Any, readings: Sequence[Reading], time: datetime
-) -> dict[str, Any]:
+def _told(session: Session, row: Any, read: Read, time: datetime) -> dict[str, Any]:
     """Record the begin or the end of a critical state in the node's history."""
     since, calm_reads = (row.critical_since, row.calm_reads) if row else (None, 0)
-    if worst(readings) == "critical":
+    if worst(read.readings) == "critical":
         if since is None:
-            event = f"Critical sensors: {_named(readings)}."
+            event = f"Critical sensors: {_named(read.readings)}."
+            node = session.get_one(Node, read.node_id)
             history.add(session, node, "monitoring", event, "ERROR")
         return {"critical_since": since or time, "calm_reads": 0}
     if since is None or calm_reads + 1 < CALM_READS:
         return {"critical_since": since, "calm_reads": calm_reads + 1 if since else 0}
+    node = session.get_one(Node, read.node_id)
     history.add(session, node, "monitoring", "No sensor is critical any more.")
     return {"critical_since": None, "calm_reads": 0}
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from drivers.core.bmc import Urgency
+from drivers.core.driver import interfaces_of
 from drivers.core.errors import Busy, HardwareError, LoginRefused, Refused, Unexpected
 from drivers.core.management import ReadSensors
 from drivers.core.password_rotation import require_settled
@@ -64,7 +65,7 @@ class _Reader:
     def __init__(self, http: Any, target: Target, max_wait: float) -> None:
         self._http, self._max_wait = http, max_wait
         self._access = access.access(target)
-        self._bmcs = target.driver.management.bmcs
+        self._bmcs = interfaces_of(target).management.bmcs
         self._error: HardwareError | None = None  # of the last document that could not be read
 
     async def readings(self) -> list[Reading]:

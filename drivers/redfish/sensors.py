@@ -178,7 +178,7 @@ class _Search:
     def _members(self, owner: object, name: str) -> _Documents:
         """Read the members of a collection, without absent ones."""
         collection = yield from self._read(_path(owner, name))
-        members = []
+        members: list[Document] = []
         for path in _paths(entry(collection, "Members")):
             member = yield from self._read(path)
             if member is not None and is_present(member):

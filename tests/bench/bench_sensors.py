@@ -81,16 +81,18 @@ class Swept:
     seconds: float  # wall clock
 
 
-def main(_nodes):
+def main(nodes):
+    size = nodes or SIZE
     with machines() as port:
-        rows = [("redfish", *sweeps(port)), ("fake", *sweeps(None))]
-    print(f"{SIZE} machines of 30 sensors, one conductor, SQLite")
+        rows = [("redfish", *sweeps(size, port)), ("fake", *sweeps(size, None))]
+    print(f"{size} machines of 30 sensors, one conductor, SQLite")
     print(f"{'nodes':10} {'sweep':8} {'CPU ms per machine':>20} {'seconds':>10}")
     for name, *costs in rows:
         for sweep_name, cost in zip(("first", "second", "third"), costs, strict=True):
-            print(f"{name:10} {sweep_name:8} {cost.cpu * 1000 / SIZE:20.2f} {cost.seconds:10.1f}")
-    last = rows[0][-1]
-    print(f"goal: {SIZE} machines in {GOAL:.0f} s: {'met' if last.seconds <= GOAL else 'missed'}")
+            print(f"{name:10} {sweep_name:8} {cost.cpu * 1000 / size:20.2f} {cost.seconds:10.1f}")
+    cpu = rows[0][-1].cpu * SIZE / size
+    verdict = "met" if cpu <= GOAL else "missed"
+    print(f"goal: {SIZE} machines a minute: {cpu:.1f} s of CPU, {verdict} by one core")
 
 
 @contextmanager
@@ -119,19 +121,28 @@ def serve(pipe):
     asyncio.run(run())
 
 
-def sweeps(port):
+def sweeps(size, port):
     """Run three sensor sweeps. port: of the BMCs; None: the nodes are fake."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ingot.db"
         schema.upgrade(url)
         runtime = make(
-            settings.load({"INGOT_DATABASE_CONNECTION": url, **LOOPBACK, **ALIVE}), lambda _: True
+            settings.load(
+                {
+                    "INGOT_DATABASE_CONNECTION": url,
+                    "INGOT_SENSOR_DATA_WAIT_TIMEOUT": "3600",
+                    "INGOT_REDFISH_SYNC_TIMEOUT": "60",
+                    **LOOPBACK,
+                    **ALIVE,
+                }
+            ),
+            lambda _: True,
         )
         loaded = {name: {} for name in runtime.drivers.types}
         with runtime.transaction() as session:
             conductors.register(session, "c-1", str(uuid.uuid4()), "", loaded)
-            session.execute(insert(Node), [row(number, port) for number in range(SIZE)])
-        costs = [swept(runtime) for _ in range(3)]
+            session.execute(insert(Node), [row(number, port) for number in range(size)])
+        costs = [swept(runtime, size) for _ in range(3)]
         runtime.engine.dispose()
     return costs
 
@@ -148,10 +159,10 @@ def row(number, port):
     }
 
 
-def swept(runtime):
+def swept(runtime, size):
     before, started = os.times(), time.monotonic()
     counts = sensor_sweep.sweep(runtime, "c-1")
     seconds, after = time.monotonic() - started, os.times()
-    assert SIZE == counts["read"], counts
+    assert size == counts["read"], counts
     cpu = after.user + after.system - before.user - before.system
     return Swept(cpu, seconds)

@@ -23,7 +23,7 @@ Read = TypeVar("Read")
 #: Most nodes per query, and most threads for BMCs whose driver has no reader for sweeps.
 PAGE, THREADS = 500, 32
 #: Returns the query for the nodes after an id, with the columns `OWNING`.
-QueryAfter = Callable[[int], Select[Any]]
+QueryAfter = Callable[[int], Any]
 #: Columns that tell the owner of a node.
 OWNING = (Node.id, Node.uuid, Node.driver, Node.conductor_group)
 

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 
 from app.db.item_isolation import isolated
 from app.hardware import targets
@@ -66,7 +66,7 @@ def _ids(runtime: Runtime, conductor: str) -> Sequence[int]:
     """Return the ids of the conductor's nodes to read, the ones read longest ago first."""
     options = runtime.settings.sensor_data
 
-    def query_after(last_id: int) -> Select[Any]:
+    def query_after(last_id: int) -> Any:
         query = select(*bmc_sweep.OWNING).where(
             Node.id > last_id, Node.reservation.is_(None), Node.maintenance.is_(False)
         )
@@ -192,7 +192,7 @@ def _write(runtime: Runtime, reads: Sequence[Read], length: int) -> None:
 
 def _sensors_of(target: Target) -> Found:
     try:
-        return target.driver.management.sensors(target)
+        return interfaces_of(target).management.sensors(target)
     except HardwareError as error:
         return error
 
