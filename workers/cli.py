@@ -2,30 +2,27 @@
 All commands of `ingot`: service processes, database, settings, and the API client of `app/cli`.
 """
 
-import json
 import socket
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
 from app.cli import command_tree
 from app.cli.terminal.output_format import Form
 from app.config.settings import Settings, SettingsError
-from workers.commands import moving_commands, role_commands, settings_commands, user_commands
+from workers.commands import (
+    key_commands,
+    moving_commands,
+    role_commands,
+    settings_commands,
+    user_commands,
+)
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
 from workers.supervisor.location import StartError
-
-if TYPE_CHECKING:  # slow to import
-    from sqlalchemy import Connection
-
-    from app.db.master_keys import Master
-
-T = TypeVar("T")
 
 app = typer.Typer(
     help="Bare-metal provisioning that loses nothing.",
@@ -35,8 +32,7 @@ app = typer.Typer(
 )
 db = typer.Typer(help="Manage the database.", no_args_is_help=True)
 app.add_typer(db, name="db")
-keys = typer.Typer(help="Manage the keys that encrypt secrets.", no_args_is_help=True)
-app.add_typer(keys, name="secrets")
+app.add_typer(key_commands.keys, name="secrets")
 conductors = typer.Typer(invoke_without_command=True)
 app.add_typer(conductors, name="conductor")
 for group in (user_commands.users, user_commands.groups, user_commands.projects):
@@ -298,95 +294,9 @@ def _record_upgrade(settings: Settings, grants: bool) -> None:
         engine.dispose()
 
 
-def _with_data_keys(
-    config: Path | None, work: "Callable[[Settings, Connection, Sequence[Master]], T]"
-) -> T:
-    """Run `work` in a transaction, with the master keys. Raises StartError, SettingsError."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from app import runtime  # here: it imports nearly all modules
-    from app.db.diagnosis import reason
-    from app.db.sealing import keyring_of
-
-    service_runtime = runtime.make(location.complete(read(config)), send=lambda _message: False)
-    try:
-        with service_runtime.write_connection() as connection:
-            return work(
-                service_runtime.settings, connection, keyring_of(connection.dialect).masters
-            )
-    except SQLAlchemyError as error:
-        raise StartError(f"database: {reason(error)}") from None
-    finally:
-        service_runtime.engine.dispose()
-
-
-@keys.command()
-def status(config: Config = None) -> None:
-    """Show master keys and data keys by their names, and tables with rows to encrypt, as JSON."""
-    from app.rows import data_keys
-
-    def work(_: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
-        return data_keys.status(connection, masters)
-
-    table_status = _with_data_keys(config, work)
-    typer.echo(json.dumps(table_status, indent=2))
-
-
-@keys.command()
-def rotate(config: Config = None) -> None:
-    """
-    Encrypt the data keys with the first master key, and add a data key for new secrets.
-
-    The first run starts the encryption of a database; all processes must have the key by then.
-    """
-    from app.audit import audit_records
-    from app.rows import data_keys
-
-    def work(settings: Settings, connection: "Connection", masters: "Sequence[Master]") -> None:
-        if not masters:
-            raise SettingsError("[database]secrets_key_file is needed: it has the master key")
-        data_keys.rotate(connection, masters)
-        audit_records.add_command(connection, settings, "update/database/secrets")
-
-    _with_data_keys(config, work)
-    typer.echo("new secrets are encrypted with a new key within a minute")
-
-
-verifier = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@verifier.command("verify")
-def verify_audit(
-    head: Annotated[
-        str | None, typer.Option(help="Checkpoint of an earlier verification, which must exist")
-    ] = None,
-    config: Config = None,
-) -> None:
-    """
-    Verify that audit records were not changed, added or removed, on the database.
-
-    Exit status 1: some were; they are named. It prints the newest checkpoint: keep it on another
-    host, for --head.
-    """
-    from app.audit import audit_proofs
-
-    def work(settings: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
-        if not masters:
-            raise SettingsError("[database]secrets_key_file is needed: audit records are signed")
-        return audit_proofs.verify(connection, settings.audit, head)
-
-    report = _with_data_keys(config, work)
-    for finding in report.findings:
-        typer.echo(finding)
-    typer.echo(f"{report.records} records, {report.checkpoints} checkpoints, head {report.head}")
-    if report.unproven:
-        typer.echo(f"{report.unproven} records are older than the first checkpoint: not verified")
-    raise typer.Exit(1 if report.findings else 0)
-
-
 if sys.argv[1:2] != ["up"]:  # its processes would keep what the operator's commands import
     # last: the help lists commands in the order of registration
-    command_tree.join(app, conductors, {"audit": verifier})
+    command_tree.join(app, conductors, key_commands.OF_GROUPS)
 
 if __name__ == "__main__":
     main()

@@ -65,6 +65,7 @@ NODE: Mapping[str, Entry] = {
     "operation": at("node_commands.inquiries", "operation"),
     "history": at("node_commands.inquiries", "history"),
     "agent-logs": at("agent_logs", "agent_logs"),
+    "sensors": at("node_commands.sensors", "sensors"),
     "trait": Group(
         "Traits of a node, for scheduling.",
         {
@@ -140,6 +141,13 @@ GROUPS: Mapping[str, Group] = {
             "export": at("audit", "export", lambda audit: audit.FILTERS),
         },
     ),
+    "sanitation": Group(
+        "Sanitation reports: what a cleaning has erased, signed.",
+        {
+            "list": at("sanitation", "list_reports"),
+            "show": at("sanitation", "show"),
+        },
+    ),
     "port": Group("Network interfaces of nodes.", _all_of("PORT")),
     "driver": Group(
         "Hardware types of the live conductors.",
@@ -163,8 +171,8 @@ GROUPS: Mapping[str, Group] = {
 }
 #: Commands of a group to which the service's commands belong, too.
 CONDUCTOR: Mapping[str, Loader] = {"list": at("node_commands.inquiries", "list_conductors")}
-#: Group -> its command that works on the database, not by the API.
-ON_DATABASE: Mapping[str, str] = {"audit": "verify"}
+#: Group -> its commands that do not use the API: they work on the database, or on files.
+WITHOUT_API: Mapping[str, Sequence[str]] = {"audit": ("verify",), "sanitation": ("verify", "key")}
 #: Commands outside of any group.
 ALONE: Mapping[str, Loader] = {
     "events": at("events", "events"),
@@ -199,16 +207,18 @@ def options(
     """Bare-metal provisioning that loses nothing."""
 
 
-def join(app: typer.Typer, conductor: typer.Typer, on_database: Mapping[str, typer.Typer]) -> None:
+def join(
+    app: typer.Typer,
+    conductor: typer.Typer,
+    without_api: Mapping[str, Mapping[str, typer.Typer]],
+) -> None:
     """
     Add the operator's commands to an application and to its group `conductor`.
 
-    on_database: the commands of `ON_DATABASE` by group.
+    without_api: the commands of `WITHOUT_API` by group and name.
     """
     for name, group in GROUPS.items():
-        if name in on_database:
-            entries = {**group.entries, ON_DATABASE[name]: on_database[name]}
-            group = Group(group.help_text, entries)
+        group = Group(group.help_text, {**group.entries, **without_api.get(name, {})})
         app.add_typer(application(group), name=name)
     for name, load in CONDUCTOR.items():
         add(conductor, name, load())
@@ -232,6 +242,6 @@ def has_command(words: Sequence[str]) -> bool:
     first_word, second = (*words, "", "")[:2]
     if first_word == "conductor":
         return second in CONDUCTOR
-    if ON_DATABASE.get(first_word) == second:
+    if second in WITHOUT_API.get(first_word, ()):
         return False
     return first_word in OPERATORS.entries or first_word == "--version"

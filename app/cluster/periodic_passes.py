@@ -26,6 +26,7 @@ WITHOUT: Mapping[str, str] = {
     " conductors, and no deadline ends an operation",
     "ingot.power_sync": "power states, health and boot modes are not read, and no machine is"
     " corrected",
+    "ingot.read_sensors": "sensors are not read, and their metrics end",
     "ingot.power_recovery": "nodes stay in maintenance after their BMC is back",
     "ingot.prune_history": "the history of nodes grows",
     "ingot.check_allocations": "allocations stay in the state allocating",
@@ -33,6 +34,7 @@ WITHOUT: Mapping[str, str] = {
     "ingot.advance_rollouts": "rollouts stand still",
     "ingot.prune_answered": "records of idempotency keys accumulate",
     "ingot.prune_audit": "audit records accumulate",
+    "ingot.prune_sanitation": "sanitation reports accumulate",
     "ingot.prove_audit": "the removal of newer audit records is not seen, and they accumulate",
     "ingot.prune_tokens": "ended tokens accumulate",
     "ingot.prune_change_events": "change events accumulate",

@@ -129,7 +129,7 @@ status_code_retries status_code_retry_delay system_scope tenant_id tenant_name t
 user_domain_id user_id
 
 [oslo_messaging_notifications]
-driver retry topics
+driver retry
 
 [oslo_messaging_rabbit]
 amqp_auto_delete conn_pool_min_size conn_pool_ttl direct_mandatory_flag enable_cancel_on_failover
@@ -163,11 +163,14 @@ power_on_conflict_retry_attempts power_on_conflict_retry_interval raid_config_fa
 raid_config_status_interval swift_container swift_object_expiry_timeout tls_ciphers
 tls_minimum_version use_swift
 
+[sensor_data]
+data_types enable_for_conductor enable_for_nodes
+
 [*]
 agent_containers ansible cifs cors disk_utils dnsmasq drac errors ironic_lib
 ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd molds nfs
 oslo_concurrency oslo_messaging_kafka oslo_middleware oslo_reports oslo_versionedobjects
-profiler pxe_filter sensor_data service_catalog swift vnc
+profiler pxe_filter service_catalog swift vnc
 """
 
 

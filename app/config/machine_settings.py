@@ -201,6 +201,18 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
+class SensorData:
+    """Group sensor_data."""
+
+    send_sensor_data: bool = option(False, "Read the sensors of machines, for metrics, history and notifications")
+    interval: float = seconds(600, "Seconds between two reads of a machine's sensors", minimum=1)
+    wait_timeout: float = seconds(300, "Seconds after which a sweep of a conductor's machines ends; the rest is read first by the next one", minimum=1)
+    workers: int = count(64, "Number of BMCs whose sensors are read at a time", minimum=1)
+    enable_for_undeployed_nodes: bool = option(False, "Read the sensors of nodes in all states, not only of active ones")
+    history: int = count(60, "Readings of each sensor that are kept in the database, the newest ones; 0: only the last. Not in Ironic", maximum=1000)
+
+
+@dataclass(frozen=True, slots=True)
 class Fake:
     power_delay: str = fake_delay("power")
     boot_delay: str = fake_delay("boot")

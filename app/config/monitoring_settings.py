@@ -1,6 +1,6 @@
 """
-Settings about the records and reports of the service: audit, health check, metrics, webhooks,
-traces. `app/config/settings.py` has the others, and says how a setting is added.
+Settings about the records and reports of the service: audit, sanitation, health check, metrics,
+webhooks, traces. `app/config/settings.py` has the others, and says how a setting is added.
 """
 
 # ruff: noqa: E501 - the groups are a table: an option, a line
@@ -41,6 +41,13 @@ class Audit:
     enabled: bool = option(True, "Record who asked for which change, and who was refused, in the database (docs/audit.md)")
     keep_days: int = count(90, "Days for which audit records are kept; 0: for ever. Not in Ironic")
     keep_refused: int = count(500_000, "Most audit records of requests without success, which strangers can cause; the oldest are deleted. 0: no limit. Not in Ironic")
+
+
+@dataclass(frozen=True, slots=True)
+class Sanitation:
+    """Group sanitation. Not in Ironic."""
+
+    keep_days: int = count(1096, "Days for which sanitation reports are kept, also after the deletion of their nodes; 0: for ever. Not in Ironic")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ notifications.
 
 from dataclasses import dataclass
 
-from app.config.option_types import count, seconds, transport_url, web_url
+from app.config.option_types import count, seconds, topics, transport_url, web_url
 from app.config.options import option
 
 
@@ -98,6 +98,7 @@ class OsloPolicy:
 
 @dataclass(frozen=True, slots=True)
 class OsloMessagingNotifications:
+    topics: tuple[str, ...] = option(("notifications",), "Topics of notifications without a version: those of sensors; each is sent to all of them", check=topics)
     transport_url: str = option("", "RabbitMQ of the notifications, as rabbit://USER:PASSWORD@HOST:5672/ with more USER:PASSWORD@HOST:5672 after commas; amqps:// for TLS. Needed with [DEFAULT]notification_level; the transport_url of the group DEFAULT is not used", check=transport_url, secret=True)
 
 

@@ -32,8 +32,16 @@ from app.config.machine_settings import (
     Ipmi,
     Pxe,
     Redfish,
+    SensorData,
 )
-from app.config.monitoring_settings import Audit, Healthcheck, Metrics, Tracing, Webhooks
+from app.config.monitoring_settings import (
+    Audit,
+    Healthcheck,
+    Metrics,
+    Sanitation,
+    Tracing,
+    Webhooks,
+)
 from app.config.network_settings import Dhcp, Neutron, Nova
 from app.config.openstack_settings import (
     Cinder,
@@ -241,7 +249,9 @@ class Settings:
     auto_discovery: AutoDiscovery = group(AutoDiscovery)
     inspection_rules: InspectionRules = group(InspectionRules)
     inventory: Inventory = group(Inventory)
+    sensor_data: SensorData = group(SensorData)
     audit: Audit = group(Audit)
+    sanitation: Sanitation = group(Sanitation)
     healthcheck: Healthcheck = group(Healthcheck)
     metrics: Metrics = group(Metrics)
     webhooks: Webhooks = group(Webhooks)

@@ -12,6 +12,7 @@ are authenticated with it. So a writer of the database who lacks the master key 
 opened elsewhere, such as in a field that is shown, or in the row of another BMC.
 """
 
+import base64
 import hmac
 import re
 import time
@@ -65,7 +66,7 @@ class Keyring:
         self._keys: Mapping[str, AESGCM] = {}
         self._bound: frozenset[str] = frozenset()  # ids of the keys whose texts must be bound
         self._current: str | None = None  # id of the newest data key
-        self._digest_key = self._proof_key = b""
+        self._digest_key = self._proof_key = self._signing_key = b""
         self._read_at = -REFRESH
         self._missing: dict[str, float] = {}  # id of a key that no row has -> when it was looked up
 
@@ -86,6 +87,7 @@ class Keyring:
             oldest = next(iter(keys.values()))
             self._digest_key = hmac.digest(oldest, b"tokens", "sha256")
             self._proof_key = hmac.digest(oldest, b"audit", "sha256")
+            self._signing_key = hmac.digest(oldest, b"sanitation", "sha256")
 
     @property
     def seals(self) -> bool:
@@ -198,6 +200,20 @@ class Keyring:
         if self._newest() is None:
             return None
         return hmac.new(self._proof_key, data, "sha256").hexdigest()
+
+    def signature(self, data: bytes) -> tuple[str, str] | None:
+        """
+        Return an Ed25519 signature and its public key, both in base64, or None without a key.
+
+        Unlike `proof`, it is verified without the master key.
+        """
+        if self._newest() is None:
+            return None
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        key = Ed25519PrivateKey.from_private_bytes(self._signing_key)
+        raw = key.sign(data), key.public_key().public_bytes_raw()
+        return base64.b64encode(raw[0]).decode(), base64.b64encode(raw[1]).decode()
 
     def _opened_value(self, text: str, place: Place, path: Path) -> Any:
         """Open a text in a document. Texts of callers that look sealed were sealed again."""

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import moment
 from app.db.transactions import call_after_commit
-from app.engine import aborts, provision_state, wake
+from app.engine import aborts, provision_state, sanitation, wake
 from app.engine.dispatch import free_slot
 from app.engine.operations import steps_of
 from app.inventory import history
@@ -59,10 +59,12 @@ def end(session: Session, node: Node, operation: Operation, event: OperationEven
 
 def report_end(session: Session, node: Node, operation: Operation) -> None:
     """
-    Log the end of an operation, and measure it once it is committed.
+    Log the end of an operation, insert its sanitation report if it is to have one, and measure it
+    once it is committed.
 
     A failure is logged as a warning with its cause and its requester.
     """
+    sanitation.record(session, node, operation)
     call_after_commit(session, _measurement(node, operation))
     facts = {
         "operation": operation.uuid,

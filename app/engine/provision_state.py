@@ -8,6 +8,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app.db.clock import moment, now
+from app.engine import sanitation
 from app.errors import IllegalMove
 from app.inventory import vifs
 from app.lifecycle import flows
@@ -89,6 +90,7 @@ def _effects(flow: ProvisionFlow, state: State, event: Event) -> Sequence[Effect
 
 def _wipe_instance(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     """Remove the tenant's data from the node, after a successful or a failed tear-down."""
+    sanitation.note_tenancy(session, node, operation)
     session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     node.instance_info = {}
     node.instance_uuid = node.instance_name = None

@@ -34,6 +34,7 @@ from app.models import (
     Node,
     NodeHistory,
     NodeInventory,
+    NodeSensors,
     NodeTrait,
     Operation,
     OperationStep,
@@ -52,7 +53,7 @@ from drivers.core.errors import HardwareError
 OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
-    InspectionReport, Hold, BmcExchanges,
+    InspectionReport, Hold, BmcExchanges, NodeSensors,
 )  # fmt: skip
 REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 

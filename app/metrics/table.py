@@ -192,6 +192,20 @@ POWER_SYNC_NODES = Counter(
     },
 )
 
+# sensors
+
+SENSOR_SWEEPS = Histogram(
+    "sensor_sweep_seconds", "Duration of a sensor sweep of a conductor's nodes", {}, _LONG
+)
+SENSOR_SWEEP_NODES = Counter(
+    "sensor_sweep_nodes",
+    "Nodes of sensor sweeps",
+    {
+        "result": "`read`; `none`: the BMC lists no sensors; `failed`; `late`: not read within"
+        " `[sensor_data]wait_timeout`"
+    },
+)
+
 # the fleet
 
 WEBHOOKS_FAILING = Gauge("webhooks_failing", "Enabled webhooks whose last attempt failed", {})

@@ -40,7 +40,9 @@ from app.models.rollout import (
     RolloutState,
     StartRefusal,
 )
+from app.models.sanitation import SanitationReport
 from app.models.secret import DataKey, SealedTable, Secret
+from app.models.sensors import NodeSensors
 from app.models.subscriber import NotificationCursor, Webhook, WebhookFailure
 from app.models.template import DeployTemplate, Runbook
 from app.models.volume import VolumeConnector, VolumeTarget
@@ -79,6 +81,7 @@ __all__ = [
     "Node",
     "NodeHistory",
     "NodeInventory",
+    "NodeSensors",
     "NodeTrait",
     "NotificationCursor",
     "Operation",
@@ -98,6 +101,7 @@ __all__ = [
     "RolloutNodeState",
     "RolloutState",
     "Runbook",
+    "SanitationReport",
     "SealedTable",
     "Secret",
     "StartRefusal",

@@ -7,7 +7,7 @@ oslo.messaging does, so that a notification is kept also if no consumer has come
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -28,10 +28,11 @@ ENVELOPE = "2.0"
 class NotificationBus:
     """A connection to RabbitMQ for notifications, opened when it is needed. For one thread."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, topics: Sequence[str] | None = None) -> None:
+        """topics: of all notifications; None: those of versioned ones."""
         self._urls = transport_urls(settings.oslo_messaging_notifications.transport_url)
         self._rabbit = settings.oslo_messaging_rabbit
-        self._topics = settings.default.versioned_notifications_topics
+        self._topics = topics or settings.default.versioned_notifications_topics
         self._timeout = settings.notifications.timeout
         durable = self._rabbit.amqp_durable_queues or self._rabbit.rabbit_quorum_queue
         self._exchange = Exchange(settings.default.control_exchange, "topic", durable=durable)

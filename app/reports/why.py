@@ -15,7 +15,7 @@ from app.agents import agent_logs
 from app.broker.refused_lookups import Refusal
 from app.cluster import conductors
 from app.engine import admission, agent_waits, console_history, operations, provisioning, timeouts
-from app.inventory import holds
+from app.inventory import holds, sensors
 from app.lifecycle.hold_kinds import EFFECTS, HoldKind
 from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import ACTIVE, Conductor, Hold, Node, Operation, OperationState, OperationStep
@@ -94,10 +94,14 @@ def explain(
     }
     verbs = tuple(verb for verb, reason in reasons.items() if reason is None)
     answer = _explained(session, node, refusals, verbs)
+    readings = sensors.of_node(session, node.id)
+    critical = readings.critical and f"Critical sensors: {readings.critical}"
     return replace(
         answer,
         summary=joined(
-            answer.summary, *(f"held by a {holds.described(hold)}" for hold in node_holds)
+            answer.summary,
+            *(f"held by a {holds.described(hold)}" for hold in node_holds),
+            critical,
         ),
         verbs=verbs,
         refused_verbs={verb: reason for verb, reason in reasons.items() if reason is not None},

@@ -65,9 +65,11 @@ RIGHTS: Mapping[str, Rights] = {
     "holds": Rights(beat="SELECT (id, node_id, owner, expires_at)"),
     "inspection_rules": OF_REQUESTS,
     "memberships": Rights(api="SELECT, INSERT, DELETE", conductor="SELECT"),
+    # the exporter beside a beat shows the readings
+    "node_sensors": Rights(api="SELECT, DELETE", beat="SELECT (node_id, read_at, readings)"),
     "nodes": Rights(
-        beat="SELECT (id, owner, lessee, operation_id, reservation, provision_state, fault,"
-        " maintenance)"
+        beat="SELECT (id, uuid, name, owner, lessee, operation_id, reservation, provision_state,"
+        " fault, maintenance)"
     ),
     # the triggers of nodes read it, as the user who writes
     "notification_cursor": Rights(api="SELECT", conductor="SELECT, INSERT, UPDATE", beat="SELECT"),
@@ -82,6 +84,8 @@ RIGHTS: Mapping[str, Rights] = {
     "rollouts": Rights(beat="SELECT (id, state, nodes, running, succeeded, failed)"),
     "runbooks": OF_REQUESTS,
     "sealed_tables": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
+    # both may end an operation; reports are deleted by age
+    "sanitation_reports": Rights(api="SELECT, INSERT", conductor="SELECT, INSERT, DELETE"),
     "secrets": Rights(api="SELECT", conductor=""),
     "user_groups": Rights(api="SELECT", conductor=""),
     "users": Rights(

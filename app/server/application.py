@@ -47,6 +47,7 @@ from app.api.node.management import management
 from app.api.node.node_states import node_states
 from app.api.node.nodes import nodes
 from app.api.node.operations import operations
+from app.api.node.sanitation import sanitation
 from app.api.node.steps import steps
 from app.api.node.traits import traits
 from app.api.node.vendor import vendor
@@ -88,7 +89,7 @@ BLUEPRINTS = (
     management, machine_states, consoles, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, bmc_recordings,
-    agent_logs,
+    agent_logs, sanitation,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64

@@ -99,6 +99,15 @@ def result(target: Target, command: dict[str, Any]) -> dict[str, Any]:
     return command_result
 
 
+def inventory(target: Target) -> dict[str, Any]:
+    """
+    Ask the agent for the inventory of its machine.
+
+    Raises Refused, Unexpected.
+    """
+    return result(target, run(target, "poll.get_hardware_info", {}, wait=True))
+
+
 def failure_reason(target: Target, command: dict[str, Any]) -> str:
     """Return the agent's error text of a failed command, without secrets."""
     error = command.get("command_error") or {}

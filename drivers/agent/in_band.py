@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from drivers.agent import client
+from drivers.agent import client, erasure
 from drivers.agent.step_hooks import run_hook
 from drivers.core.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait, arguments
@@ -57,6 +57,8 @@ class Order:
     step: Mapping[str, Any] | None = None  # the step that the command executes, if any
     #: called with the result of a command that has succeeded: a long one is not kept
     hook: Callable[[Any], None] = lambda _result: None
+    #: called after the hook: facts that are kept with the result, by their names
+    facts: Callable[[], Mapping[str, Any]] = dict
 
     @property
     def command(self) -> str:
@@ -155,7 +157,7 @@ def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
     """
     Run a step of the agent, then its hook, and the reboot if the step requests one.
 
-    `Done.result` is {"result": return value of the step}.
+    `Done.result` is {"result": return value of the step}, after an erasure with `erasure.evidence`.
     """
     progress = target.progress
     if "rebooting" in progress:
@@ -172,6 +174,7 @@ def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
         },
         agent_step,
         partial(run_hook, target, flow, step["interface"], step["step"]),
+        partial(erasure.evidence, target) if _label_of(step) in erasure.STEPS else dict,
     )
     outcome = run_once(target, order)
     if not isinstance(outcome, Done):
@@ -222,16 +225,11 @@ def collect(target: Target, flow: Flow) -> Outcome:
 
 def node_and_ports(target: Target) -> dict[str, Any]:
     """Return the node and its ports, as sent to the agent with each command about steps."""
-    options = target.options["deploy"]
-    erasure = {key: options[name] for key, name in _ERASURE.items()}
-    erasure["agent_continue_if_secure_erase_failed"] = options[
-        "continue_if_disk_secure_erase_fails"
-    ]
     internal_info = target.record.get("driver_internal_info") or {}
     node = {
         "uuid": target.uuid,
         **target.record,
-        "driver_internal_info": {**erasure, **internal_info},
+        "driver_internal_info": {**erasure.settings(target), **internal_info},
     }
     ports = [
         {
@@ -258,7 +256,8 @@ def _outcome(
         result = _result_field(command, "_result")
         order.hook(result)
         size = len(orjson.dumps(result))
-        return Done({"result": result if size <= LONGEST_RESULT else f"{size} bytes, not kept"})
+        kept_result = result if size <= LONGEST_RESULT else f"{size} bytes, not kept"
+        return Done({"result": kept_result, **order.facts()})
     if status is CommandStatus.MISMATCH:
         return Failed(
             f"{_label(order)}: the agent's hardware managers have changed since it listed its"
@@ -345,18 +344,8 @@ def _result_field(command: Mapping[str, Any], suffix: str) -> Any:
 
 
 def _label(order: Order) -> str:
-    if order.step is None:
-        return order.name
-    return f"{order.step['interface']}.{order.step['step']}"
+    return order.name if order.step is None else _label_of(order.step)
 
 
-#: Erasure settings: key of driver_internal_info that the agent reads -> option of [deploy].
-_ERASURE = {
-    "agent_erase_devices_iterations": "shred_random_overwrite_iterations",
-    "agent_erase_devices_zeroize": "shred_final_overwrite_with_zeros",
-    "agent_continue_if_ata_erase_failed": "continue_if_disk_secure_erase_fails",
-    "agent_enable_nvme_secure_erase": "enable_nvme_secure_erase",
-    "agent_enable_ata_secure_erase": "enable_ata_secure_erase",
-    "disk_erasure_concurrency": "disk_erasure_concurrency",
-    "agent_erase_skip_read_only": "erase_skip_read_only",
-}
+def _label_of(step: Mapping[str, Any]) -> str:
+    return f"{step['interface']}.{step['step']}"

@@ -7,7 +7,6 @@ its report sends heartbeats instead, and is asked for its inventory.
 
 import socket
 from dataclasses import replace
-from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.agent import client
@@ -88,16 +87,10 @@ class AgentInspect(Inspect):
     def process(self, target: Target) -> Outcome:
         """Frame step: pass the agent's report to the service's hooks and rules."""
         report = dict(target.material.report or {})
-        inventory = report.pop("inventory", None) or _inventory(target)
+        inventory = report.pop("inventory", None) or client.inventory(target)
         hooks = target.options["inspector"]["hooks"]
         target.report(inspected=Inspected(inventory, report, hooks))
         return Done()
-
-
-def _inventory(target: Target) -> Any:
-    """Ask the agent for its inventory. Data of its other collectors is only in its report."""
-    command = client.run(target, "poll.get_hardware_info", {}, wait=True)
-    return client.result(target, command)
 
 
 def _bmc_addresses(target: Target) -> list[str]:

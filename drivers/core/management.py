@@ -1,18 +1,28 @@
 """The management interface: boot device and mode, sensors, indicators, virtual media."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from drivers.core import boot_settings
-from drivers.core.errors import NotSupported
+from drivers.core.errors import HardwareError, NotSupported
 from drivers.core.interface import Interface
 from drivers.core.steps import Outcome
-from drivers.core.target import Target
+from drivers.core.target import Options, Target
+
+#: Reads the sensors of a target, as `Management.sensors` does; returns an error.
+ReadSensors = Callable[[Target], Awaitable[list[dict[str, Any]] | HardwareError]]
+#: From the options of the service and the number of connections.
+SensorReader = Callable[[Options, int], AbstractAsyncContextManager[ReadSensors]]
 
 
 class Management(Interface):
     """Boot device, boot mode and other settings of the machine."""
 
     kind = "management"
+    #: opens a reader for the sensor sweep, which reads many machines in one event loop; without
+    #: it, the sweep calls `sensors` in threads
+    sensor_reader: SensorReader | None = None
 
     def mac_addresses(self, target: Target) -> list[str]:
         """

@@ -2,11 +2,15 @@
 IPMI: the sensors of a BMC, by its repository of sensor data records (SDR).
 
 This module reads the records and the sensors; pyghmi decodes them. Its own reader of repositories
-has no limits, and shares their contents between BMCs. Chapters 33, 35 and 43 of the IPMI 2.0
-specification describe the messages.
+has no limits, and shares their contents between BMCs. The records of a BMC, which are hundreds of
+messages, are kept as long as its repository says that they have not changed. Chapters 33, 35 and 43
+of the IPMI 2.0 specification describe the messages.
 """
 
 import math
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +20,7 @@ from drivers.core.errors import NotSupported, Refused, Unexpected
 Send = Callable[[int, int, bytes], tuple[int, bytes]]
 
 SENSOR, STORAGE = 0x04, 0x0A
-GET_READING, RESERVE, GET_RECORD = 0x2D, 0x22, 0x23
+GET_READING, GET_INFO, RESERVE, GET_RECORD = 0x2D, 0x20, 0x22, 0x23
 _OK, _RESERVATION_LOST, _NOT_PRESENT = 0x00, 0xC5, 0xCB
 _FIRST, _END = 0x0000, 0xFFFF  # record ids
 _FULL_RECORD = 0x01
@@ -47,11 +51,57 @@ def readings(send: Send, bmc: str) -> list[dict[str, Any]]:
     Raises NotSupported: it has no repository, or no such sensor.
     Raises Refused, Unexpected.
     """
-    records = [record for record in _records(send, bmc) if record[3] == _FULL_RECORD]
+    records = KEPT.records(send, bmc)
     sensor_readings = [reading for record in records if (reading := _reading(send, record))]
     if not sensor_readings:
         raise NotSupported(f"BMC {bmc} lists no sensors")
     return sensor_readings
+
+
+class KeptRecords:
+    """
+    Records of BMCs by their repositories' states: counts, and times of the last changes.
+
+    Some repositories change without a new state, so records have a lifetime.
+    """
+
+    MOST, LIFETIME = 2000, 3600.0  # BMCs; seconds
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[bytes, float, Sequence[bytes]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def records(self, send: Send, bmc: str) -> Sequence[bytes]:
+        """
+        Return the full records of a BMC.
+
+        Raises NotSupported, Refused, Unexpected.
+        """
+        state = _repository_state(send)
+        with self._lock:
+            kept = self._kept.get(bmc)
+        if state and kept and kept[0] == state and self._clock() - kept[1] < self.LIFETIME:
+            return kept[2]
+        records = [record for record in _records(send, bmc) if record[3] == _FULL_RECORD]
+        if state:
+            with self._lock:
+                self._kept[bmc] = (state, self._clock(), records)
+                self._kept.move_to_end(bmc)
+                if len(self._kept) > self.MOST:
+                    self._kept.popitem(last=False)
+        return records
+
+
+KEPT = KeptRecords()
+
+
+def _repository_state(send: Send) -> bytes | None:
+    """Return what changes with the records of a BMC; None if it does not tell."""
+    code, answer = send(STORAGE, GET_INFO, b"")
+    if code != _OK or len(answer) < 13:
+        return None
+    return answer[:3] + answer[5:13]  # version and count; times of an addition and an erasure
 
 
 def readings_of_rows(rows: Sequence[Sequence[str]], bmc: str) -> list[dict[str, Any]]:

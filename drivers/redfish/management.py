@@ -13,6 +13,7 @@ from drivers.redfish.booting.boot_device import DEVICES, NAMES
 from drivers.redfish.clock import BmcClock
 from drivers.redfish.interface import Redfish
 from drivers.redfish.secure_boot_keys import SecureBootKeys
+from drivers.redfish.sensor_sweep import open_reader
 from drivers.redfish.transport import client, navigation
 from drivers.redfish.transport.conversions import entry, text, word
 from drivers.redfish.transport.documents import Documents
@@ -25,6 +26,8 @@ _LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 
 class RedfishManagement(Redfish, BmcClock, BmcPassword, SecureBootKeys, Management):
     """Management by the system's Boot, SecureBoot, Reset, IndicatorLED and VirtualMedia."""
+
+    sensor_reader = staticmethod(open_reader)
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
         return clock.planned(target, flow, super().get_steps(target, flow))

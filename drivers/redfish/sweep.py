@@ -1,5 +1,6 @@
 """
-Bulk read of power states for the power sync; health and boot mode come from the same answers.
+Bulk reads of many BMCs, and of power states for the power sync; health and boot mode come from the
+same answers. `drivers.redfish.sensor_sweep` reads sensors in the same way.
 
 It uses aiohttp: sushy needs a thread per BMC, and several times the CPU time for the single GET per
 machine. Requests hold the BMC's turn, and use the token of a kept session while it is valid.
@@ -64,15 +65,20 @@ async def power_state_reader(
     async def ask(target: Target, *, secure_boot: bool = False) -> ReportedState:
         return await _state(http, target, max_wait=timeout, secure_boot=secure_boot)
 
-    async with aiohttp.ClientSession(
+    async with http_client(reach, connections, timeout) as http:
+        yield ask
+
+
+def http_client(reach: Reach, connections: int, timeout: float) -> aiohttp.ClientSession:
+    """Return a client for BMCs in some networks. timeout: seconds for a request."""
+    return aiohttp.ClientSession(
         connector=async_connector(reach.check, limit=connections, force_close=True),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=timeout),
         headers={"Accept": "application/json", "OData-Version": "4.0", **answers.UNCOMPRESSED},
         auto_decompress=False,
         response_class=AsyncResponse,
-    ) as http:
-        yield ask
+    )
 
 
 def open_reader(options: Options, connections: int) -> AbstractAsyncContextManager[ReadPower]:
@@ -91,11 +97,7 @@ async def _state(
         async with bmcs.async_turn(bmc_access.key, Urgency.SYNC, max_wait=max_wait) as bmc:
             with errors_of(bmc_access):
                 connection = client.connection(bmc, bmc_access)
-                if connection.path is None:
-                    connection.path = await _only_system(http, connection)
-                document = await _get(http, connection, connection.path)
-                if not document:
-                    raise Unexpected(f"BMC {bmc_access.address} sent no document of its system")
+                document = await system(http, connection)
                 if secure_boot:
                     await _report_secure_boot(http, connection, document, target)
         target.report(health=_health(document))
@@ -124,33 +126,53 @@ async def _report_secure_boot(
     if not isinstance(path, str):
         return
     with suppress(Refused, Unexpected):
-        enabled = (await _get(http, connection, path)).get("SecureBootEnable")
+        enabled = (await read(http, connection, path)).get("SecureBootEnable")
         if isinstance(enabled, bool):
             target.report(secure_boot=enabled)
 
 
+async def system(http: aiohttp.ClientSession, connection: client.Connection) -> dict[str, Any]:
+    """
+    Read the document of the node's system. Use inside the BMC's turn only.
+
+    Raises HardwareError.
+    """
+    if connection.path is None:
+        connection.path = await _only_system(http, connection)
+    document = await read(http, connection, connection.path)
+    if not document:
+        raise Unexpected(f"BMC {connection.access.address} sent no document of its system")
+    return document
+
+
 async def _only_system(http: aiohttp.ClientSession, connection: client.Connection) -> str:
     """Return the path of the only system, as orders have it."""
-    document = await _get(http, connection, f"{connection.access.root}Systems")
+    document = await read(http, connection, f"{connection.access.root}Systems")
     paths = [entry(member, "@odata.id") for member in entry(document, "Members") or ()]
     match paths:
         case [str(path)]:
             return path
     # sushy leaves out systems that cannot be read
-    system = await asyncio.to_thread(connection.system, fresh=False)
-    return str(system.path)
+    resource = await asyncio.to_thread(connection.system, fresh=False)
+    return str(resource.path)
 
 
-async def _get(
+async def read(
     http: aiohttp.ClientSession, connection: client.Connection, path: str
 ) -> dict[str, Any]:
-    """Read a resource; log in again once if the BMC has ended the session."""
+    """
+    Read a resource; log in again once if the BMC has ended the session.
+
+    Use inside the BMC's turn only. Raises HardwareError.
+    """
     peer = Peer(connection.access.address)
     if not path.startswith("/") and "://" not in path:
         raise Unexpected(f"{peer.name} sent a link that is no path: {path[:200]!r}")
     for may_retry in (True, False):
         headers = await _credentials(connection)
-        answer, document = await _read(http, connection, Request("GET", peer.url(path)), headers)
+        answer, document = await _exchanged(
+            http, connection, Request("GET", peer.url(path)), headers
+        )
         if answer.status == 401 and may_retry and "X-Auth-Token" in headers:
             connection.close()
             continue
@@ -172,7 +194,7 @@ def _refusal(bmc: access.Access, path: str, answer: Answer) -> HardwareError:
     return (Refused if answer.status < 500 else Unexpected)(f"{name} {words}")
 
 
-async def _read(
+async def _exchanged(
     http: aiohttp.ClientSession,
     connection: client.Connection,
     request: Request,

@@ -150,7 +150,7 @@ def power(machine: Machine) -> Document:
         "PowerCapacityWatts": 750,
         "LineInputVoltage": 230,
         "LastPowerOutputWatts": 210 if machine.power == "On" else 15,
-        "Status": OK,
+        "Status": _sensor_status(machine, "Power Supply 0"),
     }
     return resource(f"{CHASSIS}/Power", "Power.v1_6_0.Power", "Power", PowerSupplies=[supply])
 
@@ -170,11 +170,25 @@ def thermal(machine: Machine) -> Document:
         "Thermal.v1_6_0.Thermal",
         "Thermal",
         Status=OK,
-        Fans=[{"@odata.id": f"{CHASSIS}/Thermal#/Fans/0", **fan, "Status": OK}],
+        Fans=[
+            {
+                "@odata.id": f"{CHASSIS}/Thermal#/Fans/0",
+                **fan,
+                "Status": _sensor_status(machine, "Fan 0"),
+            }
+        ],
         Temperatures=[
-            {"@odata.id": f"{CHASSIS}/Thermal#/Temperatures/0", **inlet, "Status": OK},
+            {
+                "@odata.id": f"{CHASSIS}/Thermal#/Temperatures/0",
+                **inlet,
+                "Status": _sensor_status(machine, "Inlet"),
+            },
         ],
     )
+
+
+def _sensor_status(machine: Machine, name: str) -> Document:
+    return OK | {"Health": "Critical"} if name == machine.faults.sensor_critical else OK
 
 
 def session_service(_machine: Machine) -> Document:

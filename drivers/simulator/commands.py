@@ -225,6 +225,13 @@ async def _erase(agent: Ramdisk, _params: Params) -> Any:
     agent.machine.disk = None
 
 
+async def _erase_all(agent: Ramdisk, _params: Params) -> Any:
+    """Erase all disks; return their names, each without an output, as the agent does."""
+    agent.machine.disk = None
+    disks = inventory(agent.machine, agent.macs)["inventory"]["disks"]
+    return {disk["name"]: None for disk in disks}
+
+
 async def _create_raid(agent: Ramdisk, params: Params) -> Any:
     target_config = (params.get("node") or {}).get("target_raid_config")
     return _build_raid(agent, "target_raid_config", target_config)
@@ -294,7 +301,7 @@ async def _nothing(_agent: Ramdisk, _params: Params) -> Any:
 
 #: Effects of steps, by step name without the interface.
 WORK: dict[str, Callable[[Ramdisk, Params], Awaitable[Any]]] = {
-    "erase_devices": _erase,
+    "erase_devices": _erase_all,
     "erase_devices_metadata": _erase,
     "erase_devices_express": _erase,
     "write_image": _write_image,

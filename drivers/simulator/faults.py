@@ -38,6 +38,7 @@ class Faults:
     lockout_seconds: float = 600.0
     boot_once_only: bool = False  # the BMC refuses a persistent boot device (Continuous)
     boot_choices_hidden: bool = False  # the BMC does not list the values of its boot settings
+    sensor_critical: str = ""  # name of a sensor of Thermal or Power whose health is Critical
     boot_fixed_in_post: bool = False  # boot settings are refused during POST, as by HPE's BMCs
 
     # The boot

@@ -45,7 +45,7 @@ class Site:
         self.runtime = inside.runtime
         self.runtime.calls = Calls(CallHandler(inside.another().runtime, "c-2", AlwaysGiven()))
         # all nodes are those of c-1, also for power syncs
-        monkeypatch.setattr("workers.periodic.power_sync._is_owner", lambda *_: True)
+        monkeypatch.setattr("workers.periodic.bmc_sweep.is_owner", lambda *_: True)
         monkeypatch.setattr(schedule, "_spaced", lambda _seconds, work: work)
         monkeypatch.setattr(bmc_network, "RETRY", 0.01)
         application = Celery(set_as_current=False)

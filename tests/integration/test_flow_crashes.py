@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 import pytest
+from sqlalchemy import select
 
-from app.engine import operations, power
+from app.engine import operations, power, sanitation
 from app.identity.caller import Caller
+from app.models import SanitationReport
 from tests.integration.crash_harness import (
     API,
     CONDUCTOR,
@@ -145,6 +147,10 @@ def check(harness, flow, node):
     steps = harness.inside.steps(operation.uuid)
     assert {"done", "aborted", "skipped"} >= {step.state for step in steps}
     assert {1} == {count for count in harness.wrote.values() if count}
+    if operation.kind in sanitation.KINDS:
+        with harness.runtime.reading() as session:
+            of_operation = SanitationReport.operation_uuid == operation.uuid
+            assert 1 == len(session.scalars(select(SanitationReport).where(of_operation)).all())
     twice = {order: count for order, count in orders(harness).items() if count > 1}
     assert {} == twice
     return operation

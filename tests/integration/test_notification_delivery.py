@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 import pytest
 from kombu import Connection, Exchange, Queue
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from app.events import change_events, notification_events
-from app.models import ChangeEvent, Node, NotificationCursor
+from app.models import ChangeEvent, Node, NodeSensors, NotificationCursor
 from app.reports import service_state
 from tests.support import rabbitmq, tls
 from tests.support.inside import Inside
 from tests.support.ports import free_ports
-from workers.periodic import pruning
+from workers.periodic import pruning, sensor_sweep
 from workers.periodic.notifications import Notifications
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -378,3 +378,31 @@ def test_only_one_of_two_processes_sends(database, server, broker):
         assert not two.deliver(1)
         with pytest.raises(Exception, match="NOT_FOUND"):
             broker.queue_declare(INFO, passive=True)
+
+
+def test_readings_of_a_sensor_sweep_are_notifications_of_ironics_kind(database, server, broker):
+    broker.queue_delete("notifications.info")
+    with sending(database, server) as (inside, _deliverer):
+        inside.conductor("c-1")
+        node = inside.read(inside.node("active", name="n-1"))
+        assert 1 == sensor_sweep.sweep(inside.runtime, "c-1")["read"]
+    message = broker.basic_get("notifications.info", no_ack=True)
+    notification = json.loads(json.loads(message.body)["oslo.message"])
+    assert "hardware.fake-hardware.metrics" == notification["event_type"]
+    assert (node.uuid, "n-1") == tuple(
+        notification["payload"][name] for name in ("node_uuid", "node_name")
+    )
+    assert {"Temperature", "Fan"} == notification["payload"]["payload"].keys()
+
+
+def test_readings_that_rabbitmq_does_not_take_are_dropped(database):
+    (port,) = free_ports(1)
+    url = f"rabbit://guest:guest@127.0.0.1:{port}/"
+    environ = {"INGOT_NOTIFICATIONS_TIMEOUT": "2"}
+    with sending(database, url, **environ) as (inside, _deliverer):
+        inside.conductor("c-1")
+        for _ in range(3):
+            inside.node("active")
+        assert 3 == sensor_sweep.sweep(inside.runtime, "c-1")["read"]
+        with inside.runtime.reading() as session:
+            assert 3 == len(session.scalars(select(NodeSensors)).all())

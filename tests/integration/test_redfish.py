@@ -7,7 +7,7 @@ from drivers.redfish.changes import restart
 from drivers.simulator.simulator import running
 from tests.integration.harness import Harness
 from tests.support.fleet import until
-from workers.periodic import power_sync
+from workers.periodic import bmc_sweep, power_sync
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 
@@ -42,7 +42,7 @@ def test_a_power_sweep_records_boot_mode_and_at_intervals_secure_boot(inside, mo
 def test_a_power_sweep_writes_no_boot_facts_of_a_node_with_a_new_operation(inside, monkeypatch):
     inside.conductor("c-1")
     with running(machines=1) as fleet:
-        wait = power_sync._Supply.next
+        wait = bmc_sweep.Supply.next
 
         async def started_meanwhile(supply):
             node = await wait(supply)
@@ -50,7 +50,7 @@ def test_a_power_sweep_writes_no_boot_facts_of_a_node_with_a_new_operation(insid
                 inside.change(Node, node.id, fence=node.fence + 1)
             return node
 
-        monkeypatch.setattr(power_sync._Supply, "next", started_meanwhile)
+        monkeypatch.setattr(bmc_sweep.Supply, "next", started_meanwhile)
         assert None is swept(inside, fleet).boot_mode
 
 

@@ -14,7 +14,6 @@ afterwards the machine is corrected to the state that was ordered.
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -23,8 +22,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.cluster import conductors
-from app.cluster.hash_ring import Member, owner
 from app.db.item_isolation import isolated
 from app.db.prepared import Prepared
 from app.engine import dispatch, driver_reports
@@ -42,14 +39,13 @@ from app.planning import planning
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, PasswordUnsettled
-from drivers.core.power import ReadPower, SweepReader
+from drivers.core.power import ReadPower
 from drivers.core.power_pursuit import PENDING
-from drivers.core.target import Options, Target
+from drivers.core.target import Target
+from workers.periodic import bmc_sweep
 
 logger = log.get(__name__)
 
-#: Most nodes per query, and most threads for BMCs whose driver has no reader for sweeps.
-PAGE, THREADS = 500, 32
 #: Sweeps per read of a machine's secure boot, which costs an extra request.
 SECURE_BOOT_EVERY = 30
 _OF_BOOT = frozenset({"boot_mode", "secure_boot"})
@@ -135,7 +131,7 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
     conductor = runtime.settings.conductor
     workers, health = conductor.sync_power_state_workers, conductor.enable_health_monitoring
     sweep = int(time.monotonic() // max(conductor.sync_power_state_interval, 1))
-    supply = _Supply(pages)
+    supply = bmc_sweep.Supply(pages)
 
     async def worker() -> int:
         written_count = 0
@@ -172,43 +168,10 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
         return state, target.reports
 
     loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(min(workers, THREADS)) as threads:
+    with ThreadPoolExecutor(min(workers, bmc_sweep.THREADS)) as threads:
         async with AsyncExitStack() as stack:
-            readers = _Readers(stack, runtime.settings.options(), workers)
+            readers = bmc_sweep.Readers[ReadPower](stack, runtime.settings.options(), workers)
             return sum(await asyncio.gather(*(worker() for _ in range(workers))))
-
-
-class _Readers:
-    """The readers of drivers that have one for sweeps; each is opened when it is needed."""
-
-    def __init__(self, stack: AsyncExitStack, options: Options, connections: int) -> None:
-        self._stack, self._options, self._connections = stack, options, connections
-        self._open: dict[SweepReader, ReadPower] = {}
-        self._opening = asyncio.Lock()
-
-    async def of(self, reader: SweepReader) -> ReadPower:
-        async with self._opening:
-            if reader not in self._open:
-                context = reader(self._options, self._connections)
-                self._open[reader] = await self._stack.enter_async_context(context)
-        return self._open[reader]
-
-
-class _Supply:
-    """Source of nodes for several workers; reads the next page in a thread."""
-
-    def __init__(self, pages: Iterator[Sequence[Node]]) -> None:
-        self._pages = pages
-        self._page: deque[Node] = deque()
-        self._reading = asyncio.Lock()
-
-    async def next(self) -> Node | None:
-        """Return the next node, if there is one."""
-        if not self._page:
-            async with self._reading:
-                if not self._page:
-                    self._page.extend(await asyncio.to_thread(next, self._pages, ()))
-        return self._page.popleft() if self._page else None
 
 
 def _target(runtime: Runtime, node: Node) -> Target | HardwareError | None:
@@ -233,34 +196,14 @@ def _power_of(target: Target) -> Power:
 
 
 def _pages(runtime: Runtime, conductor: str, *, recovering: bool) -> Iterator[Sequence[Node]]:
-    """
-    Yield pages of a conductor's nodes that may be polled.
-
-    The owner is computed here, from a few columns of all nodes; only its own nodes are read whole.
-    """
-    members = conductors.members(runtime)
-    last_id = 0
-    while True:
-        with runtime.reading() as session:
-            rows = session.execute(_query(last_id, recovering=recovering)).all()
-            if not rows:
-                return
-            last_id = rows[-1].id
-            owned_ids = [row.id for row in rows if _is_owner(conductor, row, members)]
-            page = session.scalars(
-                select(Node).where(Node.id.in_(owned_ids)).order_by(Node.id)
-            ).all()
-        if page:
-            yield page
-
-
-def _is_owner(conductor: str, row: Any, members: Sequence[Member]) -> bool:
-    owner_member = owner(row.uuid, row.driver, row.conductor_group, members)
-    return owner_member is not None and owner_member.name == conductor
+    """Return pages of a conductor's nodes that may be polled."""
+    return bmc_sweep.pages(
+        runtime, conductor, lambda last_id: _query(last_id, recovering=recovering)
+    )
 
 
 def _query(last_id: int, *, recovering: bool) -> Any:
-    query = select(Node.id, Node.uuid, Node.driver, Node.conductor_group).where(
+    query = select(*bmc_sweep.OWNING).where(
         Node.id > last_id,
         Node.reservation.is_(None),
         Node.target_power_state.is_(None),
@@ -274,7 +217,7 @@ def _query(last_id: int, *, recovering: bool) -> Any:
         )
     else:
         query = query.where(Node.maintenance.is_(False), Node.provision_state.not_in(_EXCLUDED))
-    return query.order_by(Node.id).limit(PAGE)
+    return query
 
 
 def _write(runtime: Runtime, snapshot: Node, changes: Sequence[Change]) -> bool:

@@ -1,6 +1,6 @@
 """
 Pruning: deletion of rows that are past their lifetime: history, answered requests, change events,
-audit records, API tokens, rollouts, recorded exchanges with BMCs, conductors.
+audit records, sanitation reports, API tokens, rollouts, recorded exchanges with BMCs, conductors.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from app.models import (
     Outcome,
     Rollout,
     RolloutNode,
+    SanitationReport,
     WebhookFailure,
 )
 from app.observe import log
@@ -32,7 +33,7 @@ logger = log.get(__name__)
 
 Pruned = (
     NodeHistory | Answered | ApiToken | AuditRecord | BmcExchanges | ChangeEvent | WebhookFailure
-    | Rollout | RolloutNode
+    | Rollout | RolloutNode | SanitationReport
 )  # fmt: skip
 
 #: Most answered requests, or audit records, that are deleted in one transaction.
@@ -45,6 +46,8 @@ NODES_BATCH = 200
 ROLLOUTS_BATCH, ROLLOUT_NODES_BATCH = 100, 5000
 #: Most steps whose exchanges with a BMC are deleted in one transaction.
 EXCHANGES_BATCH = 100
+#: Most sanitation reports that are deleted in one transaction.
+REPORTS_BATCH = 1000
 #: Most API tokens that are deleted in one transaction.
 TOKENS_BATCH = 1000
 
@@ -133,6 +136,14 @@ def _in_ranges(deleted: ColumnElement[bool]) -> ColumnElement[bool]:
     starts = select(func.min(AuditCheckpoint.first))
     is_before = AuditRecord.id < func.coalesce(starts.scalar_subquery(), AuditRecord.id + 1)
     return or_(AuditRecord.id <= ends.scalar_subquery(), is_before)
+
+
+def prune_sanitation(runtime: Runtime) -> int:
+    """Delete sanitation reports older than `[sanitation]keep_days`; return how many."""
+    cutoff = fixed(after(-86400 * runtime.settings.sanitation.keep_days))
+    is_old = SanitationReport.created_at < cutoff
+    oldest_first = select(SanitationReport.id).where(is_old).order_by(SanitationReport.created_at)
+    return _delete(runtime, SanitationReport, oldest_first, REPORTS_BATCH)
 
 
 def prune_tokens(runtime: Runtime) -> int:

@@ -36,6 +36,7 @@ from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
 from workers.periodic.power_updates import PowerUpdates
+from workers.periodic.sensor_sweep import sweep as read_sensors
 from workers.restoration.restore_guard import RestoreGuard
 
 logger = log.get(__name__)
@@ -102,6 +103,16 @@ PERIODIC = (
         work=power_sync.NODE_ONE,
     ),
     Periodic(
+        "ingot.read_sensors",
+        lambda control: read_sensors(control.runtime, control.conductor),
+        lambda settings: (
+            settings.sensor_data.interval if settings.sensor_data.send_sensor_data else None
+        ),
+        each_conductor=True,
+        at_most=1,
+        work=power_sync.NODE_ONE,
+    ),
+    Periodic(
         "ingot.prune_history",
         lambda control: pruning.prune_history(control.runtime),
         lambda settings: settings.conductor.node_history_cleanup_interval,
@@ -135,6 +146,12 @@ PERIODIC = (
         "ingot.prune_audit",
         lambda control: pruning.prune_audit(control.runtime),
         lambda _settings: 600,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.prune_sanitation",
+        lambda control: pruning.prune_sanitation(control.runtime),
+        lambda settings: 3600 if settings.sanitation.keep_days else None,
         at_most=1,
     ),
     Periodic(

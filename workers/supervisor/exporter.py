@@ -1,5 +1,6 @@
 """
-Exporter: answers Prometheus at /metrics for the processes of one `ingot` command.
+Exporter: answers Prometheus at /metrics for the processes of one `ingot` command, and beside a beat
+at /metrics/sensors for the sensors of all machines.
 
 A process of its own, so that no scrape delays a request or a step. It adds up the files that the
 processes record (`app.metrics.recording`). Beside a beat it also counts the rows of the fleet: at a
@@ -20,6 +21,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.broker import backlog, breakers, queue
@@ -32,7 +34,7 @@ from app.metrics import table
 from app.metrics.kinds import Gauge
 from app.metrics.recording import DIRECTORY
 from app.observe import log
-from app.reports import fleet_counts, stalled_operations
+from app.reports import fleet_counts, sensor_series, stalled_operations
 from app.reports.fleet_counts import Count
 
 logger = log.get(__name__)
@@ -45,29 +47,59 @@ def main(settings: Settings, counts: bool) -> None:
     """Serve until SIGTERM. counts: whether to count the rows of the fleet, too."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry, os.environ[DIRECTORY])  # type: ignore[no-untyped-call]
+    sensors: Sensors | None = None
     if counts:
-        registry.register(FleetCollector(settings))
+        fleet = FleetCollector(settings)
+        registry.register(fleet)
+        if settings.sensor_data.send_sensor_data:
+            sensors = Sensors(fleet.engine, settings.sensor_data.interval)
     metrics = settings.metrics
     assert metrics.port is not None
     with make_server(
-        metrics.host_ip, metrics.port, _application(registry), _server(metrics.host_ip), _Handler
+        metrics.host_ip,
+        metrics.port,
+        application(registry, sensors),
+        _server(metrics.host_ip),
+        _Handler,
     ) as server:
         logger.info("exporter.started", host=metrics.host_ip, port=server.server_port)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         server.serve_forever()
 
 
-def _application(registry: CollectorRegistry) -> WSGIApplication:
-    """Return the WSGI application of a registry."""
+class Sensors:
+    """The WSGI application of the sensors of all machines, for one scrape at a time."""
+
+    def __init__(self, engine: Engine, interval: float) -> None:
+        self._engine, self._interval = engine, interval
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer with the readings, or with 503 if the database is out of reach."""
+        try:
+            with self._lock, transactions.reading(self._engine) as session:
+                text = "".join(sensor_series.lines(session, self._interval))
+        except SQLAlchemyError as error:
+            seldom.warning("exporter.no_database", detail=reason(error))
+            start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
+            return [b"the database is out of reach\n"]
+        start_response("200 OK", [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
+        return [text.encode()]
+
+
+def application(registry: CollectorRegistry, sensors: WSGIApplication | None) -> WSGIApplication:
+    """Return the WSGI application of a registry. sensors: that of the machines; None: it is off."""
     answer: WSGIApplication = make_wsgi_app(registry)
 
-    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/metrics/sensors" and sensors is not None:
+            return sensors(environ, start_response)
         if environ["PATH_INFO"] != "/metrics":
             start_response("404 Not Found", [("Content-Type", "text/plain")])
             return [b"metrics are at /metrics\n"]
         return answer(environ, start_response)
 
-    return application
+    return answered
 
 
 class _Handler(WSGIRequestHandler):
@@ -90,7 +122,7 @@ class FleetCollector:
 
     def __init__(self, settings: Settings) -> None:
         pool_limits = settings.database.limits | {"max_pool_size": 1}
-        self._engine = connections.connect(settings.database.connection, **pool_limits)
+        self.engine = connections.connect(settings.database.connection, **pool_limits)
         self._timeout = settings.conductor.heartbeat_timeout
         self._grace = stalled_operations.grace(settings)
         broker = client(settings.broker.url, settings.broker.connect_timeout)
@@ -124,7 +156,7 @@ class FleetCollector:
         """Count; a part of the service that is out of reach has no counts but REACHED."""
         names: list[str] = []
         try:
-            with transactions.reading(self._engine) as session:
+            with transactions.reading(self.engine) as session:
                 yield from list(fleet_counts.in_database(session, self._timeout, self._grace))
                 names = [member.name for member in conductors.alive(session, self._timeout)]
             yield table.REACHED, ("database",), 1

@@ -1,4 +1,6 @@
-"""Routes of recorded hardware facts: BIOS settings, firmware, inventory. No BMC is contacted."""
+"""
+Routes of recorded hardware facts: BIOS settings, firmware, inventory, sensors. No BMC is contacted.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,15 +8,21 @@ from typing import Any
 from flask import Response
 from sqlalchemy import select
 
+from app.api.node.management import HEALTH, SENSOR
 from app.api.node.node_identifiers import node_of
 from app.api.openapi.shapes import (
     DOCUMENT,
     LINKS,
+    NUMBER,
+    TEXT,
+    TIME,
     Component,
     array,
     column_shapes,
     exactly,
     map_of,
+    one_of,
+    or_null,
     subset_of,
     versioned,
 )
@@ -26,9 +34,10 @@ from app.api.transport.responses import json, links
 from app.api.values.value_types import FieldsQuery, NoQuery
 from app.errors import Invalid, NotAcceptable, NotFound
 from app.inventory import hardware_inventory as inventory_service
+from app.inventory import sensors as sensor_service
 from app.models import BiosSetting, FirmwareComponent, Node
 
-hardware = Routes("hardware", "BIOS settings, firmware and inventory of machines")
+hardware = Routes("hardware", "BIOS settings, firmware, inventory and sensors of machines")
 
 View = dict[str, Any]
 Query = Mapping[str, Any]
@@ -52,6 +61,11 @@ BIOS_SETTING = Component("BiosSetting", subset_of(
 FIRMWARE = Component(
     "Firmware", versioned("firmware", subset_of(column_shapes(FirmwareComponent, COMPONENT)))
 )
+SENSORS = exactly({
+    "read_at": or_null(TIME), "error": or_null(TEXT), "health": one_of(HEALTH),
+    "sensors": array(SENSOR),
+    "history": exactly({"times": array(TIME), "values": map_of(array(or_null(NUMBER)))}),
+})  # fmt: skip
 
 
 @hardware.declare(
@@ -147,3 +161,29 @@ def show_inventory(context: RequestContext, _query: Any, ident: str) -> Response
     with context.runtime.reading() as session:
         inventory = inventory_service.find(session, node_of(context, session, ident))
         return json({"inventory": inventory.inventory, "plugin_data": inventory.plugin_data})
+
+
+@hardware.declare(
+    "GET", "/nodes/<ident>/sensors", rule="baremetal:node:get_sensors", returns=SENSORS
+)
+@hardware.arguments(NoQuery, location="query")
+def show_sensors(context: RequestContext, _query: Any, ident: str) -> Response:
+    """
+    Show the last readings of a machine's sensors, and those before
+
+    An addition to Ironic's API. read_at: null if the sensors were never read, as
+    `[sensor_data]send_sensor_data` is off. error: of the last read, if that failed. health: the
+    worst one. history: numbers of each sensor, one for each of the times.
+    """
+    with context.runtime.reading() as session:
+        node = node_of(context, session, ident)
+        readings = sensor_service.of_node(session, node.id, with_history=True)
+    return json(
+        {
+            "read_at": readings.read_at,
+            "error": readings.error,
+            "health": readings.health,
+            "sensors": readings.readings,
+            "history": {"times": [], "values": {}, **(readings.history or {})},
+        }
+    )

@@ -123,6 +123,7 @@ NODE = (
     Rule("baremetal:operation:list_all", SYSTEM_READ, "List operations of every node"),
     Rule("baremetal:event:list", LIST, "List change events of the caller's project: of its nodes, allocations and runbooks"),
     Rule("baremetal:event:list_all", SYSTEM_READ, "List all change events; those of resources only with the rule for listing them"),
+    Rule(f"{_NODE}:sanitation:get", SEE_WITHIN, "Show the sanitation reports of a node; those of a deleted node: system readers"),
     Rule(f"{_NODE}:inventory:get", SEE_WITHIN, "Show the inventory"),
     Rule(f"{_NODE}:agent_logs:get", SYSTEM_ADMIN, "Download kept logs of a node's agents, which may contain secrets"),
     Rule(f"{_NODE}:record_bmc", SYSTEM_ADMIN, "Record documents of a node's BMC, or what operations exchange with it", SYSTEM),

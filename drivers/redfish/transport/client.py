@@ -56,6 +56,9 @@ def reply(response: Any) -> Reply:
 class Connection(Session):
     """Session with a BMC, and the commands to it."""
 
+    #: documents with readings of sensors, see `drivers.redfish.sensor_sweep`; None: not searched
+    sensor_plan: Any = None
+
     def set_boot(self, **values: str) -> None:
         """
         Set boot options: `target`, `enabled`, `mode` (values of Redfish), `http_boot_uri`.

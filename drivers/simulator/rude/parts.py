@@ -1,5 +1,6 @@
 """Faults of collections, storage, BIOS settings, processors and network interfaces."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -267,25 +268,75 @@ def _with_macs(exchange: Exchange, index: int, current_mac: str | None, permanen
     return changed(exchange.go(), lambda content: content.update(addresses))
 
 
-@FAULTS.fault(INSPECTION)
+@FAULTS.fault(INSPECTION, expands=False)
 def sensors_only(exchange: Exchange) -> Response:
-    """The chassis has Sensors only, and neither Power nor Thermal."""
+    """
+    The chassis has Sensors only, and neither Power nor Thermal. expands: with $expand the
+    collection has them whole; else such a query is answered with 501.
+    """
     path, reading = f"{CHASSIS}/Sensors", f"{CHASSIS}/Sensors/Inlet"
+    document = resource(
+        reading, "Sensor.v1_2_0.Sensor", "Inlet", Reading=24, ReadingUnits="Cel",
+        ReadingType="Temperature", PhysicalContext="Intake", Status=OK,
+    )  # fmt: skip
+    if exchange.reads and exchange.path == path and "$expand" in exchange.request.query:
+        if not exchange["expands"]:
+            return Refusal(501, "QueryNotSupported", "There are no queries.").response()
+        return json(collection(path, "Sensor", [reading]) | {"Members": [document]})
+    documents = {path: collection(path, "Sensor", [reading]), reading: document}
+    return _without_lists(exchange, documents, {"Sensors": link(path)})
+
+
+@FAULTS.fault(INSPECTION)
+def sensors_in_subsystems(exchange: Exchange) -> Response:
+    """The chassis has ThermalSubsystem and PowerSubsystem, and no other sensors."""
+    thermal, power = f"{CHASSIS}/ThermalSubsystem", f"{CHASSIS}/PowerSubsystem"
+    fan, supply = f"{thermal}/Fans/F0", f"{power}/PowerSupplies/P0"
+    documents = {
+        thermal: resource(
+            thermal, "ThermalSubsystem.v1_3_0.ThermalSubsystem", "Thermal Subsystem",
+            Fans=link(f"{thermal}/Fans"), ThermalMetrics=link(f"{thermal}/ThermalMetrics"),
+        ),
+        f"{thermal}/Fans": collection(f"{thermal}/Fans", "Fan", [fan]),
+        fan: resource(
+            fan, "Fan.v1_5_0.Fan", "Fan 0", SpeedPercent={"Reading": 40, "SpeedRPM": 4200},
+            Status=OK,
+        ),
+        f"{thermal}/ThermalMetrics": resource(
+            f"{thermal}/ThermalMetrics", "ThermalMetrics.v1_3_0.ThermalMetrics", "Metrics",
+            TemperatureReadingsCelsius=[{"DeviceName": "Inlet", "Reading": 24}],
+        ),
+        power: resource(
+            power, "PowerSubsystem.v1_1_0.PowerSubsystem", "Power Subsystem",
+            PowerSupplies=link(f"{power}/PowerSupplies"),
+        ),
+        f"{power}/PowerSupplies": collection(f"{power}/PowerSupplies", "PowerSupply", [supply]),
+        supply: resource(
+            supply, "PowerSupply.v1_5_0.PowerSupply", "Power Supply 0", Status=OK,
+            Metrics=link(f"{supply}/Metrics"),
+        ),
+        f"{supply}/Metrics": resource(
+            f"{supply}/Metrics", "PowerSupplyMetrics.v1_1_0.PowerSupplyMetrics", "Metrics",
+            OutputPowerWatts={"Reading": 210},
+        ),
+    }  # fmt: skip
+    links = {"ThermalSubsystem": link(thermal), "PowerSubsystem": link(power)}
+    return _without_lists(exchange, documents, links)
+
+
+def _without_lists(
+    exchange: Exchange, documents: Mapping[str, Any], links: Mapping[str, Any]
+) -> Response:
+    """Answer with documents of sensors; the chassis has links to them, but no Power and Thermal."""
     if exchange.path in (f"{CHASSIS}/Power", f"{CHASSIS}/Thermal"):
         return _missing(exchange)
-    if exchange.reads and exchange.path == path:
-        return json(collection(path, "Sensor", [reading]))
-    if exchange.reads and exchange.path == reading:
-        document = resource(
-            reading, "Sensor.v1_2_0.Sensor", "Inlet", Reading=24, ReadingUnits="Cel",
-            ReadingType="Temperature", PhysicalContext="Intake", Status=OK,
-        )  # fmt: skip
-        return json(document)
+    if exchange.reads and exchange.path in documents:
+        return json(documents[exchange.path])
     if not exchange.reads or exchange.path != CHASSIS:
         return exchange.go()
 
     def change(content: dict[str, Any]) -> None:
         del content["Power"], content["Thermal"]
-        content["Sensors"] = link(path)
+        content.update(links)
 
     return changed(exchange.go(), change)

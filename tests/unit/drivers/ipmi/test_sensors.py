@@ -182,3 +182,56 @@ def test_any_answers_end_with_sensors_or_a_typed_error(answers):
     except HardwareError:
         return
     assert all(isinstance(each["name"], str) for each in found)
+
+
+class Informed(Repository):
+    """A repository that tells its state."""
+
+    state = bytes(13)
+
+    def __call__(self, netfn, command, data):
+        if (netfn, command) == (0x0A, 0x20):
+            self.requests += 1
+            return 0, self.state
+        return super().__call__(netfn, command, data)
+
+
+def test_records_are_read_again_only_after_a_change_or_an_hour(monkeypatch):
+    times = [0.0]
+    monkeypatch.setattr(sensors, "KEPT", sensors.KeptRecords(lambda: times[0]))
+    bmc = Informed(TEMPERATURE, FAN, s1=(45, 0xC0, 0), s2=(100, 0xC0, 0))
+
+    def cost():
+        before = bmc.requests
+        assert {"CPU Temp", "Fan 1"} == read(bmc).keys()
+        return bmc.requests - before
+
+    first = cost()
+    assert 3 == cost() < first
+    bmc.state = bytes(12) + b"\1"
+    assert first == cost()
+    times[0] = 3600.0
+    assert first == cost()
+
+
+def test_records_of_a_repository_without_a_state_are_read_each_time(monkeypatch):
+    monkeypatch.setattr(sensors, "KEPT", sensors.KeptRecords())
+    for state in (b"", bytes(12)):
+        bmc = Informed(TEMPERATURE, s1=(45, 0xC0, 0))
+        bmc.state = state
+        read(bmc)
+        before = bmc.requests
+        read(bmc)
+        assert 3 < bmc.requests - before
+
+
+def test_the_records_of_two_bmcs_are_kept_apart_and_bounded(monkeypatch):
+    kept = sensors.KeptRecords()
+    kept.MOST = 2
+    first, second = Informed(TEMPERATURE), Informed(FAN)
+    assert [TEMPERATURE] == kept.records(first, "a")
+    assert [FAN] == kept.records(second, "b")
+    kept.records(Informed(POWER), "c")
+    before = first.requests
+    assert [TEMPERATURE] == kept.records(first, "a")
+    assert 1 < first.requests - before

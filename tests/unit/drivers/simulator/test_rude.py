@@ -895,6 +895,17 @@ def sensors_only(bmc):
     assert 404 == bmc.get(f"{CHASSIS}/Thermal").status_code
     (sensor,) = bmc.members(chassis["Sensors"]["@odata.id"])
     assert 24 == bmc.read(sensor)["Reading"]
+    assert 501 == bmc.get(f"{CHASSIS}/Sensors?$expand=.").status_code
+
+
+@proves()
+def sensors_in_subsystems(bmc):
+    chassis = bmc.read(CHASSIS)
+    assert {"Power", "Thermal", "Sensors"}.isdisjoint(chassis)
+    thermal = bmc.read(chassis["ThermalSubsystem"]["@odata.id"])
+    assert bmc.read(thermal["ThermalMetrics"]["@odata.id"])["TemperatureReadingsCelsius"]
+    (supply,) = bmc.members(f"{CHASSIS}/PowerSubsystem/PowerSupplies")
+    assert bmc.read(bmc.read(supply)["Metrics"]["@odata.id"])["OutputPowerWatts"]
 
 
 # All proofs

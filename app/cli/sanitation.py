@@ -1,0 +1,74 @@
+"""Commands for sanitation reports: list those of a node, show one, or write it to a file."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.commands import Node
+from app.cli.rest import Api
+from app.cli.terminal.errors import Failure, Usage
+from app.cli.terminal.output import Document, Output
+
+COLUMNS = ("uuid", "created_at", "result", "operation", "kind", "disks", "reasons")
+BRIEFLY = ("created_at", "result", "kind", "disks", "reasons", "uuid")
+DISKS = ("serial", "name", "model", "status", "method", "agent_says")
+FACTS = ("result", "reasons", "node", "tenancy", "operation", "checks")
+
+
+def list_reports(
+    api: Api,
+    output: Output,
+    node: Node,
+    *,
+    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
+) -> None:
+    """List the sanitation reports of a node, the newest first; of a deleted one by its UUID."""
+    output.items(map(_row, api.every("nodes", node, "sanitation", limit=limit)), COLUMNS, BRIEFLY)
+
+
+def _row(item: Document) -> Document:
+    report = item["report"]
+    return {
+        **{name: item[name] for name in ("uuid", "created_at", "result")},
+        "operation": report["operation"]["uuid"],
+        "kind": report["operation"]["kind"],
+        "disks": len(report["disks"]),
+        "reasons": " ".join(report["reasons"]),
+    }
+
+
+def show(
+    api: Api,
+    output: Output,
+    node: Node,
+    uuid: Annotated[
+        str | None, typer.Argument(metavar="[REPORT]", help="UUID of a report; default: the newest")
+    ] = None,
+    *,
+    file: Annotated[
+        Path | None, typer.Option(help="Write the signed report to this new file, as JSON")
+    ] = None,
+) -> None:
+    """Show a sanitation report of a node, or write it to a file for `ingot sanitation verify`."""
+    reports = api.every("nodes", node, "sanitation", limit=None if uuid else 1)
+    item = next((item for item in reports if uuid in (None, item["uuid"])), None)
+    if item is None:
+        raise Failure(f"{node} has no sanitation report{f' {uuid}' if uuid else ''}")
+    if file is not None:
+        try:
+            with file.open("x") as target:
+                json.dump(item, target, indent=2)
+        except FileExistsError:
+            raise Usage(f"--file: {file} exists") from None
+        except OSError as error:
+            raise Failure(f"{file}: {error.strerror}") from None
+        output.result({"file": str(file), "result": item["result"]}, f"{file}: {item['result']}")
+        return
+    if not output.people:
+        output.item(item)
+        return
+    output.item({**item["report"], "signed": item["signature"] is not None}, (*FACTS, "signed"))
+    output.say("")
+    output.items(item["report"]["disks"], DISKS)

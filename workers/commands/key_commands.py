@@ -1,0 +1,183 @@
+"""
+Commands about the master keys and data keys: their state, their rotation, and what is proven with
+them.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from app.config.settings import Settings, SettingsError
+from workers.commands.configuration import Config, read
+from workers.supervisor import location
+from workers.supervisor.location import StartError
+
+if TYPE_CHECKING:  # slow to import
+    from sqlalchemy import Connection
+
+    from app.db.master_keys import Master
+
+T = TypeVar("T")
+
+keys = typer.Typer(help="Manage the keys that encrypt secrets.", no_args_is_help=True)
+
+
+def with_data_keys(
+    config: Path | None, work: "Callable[[Settings, Connection, Sequence[Master]], T]"
+) -> T:
+    """Run `work` in a transaction, with the master keys. Raises StartError, SettingsError."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from app import runtime  # here: it imports nearly all modules
+    from app.db.diagnosis import reason
+    from app.db.sealing import keyring_of
+
+    service_runtime = runtime.make(location.complete(read(config)), send=lambda _message: False)
+    try:
+        with service_runtime.write_connection() as connection:
+            return work(
+                service_runtime.settings, connection, keyring_of(connection.dialect).masters
+            )
+    except SQLAlchemyError as error:
+        raise StartError(f"database: {reason(error)}") from None
+    finally:
+        service_runtime.engine.dispose()
+
+
+@keys.command()
+def status(config: Config = None) -> None:
+    """Show master keys and data keys by their names, and tables with rows to encrypt, as JSON."""
+    from app.rows import data_keys
+
+    def work(_: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
+        return data_keys.status(connection, masters)
+
+    table_status = with_data_keys(config, work)
+    typer.echo(json.dumps(table_status, indent=2))
+
+
+@keys.command()
+def rotate(config: Config = None) -> None:
+    """
+    Encrypt the data keys with the first master key, and add a data key for new secrets.
+
+    The first run starts the encryption of a database; all processes must have the key by then.
+    """
+    from app.audit import audit_records
+    from app.rows import data_keys
+
+    def work(settings: Settings, connection: "Connection", masters: "Sequence[Master]") -> None:
+        if not masters:
+            raise SettingsError("[database]secrets_key_file is needed: it has the master key")
+        data_keys.rotate(connection, masters)
+        audit_records.add_command(connection, settings, "update/database/secrets")
+
+    with_data_keys(config, work)
+    typer.echo("new secrets are encrypted with a new key within a minute")
+
+
+def verify_audit(
+    head: Annotated[
+        str | None, typer.Option(help="Checkpoint of an earlier verification, which must exist")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """
+    Verify that audit records were not changed, added or removed, on the database.
+
+    Exit status 1: some were; they are named. It prints the newest checkpoint: keep it on another
+    host, for --head.
+    """
+    from app.audit import audit_proofs
+
+    def work(settings: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
+        if not masters:
+            raise SettingsError("[database]secrets_key_file is needed: audit records are signed")
+        return audit_proofs.verify(connection, settings.audit, head)
+
+    report = with_data_keys(config, work)
+    for finding in report.findings:
+        typer.echo(finding)
+    typer.echo(f"{report.records} records, {report.checkpoints} checkpoints, head {report.head}")
+    if report.unproven:
+        typer.echo(f"{report.unproven} records are older than the first checkpoint: not verified")
+    raise typer.Exit(1 if report.findings else 0)
+
+
+def public_key(config: Config = None) -> None:
+    """
+    Print the public key of sanitation reports as PEM, from the database.
+
+    Keep it where the readers of reports find it: a report is verified with a key from elsewhere.
+    """
+    import base64
+
+    from app.audit import sanitation_proofs
+    from app.db.sealing import keyring_of
+
+    def work(_: Settings, connection: "Connection", _masters: "Sequence[Master]") -> str | None:
+        signed = keyring_of(connection.dialect).signature(b"")
+        return signed and signed[1]
+
+    encoded_key = with_data_keys(config, work)
+    if encoded_key is None:
+        raise StartError("there is no data key, so that no report is signed: see `ingot secrets`")
+    typer.echo(sanitation_proofs.pem_of(base64.b64decode(encoded_key)), nl=False)
+
+
+def verify_report(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Report, as `show --file` writes it")
+    ],
+    *,
+    key: Annotated[
+        str,
+        typer.Option(help="Public key: path of a PEM file, or base64, as `key` has printed it"),
+    ],
+) -> None:
+    """
+    Verify the signature of a sanitation report in a file, without the service.
+
+    Exit status 1: it is not what the service has signed. The result of the report is printed: a
+    genuine report may say that the machine was not sanitized.
+    """
+    from app.audit import sanitation_proofs
+    from app.text.sentences import harmless
+
+    try:
+        encoded_key = Path(key).read_text() if Path(key).exists() else key
+        document = sanitation_proofs.read(file.read_bytes())
+        report = sanitation_proofs.verify(document, sanitation_proofs.key_of(encoded_key))
+    except sanitation_proofs.NotProven as error:
+        raise StartError(f"{file}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(str(error)) from None
+    node, operation = report["node"], report["operation"]
+    typer.echo(
+        harmless(
+            f"genuine: node {node['uuid']} ({node['name']}), operation {operation['uuid']}"
+            f" ({operation['kind']}), {operation['finished_at']}"
+        )
+    )
+    typer.echo(harmless(f"result: {report['result']}"))
+    for reason in report["reasons"]:
+        typer.echo(harmless(f"  {reason}"))
+
+
+def _alone(name: str, function: Callable[..., None]) -> typer.Typer:
+    command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    command.command(name)(function)
+    return command
+
+
+#: Group of the operator's commands -> commands that belong to it and do not use the API.
+OF_GROUPS: Mapping[str, Mapping[str, typer.Typer]] = {
+    "audit": {"verify": _alone("verify", verify_audit)},
+    "sanitation": {
+        "verify": _alone("verify", verify_report),
+        "key": _alone("key", public_key),
+    },
+}

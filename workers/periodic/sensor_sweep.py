@@ -1,0 +1,206 @@
+"""
+Sensor sweep: reads the sensors of a conductor's nodes, for metrics, history and the API.
+
+BMCs are read concurrently, with the power sync's urgency: an order comes first. A sweep has a time
+limit; the machines that were read longest ago come first, so that no machine is left out for ever.
+Nodes in operation are left out, as their BMC may be in an update.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from app.db.item_isolation import isolated
+from app.hardware import targets
+from app.inventory import sensors
+from app.inventory.sensors import Read
+from app.lifecycle.flows import FLOWS
+from app.lifecycle.provision_states import State
+from app.metrics.table import SENSOR_SWEEP_NODES, SENSOR_SWEEPS
+from app.models import Node, NodeSensors
+from app.observe import log
+from app.runtime import Runtime
+from drivers.core.driver import interfaces_of
+from drivers.core.errors import HardwareError, NotSupported, PasswordUnsettled
+from drivers.core.management import ReadSensors
+from drivers.core.target import Target
+from workers.periodic import bmc_sweep
+from workers.periodic.sensor_notifier import Notifier
+
+logger = log.get(__name__)
+
+#: Nodes whose readings are stored in one transaction.
+BATCH = 100
+#: States without reads of the BMC, as its address and password may be wrong.
+_EXCLUDED = [State.ENROLL, *(flow.failed for flow in FLOWS if flow.checks_bmc)]
+
+Found = list[dict[str, Any]] | HardwareError
+
+
+def sweep(runtime: Runtime, conductor: str) -> dict[str, int]:
+    """
+    Read the sensors of a conductor's nodes, and store the readings; count the nodes by result.
+
+    Results: read, none (the BMC lists no sensors), failed, late (the time limit has passed).
+    """
+    counts = dict.fromkeys(("read", "none", "failed", "late"), 0)
+    started = time.monotonic()
+    ids = _ids(runtime, conductor)
+    if ids:
+        asyncio.run(_Sweep(runtime, conductor, counts).run(ids))
+    SENSOR_SWEEPS.observe(time.monotonic() - started)
+    for result, count in counts.items():
+        SENSOR_SWEEP_NODES.add(result, count=count)
+    if counts["late"]:
+        logger.warning("sensors.late", **counts)
+    return counts
+
+
+def _ids(runtime: Runtime, conductor: str) -> Sequence[int]:
+    """Return the ids of the conductor's nodes to read, the ones read longest ago first."""
+    options = runtime.settings.sensor_data
+
+    def query_after(last_id: int) -> Any:
+        query = select(*bmc_sweep.OWNING).where(
+            Node.id > last_id, Node.reservation.is_(None), Node.maintenance.is_(False)
+        )
+        if options.enable_for_undeployed_nodes:
+            return query.where(Node.provision_state.not_in(_EXCLUDED))
+        return query.where(Node.provision_state == State.ACTIVE)
+
+    ids = bmc_sweep.owned_ids(runtime, conductor, query_after)
+    with runtime.reading() as session:
+        rows = session.execute(select(NodeSensors.node_id, NodeSensors.read_at))
+        read_at = {row.node_id: row.read_at for row in rows}
+    return sorted(ids, key=lambda node_id: read_at.get(node_id) or datetime.min)
+
+
+class _Sweep:
+    """One sweep over some nodes."""
+
+    def __init__(self, runtime: Runtime, conductor: str, counts: dict[str, int]) -> None:
+        self._runtime, self._counts = runtime, counts
+        self._notifier = Notifier(runtime, conductor) if _notifies(runtime) else None
+        self._options = runtime.settings.sensor_data
+        self._reads: list[Read] = []
+
+    async def run(self, ids: Sequence[int]) -> None:
+        supply = bmc_sweep.Supply(_pages(self._runtime, ids))
+        workers = min(self._options.workers, len(ids))
+        with ThreadPoolExecutor(min(workers, bmc_sweep.THREADS)) as threads:
+            async with AsyncExitStack() as stack:
+                readers = bmc_sweep.Readers[ReadSensors](
+                    stack, self._runtime.settings.options(), workers
+                )
+                tasks = [
+                    asyncio.create_task(self._work(supply, readers, threads))
+                    for _ in range(workers)
+                ]
+                _, late_tasks = await asyncio.wait(tasks, timeout=self._options.wait_timeout)
+                for task in late_tasks:
+                    task.cancel()
+                ends = await asyncio.gather(*tasks, return_exceptions=True)
+        await self._store(self._reads)
+        if self._notifier is not None:
+            self._notifier.close()
+        for error in ends:
+            if isinstance(error, Exception):  # the database is out of reach
+                raise error
+        done = sum(self._counts.values())
+        self._counts["late"] = max(len(ids) - done, 0) if late_tasks else 0
+
+    async def _work(
+        self,
+        supply: bmc_sweep.Supply,
+        readers: bmc_sweep.Readers[ReadSensors],
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        while (node := await supply.next()) is not None:
+            with isolated("sensors.not_read", node=node.uuid):
+                await self._read(node, readers, threads)
+
+    async def _read(
+        self,
+        node: Node,
+        readers: bmc_sweep.Readers[ReadSensors],
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        found = await self._found(node, readers, threads)
+        if isinstance(found, PasswordUnsettled):  # the BMC was not asked
+            return
+        if isinstance(found, NotSupported):
+            self._counts["none"] += 1
+            return
+        if isinstance(found, HardwareError):
+            self._counts["failed"] += 1
+            self._reads.append(Read(node.id, (), str(found)))
+        else:
+            self._counts["read"] += 1
+            readings = sensors.cleaned(found)
+            self._reads.append(Read(node.id, readings))
+            if self._notifier is not None:
+                self._notifier.add(node, readings)
+        if len(self._reads) >= BATCH:
+            reads, self._reads = self._reads, []
+            await self._store(reads)
+
+    async def _found(
+        self,
+        node: Node,
+        readers: bmc_sweep.Readers[ReadSensors],
+        threads: ThreadPoolExecutor,
+    ) -> Found:
+        try:
+            target = targets.build(self._runtime, node)
+            management = interfaces_of(target).management
+            management.validate(target)
+        except HardwareError as error:
+            return error
+        if management.sensor_reader is None:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(threads, _sensors_of, target)
+        read_sensors = await readers.of(management.sensor_reader)
+        return await read_sensors(target)
+
+    async def _store(self, reads: Sequence[Read]) -> None:
+        """Store reads in a thread, as the database must not block the event loop."""
+        if reads:
+            with isolated("sensors.not_stored", nodes=len(reads)):
+                await asyncio.to_thread(_write, self._runtime, reads, self._options.history)
+        if self._notifier is not None:
+            await asyncio.to_thread(self._notifier.send)
+
+
+def _notifies(runtime: Runtime) -> bool:
+    """Whether notifications of the level `info` are sent."""
+    return runtime.settings.default.notification_level in ("debug", "info")
+
+
+def _write(runtime: Runtime, reads: Sequence[Read], length: int) -> None:
+    """Store reads in one transaction."""
+    # in the order of ids: two conductors may write the same nodes while their owner changes
+    in_order = sorted(reads, key=lambda read: read.node_id)
+    with runtime.transaction() as session:
+        sensors.store(session, in_order, length)
+
+
+def _sensors_of(target: Target) -> Found:
+    try:
+        return interfaces_of(target).management.sensors(target)
+    except HardwareError as error:
+        return error
+
+
+def _pages(runtime: Runtime, ids: Sequence[int]) -> Iterator[Sequence[Node]]:
+    """Yield the nodes with these ids, page by page."""
+    for start in range(0, len(ids), BATCH):
+        with runtime.reading() as session:
+            page = bmc_sweep.whole_nodes(session, ids[start : start + BATCH])
+        if page:  # the nodes may be deleted since
+            yield page
