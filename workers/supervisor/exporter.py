@@ -3,7 +3,8 @@ Exporter: answers Prometheus at /metrics for the processes of one `ingot` comman
 
 A process of its own, so that no scrape delays a request or a step. It adds up the files that the
 processes record (`app.metrics.recording`). Beside a beat it also counts the rows of the fleet: at a
-scrape, and at most once in `[metrics]count_interval`.
+scrape, and at most once in `[metrics]count_interval`. For containers it answers probes of its role:
+GET /alive, GET /ready.
 """
 
 import os
@@ -32,6 +33,7 @@ from app.metrics import table
 from app.metrics.kinds import Gauge
 from app.metrics.recording import DIRECTORY
 from app.observe import log
+from app.process import vital_signs
 from app.reports import fleet_counts, stalled_operations
 from app.reports.fleet_counts import Count
 
@@ -49,25 +51,47 @@ def main(settings: Settings, counts: bool) -> None:
         registry.register(FleetCollector(settings))
     metrics = settings.metrics
     assert metrics.port is not None
+    silence = max(vital_signs.SILENCE, 2 * settings.conductor.heartbeat_timeout)
     with make_server(
-        metrics.host_ip, metrics.port, _application(registry), _server(metrics.host_ip), _Handler
+        metrics.host_ip,
+        metrics.port,
+        _application(registry, silence),
+        _server(metrics.host_ip),
+        _Handler,
     ) as server:
         logger.info("exporter.started", host=metrics.host_ip, port=server.server_port)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         server.serve_forever()
 
 
-def _application(registry: CollectorRegistry) -> WSGIApplication:
-    """Return the WSGI application of a registry."""
+def _application(registry: CollectorRegistry, silence: float) -> WSGIApplication:
+    """
+    Return the WSGI application of a registry, with the probes of the role.
+
+    silence: seconds without a vital sign after which the role does not work.
+    """
     answer: WSGIApplication = make_wsgi_app(registry)
 
     def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != "/metrics":
-            start_response("404 Not Found", [("Content-Type", "text/plain")])
-            return [b"metrics are at /metrics\n"]
-        return answer(environ, start_response)
+        if environ["PATH_INFO"] == "/metrics":
+            return answer(environ, start_response)
+        status, text = _probed(environ["PATH_INFO"], silence)
+        start_response(status, [("Content-Type", "text/plain")])
+        return [f"{text}\n".encode()]
 
     return application
+
+
+def _probed(path: str, silence: float) -> tuple[str, str]:
+    """Return the status and the text for a probe: whether the role works, or is ready."""
+    signs = vital_signs.current()
+    if signs is None or path not in ("/alive", "/ready"):
+        return "404 Not Found", "metrics are at /metrics, probes at /alive and /ready"
+    if path == "/ready" and not signs.is_ready:
+        return "503 Service Unavailable", "the role starts or stops"
+    is_alive = signs.silence < silence
+    status = "200 OK" if is_alive else "503 Service Unavailable"
+    return status, f"the last vital sign was {signs.silence:.0f} s ago"
 
 
 class _Handler(WSGIRequestHandler):
