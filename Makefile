@@ -21,8 +21,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-fast test-random test-slow neutron-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos hosts compare-ironic lab lab-faults lab-up \
-	lab-down lock sbom audit images clean
+.PHONY: help setup demo up test test-fast test-random test-slow neutron-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos hosts compose-test compare-ironic lab lab-faults lab-up \
+	lab-down lock dist sbom audit images clean
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -98,6 +98,9 @@ chaos: $(DEV)  ## Kill everything at random, lose nothing (ARGS="--minutes 10 --
 hosts: $(DEV)  ## Cut, delay and skew hosts in network namespaces (root; ARGS="--list", "--phase NAME --seed N")
 	$(BIN)/python -m tests.hosts $(ARGS)
 
+compose-test: $(DEV)  ## Run the containers of compose/: life cycle, kill, upgrade, restore, new secrets (root, Debian)
+	@$(BIN)/python -m tests.containers $(ARGS)
+
 compare-ironic: $(DEV)  ## Send the same requests to Ironic and Ingot, show the differences
 	$(BIN)/python -m tests.compare $(ARGS)
 
@@ -118,8 +121,17 @@ lock:  ## Pin the requirements again (needs uv)
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done
-	uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
-	  -c requirements/run.txt requirements/openstack.in -o requirements/openstack.txt
+	for name in openstack otel mysql; do \
+	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
+	    -c requirements/run.txt requirements/$$name.in -o requirements/$$name.txt; \
+	done
+
+dist: | $(BIN)/python  ## Build the wheel and the source distribution in build/dist, and check them
+	@[ -e build/dist-tools/bin/twine ] || { $(BIN)/python -m venv build/dist-tools && \
+	  build/dist-tools/bin/python -m pip install --quiet --disable-pip-version-check build twine; }
+	rm -rf build/dist
+	build/dist-tools/bin/python -m build --outdir build/dist .
+	build/dist-tools/bin/twine check --strict build/dist/*
 
 sbom: $(DEV)  ## Write build/sbom.json, the bill of materials in CycloneDX
 	@mkdir -p build

@@ -72,6 +72,7 @@ def up(
     """Start the whole service: API, conductors, beat, Redis; migrate the database first."""
     settings = read(
         config,
+        "up",
         DEFAULT__data_dir=data_dir and str(data_dir),
         api__host_ip=host,
         api__port=port,
@@ -82,13 +83,13 @@ def up(
     raise typer.Exit(supervisor.run(settings, options))
 
 
-def read_alone(config: Path | None) -> Settings:
+def read_alone(config: Path | None, role: str) -> Settings:
     """
     Load the settings of a role that runs alone, with an external Redis.
 
     Raises SettingsError: no URL of Redis is set.
     """
-    settings = location.complete(read(config))
+    settings = location.complete(read(config, role))
     if not settings.broker.url:
         raise SettingsError("[broker]url is needed to run a role alone: set INGOT_BROKER_URL")
     return settings
@@ -97,7 +98,7 @@ def read_alone(config: Path | None) -> Settings:
 @app.command()
 def api(config: Config = None) -> None:
     """Serve the API."""
-    settings = read_alone(config)
+    settings = read_alone(config, "api")
     roles.become_alone(settings, "api", "api")
 
 
@@ -112,7 +113,7 @@ def conductor(
     """Run a conductor, which works on nodes."""
     if ctx.invoked_subcommand:
         return
-    settings = read_alone(config)
+    settings = read_alone(config, "conductor")
     permissions.prepare(settings)
     conductor_name = name or settings.default.host or socket.gethostname()
     roles.become_alone(settings, conductor_name, "conductor", conductor_name)
@@ -121,18 +122,18 @@ def conductor(
 @app.command()
 def beat(config: Config = None) -> None:
     """Run the scheduler of periodic tasks; a second one stands by."""
-    settings = read_alone(config)
+    settings = read_alone(config, "beat")
     roles.become_alone(settings, "beat", "beat")
 
 
 @app.command()
 def files(config: Config = None) -> None:
     """Serve the files that machines fetch from the conductors of this host."""
-    settings = location.complete(read(config))
+    settings = location.complete(read(config, "files"))
     if not settings.deploy.http_port:
         raise SettingsError("[deploy]http_port is needed to serve files alone")
     permissions.prepare(settings)
-    roles.become(settings, "files", roles.ROLES["files"])
+    roles.become_alone(settings, "files", "files")
 
 
 @app.command("dhcp-config")

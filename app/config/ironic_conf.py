@@ -25,6 +25,8 @@ _DEFAULTS: Mapping[str, str] = {
 _MEANS_DEFAULT: Mapping[str, str] = {"api.api_workers": "0"}
 #: Old names of options, as oslo.config still accepts them -> present name.
 _RENAMED: Mapping[str, str] = {
+    "DEFAULT.logfile": "DEFAULT.log_file",
+    "DEFAULT.logdir": "DEFAULT.log_dir",
     "pxe.pxe_append_params": "pxe.kernel_append_params",
     "keystone_authtoken.memcache_servers": "keystone_authtoken.memcached_servers",
     "conductor.configdrive_use_swift": "deploy.configdrive_use_object_store",

@@ -1,5 +1,5 @@
 """
-Logging: one line per event on standard error, as JSON or, on a terminal, as key=value.
+Logging: one line per event on standard error or in a file, as JSON or, on a terminal, as key=value.
 
 `log = app.observe.log.get(__name__)`, then `log.info("step.finished", node=uuid)`: events are named
 `subject.past_participle`, facts are keywords. `bound(node=uuid)` adds facts to all lines within.
@@ -11,9 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from typing import Any, TextIO
 
 import orjson
@@ -21,6 +23,8 @@ import structlog
 
 from app.observe import request_ids
 
+#: Name of the handler of standard error.
+ERROR_OUTPUT = "stderr"
 #: Libraries that log at WARNING and above, at any level of this service.
 QUIET = ("alembic", "asyncio", "celery", "kombu", "sqlalchemy", "sushy", "urllib3")
 
@@ -134,27 +138,9 @@ def set_up(level: str = "info", form: str = "auto") -> None:
 
     form: `json`, `text`, or `auto` for text where standard error is a terminal.
     """
-    as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
-    renderers: list[structlog.typing.Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
-        if as_json
-        else [
-            printable,
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=_plain_traceback
-            ),
-        ]
-    )
-
-    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*SHARED, _facts_of_drivers],
-            processors=[remove, bounded, _add_facts, *renderers],
-        )
-    )
-    handler.addFilter(_rate_limit())
+    handler.name = ERROR_OUTPUT
+    _format(handler, form, is_terminal=sys.stderr.isatty())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
@@ -168,6 +154,71 @@ def set_up(level: str = "info", form: str = "auto") -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def write_to(path: Path, form: str = "auto", *, on_error_output: bool = False) -> None:
+    """
+    Log to a file from now on, in this process and those that it forks, instead of standard error.
+
+    form: as for `set_up`. on_error_output: whether to log to standard error, too.
+
+    Raises OSError: the file cannot be opened.
+    """
+    error_output = next(item for item in logging.root.handlers if item.name == ERROR_OUTPUT)
+    handler = LogFile(path, fallback=error_output)
+    _format(handler, form, is_terminal=False)
+    if not on_error_output:
+        logging.root.removeHandler(error_output)
+    logging.root.addHandler(handler)
+
+
+class LogFile(WatchedFileHandler):
+    """
+    A log file, which is opened again when another program has moved or removed it, as logrotate
+    does: each process notices that by itself, at its next line.
+
+    fallback: handler of the lines that cannot be written: a full disk, or a folder that is gone,
+    must neither stop the work that is logged nor hide it. The next line is tried again.
+    """
+
+    def __init__(self, path: Path, fallback: logging.Handler) -> None:
+        super().__init__(path, encoding="utf-8", errors="backslashreplace")
+        self._fallback = fallback
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # it could not be opened again
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Write a line that could not be written."""
+        stream, self.stream = self.stream, None  # type: ignore[assignment]
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
+        self._fallback.handle(record)
+
+
+def _format(handler: logging.Handler, form: str, *, is_terminal: bool) -> None:
+    """Let a handler write lines of a form, and fewer of chatty libraries."""
+    as_json = form == "json" or (form == "auto" and not is_terminal)
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
+        if as_json
+        else [
+            printable,
+            structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=_plain_traceback),
+        ]
+    )
+    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*SHARED, _facts_of_drivers],
+            processors=[remove, bounded, _add_facts, *renderers],
+        )
+    )
+    handler.addFilter(_rate_limit())
 
 
 def debugging() -> bool:

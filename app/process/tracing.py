@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
-from app.config.settings import Settings
+from app.config.settings import Settings, SettingsError
 from app.observe import request_ids
 from app.text.masking import mask_urls
 
@@ -39,6 +40,23 @@ _NO_SPAN: AbstractContextManager[None] = nullcontext()
 _provider: Any = None  # of OpenTelemetry's SDK
 _tracer: Any = None  # None while nothing is traced
 _ratio = 0.0  # share of the requests that are traced
+
+
+def require(settings: Settings) -> None:
+    """
+    Check that traces can be made, if a collector is set.
+
+    Raises SettingsError: OpenTelemetry is not installed.
+    """
+    if not settings.tracing.endpoint:
+        return
+    for name in ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"):
+        try:
+            is_installed = find_spec(name) is not None
+        except ModuleNotFoundError:  # a package above it
+            is_installed = False
+        if not is_installed:
+            raise SettingsError(f"[tracing]endpoint: there is no {name}: pip install 'ingot[otel]'")
 
 
 def start(settings: Settings, role: str) -> None:

@@ -40,7 +40,7 @@ from app.db.sealing import keyring_of
 from app.events.event_feed import EventFeed
 from app.metrics import recording
 from app.observe import log
-from app.process import kill_points, tracing
+from app.process import kill_points, own_server, tracing, vital_signs
 from app.process.before_fork import BuiltBeforeFork
 from app.process.parent_death import die_with_parent
 from app.server import gateway, tls_files
@@ -53,6 +53,8 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 STOP_TIMEOUT = 1
 #: Seconds between replacements of killed processes.
 RESPAWN_PAUSE = 0.5
+#: Seconds between the requests to itself until the first is answered.
+FIRST_REQUESTS = 0.1
 #: Allocations between garbage collections: more than most requests leave behind.
 GC_THRESHOLD = 20_000
 #: Seconds for which a thread that computes keeps the interpreter from others (default: 0.005): a
@@ -123,6 +125,8 @@ def main(settings: Settings) -> None:
         _keep_memory()
         return app
 
+    if vital_signs.are_noted(settings):
+        Server.watched = settings
     server = Server(
         "ingot",
         api.host_ip,
@@ -158,7 +162,32 @@ class Server(MPServer):  # type: ignore[misc]
 
     granian ends, with all its processes, when one ends twice within 5.5 s. That is right for a
     process that cannot start, which ends by itself; a killed one can be replaced.
+
+    While it serves, its parent process asks it for an answer at an interval: its vital sign.
     """
+
+    #: Settings for the requests to itself, if its signs are noted.
+    watched: Settings | None = None
+
+    def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
+        self._ended = threading.Event()
+        if self.watched is not None:  # the processes are forked by now
+            thread = threading.Thread(target=self._ask, args=(self.watched,), daemon=True)
+            thread.start()
+        super()._serve_loop(spawn_target, target_loader)
+
+    def _ask(self, settings: Settings) -> None:
+        """Ask for an answer until the end; any one is a sign, be it that of a busy server."""
+        api, interval = settings.api, FIRST_REQUESTS
+        while not self._ended.wait(interval):
+            if own_server.status(api.host_ip, api.port, tls=api.enable_ssl_api) is not None:
+                vital_signs.work(f"serves {api.host_ip}:{api.port}")
+                interval = vital_signs.REQUEST_INTERVAL
+
+    def shutdown(self, exit_code: int = 0) -> None:
+        vital_signs.stop("ends its requests")
+        self._ended.set()
+        super().shutdown(exit_code)
 
     def _respawn_workers(
         self, workers: list[int], spawn_target: Any, target_loader: Any, delay: float = 0

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import pytest
 from redis import RedisError
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from app.lifecycle.operation_states import Actor
 from app.models import Conductor, Operation, PeriodicPass
+from app.process import vital_signs
 from drivers.core.steps import Done
 from workers.conductor import claims, recording
 from workers.conductor.conductor import StaleWatermark
@@ -171,7 +173,7 @@ def test_a_conductor_whose_heartbeats_fail_by_a_defect_stops(life, monkeypatch):
 def test_a_heartbeat_has_the_first_impediment_and_its_end_begins_the_work_anew(life):
     """The passes of a conductor whose nodes others had are expected from its return on."""
     reasons = [None, None]
-    life._impediments = [lambda: reasons[0], lambda: reasons[1]]
+    life._impediments = [(lambda: reasons[0], False), (lambda: reasons[1], True)]
 
     def row():
         with life.inside.runtime.reading() as session:
@@ -195,3 +197,65 @@ def test_a_heartbeat_has_the_first_impediment_and_its_end_begins_the_work_anew(l
     assert begun < again
     assert life._heartbeat()
     assert again == row()[1]
+
+
+class Signs:
+    """Notes the vital signs of a conductor."""
+
+    def __init__(self):
+        self.noted = []
+
+    def work(self, status):
+        self.noted.append(("work", status))
+
+    def report(self, status):
+        self.noted.append(("report", status))
+
+    def stop(self, status):
+        self.noted.append(("stop", status))
+
+
+@pytest.fixture
+def signs(monkeypatch):
+    signs = Signs()
+    monkeypatch.setattr(vital_signs, "_current", signs)
+    return signs
+
+
+def test_a_heartbeat_is_a_vital_sign_unless_another_incarnation_would_work_better(
+    life, signs, monkeypatch
+):
+    reasons = [None, None, None]
+    life._impediments = [
+        (lambda: reasons[0], False), (lambda: reasons[1], True), (lambda: reasons[2], False),
+    ]  # fmt: skip
+    life.conductor.attempts.add("a token")
+    for reasons[:], sign in (
+        ([None, None, None], ("work", "1 step in progress")),
+        (["it has no broker", None, None], ("work", "impeded: it has no broker")),
+        ([None, "its threads hang", "no BMCs"], ("report", "impeded: its threads hang")),
+        ([None, None, "no BMCs"], ("work", "impeded: no BMCs")),
+    ):
+        assert life._heartbeat()
+        assert [sign] == signs.noted
+        signs.noted.clear()
+    monkeypatch.setattr(life, "_redispatch", lambda: None)
+    life.drain()
+    assert ("stop", "drains, 1 step in progress") == signs.noted[0]
+
+
+@pytest.mark.parametrize(("registered", "sign"), [(True, "work"), (False, "report")])
+def test_a_database_that_is_away_is_no_reason_for_another_incarnation(
+    life, signs, monkeypatch, registered, sign
+):
+    def fail():
+        life._ended.set()
+        raise OperationalError("", None, Exception("connection refused"))
+
+    monkeypatch.setattr(os, "waitpid", lambda *_: (0, 0))
+    monkeypatch.setattr(life, "_heartbeat", fail)
+    monkeypatch.setattr(life, "_register", fail)
+    if not registered:
+        life.registered.clear()
+    life._run()
+    assert [(sign, "the database does not answer: connection refused")] == signs.noted

@@ -1,7 +1,9 @@
 """The units of systemd, checked by its own tools, without a running systemd."""
 
+import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,9 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from app.config.settings import Settings
+from app.process import vital_signs
+from tests.support.prerequisites import not_allowed
 from workers import cli
 
 ROOT = Path(__file__).parents[2]
@@ -74,3 +79,55 @@ def test_the_command_of_each_unit_is_one_of_ours(name):
 def test_each_role_has_its_unit():
     roles = {name.removesuffix(".service").removeprefix("ingot-") for name in SERVICES}
     assert roles == {"api", "beat", "conductor@", "database", "files", "up"}
+
+
+def test_a_role_tells_systemd_that_it_is_ready_and_that_it_works():
+    common = (FOLDER / "ingot-.service.d" / "10-common.conf").read_text()
+    assert "\nWatchdogSec=180\n" in common
+    assert "\nWatchdogSignal=SIGTERM\n" in common, "SIGABRT would end a conductor without a drain"
+    for name in SERVICES:
+        kind = "oneshot" if name == "ingot-database.service" else "notify"
+        assert f"\nType={kind}\n" in (FOLDER / name).read_text(), name
+
+
+def test_a_silent_role_has_given_several_signs_in_the_time_of_the_watchdog():
+    assert 180 >= 10 * vital_signs.REQUEST_INTERVAL
+    assert 180 >= 10 * Settings().conductor.heartbeat_interval
+
+
+def test_a_conductor_may_drain_for_as_long_as_it_likes_to():
+    (seconds,) = re.findall(
+        r"^TimeoutStopSec=(\d+)$", (FOLDER / "ingot-conductor@.service").read_text(), re.MULTILINE
+    )
+    assert int(seconds) >= Settings().conductor.graceful_shutdown_timeout + 10
+
+
+def _run(*command, environ=None):
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=60, env=environ
+    )
+    assert 0 == done.returncode, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("systemd-sysusers"), reason="no systemd-sysusers on this host")
+def test_the_user_and_its_folders_are_made_from_the_files(tmp_path):
+    """As a package would have them made, in a root of its own."""
+    if os.geteuid():
+        not_allowed("systemd-sysusers and systemd-tmpfiles need root")
+    for name, folder in (("sysusers", "sysusers.d"), ("tmpfiles", "tmpfiles.d")):
+        target = tmp_path / "usr/lib" / folder / "ingot.conf"
+        target.parent.mkdir(parents=True)
+        shutil.copy(FOLDER / f"{name}.conf", target)
+    (tmp_path / "etc").mkdir()
+    _run("systemd-sysusers", f"--root={tmp_path}")
+    (user,) = re.findall(r"^ingot:.*$", (tmp_path / "etc/passwd").read_text(), re.MULTILINE)
+    assert "/var/lib/ingot" == user.split(":")[5]
+    settings = tmp_path / "etc/ingot/ingot.toml"
+    _run("systemd-tmpfiles", f"--root={tmp_path}", "--create")
+    settings.write_text("")
+    settings.chmod(0o666)
+    _run("systemd-tmpfiles", f"--root={tmp_path}", "--create")
+    group = int(user.split(":")[3])
+    assert (0o640, group) == (stat.S_IMODE(settings.stat().st_mode), settings.stat().st_gid)
+    assert 0o750 == stat.S_IMODE(settings.parent.stat().st_mode)

@@ -101,7 +101,7 @@ class ControlSigns:
         silence = self.pulse.silence()
         if silence > patience:
             return f"its control process has taken no message for {silence:.0f} s"
-        return self.network.get()
+        return None
 
 
 class StepThreads:

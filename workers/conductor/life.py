@@ -16,6 +16,7 @@ from app.db import diagnosis
 from app.db.transactions import connection_of
 from app.lifecycle.operation_states import Actor
 from app.observe import log
+from app.process import vital_signs
 from workers.conductor import drain
 from workers.conductor.conductor import Conductor
 from workers.conductor.promotion import Timeline
@@ -38,17 +39,25 @@ class Life:
     """
     Registration, heartbeats and drain of the conductor.
 
-    impediments: return why this conductor can do no new work; None: it can.
+    internal_impediments, external_impediments: functions that return why this conductor can do no
+    new work, or nothing if it can. Another incarnation would not have the internal ones, so with
+    them a heartbeat is no vital sign.
     """
 
     def __init__(
         self,
         conductor: Conductor,
         control: int,
-        impediments: Sequence[Callable[[], str | None]] = (),
+        internal_impediments: Sequence[Callable[[], str | None]] = (),
+        external_impediments: Sequence[Callable[[], str | None]] = (),
     ) -> None:
         self.conductor = conductor
-        self._impediments = (self._of_broker, *impediments)
+        # the broker first: without it no echo is answered, which looks like an internal one
+        self._impediments = (
+            (self._of_broker, False),
+            *((impediment, True) for impediment in internal_impediments),
+            *((impediment, False) for impediment in external_impediments),
+        )
         self._impeded = False
         self.control = control  # pid of the control process
         #: Set when the conductor is registered, and its database is known to be the newest.
@@ -79,9 +88,12 @@ class Life:
                 self._ended.wait(min(interval, HEARTBEAT_RETRY) if self._impeded else interval)
                 continue
             except SQLAlchemyError as error:
-                seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
+                reason = diagnosis.reason(error)
+                seldom.warning("conductor.no_database", detail=reason)
+                self._sign(f"the database does not answer: {reason}")
             except RedisError as error:
                 seldom.warning("broker.unreachable", detail=str(error))
+                self._sign(f"the broker does not answer: {error}")
             except Exception:  # without heartbeats, other conductors take over its nodes
                 self._stop("conductor.crashed", exc_info=True)
                 return
@@ -105,6 +117,7 @@ class Life:
         self.conductor.set_watermark(self._in_newest(register), checked)
         self._timeline.look()
         self.registered.set()
+        self._sign(None)
         logger.info("conductor.registered", incarnation=incarnation, group=group)
 
     def _expect_passes(self, session: Session) -> None:
@@ -126,7 +139,7 @@ class Life:
             self._broker_answered = time.monotonic()
         except RedisError as error:
             seldom.warning("broker.unreachable", detail=str(error))
-        impediment = next(filter(None, (each() for each in self._impediments)), None)
+        impediment, is_internal = self._impediment()
         returns = self._impeded and impediment is None
 
         def beat(session: Session) -> int | None:
@@ -140,9 +153,30 @@ class Life:
         if mark is not None and valid:
             conductor.set_watermark(mark, checked)
         self._note(impediment)
+        self._sign(impediment and f"impeded: {impediment}", works=not is_internal)
         if mark is not None:
             self._timeline.look()
         return mark is not None
+
+    def _impediment(self) -> tuple[str | None, bool]:
+        """Return why this conductor can do no new work, if so, and whether that is internal."""
+        for find, is_internal in self._impediments:
+            if impediment := find():
+                return impediment, is_internal
+        return None, False
+
+    def _sign(self, trouble: str | None, *, works: bool = True) -> None:
+        """
+        Give a vital sign; trouble: if there is any.
+
+        works: whether another incarnation would work no better: it would not without a database.
+        """
+        status = trouble or self._progress()
+        (vital_signs.work if works and self.registered.is_set() else vital_signs.report)(status)
+
+    def _progress(self) -> str:
+        steps = len(self.conductor.attempts)
+        return f"{steps} step{'s' * (steps != 1)} in progress"
 
     def _note(self, impediment: str | None) -> None:
         """Log the begin and the end of impediments."""
@@ -183,6 +217,7 @@ class Life:
         conductor = self.conductor
         if conductor.draining.is_set():
             return
+        vital_signs.stop(f"drains, {self._progress()}")
         try:
             with conductor.runtime.transaction() as session:
                 conductors.mark_offline(session, conductor.name, conductor.incarnation)

@@ -108,6 +108,7 @@ def main(settings: Settings, name: str) -> None:
         conductor,
         control,
         (partial(threads.impediment, patience), partial(signs.impediment, patience)),
+        (signs.network.get,),
     )
     attempts.register_task(application, conductor, life.registered, threads)
     abilities.register_echo(application, threads.pulse.answer)

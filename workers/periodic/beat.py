@@ -32,7 +32,7 @@ from app.db.prepared import Prepared
 from app.metrics import recording
 from app.models import BeatLease
 from app.observe import log
-from app.process import kill_points
+from app.process import kill_points, vital_signs
 from app.runtime import connect
 from workers.periodic import schedule
 from workers.periodic.lost_conductors import DeadConductorLog
@@ -118,6 +118,8 @@ class LeasedScheduler(Scheduler):
     silent_since: ClassVar[float | None] = None
     #: Monotonic time of the last successful send, or of the probe before the lead.
     last_sent_at: ClassVar[float] = 0.0
+    #: Trouble of the present tick with the database or the broker, if there is any.
+    outage: ClassVar[str] = ""
     #: Tasks that had no work when they were due, since that was recorded.
     idle: ClassVar[set[str]] = set()
     idle_recorded: ClassVar[float] = 0.0  # monotonic time
@@ -127,6 +129,12 @@ class LeasedScheduler(Scheduler):
         self.merge_inplace(self.app.conf.beat_schedule)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
+        type(self).outage = ""
+        wait = self._tick(*args, **kwargs)
+        vital_signs.work(self.outage or ("leads" if self.leading else "stands by"))
+        return wait
+
+    def _tick(self, *args: Any, **kwargs: Any) -> float:
         kill_points.reach("beating")
         leading = self._reaches_broker() and self._leads()
         if leading != self.leading:
@@ -151,7 +159,11 @@ class LeasedScheduler(Scheduler):
         try:
             work()
         except SQLAlchemyError as error:
-            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
+            self._note_outage("beat.no_database", diagnosis.reason(error))
+
+    def _note_outage(self, event: str, reason: str) -> None:
+        type(self).outage = f"{event.rpartition('.')[2].replace('_', ' ')}: {reason}"
+        seldom.warning(event, detail=reason)
 
     def _begin(self) -> None:
         """
@@ -186,7 +198,7 @@ class LeasedScheduler(Scheduler):
         except IntegrityError:  # two beats inserted the first row; the other one leads
             return False
         except SQLAlchemyError as error:
-            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
+            self._note_outage("beat.no_database", diagnosis.reason(error))
             return False
 
     def _reaches_broker(self) -> bool:
@@ -204,7 +216,7 @@ class LeasedScheduler(Scheduler):
         try:
             type(self).probe()
         except breakers.FAILURES as error:
-            seldom.warning("beat.no_broker", detail=str(error) or type(error).__name__)
+            self._note_outage("beat.no_broker", str(error) or type(error).__name__)
             return False
         type(self).silent_since, type(self).last_sent_at = None, time.monotonic()
         return True
@@ -228,7 +240,7 @@ class LeasedScheduler(Scheduler):
                 self.idle.add(task)
                 return
         except SQLAlchemyError as error:
-            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
+            self._note_outage("beat.no_database", diagnosis.reason(error))
             return
         self.idle.discard(task)
         if type(self).send(TaskMessage(entry.task, entry.args)):
@@ -280,5 +292,6 @@ def main(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     service.start()
+    vital_signs.stop("ends its lead")
     with suppress(SQLAlchemyError):  # the lease expires by itself
         step_down(LeasedScheduler.engine, LeasedScheduler.holder)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from app.observe import log
 from app.process.parent_death import adopt_orphans, die_with_parent
+from workers.supervisor.location import StartError
 
 logger = log.get(__name__)
 
@@ -191,6 +192,26 @@ def fork(work: Callable[[], object]) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def result_of(work: Callable[[], None]) -> int:
+    """
+    Run `work` in a child process; return the pipe that its result comes from.
+
+    The result is an empty line, or a line with the text of a StartError.
+    """
+    result, output = os.pipe()
+
+    def write_result() -> None:
+        try:
+            work()
+            os.write(output, b"\n")
+        except StartError as error:
+            os.write(output, f"{error}\n".encode())
+
+    fork(write_result)
+    os.close(output)
+    return result
 
 
 def _descendants(pid: int) -> Iterator[int]:

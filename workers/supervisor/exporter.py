@@ -4,7 +4,8 @@ at /metrics/sensors for the sensors of all machines.
 
 A process of its own, so that no scrape delays a request or a step. It adds up the files that the
 processes record (`app.metrics.recording`). Beside a beat it also counts the rows of the fleet: at a
-scrape, and at most once in `[metrics]count_interval`.
+scrape, and at most once in `[metrics]count_interval`. For containers it answers probes of its role:
+GET /alive, GET /ready.
 """
 
 import os
@@ -34,6 +35,7 @@ from app.metrics import table
 from app.metrics.kinds import Gauge
 from app.metrics.recording import DIRECTORY
 from app.observe import log
+from app.process import vital_signs
 from app.reports import fleet_counts, sensor_series, stalled_operations
 from app.reports.fleet_counts import Count
 
@@ -55,10 +57,11 @@ def main(settings: Settings, counts: bool) -> None:
             sensors = Sensors(fleet.engine, settings.sensor_data.interval)
     metrics = settings.metrics
     assert metrics.port is not None
+    silence = max(vital_signs.SILENCE, 2 * settings.conductor.heartbeat_timeout)
     with make_server(
         metrics.host_ip,
         metrics.port,
-        application(registry, sensors),
+        application(registry, silence, sensors),
         _server(metrics.host_ip),
         _Handler,
     ) as server:
@@ -87,19 +90,39 @@ class Sensors:
         return [text.encode()]
 
 
-def application(registry: CollectorRegistry, sensors: WSGIApplication | None) -> WSGIApplication:
-    """Return the WSGI application of a registry. sensors: that of the machines; None: it is off."""
-    answer: WSGIApplication = make_wsgi_app(registry)
+def application(
+    registry: CollectorRegistry, silence: float, sensors: WSGIApplication | None = None
+) -> WSGIApplication:
+    """
+    Return the WSGI application of a registry, with the probes of the role.
+
+    silence: seconds without a vital sign after which the role does not work. sensors: application
+    of the machines' sensors; None: it is off.
+    """
+    metrics: WSGIApplication = make_wsgi_app(registry)
 
     def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/metrics":
+            return metrics(environ, start_response)
         if environ["PATH_INFO"] == "/metrics/sensors" and sensors is not None:
             return sensors(environ, start_response)
-        if environ["PATH_INFO"] != "/metrics":
-            start_response("404 Not Found", [("Content-Type", "text/plain")])
-            return [b"metrics are at /metrics\n"]
-        return answer(environ, start_response)
+        status, text = _probed(environ["PATH_INFO"], silence)
+        start_response(status, [("Content-Type", "text/plain")])
+        return [f"{text}\n".encode()]
 
     return answered
+
+
+def _probed(path: str, silence: float) -> tuple[str, str]:
+    """Return the status and the text for a probe: whether the role works, or is ready."""
+    signs = vital_signs.current()
+    if signs is None or path not in ("/alive", "/ready"):
+        return "404 Not Found", "metrics are at /metrics, probes at /alive and /ready"
+    if path == "/ready" and not signs.is_ready:
+        return "503 Service Unavailable", "the role starts or stops"
+    is_alive = signs.silence < silence
+    status = "200 OK" if is_alive else "503 Service Unavailable"
+    return status, f"the last vital sign was {signs.silence:.0f} s ago"
 
 
 class _Handler(WSGIRequestHandler):

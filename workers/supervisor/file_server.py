@@ -3,7 +3,8 @@ File server: serves `[deploy]http_root` to machines, agents and BMCs.
 
 `ingot up` runs it unless `[deploy]http_url` is set. In production a web server of the site does
 this, or `ingot files` on each host with conductors. It supports range requests, and lists no
-folders: only a client that knows the name of a file can fetch it.
+folders: only a client that knows the name of a file can fetch it. The answer to GET / tells probes
+whether the folder is readable.
 
 A slow client occupies no thread. Each address has a limited number of connections, and each request
 and response a limited time.
@@ -11,6 +12,7 @@ and response a limited time.
 
 import asyncio
 import ipaddress
+import os
 import signal
 import socket
 import ssl
@@ -25,6 +27,7 @@ from werkzeug.security import safe_join
 
 from app.config.settings import Settings
 from app.observe import log
+from app.process import own_server, vital_signs
 from app.server import tls_files
 
 logger = log.get(__name__)
@@ -34,6 +37,8 @@ seldom = log.RateLimited(logger)
 STOP_TIMEOUT = 1
 #: Seconds for the header of a request, and for a response in addition to the time for its length.
 REQUEST_TIMEOUT, RESPONSE_TIMEOUT = 30.0, 60.0
+#: Answer to GET / if the folder is readable.
+READABLE = 204
 BINARY = "application/octet-stream"
 
 
@@ -68,8 +73,29 @@ async def _serve(settings: Settings, root: Path, context: ssl.SSLContext | None)
     site = web.TCPSite(runner, settings.api.host_ip, deploy.http_port, ssl_context=context)
     await site.start()
     logger.info("files.started", root=str(root), port=deploy.http_port, tls=context is not None)
+    signs: list[asyncio.Task[None]] = []
+    if vital_signs.are_noted(settings):
+        signs.append(asyncio.create_task(_give_signs(settings)))
     await stop.wait()
+    vital_signs.stop("ends its responses")
+    for task in signs:
+        task.cancel()
     await runner.cleanup()
+
+
+async def _give_signs(settings: Settings) -> None:
+    """Give a vital sign for each answer to a request of its own."""
+    address, port = settings.api.host_ip, settings.deploy.http_port
+    while True:
+        # in a thread, as this one answers
+        status = await asyncio.to_thread(
+            own_server.status, address, port, tls=settings.deploy.enable_ssl_files
+        )
+        if status == READABLE:
+            vital_signs.work(f"serves {settings.deploy.http_root}")
+        else:
+            vital_signs.report(f"{settings.deploy.http_root} is not readable")
+        await asyncio.sleep(vital_signs.REQUEST_INTERVAL)
 
 
 class FileServer(web.Server):
@@ -106,6 +132,9 @@ class FileServer(web.Server):
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
+        if request.path == "/":  # a probe
+            is_readable = await asyncio.to_thread(os.access, self._root, os.R_OK | os.X_OK)
+            return web.Response(status=READABLE if is_readable else 503)
         file_entry = await asyncio.to_thread(self._find, request.path)
         if file_entry is None:
             # UEFI waits for the end of the connection after an empty answer, for half a minute;

@@ -17,6 +17,7 @@ from pathlib import Path
 from app.config.settings import Settings
 from app.metrics import recording
 from app.observe import log
+from app.process import own_server
 from drivers.net import service_addresses
 from workers.supervisor import redis_server
 
@@ -223,6 +224,6 @@ def _free(host: str, port: int, other_port: int = 0) -> int:
 
 def base_url(settings: Settings) -> str:
     """Return the API's URL for clients on this host."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.api.host_ip, settings.api.host_ip)  # noqa: S104
+    host = own_server.reached_at(settings.api.host_ip)
     scheme = "https" if settings.api.enable_ssl_api else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.api.port}"

@@ -7,12 +7,14 @@ children, so that these share the memory. Each role can also run alone: API, con
 
 import gc
 import importlib
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from app.config.settings import Settings, SettingsError
 from app.observe import log
+from app.process import tracing, vital_signs
 from workers.supervisor import location
 from workers.supervisor.children import fork
 from workers.supervisor.location import StartError
@@ -30,6 +32,16 @@ PRELOAD = (
 )  # fmt: skip
 
 Role = Callable[..., Any]
+
+#: Roles that record metrics, and have an exporter.
+RECORDED = ("api", "beat", "conductor")
+#: Roles that record metrics, and have an exporter.
+RECORDED = ("api", "beat", "conductor")
+#: Role -> name of its file in [DEFAULT]log_dir. Conductors of one host share theirs.
+LOG_FILES = {
+    "up": "ingot", "api": "ingot-api", "beat": "ingot-beat", "conductor": "ingot-conductor",
+    "files": "ingot-files",
+}  # fmt: skip
 
 
 def late(module: str, name: str = "main") -> Role:
@@ -58,6 +70,31 @@ def _alive(settings: Settings) -> dict[str, str]:
         engine.dispose()  # no connection may be open at a fork
 
 
+def _silent(settings: Settings, names: Sequence[str]) -> list[str]:
+    """
+    Return which of these conductors send no heartbeats, be they impeded or not.
+
+    The list is empty while the database does not answer: another start would not mend that.
+    """
+    from sqlalchemy.exc import SQLAlchemyError  # here: the imports take long
+
+    from app import runtime
+    from app.cluster import conductors
+    from app.db import transactions
+
+    engine = runtime.connect(settings)
+    timeout = settings.conductor.heartbeat_timeout
+    try:
+        with transactions.reading(engine) as session:
+            heartbeat_names = {member.name for member in conductors.alive(session, timeout)}
+            heartbeat_names |= {name for name, _ in conductors.impeded(session, timeout)}
+    except SQLAlchemyError:
+        return []
+    finally:
+        engine.dispose()
+    return [name for name in names if name not in heartbeat_names]
+
+
 def _check(settings: Settings) -> None:
     """
     Check the settings that a role would refuse, before any role is forked.
@@ -67,6 +104,7 @@ def _check(settings: Settings) -> None:
     from app import runtime  # here: the import takes long
     from app.server import tls_files
 
+    tracing.require(settings)
     tls_files.files(settings.api)
     runtime.require_hardware_types(runtime.load_drivers.before_fork(settings))
 
@@ -94,7 +132,7 @@ def _prepare(settings: Settings) -> None:
     processes.application.before_fork(settings)
 
 
-#: Role -> main function of its process; the last five run in the supervisor. Tests replace them.
+#: Role -> main function of its process; the last six run in the supervisor. Tests replace them.
 ROLES: Mapping[str, Role] = {
     "api": late("app.server.processes"),
     "exporter": late("workers.supervisor.exporter"),
@@ -105,6 +143,7 @@ ROLES: Mapping[str, Role] = {
     "upgrade": _upgrade,
     "prepare": _prepare,
     "alive": _alive,
+    "silent": _silent,
     "users": late("workers.supervisor.first_admin", "ensure"),
 }
 
@@ -155,11 +194,16 @@ def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
 
 def become_alone(settings: Settings, name: str, role: str, *arguments: Any) -> Any:
     """
-    Run a role in this process, outside of a supervisor; fork its exporter first.
+    Run a role in this process, outside of a supervisor; fork its exporter first, if it records
+    metrics.
 
-    Raises StartError.
+    Raises SettingsError, StartError.
     """
-    settings = location.prepare_metrics(settings)
-    if settings.metrics.port is not None:
+    tracing.require(settings)
+    vital_signs.begin(os.environ)
+    vital_signs.report("starts")
+    if role in RECORDED:
+        settings = location.prepare_metrics(settings)
+    if role in RECORDED and settings.metrics.port is not None:
         fork(partial(become, settings, "exporter", ROLES["exporter"], role == "beat"))
     return become(settings, name, ROLES[role], *arguments)

@@ -7,13 +7,11 @@ Its Redis and a SQLite database are in the data directory, which only one superv
 
 import contextlib
 import dataclasses
-import http.client
 import json
 import os
 import select
 import signal
 import socket
-import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +21,11 @@ from typing import Any
 
 from app.config.settings import Settings
 from app.observe import log
-from app.process import fork_memory
+from app.process import fork_memory, own_server, vital_signs
 from drivers.net.child_environment import without_settings
 from workers.supervisor import location, permissions, redis_server, roles
-from workers.supervisor.children import Children, fork, wait_for_signal, watch_signals
+from workers.supervisor.children import Children, result_of, wait_for_signal, watch_signals
+from workers.supervisor.examinations import Examinations, examine
 from workers.supervisor.location import StartError, base_url
 
 logger = log.get(__name__)
@@ -53,6 +52,8 @@ def run(settings: Settings, options: Options) -> int:
     Raises StartError.
     Raises SettingsError.
     """
+    vital_signs.begin(os.environ)
+    vital_signs.report("starts")
     serves_files = not settings.deploy.http_url
     location.make_key(settings)
     settings = with_authentication(location.complete(settings))
@@ -114,14 +115,15 @@ class _Supervisor:
         fork_memory.share()
         names = self.start_roles()
         # in a child, as the pages that it writes to are then given back
-        ready = _result_of(lambda: _await_ready(self.settings, names, former_incarnations))
+        ready = result_of(lambda: _await_ready(self.settings, names, former_incarnations))
         if not self.await_result(ready, of_roles=True):
             return 0
         self.children.restart = self.options.restart
         url = base_url(self.settings)
         print(f"ready {url}\npage {url}/ui", flush=True)  # noqa: T201 - the contract
         logger.info("up.ready", url=url, data_dir=str(self.folder))
-        return self.watch()
+        vital_signs.work(f"ready at {url}")
+        return self.watch(Examinations(partial(examine, self.settings, names)))
 
     def start_redis(self) -> None:
         try:
@@ -140,7 +142,7 @@ class _Supervisor:
 
     def start_migration(self) -> int:
         """Migrate the database in a child process; return the pipe of its result."""
-        return _result_of(lambda: roles.migrate(self.settings))
+        return result_of(lambda: roles.migrate(self.settings))
 
     def await_result(self, result: int, *, of_roles: bool = False) -> bool:
         """
@@ -189,14 +191,15 @@ class _Supervisor:
             start("exporter", "exporter", work)
         return names
 
-    def watch(self) -> int:
+    def watch(self, examinations: Examinations) -> int:
         """Restart children that end, until a signal; return the exit status."""
         from app.db import sqlite  # here: the import takes long
 
         wait: float | None = None
         while wait_for_signal(wait) not in STOPS:
             self.children.reap()
-            wait = self.children.start_due()
+            waits = (self.children.start_due(), examinations.go_on())
+            wait = min((seconds for seconds in waits if seconds is not None), default=None)
             if self.settings.database.connection.startswith("sqlite"):
                 wait = min(wait or 1.0, 1.0)
                 sqlite.release_stopped_writer(self.settings.database.connection)
@@ -204,6 +207,7 @@ class _Supervisor:
 
     def stop(self) -> None:
         """Stop all children; Redis last, as the other roles use it until they end."""
+        vital_signs.stop("ends its roles")
         self.children.restart = False
         timeout = self.settings.conductor.graceful_shutdown_timeout + 5
         children = [child for child in self.children.all if child.role != "redis"]
@@ -241,26 +245,6 @@ class _Supervisor:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(pids) + "\n")
         temporary.replace(path)
-
-
-def _result_of(work: Callable[[], None]) -> int:
-    """
-    Run `work` in a child process; return the pipe that its result comes from.
-
-    The result is an empty line, or a line with the text of a StartError.
-    """
-    result, output = os.pipe()
-
-    def write_result() -> None:
-        try:
-            work()
-            os.write(output, b"\n")
-        except StartError as error:
-            os.write(output, f"{error}\n".encode())
-
-    fork(write_result)
-    os.close(output)
-    return result
 
 
 def _await_ready(
@@ -301,18 +285,6 @@ def _not_registered(
 
 def _answers(settings: Settings) -> bool:
     """Whether the API answers GET /."""
-    host = base_url(settings).partition("://")[2]
-    connection: http.client.HTTPConnection
-    if settings.api.enable_ssl_api:
-        # unverified: the certificate is not for loopback's name, and no data is exchanged
-        context = ssl._create_unverified_context()  # noqa: S323
-        connection = http.client.HTTPSConnection(host, timeout=2, context=context)
-    else:
-        connection = http.client.HTTPConnection(host, timeout=2)
-    try:
-        connection.request("GET", "/")
-        return connection.getresponse().status < 500
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    api = settings.api
+    status = own_server.status(api.host_ip, api.port, tls=api.enable_ssl_api)
+    return status is not None and status < 500

@@ -134,3 +134,16 @@ def test_an_endpoint_has_no_credentials(url):
     ) as found:
         load({"INGOT_TRACING_ENDPOINT": url})
     assert "u:p" not in str(found.value)
+
+
+def test_a_collector_without_opentelemetry_is_refused_with_the_extra_that_has_it(monkeypatch):
+    """It is not among the packages that every service has."""
+    traced = load({"INGOT_TRACING_ENDPOINT": "http://127.0.0.1:4318/v1/traces"})
+    tracing.require(traced)
+    for name in ("opentelemetry", "opentelemetry.sdk"):
+        monkeypatch.setattr(tracing, "find_spec", lambda asked, name=name: asked != name or None)
+        with pytest.raises(
+            SettingsError, match=rf"^\[tracing\]endpoint: .*{name}: .*ingot\[otel\]"
+        ):
+            tracing.require(traced)
+        tracing.require(load({}))

@@ -130,11 +130,13 @@ def test_a_shared_text_is_that_of_the_forked_process(text, shown):
     assert shown == shared.get()
 
 
-def test_a_silent_control_process_is_named_before_its_network(clock):
+def test_a_silent_control_process_is_an_impediment_and_its_network_another(clock):
+    """A start of another incarnation ends the first, and not the second."""
     signs = ControlSigns()
     assert signs.impediment(PATIENCE) is None
     signs.network.set("it reaches none of 9 BMCs")
-    assert "it reaches none of 9 BMCs" == signs.impediment(PATIENCE)
+    assert signs.impediment(PATIENCE) is None
+    assert "it reaches none of 9 BMCs" == signs.network.get()
     clock.now += 1
     signs.pulse.is_due(2.5)
     clock.now += 8

@@ -18,7 +18,8 @@ import redis
 
 from tests.support import programs
 from tests.support.fleet import until
-from tests.support.processes import inside, logging_to, marked
+from tests.support.processes import children, inside, logging_to, marked
+from tests.support.systemd import Systemd
 from workers.supervisor import redis_server
 
 ROOT = Path(__file__).parents[4]
@@ -122,6 +123,54 @@ def test_a_signal_stops_everything_and_leaves_nothing_running(tmp_path, number):
         assert 0 == up.stop(number)
         assert set() == up.processes()
         assert not up.pidfile.exists()
+
+
+@pytest.fixture
+def systemd(tmp_path):
+    server = Systemd(str(tmp_path / "notify"))
+    yield server
+    server.close()
+
+
+def supervised(folder, systemd, seconds=1.5):
+    """An `ingot up` with a watchdog of systemd, which it feeds thrice in so many seconds."""
+    return Up(folder, **systemd.environ, WATCHDOG_USEC=str(int(seconds * 1e6)))
+
+
+def test_systemd_hears_when_all_roles_run_and_while_they_work(tmp_path, systemd):
+    with supervised(tmp_path, systemd) as up:
+        url = up.ready()
+        until(lambda: systemd.has_heard("READY=1", f"STATUS=ready at {url}"))
+        until(lambda: systemd.has_heard("WATCHDOG=1", "STATUS=all roles work"))
+        (name,) = up.pids()["conductors"]
+        (tmp_path / "data" / "conductors" / name).unlink()
+        until(lambda: systemd.has_heard(f"STATUS=no heartbeat from {name}"))
+        systemd.heard()
+        until(lambda: 3 <= up.log.read_text().count("up.impaired"))
+        assert not any("WATCHDOG=1" in message for message in systemd.heard())
+        assert 0 == up.stop()
+        assert systemd.has_heard("STOPPING=1")
+
+
+def test_an_examination_that_hangs_feeds_no_watchdog_and_delays_no_end(tmp_path, systemd):
+    with supervised(tmp_path, systemd) as up:
+        up.ready()
+        until(lambda: systemd.has_heard("STATUS=all roles work"))
+        (tmp_path / "data" / "hangs").touch()
+        until(lambda: asking(up) and not systemd.heard(), "a hanging examination")
+        ((name, pid),) = up.pids()["conductors"].items()
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: up.pids()["conductors"].get(name) not in (None, pid))
+        assert not any("WATCHDOG=1" in message for message in systemd.heard())
+        assert 0 == up.stop()
+        assert set() == up.processes()
+
+
+def asking(up):
+    """Whether a child of the supervisor examines the service, as it is in no pid file."""
+    pids = up.pids()
+    roles = {*pids["api"], *pids["conductors"].values(), *pids["beat"], *pids["redis"]}
+    return set(children(up.process.pid)) - roles
 
 
 def test_a_killed_supervisor_ends_its_children_and_frees_the_directory(tmp_path):
