@@ -133,7 +133,6 @@ def _load_drivers(settings: Settings, bmcs: Bmcs | None) -> Registry:
             bmcs
             or Bmcs(
                 gap=settings.redfish.min_command_interval,
-                trip_after=settings.bmc.failure_threshold,
                 cool_down=settings.bmc.retry_after,
                 cool_down_max=settings.bmc.max_retry_after,
                 observe=_observe_bmc,

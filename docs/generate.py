@@ -18,6 +18,7 @@ from app.api.policy.defaults import SECTIONS
 from app.api.request import repeats
 from app.api.transport.host_check import WRITING
 from app.config import options
+from app.config.removed_options import REMOVED
 from app.config.settings import Settings
 from app.config.settings import load as load_settings
 from app.metrics.kinds import OTHER
@@ -69,6 +70,12 @@ def settings() -> Lines:
             ("option", "default", "meaning"),
             ((code(each.name), code(_default(each)), _meaning(each)) for each in members),
         )
+    yield "## Options of earlier releases\n"
+    yield "A value of one of these is ignored, with a warning in the log.\n"
+    yield from table(
+        ("option", "what holds instead"),
+        ((code(f"[{name.replace('.', ']', 1)}"), instead) for name, instead in REMOVED.items()),
+    )
 
 
 def _default(each: options.Option) -> str:
@@ -126,7 +133,7 @@ of 1 to {repeats.LONGEST} printable characters: the write is executed once, and 
 gets the first answer again, with status, body, `Location` and `ETag`, and
 `{repeats.REPLAYED}: true`. A key belongs to one user and project; with another method, path, body
 or API version it is refused with 400. A refused request does not use its key. An answer is kept for
-`[api]idempotency_key_lifetime`. Reads may be repeated anyway, and ignore the header; so do requests
+a day. Reads may be repeated anyway, and ignore the header; so do requests
 that end in 404 or 405.
 
 `{repeats.IF_MATCH}` has the `ETag`s of a node that a client has read: if its present one is not

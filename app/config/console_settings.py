@@ -20,9 +20,7 @@ class Console:
     history_size: int = count(4, "Most MiB of kept console output of a node on a conductor; 0: none is kept. Not in Ironic")
     history_days: float = seconds(14, "Days after which kept console output is removed. Not in Ironic", minimum=0.01)
     history_path: str = option("", "Directory of kept console output; empty: consoles in the data directory. Not in Ironic")
-    session_time: float = seconds(600, "Seconds after which a connection to a console through the API must be authorized again; the page and `ingot node console open` do so by themselves. Not in Ironic", minimum=10)
     streams: int = count(64, "Connections to consoles per process of the API, each two threads; further ones get 503. Not in Ironic")
-    streams_per_caller: int = count(16, "Connections of streams that a user may have open in a process, or an address without authentication; further ones get 429. Not in Ironic", minimum=1)
 
 
 # fmt: on

@@ -11,6 +11,7 @@ from typing import Any
 
 from app.config import files, options
 from app.config.ironic_options import IRONIC_ONLY
+from app.config.option_values import convert
 from app.config.settings import Settings, SettingsError
 from app.text.masking import mask_urls
 
@@ -114,7 +115,7 @@ def _findings(path: Path) -> Iterator[Finding]:
 
 def _of_setting(option: options.Option, place: str, value: Any) -> Finding:
     try:
-        return Finding(place, Verdict.HONOURED, options.convert(option, value), "")
+        return Finding(place, Verdict.HONOURED, convert(option, value), "")
     except ValueError as error:
         return Finding(place, Verdict.STOPS, value, str(error))
 

@@ -38,8 +38,6 @@ class Deploy:
     served_group: str = option("", "Group with read access to http_root and [pxe]tftp_root, for web and TFTP servers of other users; empty: only the user of the service")
     http_port: int = option(0, "Port at which `ingot up` and `ingot files` serve http_root; 0: any free one", minimum=0, maximum=65535)
     enable_ssl_files: bool = option(False, "Serve http_root over HTTPS with cert_file and key_file of [api]; machines and BMCs must trust the certificate. Not in Ironic")
-    http_connections_per_address: int = count(64, "Most connections of an address to the server of http_root; 0: no limit. Not in Ironic")
-    http_least_rate: int = count(65536, "Least bytes per second at which a client fetches a file, after 60 seconds; slower transfers are cut off. Not in Ironic", minimum=1)
     external_http_url: str | None = option(None, "URL at which BMCs fetch files from this conductor; empty: http_url", check=base_url)
     external_callback_url: str | None = option(None, "URL of the API for agents booted from images; empty: [api]public_endpoint", check=base_url)
     fast_track: bool = option(False, "Use a running agent without a reboot")
@@ -71,7 +69,6 @@ class Agent:
     command_timeout: float = seconds(60, "Seconds for an agent to accept a command", minimum=1)
     max_command_attempts: int = count(3, "Attempts of a command after network errors", minimum=1)
     poll_interval: float = seconds(1, "Seconds between the first polls of a command; the interval grows", minimum=0.05)
-    max_poll_interval: float = seconds(30, "Maximum seconds between polls", minimum=0.05)
     image_download_source: str = option("http", "http: agents fetch images themselves; local: conductors keep copies", choices=("http", "local"))
     stream_raw_images: bool = option(True, "Write raw images without a copy in memory")
     memory_consumed_by_agent: int = count(0, "Memory of the ramdisk itself, in MiB")
@@ -108,7 +105,6 @@ class Pxe:
     pxe_config_subdir: str = option("pxelinux.cfg", "Directory of per-machine boot files")
     boot_retry_timeout: float | None = option(None, "Seconds without a heartbeat after which a machine is booted again; empty: never", minimum=1)
     boot_retry_check_interval: float = seconds(90, "Seconds between checks of boot_retry_timeout", minimum=1)
-    boot_file_sweep_interval: float = seconds(300, "Seconds between removals of boot files that no node needs; 0: none")
     default_ephemeral_format: str = option("ext4", "File system of ephemeral partitions")
     enable_netboot_fallback: bool = option(False, "Let machines that ignore the boot device continue from the network to their disk")
 
@@ -157,9 +153,8 @@ class Bmc:
 
     denied_networks: tuple[str, ...] = option(MACHINE_DENIED, "Networks in which no BMC may be; the default is loopback, link-local, multicast and the metadata addresses of clouds", check=networks.parse)
     allowed_networks: tuple[str, ...] = option((), "The only networks in which BMCs may be; empty: all but denied_networks", check=networks.parse)
-    failure_threshold: int = count(3, "Consecutive failures after which a BMC is not contacted for retry_after", minimum=1)
-    retry_after: float = seconds(5, "First pause in seconds; doubles each time")
-    max_retry_after: float = seconds(300, "Maximum pause in seconds")
+    retry_after: float = seconds(5, "Seconds for which a BMC is not contacted after three failures in a row; doubles with each further one")
+    max_retry_after: float = seconds(300, "Maximum of that pause in seconds")
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,14 +59,12 @@ class Healthcheck:
 class Metrics:
     port: int | None = option(None, "Port of the exporter, which answers Prometheus at /metrics; 0: any free one; empty: no metrics. Not in Ironic", minimum=0, maximum=65535)
     host_ip: str = option("127.0.0.1", "Address that the exporter listens on; it asks for no credentials, so let only Prometheus reach it. Not in Ironic")
-    count_interval: float = seconds(10, "Least seconds between two counts of nodes and operations in the database. Not in Ironic", minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Webhooks:
     """Group webhooks. Not in Ironic."""
 
-    delivery_interval: float = seconds(2, "Seconds between searches for events to post; 0: nothing is posted. Not in Ironic")
     timeout: float = seconds(10, "Seconds for a receiver to answer. Not in Ironic", minimum=0.1)
     max_retry_interval: float = seconds(300, "Longest pause between two attempts; the first is a second, and each is twice the one before. Not in Ironic", minimum=1)
     give_up_after: float = seconds(86400, "Seconds of failed attempts after which events become failures, which can be replayed. Not in Ironic")

@@ -50,8 +50,6 @@ class Nova(ServiceSession):
     endpoint_override: str | None = option(None, "URL of Nova's API, version 2.1; empty: from Keystone's catalog", check=web_url)
     cafile: str | None = option(None, "CA file for Keystone and Nova")
     timeout: float = seconds(10, "Seconds for an answer", minimum=1)
-    delivery_interval: float = seconds(2, "Seconds between searches for changes to report. Not in Ironic", minimum=0.1)
-    max_retry_interval: float = seconds(60, "Longest pause between two attempts; the first is a second, and each is twice the one before. Not in Ironic", minimum=1)
 
     @property
     def is_on(self) -> bool:

@@ -113,7 +113,5 @@ class OsloMessagingRabbit:
 class Notifications:
     """Group notifications. Not in Ironic."""
 
-    delivery_interval: float = seconds(2, "Seconds between searches for notifications to send. Not in Ironic", minimum=0.1)
     timeout: float = seconds(10, "Seconds to connect to RabbitMQ, and for it to confirm a batch of notifications. Not in Ironic", minimum=0.1)
-    max_retry_interval: float = seconds(60, "Longest pause between two attempts; the first is a second, and each is twice the one before. Not in Ironic", minimum=1)
 # fmt: on

@@ -3,7 +3,7 @@ Settings by group, with defaults and meaning.
 
 An option that Ironic has keeps Ironic's group and name. `INGOT_<GROUP>_<NAME>` sets it from the
 environment (`INGOT_<NAME>` in group DEFAULT), `[group] name = value` from a TOML file. To add
-a setting, add a line here or in the module of its group; `app.config.options` reads its value.
+a setting, add a line here or in the module of its group; `app.config.loading` reads its value.
 """
 
 # ruff: noqa: E501, RUF009 - the groups are a table: an option, a line
@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
 from typing import Any
 
-from app.config import options
+from app.config import loading, options
 from app.config.conductor_settings import Conductor
 from app.config.console_settings import Console
 from app.config.identity_settings import Identity, Oidc
+from app.config.ignored_options import IgnoredOptions
 from app.config.ironic_options import IRONIC_ONLY
 from app.config.machine_settings import (
     Agent,
@@ -69,6 +70,7 @@ from app.config.option_types import (
     web_url,
 )
 from app.config.options import SettingsError, group, option
+from app.config.removed_options import REMOVED
 from drivers.core.interface_kinds import KINDS
 from drivers.net import networks
 
@@ -196,16 +198,9 @@ class Api:
     blocking_threads: int = count(2, "Threads per process for reads that do not wait for conductors, and as many for writes", minimum=1)
     waiting_threads: int = count(32, "Threads per process for reads that wait for conductors, and as many for writes", minimum=1)
     polling_threads: int = count(64, "Threads per process for requests with ?wait=; further ones get 503. Not in Ironic", minimum=1)
-    polling_threads_per_caller: int = count(16, "Threads of polling_threads that a user may occupy in a process, or an address without authentication; further ones get 429. Not in Ironic", minimum=1)
     event_streams: int = count(512, "Open streams of change events per process, each a thread; further ones get 503. Not in Ironic")
-    event_streams_per_caller: int = count(16, "Streams of event_streams that a user may have open in a process, or an address without authentication; further ones get 429. Not in Ironic", minimum=1)
     trusted_proxies: tuple[str, ...] = option(("127.0.0.0/8", "::1/128"), "Networks of proxies whose X-Forwarded-For names the client, for the limits of requests per minute. Not in Ironic", check=networks.parse)
-    refused_lookups_per_minute: int = count(600, "Lookups of an address that a process refuses with their reason in a minute; further ones get 429; 0: no limit. Not in Ironic")
-    refused_heartbeats_per_minute: int = count(600, "As refused_lookups_per_minute, for heartbeats. Not in Ironic")
-    refused_reports_per_minute: int = count(60, "As refused_lookups_per_minute, for inspection reports. Not in Ironic")
-    refused_followers_per_minute: int = count(60, "As refused_lookups_per_minute, for requests with ?wait= and streams of change events for which there is no place. Not in Ironic")
     wrong_passwords_per_minute: int = count(10, "Wrong passwords of an address that a process checks in a minute (http_basic, local); further ones get 429; 0: no limit. Not in Ironic")
-    backlog: int = count(1024, "Connections that may wait to be accepted", minimum=1)
     max_connections: int = count(10000, "Connections that a process keeps open at once; others wait until one is closed", minimum=1)
     keep_alive_time: float = seconds(200, "Seconds that a connection is kept open without a request; agents send heartbeats within 0.6 of ramdisk_heartbeat_timeout, on the same connection", minimum=1)
     body_timeout: float = seconds(10, "Seconds for the body of a request to arrive, plus one per MiB; then its connection is closed", minimum=0.1)
@@ -222,7 +217,6 @@ class Api:
     call_timeout: float = seconds(60, "Seconds to wait for a conductor's answer about hardware", deprecated=("api.ask_timeout",))
     max_wait: float = seconds(600, "Maximum seconds of ?wait=")
     allowed_hosts: tuple[str, ...] = option((), "Names of this service in the Host header besides those of loopback, public_endpoint and external_callback_url, for auth_strategy noauth, where other names are refused. Not in Ironic")
-    idempotency_key_lifetime: float = seconds(86400, "Seconds for which the answer to a request with an Idempotency-Key is kept")
     disallow_clean_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that callers may not request for cleaning")
     disallow_deploy_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that callers may not request for deploying")
     disallow_service_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that callers may not request for servicing")
@@ -320,7 +314,7 @@ def load(
 
     Raises SettingsError: a setting is wrong; the message is one line that names it.
     """
-    result = options.load(Settings, environ, path, flags, IRONIC_ONLY)
+    result = loading.load(Settings, environ, path, flags, IgnoredOptions(IRONIC_ONLY, REMOVED))
     groups = {
         attribute: kind(**result.values[name]) for attribute, name, kind in options.groups(Settings)
     }

@@ -11,6 +11,10 @@ from drivers.core.steps import PRIORITY_OVERRIDES, Flow, Resume, Step
 
 Rows = list[OperationStep]
 
+#: Seconds before the second attempt of a step that names no pause of its own: a BMC that was busy
+#: or restarts answers within some of them. The pause doubles each time.
+BACKOFF = 5.0
+
 #: Order of interfaces at equal step priority, highest first (Ironic's numbers, the spec's order).
 INTERFACE_PRIORITY: Mapping[str, int] = {
     "vendor": 7, "power": 6, "management": 5, "firmware": 4, "deploy": 3, "bios": 2, "raid": 1,
@@ -57,7 +61,7 @@ def of_step(runtime: Runtime, flow: Flow, step: Step, source: StepSource) -> Ope
         resume=step.resume.value,
         timeout=step.timeout,
         tries=conductor.step_attempts if retry.attempts is None else retry.attempts,
-        backoff=conductor.step_backoff if retry.backoff is None else retry.backoff,
+        backoff=BACKOFF if retry.backoff is None else retry.backoff,
         collects=False,
     )
 
@@ -105,9 +109,8 @@ FRAME: Mapping[str, Any] = {
 
 def of_frame(runtime: Runtime, interface: str, name: str) -> OperationStep:
     """Create the row of a frame step."""
-    conductor = runtime.settings.conductor
     row = OperationStep(**FRAME, interface=interface, name=name, args={})
-    row.tries, row.backoff = conductor.step_attempts, conductor.step_backoff
+    row.tries, row.backoff = runtime.settings.conductor.step_attempts, BACKOFF
     return row
 
 

@@ -67,7 +67,7 @@ _SYMBOL = re.compile(r"!=|<=|>=|==|[=~<>]")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_:-]+)*")
 _BARE = re.compile(r"[^\s(),\"']+")
 _FREE = re.compile(r"[^\s(),\"'=<>~!]+")
-_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'")
+_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _LIST = re.compile(r"(not\s+)?in\s*\(", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?")
 _SPAN = re.compile(r"([0-9]{1,9})([smhdw])")
@@ -266,9 +266,7 @@ class _Parser:
         near = get_close_matches(name[:100], self._names, 1)
         return f"there is no field {name!r}" + (f"; the nearest is {near[0]!r}" if near else "")
 
-    def _value(  # noqa: C901 - one branch for each kind
-        self, name: str, type_: FieldType, operator: Operator
-    ) -> Value:
+    def _value(self, name: str, type_: FieldType, operator: Operator) -> Value:
         """Parse a value, of the type of its field."""
         begin = self._place
         if type_.kind == Kind.CHOICE and (choice := self._choice(type_.choices)):
@@ -276,39 +274,53 @@ class _Parser:
         quoted = self._skip(_QUOTED)
         if quoted is None:
             self._check_quote()
-        if quoted is None and self._skip(_BARE) is None:
-            self._refuse(f"a value of {name} is missing")
+            if self._skip(_BARE) is None:
+                self._refuse(f"a value of {name} is missing")
         text = self._text[begin : self._place]
         if type_.kind == Kind.FLAG:
             if text.lower() not in TRUTHS:
                 self._refuse(f"{name} is true or false, not {text!r}", begin)
             return TRUTHS[text.lower()]
         if type_.kind == Kind.TIME:
-            literal = self._literal(quoted, begin) if quoted else text
-            return self._time(name, literal, begin)
+            return self._time(name, self._literal(quoted, begin) if quoted else text, begin)
         if operator in ORDERED:
             if not is_number(text):
                 self._refuse(f"{operator} compares numbers, and {text!r} is none", begin)
             return float(text)
+        value = self._text_value(quoted, operator, begin)
+        if type_.kind == Kind.CHOICE and operator == Operator.EQUAL:
+            self._check_choice(name, type_.choices, value, begin)
+        return value
+
+    def _text_value(
+        self, quoted: re.Match[str] | None, operator: Operator, begin: int
+    ) -> str | Pattern:
+        """Return the value of a text that was passed over; wildcards count where it is bare."""
         if quoted is not None:
             return self._literal(quoted, begin)
-        value = self._pattern(text, begin) if operator == Operator.EQUAL else self._short(text)
-        if type_.kind == Kind.CHOICE and operator == Operator.EQUAL and isinstance(value, str):
-            near = get_close_matches(value, type_.choices, 1)
+        text = self._text[begin : self._place]
+        return (
+            self._pattern(text, begin) if operator == Operator.EQUAL else self._short(text, begin)
+        )
+
+    def _check_choice(
+        self, name: str, choices: Sequence[str], value: str | Pattern, begin: int
+    ) -> None:
+        """Refuse a text that is no choice."""
+        if isinstance(value, str) and value not in choices:
+            near = get_close_matches(value, choices, 1)
             hint = f"; the nearest is {near[0]!r}" if near else ""
-            every = ", ".join(type_.choices)
+            every = ", ".join(choices)
             self._refuse(f"{value!r} is no value of {name}{hint}; there are {every}", begin)
-        return value
 
     def _choice(self, choices: Sequence[str]) -> str | None:
         """Pass over the longest choice at the place, which may have blanks, and return it."""
         for choice in sorted(choices, key=len, reverse=True):
-            for text in (choice, f'"{choice}"', f"'{choice}'"):
-                end = self._place + len(text)
-                following = self._text[end : end + 1]
-                if self._text.startswith(text, self._place) and not _BARE.match(following):
-                    self._place = end
-                    return choice
+            end = self._place + len(choice)
+            following = self._text[end : end + 1]
+            if self._text.startswith(choice, self._place) and not _BARE.match(following):
+                self._place = end
+                return choice
         return None
 
     def _time(self, name: str, text: str, begin: int) -> datetime | timedelta:
@@ -337,7 +349,7 @@ class _Parser:
             self._refuse(f"too many wildcards: at most {MOST_WILDCARDS} in a value", begin)
         return text if len(parts) == 1 else Pattern(tuple(parts))
 
-    def _short(self, text: str, begin: int | None = None) -> str:
+    def _short(self, text: str, begin: int) -> str:
         if len(text) > LONGEST_VALUE:
             self._refuse(f"the value is too long: at most {LONGEST_VALUE} characters", begin)
         return text

@@ -55,6 +55,8 @@ STOP_TIMEOUT = 1
 RESPAWN_PAUSE = 0.5
 #: Seconds between the requests to itself until the first is answered.
 FIRST_REQUESTS = 0.1
+#: Connections that may wait to be accepted; the kernel lowers it to net.core.somaxconn.
+BACKLOG = 1024
 #: Allocations between garbage collections: more than most requests leave behind.
 GC_THRESHOLD = 20_000
 #: Seconds for which a thread that computes keeps the interpreter from others (default: 0.005): a
@@ -134,7 +136,7 @@ def main(settings: Settings) -> None:
         interface=Interfaces.WSGI,
         workers=api.api_workers,
         blocking_threads=_threads(settings),
-        backlog=api.backlog,
+        backlog=BACKLOG,
         backpressure=_connections(api.max_connections),
         http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
         loop=Loops.asyncio,

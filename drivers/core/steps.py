@@ -113,7 +113,7 @@ class Retry:
     """Retry policy of a step after transient errors (`retryable` failures)."""
 
     attempts: int | None = None  # at most, the first included; None: `[conductor]step_attempts`
-    #: seconds before the second attempt, doubled with each; by default `[conductor]step_backoff`
+    #: seconds before the second attempt, doubled with each; by default 5
     backoff: float | None = None
 
 

@@ -29,13 +29,15 @@ WATCHERS, NODES = 500, 50
 SETTLED, IDLE, BARE = 10.0, 90.0, 15.0
 SETTINGS = {
     **PRODUCTION,
-    "INGOT_API_EVENT_STREAMS_PER_CALLER": str(WATCHERS),
     "INGOT_FAKE_POWER_DELAY": "1,2",
     "INGOT_FAKE_BOOT_DELAY": "1,2",
     "INGOT_FAKE_DEPLOY_DELAY": "2,4",
     "INGOT_FAKE_MANAGEMENT_DELAY": "1,2",
 }
-REQUEST = b"GET /v1/events/stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+#: Each watcher has an address of its own, of which one may have few streams.
+REQUEST = (
+    "GET /v1/events/stream HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 192.0.{}.{}\r\n\r\n"
+)
 
 
 def main(nodes):
@@ -159,10 +161,10 @@ async def _watch(port, count, received, connected):
     os.nice(19)
     few = asyncio.Semaphore(16)  # connect at once: a process queues a few hundred requests only
 
-    async def one():
+    async def one(number):
         async with few:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(REQUEST)
+            writer.write(REQUEST.format(*divmod(number, 250)).encode())
             status = await reader.readline()
         assert b"200" in status, status
         connected.value += 1
@@ -171,4 +173,4 @@ async def _watch(port, count, received, connected):
             received[1] += len(data)
         connected.value -= 1
 
-    await asyncio.gather(*(one() for _ in range(count)))
+    await asyncio.gather(*(one(number) for number in range(count)))

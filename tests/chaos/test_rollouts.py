@@ -16,7 +16,6 @@ from tests.support.fleet import Fleet, until
 
 PACE = {
     **CALM,
-    "INGOT_CONDUCTOR_ADVANCE_ROLLOUTS_INTERVAL": "0.5",
     "INGOT_FAKE_VENDOR_DELAY": "0.2",
 }
 #: Every seventeenth node is bad, until there are 5 %.

@@ -4,8 +4,11 @@ import os
 import resource
 
 from app.api.feed import slow_clients
+from app.api.transport import limits
 from app.config import settings
 from app.server import processes
+
+REFUSED = 3
 
 
 def main():
@@ -25,6 +28,17 @@ def that_cannot_record():
 
 def with_little_patience():
     slow_clients.SILENCE = 2.0
+    main()
+
+
+def with_few_refusals():
+    """An address has `REFUSED` refused requests of agents answered in a minute."""
+    limits.REFUSED_PER_MINUTE = dict.fromkeys(limits.REFUSED_PER_MINUTE, REFUSED)
+    main()
+
+
+def with_short_backlog():
+    processes.BACKLOG = 128
     main()
 
 

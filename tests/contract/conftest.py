@@ -11,6 +11,8 @@ from sqlalchemy import delete, update
 
 from app import runtime as app_runtime
 from app.api.agent import heartbeat_fast_path
+from app.api.transport import limits
+from app.api.transport.limits import REFUSED_PER_MINUTE
 from app.audit import refused_requests
 from app.broker.messages import Message
 from app.config.settings import Settings
@@ -89,18 +91,13 @@ def applications(tmp_path_factory, request):
                 agent=replace(base.agent, denied_networks=OTHERS_DENIED),
                 bmc=replace(base.bmc, denied_networks=OTHERS_DENIED),
                 conductor=replace(base.conductor, node_locked_retry_interval=0.01),
-                api=replace(
-                    base.api,
-                    refused_lookups_per_minute=0,
-                    refused_heartbeats_per_minute=0,
-                    refused_reports_per_minute=0,
-                    refused_followers_per_minute=0,
-                ),
             )
             schema.upgrade(url)
             runtime = app_runtime.make(settings, send=lambda _message: True)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(heartbeat_fast_path, "RATE", 1000.0)
+                patch.setattr(limits, "REFUSED_PER_MINUTE", dict.fromkeys(REFUSED_PER_MINUTE, 0))
+                patch.setattr(limits, "REFUSED_FOLLOWERS_PER_MINUTE", 0)
                 made[kind] = runtime, create_app(runtime)
         return made[kind]
 

@@ -263,7 +263,7 @@ def test_events_with_the_numbers_of_a_restored_database_are_not_taken_for_those_
 
 def test_streams_are_limited_per_caller_and_in_all(api):
     settings = api.runtime.settings
-    few = replace(settings, api=replace(settings.api, event_streams=3, event_streams_per_caller=2))
+    few = replace(settings, api=replace(settings.api, event_streams=5))
     changed = replace(api.runtime, settings=few)
     limited = Api(create_app(changed).test_client(), changed, [])
 
@@ -278,8 +278,11 @@ def test_streams_are_limited_per_caller_and_in_all(api):
         status, seconds, said = refused("192.0.2.1")
         assert (429, "30") == (status, seconds)
         assert "streams of this caller" in said
-        with streaming(limited, **{"X-Forwarded-For": "192.0.2.2"}):
-            status, seconds, said = refused("192.0.2.3")
+        with ExitStack() as others:
+            for number in (2, 2, 3):
+                address = {"X-Forwarded-For": f"192.0.2.{number}"}
+                others.enter_context(streaming(limited, **address))
+            status, seconds, said = refused("192.0.2.4")
             assert (503, "5") == (status, seconds)
             assert "Too many streams are open" in said
             second.heartbeat()

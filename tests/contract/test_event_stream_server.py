@@ -4,6 +4,7 @@ import http.client
 import socket
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from itertools import count
 from urllib.parse import urlsplit
 
 import psutil
@@ -19,13 +20,14 @@ from tests.support.ports import free_port
 from .test_server import NEWEST, await_answer, copied, started
 
 STREAM = "/v1/events/stream"
+NUMBERS = count()
 
 
 @pytest.fixture
 def served(migrated_sqlite, tmp_path):
     """A server with one process: its URL, its process, and its database's URL."""
     port, database = free_port(), copied(migrated_sqlite, tmp_path)
-    settings = {"INGOT_API_API_WORKERS": "1", "INGOT_API_EVENT_STREAMS_PER_CALLER": "100"}
+    settings = {"INGOT_API_API_WORKERS": "1"}
     with started(database, port, "with_little_patience", **settings) as process:
         url = f"http://127.0.0.1:{port}"
         await_answer(f"{url}/healthcheck", process)
@@ -35,7 +37,8 @@ def served(migrated_sqlite, tmp_path):
 def connect(url, path=STREAM, **options):
     """Open a stream; return its connection and its answer."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
-    connection.request("GET", path, headers=NEWEST)
+    address = f"192.0.2.{next(NUMBERS) % 250}"  # one may have few streams
+    connection.request("GET", path, headers=NEWEST | {"X-Forwarded-For": address})
     answer = connection.getresponse()
     assert 200 == answer.status
     assert b"retry:" in answer.readline()

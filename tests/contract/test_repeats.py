@@ -22,7 +22,7 @@ from tests.contract import test_fuzz
 from tests.contract.conftest import fault
 from tests.contract.test_audit_records import BODIES, filled
 from tests.contract.test_fuzz import RIGHT, uuid
-from workers.periodic.pruning import prune_answered
+from workers.periodic.pruning import ANSWERED_LIFETIME, prune_answered
 
 restore = test_fuzz.restore
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -122,9 +122,8 @@ def test_a_refused_request_does_not_use_its_key(api):
 
 
 def test_keys_are_deleted_after_their_lifetime(api):
-    lifetime = api.runtime.settings.api.idempotency_key_lifetime
     with api.runtime.transaction() as session:
-        for key, age in (("old", lifetime + 60), ("new", lifetime - 60)):
+        for key, age in (("old", ANSWERED_LIFETIME + 60), ("new", ANSWERED_LIFETIME - 60)):
             row = Answered(caller="", key=key, request="", status=202, created_at=after(-age))
             session.add(row)
     assert 1 == prune_answered(api.runtime)

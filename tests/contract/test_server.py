@@ -201,7 +201,7 @@ def idle(database, count, function="main", **settings):
 
 
 def test_open_connections_do_not_block_new_ones(database):
-    with idle(database, 300, INGOT_API_BACKLOG="128"):
+    with idle(database, 300, "with_short_backlog"):
         pass
 
 

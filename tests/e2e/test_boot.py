@@ -26,7 +26,7 @@ def site(tmp_path_factory):
             INGOT_DEPLOY_HTTP_PORT=str(port),
             INGOT_ESP_IMAGE=str(ROOT / "LICENSE"),  # no firmware reads it
             INGOT_DEFAULT_INSPECT_INTERFACE="agent", INGOT_DEFAULT_RESCUE_INTERFACE="agent",
-            INGOT_PXE_BOOT_FILE_SWEEP_INTERVAL="1", INGOT_PXE_BOOT_RETRY_TIMEOUT="3",
+            INGOT_PXE_BOOT_RETRY_TIMEOUT="3",
             INGOT_PXE_BOOT_RETRY_CHECK_INTERVAL="1",
         ) as fleet,
     ):  # fmt: skip

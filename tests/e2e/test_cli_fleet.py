@@ -10,12 +10,11 @@ from tests.e2e.command_line import on_terminal
 from tests.support.fleet import Fleet, until
 
 WAVES = ("--max-unavailable", "2", "--group-by", "extra.rack", "--max-groups", "1", "--canary", "1")
-QUICK = {"INGOT_CONDUCTOR_ADVANCE_ROLLOUTS_INTERVAL": "0.3"}
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    with Fleet(tmp_path_factory.mktemp("fleet"), conductors=1, **QUICK) as fleet:
+    with Fleet(tmp_path_factory.mktemp("fleet"), conductors=1) as fleet:
         for number in range(5):
             extra = {"rack": f"r{number // 3}"}
             node = {"name": f"n{number}", "resource_class": "small", "extra": extra}

@@ -7,12 +7,10 @@ import pytest
 from tests.e2e.command_line import piped
 from tests.support.fleet import Fleet, until
 
-QUICK = {"INGOT_CONDUCTOR_CHECK_HOLDS_INTERVAL": "0.3"}
-
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    with Fleet(tmp_path_factory.mktemp("fleet"), conductors=1, **QUICK) as fleet:
+    with Fleet(tmp_path_factory.mktemp("fleet"), conductors=1) as fleet:
         for name in ("n1", "n2"):
             node = {"name": name, "driver": "fake-hardware", "resource_class": "small"}
             fleet._create("nodes", node)

@@ -177,8 +177,6 @@ def test_all_times_are_of_the_clock_of_the_database(site, tmp_path):
         session.execute(query.values(expires_at=after(-1800)))
     site.environ |= {
         "INGOT_AUTH_STRATEGY": "local",
-        "INGOT_CONDUCTOR_CHECK_HOLDS_INTERVAL": "1",
-        "INGOT_CONDUCTOR_ADVANCE_ROLLOUTS_INTERVAL": "1",
     }
     site.http.headers["X-Auth-Token"] = valid
     site.start()

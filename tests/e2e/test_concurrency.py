@@ -18,9 +18,7 @@ def fleet(request, tmp_path_factory):
         server = request.getfixturevalue("postgresql_server")
         options = ["--database", server.database()]
     folder = tmp_path_factory.mktemp("fleet")
-    # one process may get the connections of all clients
-    polls = {"INGOT_API_POLLING_THREADS_PER_CALLER": str(CLIENTS)}
-    with Fleet(folder, *options, conductors=1, **polls) as running:
+    with Fleet(folder, *options, conductors=1) as running:
         yield running
 
 
@@ -30,7 +28,8 @@ def at_once(work):
     def one(number):
         with requests.Session() as session:
             session.trust_env = False
-            session.headers.update(VERSION)
+            # an address may have few long polls
+            session.headers.update(VERSION | {"X-Forwarded-For": f"192.0.2.{number + 1}"})
             return work(session, number)
 
     with ThreadPoolExecutor(CLIENTS) as pool:

@@ -38,10 +38,8 @@ def site_on(tmp_path, broker, url):
         tmp_path, lambda _role: broker, lambda role: url if role == "owner" else url_of(role, url)
     )
     made.environ |= {
-        "INGOT_CONDUCTOR_ADVANCE_ROLLOUTS_INTERVAL": "0.5",
         "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "1",
         "INGOT_CONDUCTOR_CONDUCTOR_CLEANUP_INTERVAL": "1",
-        "INGOT_WEBHOOKS_DELIVERY_INTERVAL": "0.5",
     }
     try:
         made.start("--grants")

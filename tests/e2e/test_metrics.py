@@ -98,7 +98,7 @@ def healths(prometheus):
 
 def test_prometheus_answers_the_dashboard_and_counters_survive_kills(tmp_path):
     port = free_port()
-    settings = {"INGOT_METRICS_PORT": str(port), "INGOT_METRICS_COUNT_INTERVAL": "1"}
+    settings = {"INGOT_METRICS_PORT": str(port)}
     power_sync = {"INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "2"}
     with (
         Fleet(tmp_path, conductors=2, restart=True, **settings, **power_sync, **CALM) as fleet,

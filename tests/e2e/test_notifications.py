@@ -28,9 +28,7 @@ def settings(server, **more):
         "INGOT_NOTIFICATION_LEVEL": "info",
         "INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL": rabbit(server),
         "INGOT_OSLO_MESSAGING_RABBIT_AMQP_DURABLE_QUEUES": "true",
-        "INGOT_NOTIFICATIONS_DELIVERY_INTERVAL": "0.2",
         "INGOT_NOTIFICATIONS_TIMEOUT": "4",
-        "INGOT_NOTIFICATIONS_MAX_RETRY_INTERVAL": "1",
         **more,
     }
 

@@ -12,7 +12,6 @@ from tests.support.fleet import Fleet, until
 from tests.support.receiver import SECRET, receiving
 
 SETTINGS = {
-    "INGOT_WEBHOOKS_DELIVERY_INTERVAL": "0.2",
     "INGOT_WEBHOOKS_TIMEOUT": "4",
     "INGOT_WEBHOOKS_MAX_RETRY_INTERVAL": "1",
 }

@@ -24,22 +24,30 @@ LARGE = 64 << 20
 pair = test_refused_starts.pair  # a fixture
 
 
-def serve(seconds):
-    """Run a file server in a process of its own, with time limits of so many seconds."""
+def serve(seconds, rate, connections):
+    """Run a file server in a process of its own, with other limits: see `file_server`."""
     file_server.REQUEST_TIMEOUT = file_server.RESPONSE_TIMEOUT = seconds
+    file_server.LEAST_RATE, file_server.MAX_CONNECTIONS = rate, connections
     log.set_up("info", "json")
     file_server.main(settings.load(os.environ))
 
 
 @contextmanager
-def serving(root, seconds=3.0, **more):
+def serving(
+    root,
+    seconds=3.0,
+    *,
+    rate=file_server.LEAST_RATE,
+    connections=file_server.MAX_CONNECTIONS,
+    **more,
+):
     """A file server with short timeouts, of so many seconds; yields its port."""
     port = free_port()
     environ = {
         **os.environ, "INGOT_DEPLOY_HTTP_ROOT": str(root), "INGOT_DEPLOY_HTTP_PORT": str(port),
         **more,
     }  # fmt: skip
-    process = programs.start(f"{__name__}:serve", seconds, environ=environ)
+    process = programs.start(f"{__name__}:serve", seconds, rate, connections, environ=environ)
     try:
         until(lambda: is_open(port) or process.poll() is not None, "the file server")
         assert process.poll() is None
@@ -103,7 +111,7 @@ def get(port, path, **more):
 
 
 def test_slow_readers_do_not_stop_others_and_are_cut_off(root):
-    with serving(root, 6.0, INGOT_DEPLOY_HTTP_LEAST_RATE=str(LARGE)) as port, ExitStack() as stack:
+    with serving(root, 6.0, rate=LARGE) as port, ExitStack() as stack:
         slow = [stack.enter_context(closing(connect(port))) for _ in range(50)]
         until(lambda: 50 == established(port), "the connections")
         assert "#!ipxe\n" == get(port, "/boot.ipxe").text
@@ -125,7 +133,7 @@ def test_connections_without_a_complete_request_are_closed(root):
 
 
 def test_an_address_has_few_connections_and_leaves_room_for_others(root):
-    with serving(root, INGOT_DEPLOY_HTTP_CONNECTIONS_PER_ADDRESS="8") as port, ExitStack() as stack:
+    with serving(root, connections=8) as port, ExitStack() as stack:
         many = [stack.enter_context(closing(connect(port, source="127.0.0.9"))) for _ in range(8)]
         with (
             suppress(ConnectionError),  # it may be reset before the request is sent

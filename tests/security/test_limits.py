@@ -20,6 +20,7 @@ from app.api.authentication.passwords import CHECKED, PasswordChecks
 from app.api.authentication.strategies import HttpBasic
 from app.api.request.context import services_of
 from app.api.transport.client_addresses import Clients
+from app.api.transport.limits import REFUSED_FOLLOWERS_PER_MINUTE
 from app.config.settings import Settings
 from app.requests.rate_limit import MOST_KEYS, RateLimit
 from app.server.application import AGENTS_AT_ONCE, create_app
@@ -31,15 +32,15 @@ from tests.support.ports import free_port
 WAIT = 15
 LOOKUP = "/v1/lookup?addresses=52:54:00:00:00:01"
 #: Long polls of an address that are refused with their reason in a minute.
-POLLS = 40
+POLLS = REFUSED_FOLLOWERS_PER_MINUTE
 
 
 @contextmanager
-def serving(migrated_sqlite, folder, **settings):
+def serving(migrated_sqlite, folder, function="main", **settings):
     """A server with one process; yields its URL."""
     port = free_port()
     settings = {"INGOT_API_API_WORKERS": "1", **settings}
-    with started(copied(migrated_sqlite, folder), port, **settings) as process:
+    with started(copied(migrated_sqlite, folder), port, function, **settings) as process:
         url = f"http://127.0.0.1:{port}"
         await_answer(f"{url}/healthcheck", process)
         yield url
@@ -112,10 +113,8 @@ def test_a_rate_limit_remembers_a_bounded_number_of_keys():
 @pytest.fixture(scope="module")
 def limited(migrated_sqlite, tmp_path_factory):
     """A server with low limits of refused requests; sees the address that a proxy reports."""
-    settings = {
-        f"INGOT_API_REFUSED_{kind}_PER_MINUTE": "3" for kind in ("LOOKUPS", "HEARTBEATS", "REPORTS")
-    }
-    with serving(migrated_sqlite, tmp_path_factory.mktemp("limited"), **settings) as url:
+    folder = tmp_path_factory.mktemp("limited")
+    with serving(migrated_sqlite, folder, "with_few_refusals") as url:
         yield url
 
 
@@ -148,10 +147,8 @@ def test_refused_requests_of_agents_are_limited_by_address(limited, method, path
 
 
 def test_answered_lookups_are_not_limited(migrated_sqlite, tmp_path):
-    settings = {
-        "INGOT_API_REFUSED_LOOKUPS_PER_MINUTE": "3", "INGOT_API_RESTRICT_LOOKUP": "false",
-    }  # fmt: skip
-    with serving(migrated_sqlite, tmp_path, **settings) as url:
+    settings = {"INGOT_API_RESTRICT_LOOKUP": "false"}
+    with serving(migrated_sqlite, tmp_path, "with_few_refusals", **settings) as url:
         node = post(f"{url}/v1/nodes", json={"driver": "fake-hardware"}).json()["uuid"]
         found = [get(f"{url}/v1/lookup?node_uuid={node}").status_code for _ in range(10)]
         assert [200] * 10 == found
@@ -222,11 +219,8 @@ def test_the_flood_of_one_address_delays_a_request_of_another_by_few_turns(api):
 def test_many_long_polls_of_one_caller_are_refused_at_once_and_leave_room(
     migrated_sqlite, tmp_path
 ):
-    settings = {
-        "INGOT_API_POLLING_THREADS": "12", "INGOT_API_POLLING_THREADS_PER_CALLER": "8",
-        "INGOT_API_REFUSED_FOLLOWERS_PER_MINUTE": str(POLLS),
-    }  # fmt: skip
-    with serving(migrated_sqlite, tmp_path, **settings) as url:
+    # of which an address may have three
+    with serving(migrated_sqlite, tmp_path, INGOT_API_POLLING_THREADS="12") as url:
         node = post(f"{url}/v1/nodes", json={"driver": "fake-hardware"}).json()["uuid"]
         path = f"{url}/v1/nodes/{node}/states"
         assert (
@@ -250,21 +244,22 @@ def test_many_long_polls_of_one_caller_are_refused_at_once_and_leave_room(
             many = [pool.submit(poll, "192.0.2.1") for _ in range(80)]
             until(lambda: sum(each.done() for each in many) >= 72, "72 answers at once")
             assert (429, False) in [poll("192.0.2.1") for _ in range(5)], "refused before Flask"
-            others = [pool.submit(poll, "192.0.2.2") for _ in range(6)]
+            # nine places are left for eleven polls of four addresses
+            others = [pool.submit(poll, f"192.0.2.{2 + number // 3}") for number in range(11)]
             # questions to machines wait in places of their own
             asked = pool.submit(get, f"{url}/v1/nodes/{node}/management/boot_device/supported")
             assert 503 != asked.result().status_code or "waiting" not in asked.result().text
             found = Counter(each.result() for each in many)
-            assert 8 == found[200, False]
+            assert 3 == found[200, False]
             assert found[429, True] >= POLLS
-            assert {(200, False): 4, (503, True): 2} == Counter(each.result() for each in others)
+            assert {(200, False): 9, (503, True): 2} == Counter(each.result() for each in others)
 
 
 @pytest.mark.parametrize("query", ["nodes/name/states?wait=9", "events?after=0&node=name&wait=9"])
 @pytest.mark.parametrize(("holders", "status"), [(["127.0.0.1"], 429), (["one", "two"], 503)])
 def test_a_long_poll_without_a_place_costs_no_query(api, query, holders, status):
     settings = api.runtime.settings
-    few = replace(settings.api, polling_threads=2, polling_threads_per_caller=1)
+    few = replace(settings.api, polling_threads=2)
     runtime = replace(api.runtime, settings=replace(settings, api=few), cache={})
     app, connections, this = create_app(runtime), [], threading.current_thread()
     limited = replace(api, client=app.test_client(), runtime=runtime)

@@ -10,6 +10,7 @@ import pytest
 
 from app.api.transport.client_addresses import Clients
 from app.server.gateway import Body, environ_of
+from tests.contract.api_process import REFUSED
 from tests.contract.test_server import NEWEST, await_answer, copied, started
 from tests.support import proxies
 from tests.support.fleet import ROOT
@@ -23,8 +24,6 @@ FORGED = [
     {"X_Forwarded-For": VICTIM, "Content-Type": "application/json"},
     {"x-forwarded_for": VICTIM, "X-Real-IP": VICTIM, "Forwarded": f"for={VICTIM}"},
 ]
-#: Refused lookups of an address in a minute.
-LOOKUPS = 8
 HIDDEN = "******"
 numbers = count(1)
 
@@ -35,11 +34,10 @@ def service(migrated_sqlite, tmp_path_factory):
     url, port = copied(migrated_sqlite, tmp_path_factory.mktemp("proxies")), free_port()
     settings = {
         "INGOT_API_API_WORKERS": "1",
-        "INGOT_API_REFUSED_LOOKUPS_PER_MINUTE": str(LOOKUPS),
         # the clients of the proxies have other addresses of loopback
         "INGOT_API_TRUSTED_PROXIES": "127.0.0.1/32",
     }
-    with started(url, port, **settings) as process:
+    with started(url, port, "with_few_refusals", **settings) as process:
         await_answer(f"http://127.0.0.1:{port}/healthcheck", process)
         yield port, url.removeprefix("sqlite:///")
 
@@ -101,10 +99,10 @@ def test_behind_a_proxy_a_client_has_one_address_whatever_it_sends(proxy):
     path = "/v1/lookup?addresses=52:54:00:00:ff:ff"
     statuses = [
         ask(proxy, path, {name: f"192.0.2.{number}"}, source=f"127.0.1.{proxy % 250}")[0]
-        for number in range(LOOKUPS)
+        for number in range(REFUSED)
         for name in ("X-Forwarded-For", "X_Forwarded_For")
     ]
-    assert [404] * LOOKUPS + [429] * LOOKUPS == statuses
+    assert [404] * REFUSED + [429] * REFUSED == statuses
 
 
 def test_behind_a_proxy_headers_with_underscores_are_not_read(proxy):

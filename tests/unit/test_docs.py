@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config import options
+from app.config import loading, options
 from app.config.settings import Settings
 from app.hardware.steps import IN_BAND_DEPLOY
 from app.planning import plan_rows
@@ -169,7 +169,7 @@ def test_links_resolve(page):
 
 def test_every_setting_that_is_named_exists():
     known = {str(each) for each in options.options(Settings)}
-    variables = {each.variable for each in options.options(Settings)} | options.NOT_SETTINGS
+    variables = {each.variable for each in options.options(Settings)} | loading.NOT_SETTINGS
     variables |= {each.file_variable for each in options.options(Settings) if each.about.secret}
     for page in PAGES:
         text = page.read_text()

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from app.cli.terminal.output_format import Form
-from app.config import options
+from app.config.loading import secret_in_file
 from app.config.settings import SettingsError
 from app.text.masking import mask_urls
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
@@ -105,7 +105,7 @@ def _source(source: str | None, environ: Mapping[str, str]) -> str:
     path = environ.get(URL_FILE)
     if not path:
         raise SettingsError(f"name Ironic's ironic.conf or the URL of its database, or set {URL}")
-    return options.secret_in_file(URL_FILE, path)
+    return secret_in_file(URL_FILE, path)
 
 
 def _replacements(texts: Iterable[str]) -> dict[tuple[str, str], str]:

@@ -32,8 +32,9 @@ from drivers.net.tls import context, of_node
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
 
-#: Poll interval of an agent, as a share of the time that its command has run.
-SHARE = 0.01
+#: Poll interval of an agent, as a share of the time that its command has run, and at most so many
+#: seconds: the end of an hour's erasure is seen a half minute late.
+SHARE, MAX_POLL_INTERVAL = 0.01, 30.0
 #: Failed polls in a row after which the monitor waits for the agent's heartbeat instead.
 ERRORS = 5
 #: Most polls of all agents together, per second. Above it, all intervals grow in proportion, so a
@@ -163,7 +164,7 @@ class WaitMonitor:
         errors, last_error = 0, ""
         while errors < ERRORS:
             ran = self._loop.time() - started
-            pause = min(max(settings.poll_interval / 2, ran * SHARE), settings.max_poll_interval)
+            pause = min(max(settings.poll_interval / 2, ran * SHARE), MAX_POLL_INTERVAL)
             self._rates[operation_id] = 1 / pause
             await asyncio.sleep(pause * max(1, sum(self._rates.values()) / POLLS))
             if self._watched.get(operation_id) != fence:

@@ -51,6 +51,8 @@ logger = log.get(__name__)
 seldom = log.RateLimited(logger)
 
 CONTROL_THREADS = 8
+#: Threads for calls from the API, which wait for BMCs most of their time.
+CALL_THREADS = 32
 #: Seconds between two heartbeats of a worker in its task events; Flower shows it as offline after
 #: twice this time.
 EVENT_HEARTBEAT = 10.0
@@ -203,7 +205,7 @@ def _run_control(
         application.breakers.of_writes(),
     )
     leases.start()
-    threads = ThreadPoolExecutor(settings.conductor.ask_threads, thread_name_prefix="answer")
+    threads = ThreadPoolExecutor(CALL_THREADS, thread_name_prefix="answer")
     hub = Hub(runtime, incarnation, ConsoleChannel(settings, keyring_of(runtime.engine.dialect)))
     hub.start()
     handler = rpc_server.CallHandler(runtime, name, leases, console_calls.methods(hub))

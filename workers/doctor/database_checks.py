@@ -30,6 +30,7 @@ from app.reports import stalled_operations
 from drivers.core.errors import FailureCode
 from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
+from workers.periodic.sole_subscriber import MAX_RETRY_INTERVAL
 from workers.restoration import restore
 
 TRANSIENT = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
@@ -314,7 +315,7 @@ def late_notifications(installation: Installation) -> Iterator[Finding]:
         waiting = notification_events.waiting(session)
     if waiting is None or not settings.default.notification_level:
         return
-    usual = installation.grace + settings.notifications.max_retry_interval
+    usual = installation.grace + MAX_RETRY_INTERVAL
     if waiting.events and (waiting.last_error or waiting.seconds > usual):
         yield Finding(
             "notifications",

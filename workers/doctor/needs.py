@@ -75,7 +75,7 @@ NEEDS: Sequence[Need] = (
     Need("beat", "the broker", "each message; a write before it leads",
          LeasedScheduler._reaches_broker, f"{LEASE:g} s", "it steps down; another beat leads"),
     Need("exporter", "database and broker", "each scrape", exporter.FleetCollector.collect,
-         "`[metrics]count_interval`", "`ingot_reached` is 0"),
+         f"{exporter.COUNT_INTERVAL:g} s", "`ingot_reached` is 0"),
     Need("files, exporter", "their process", "`ingot up` sees its end", Children.reap, "at once",
          "it is started again after 0.2 s"),
     Need("files, exporter", "an answer", "a request with each health check of the API, at most"

@@ -26,8 +26,7 @@ class Notifications(SoleSubscriber):
     outcomes, lag = NOTIFICATION_DELIVERIES, NOTIFICATION_LAG
 
     def __init__(self, runtime: Runtime, conductor: str) -> None:
-        notifications = runtime.settings.notifications
-        super().__init__(runtime, notifications.timeout, notifications.max_retry_interval)
+        super().__init__(runtime, runtime.settings.notifications.timeout)
         self._host = conductor
         self._bus = NotificationBus(runtime.settings)
         level = runtime.settings.default.notification_level

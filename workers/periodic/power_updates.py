@@ -27,8 +27,7 @@ class PowerUpdates(SoleSubscriber):
     outcomes, lag = POWER_UPDATE_DELIVERIES, POWER_UPDATE_LAG
 
     def __init__(self, runtime: Runtime) -> None:
-        settings = runtime.settings.nova
-        super().__init__(runtime, settings.timeout, settings.max_retry_interval)
+        super().__init__(runtime, runtime.settings.nova.timeout)
         self._options = runtime.settings.options()["nova"]
 
     def selected(self, row: Row[Any]) -> Select[Any]:

@@ -36,6 +36,9 @@ Pruned = (
     | Rollout | RolloutNode | SanitationReport
 )  # fmt: skip
 
+#: Seconds for which the answer to a request with an Idempotency-Key is kept: a day, as long as a
+#: client may be cut off and repeat a request. docs/api.md promises it.
+ANSWERED_LIFETIME = 86_400.0
 #: Most answered requests, or audit records, that are deleted in one transaction.
 ANSWERED_BATCH, AUDIT_BATCH = 10_000, 5000
 #: Most change events that are deleted in one transaction.
@@ -88,9 +91,8 @@ def _surplus(settings: Settings, nodes: Sequence[int], max_entries: int) -> Sele
 
 
 def prune_answered(runtime: Runtime) -> int:
-    """Delete requests older than `[api]idempotency_key_lifetime`; return how many."""
-    lifetime = runtime.settings.api.idempotency_key_lifetime
-    cutoff = fixed(after(-lifetime))
+    """Delete requests older than `ANSWERED_LIFETIME`; return how many."""
+    cutoff = fixed(after(-ANSWERED_LIFETIME))
     old_rows = select(Answered.id).where(Answered.created_at < cutoff).order_by(Answered.created_at)
     return _delete(runtime, Answered, old_rows, ANSWERED_BATCH)
 

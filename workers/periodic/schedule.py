@@ -43,6 +43,9 @@ logger = log.get(__name__)
 
 RECONCILE = "ingot.reconcile"
 FAN_OUT = "ingot.fan_out"
+#: Seconds between searches for events to deliver to webhooks, RabbitMQ or Nova: without one, a
+#: search is one statement by an index.
+DELIVERY_INTERVAL = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +129,14 @@ PERIODIC = (
     Periodic(
         "ingot.end_expired_holds",
         lambda control: holds.end_expired(control.runtime),
-        lambda settings: settings.conductor.check_holds_interval,
+        lambda _settings: 5,
         at_most=1,
         work=holds.EXPIRED_ONE,
     ),
     Periodic(
         "ingot.advance_rollouts",
         lambda control: rollout_waves.advance_all(control.runtime),
-        lambda settings: settings.conductor.advance_rollouts_interval,
+        lambda _settings: 1,
         at_most=1,
         work=rollouts.UNENDED_ONE,
     ),
@@ -183,24 +186,20 @@ PERIODIC = (
     Periodic(
         "ingot.deliver_webhooks",
         lambda control: control.webhooks.start_due(),
-        lambda settings: settings.webhooks.delivery_interval,
+        lambda _settings: DELIVERY_INTERVAL,
         at_most=1,
         work=webhooks.DUE_ONE,
     ),
     Periodic(
         "ingot.send_notifications",
         lambda control: control.notifications.start_due() if control.notifications else None,
-        lambda settings: (
-            settings.notifications.delivery_interval
-            if settings.default.notification_level
-            else None
-        ),
+        lambda settings: DELIVERY_INTERVAL if settings.default.notification_level else None,
         at_most=1,
     ),
     Periodic(
         "ingot.send_power_updates",
         lambda control: control.power_updates.start_due() if control.power_updates else None,
-        lambda settings: settings.nova.delivery_interval if settings.nova.is_on else None,
+        lambda settings: DELIVERY_INTERVAL if settings.nova.is_on else None,
         at_most=1,
     ),
     Periodic(
@@ -222,7 +221,7 @@ PERIODIC = (
     Periodic(
         "ingot.sweep_boot_files",
         lambda control: boot_files.sweep(control.runtime),
-        lambda settings: settings.pxe.boot_file_sweep_interval,
+        lambda _settings: 300,
         each_conductor=True,
     ),
 )

@@ -6,13 +6,23 @@ from sqlalchemy.exc import IntegrityError
 from app.events import change_events
 from app.models import ChangeEvent
 from app.observe import log
+from app.runtime import Runtime
 from workers.periodic.delivery import Deliverer
 
 logger = log.get(__name__)
 
 
+#: Seconds between two attempts, at most: after an outage of a minute or a day, a subscriber has its
+#: events within another one.
+MAX_RETRY_INTERVAL = 60.0
+
+
 class SoleSubscriber(Deliverer):
     """Deliveries of a process to the only subscriber of its kind."""
+
+    def __init__(self, runtime: Runtime, timeout: float) -> None:
+        """Begin without a subscriber. timeout: seconds for it to accept events."""
+        super().__init__(runtime, timeout, MAX_RETRY_INTERVAL)
 
     def start_due(self) -> None:
         self.begin()

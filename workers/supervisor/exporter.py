@@ -4,7 +4,7 @@ at /metrics/sensors for the sensors of all machines.
 
 A process of its own, so that no scrape delays a request or a step. It adds up the files that the
 processes record (`app.metrics.recording`). Beside a beat it also counts the rows of the fleet: at a
-scrape, and at most once in `[metrics]count_interval`. For containers it answers probes of its role:
+scrape, and at most once in `COUNT_INTERVAL`. For containers it answers probes of its role:
 GET /alive, GET /ready.
 """
 
@@ -43,6 +43,8 @@ logger = log.get(__name__)
 seldom = log.RateLimited(logger)
 #: Seconds for the header of a request to arrive.
 REQUEST_TIMEOUT = 10
+#: Least seconds between two counts in the database, however many scrapers there are.
+COUNT_INTERVAL = 10.0
 
 
 def main(settings: Settings, counts: bool) -> None:
@@ -150,7 +152,6 @@ class FleetCollector:
         self._grace = stalled_operations.grace(settings)
         broker = client(settings.broker.url, settings.broker.connect_timeout)
         self._messages = backlog.messages_of(queue.celery(settings), settings, broker)
-        self._interval = settings.metrics.count_interval
         self._lock = threading.Lock()
         self._counts: list[Count] = []
         self._due = 0.0  # monotonic time of the next count
@@ -164,7 +165,7 @@ class FleetCollector:
         with self._lock:
             if time.monotonic() >= self._due:
                 self._counts = list(self._count())
-                self._due = time.monotonic() + self._interval
+                self._due = time.monotonic() + COUNT_INTERVAL
             counts = self._counts
         families: dict[Gauge, GaugeMetricFamily] = {}
         for gauge, labels, value in counts:

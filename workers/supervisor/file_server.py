@@ -39,6 +39,10 @@ STOP_TIMEOUT = 1
 REQUEST_TIMEOUT, RESPONSE_TIMEOUT = 30.0, 60.0
 #: Answer to GET / if the folder is readable.
 READABLE = 204
+#: Connections of an address: machines behind a translation of addresses have one.
+MAX_CONNECTIONS = 64
+#: Least bytes per second of a response, after `RESPONSE_TIMEOUT`: a BMC with virtual media is slow.
+LEAST_RATE = 65_536
 BINARY = "application/octet-stream"
 
 
@@ -66,7 +70,7 @@ async def _serve(settings: Settings, root: Path, context: ssl.SSLContext | None)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
-    files = FileServer(root, deploy.http_connections_per_address, deploy.http_least_rate)
+    files = FileServer(root, MAX_CONNECTIONS, LEAST_RATE)
     runner = web.ServerRunner(files, shutdown_timeout=STOP_TIMEOUT)
     await runner.setup()
     # machines reach the API and this server in one network

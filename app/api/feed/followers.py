@@ -13,6 +13,10 @@ from app.identity.caller import Caller
 from app.requests.request_slots import Busy, Places
 from app.runtime import Runtime
 
+#: Long polls, streams or connections to consoles of a caller in a process: a browser and some
+#: scripts need fewer.
+MAX_PER_CALLER = 16
+
 
 class Followers:
     """Tail and places of the requests of one application that follow events."""
@@ -21,10 +25,9 @@ class Followers:
         api = runtime.settings.api
         self.tail = EventFeed(runtime, event_frames.WITH_PROJECTS, event_frames.frame)
         self.parts = event_frames.Parts()
-        self.polls = Places(api.polling_threads, api.polling_threads_per_caller)
-        self.streams = Places(api.event_streams, api.event_streams_per_caller)
-        console = runtime.settings.console
-        self.consoles = Places(console.streams, console.streams_per_caller)
+        self.polls = _places(api.polling_threads)
+        self.streams = _places(api.event_streams)
+        self.consoles = _places(runtime.settings.console.streams)
         self._limits = request_limits
         self._silence_is_limited = False
 
@@ -58,3 +61,8 @@ class Followers:
                     f"Too many {kind} of this caller or its project are open: close one of them.",
                 ) from None
             yield
+
+
+def _places(capacity: int) -> Places:
+    """Return places of which a caller takes a quarter at most, so that others find some."""
+    return Places(capacity, min(MAX_PER_CALLER, -(-capacity // 4)))

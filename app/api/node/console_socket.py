@@ -5,7 +5,7 @@ Messages to the client are JSON texts: the documents of `app.broker.consoles`, e
 `position`, after one of its own at the beginning: {"holder", "write", "seconds"}. Messages of the
 client are bytes, which are typed, or JSON texts: {"act": "claim" | "steal" | "release"}.
 
-The socket is closed after `[console]session_time`: its client asks for another ticket, which needs
+The socket is closed after `SESSION_TIME`: its client asks for another ticket, which needs
 its rights again, and goes on at the last position.
 """
 
@@ -30,6 +30,8 @@ from app.runtime import Runtime
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
 
+#: Seconds after which a connection must be authorized again, by another ticket.
+SESSION_TIME = 600.0
 #: Codes of a closed socket: the time is over, the process ends, the client sent what is not taken.
 EXPIRED, RESTARTING, WRONG = 4000, 1012, 1008
 #: Most bytes of a message of the client.
@@ -145,10 +147,9 @@ class Watch:
 
     def _follow(self, socket: Socket) -> tuple[int, str]:
         """Send output until the socket is closed; return code and reason of the end."""
-        seconds = self.runtime.settings.console.session_time
-        end = time.monotonic() + seconds
+        end = time.monotonic() + SESSION_TIME
         position, sent_at = self.ticket["after"], time.monotonic()
-        greeting = {"holder": self.holder, "write": self.ticket["write"], "seconds": seconds}
+        greeting = {"holder": self.holder, "write": self.ticket["write"], "seconds": SESSION_TIME}
         socket.send(orjson.dumps(greeting).decode())
         while not self._closed.is_set():
             try:

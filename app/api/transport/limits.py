@@ -20,6 +20,12 @@ from app.config.settings import Api
 from app.errors import TooMany
 from app.requests.rate_limit import RateLimit
 
+#: Refused requests of an address that a process answers with their reason in a minute: agents of
+#: many machines may have one address and retry every few seconds; a report is larger than a lookup.
+REFUSED_PER_MINUTE: Mapping[str, int] = {LOOKUP: 600, HEARTBEAT: 600, REPORT: 60}
+#: Likewise long polls and streams for which there was no place: a client retries after seconds.
+REFUSED_FOLLOWERS_PER_MINUTE = 60
+
 
 class Limits:
     """The limits of one application."""
@@ -27,13 +33,9 @@ class Limits:
     def __init__(self, api: Api) -> None:
         self.clients = Clients(api.trusted_proxies)
         self.refused_codes = RateLimit(api.wrong_passwords_per_minute)
-        self._refused = {
-            LOOKUP: RateLimit(api.refused_lookups_per_minute),
-            HEARTBEAT: RateLimit(api.refused_heartbeats_per_minute),
-            REPORT: RateLimit(api.refused_reports_per_minute),
-        }
+        self._refused = {path: RateLimit(limit) for path, limit in REFUSED_PER_MINUTE.items()}
         #: Long polls and streams for which there was no place.
-        self.refused_followers = RateLimit(api.refused_followers_per_minute)
+        self.refused_followers = RateLimit(REFUSED_FOLLOWERS_PER_MINUTE)
 
     def middleware(self, inner: Wsgi) -> Wsgi:
         """Wrap an application: refuse requests of an address with too many refused ones."""

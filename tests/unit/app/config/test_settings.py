@@ -8,10 +8,11 @@ from urllib.parse import quote
 import pytest
 from kombu import Connection
 
-from app.config import options, redis_url
+from app.config import option_values, options, redis_url
 from app.config.description import describe
 from app.config.ironic_options import IRONIC_ONLY
 from app.config.option_types import transport_urls
+from app.config.removed_options import REMOVED
 from app.config.settings import Settings, SettingsError, load
 from app.db.url import engine_url
 
@@ -283,6 +284,24 @@ def test_an_option_that_only_ironic_uses_warns_in_the_file(file):
     ] == list(warnings)
 
 
+@pytest.mark.parametrize("suffix", ["toml", "conf"])
+@pytest.mark.parametrize("place", REMOVED)
+def test_an_option_of_an_earlier_release_warns_and_says_what_holds(tmp_path, place, suffix):
+    group, _, name = place.partition(".")
+    path = tmp_path / f"ingot.{suffix}"
+    path.write_text(f"[{group}]\n{name} = 7\n")
+    words = f"this is no longer an option, it is ignored: {REMOVED[place]}"
+    assert (f"{path}: [{group}]{name}: {words}",) == load({}, path).warnings
+    variable = f"INGOT_{group}_{name}".upper()
+    assert (f"{variable}: {words}",) == load({variable: "7"}).warnings
+
+
+def test_no_option_of_an_earlier_release_is_one_now():
+    names = {f"{option.group}.{option.name}" for option in options.options(Settings)}
+    assert set() == names & set(REMOVED)
+    assert len(REMOVED) == 25
+
+
 @pytest.mark.parametrize("old", ["clean_nodes", "automated_clean_enable"])
 def test_a_deprecated_name_is_used_with_a_warning_unless_the_current_one_is_set(file, old):
     settings = load({}, file(f"[conductor]\n{old} = false"))
@@ -302,7 +321,9 @@ def test_no_option_is_both_used_and_unused_and_no_variable_sets_two():
 
 def test_every_default_is_an_accepted_value():
     for each in options.options(Settings):
-        assert each.default is None or each.default == options.convert(each, each.default), each
+        assert each.default is None or each.default == option_values.convert(each, each.default), (
+            each
+        )
 
 
 def test_the_description_shows_all_values_except_secrets():
