@@ -68,11 +68,11 @@ class Breakers:
         if not self.broker.messages_url:
             self._write()
             return
-        limits = {"read_timeout": PROBE_TIMEOUT, "write_timeout": PROBE_TIMEOUT}
+        timeouts = {"read_timeout": PROBE_TIMEOUT, "write_timeout": PROBE_TIMEOUT}
         connection = Connection(
             self.broker.messages_url,
             connect_timeout=PROBE_TIMEOUT,
-            transport_options={"confirm_publish": True, **limits},
+            transport_options={"confirm_publish": True, **timeouts},
         )
         try:
             connection.ensure_connection(max_retries=0)

@@ -1,5 +1,5 @@
 """
-A rig: one site in its isolated process, which runs the phases that it is told.
+A rig: one site in its isolated process, which runs one phase after the other.
 
 Standard input has the name of a phase on each line. Standard output has a JSON document on each:
 `READY` when the site is up, then the result of each phase.
@@ -22,7 +22,7 @@ READY = {"ready": True}
 def serve(folder, *, nodes, clients, seed, judges_times):
     """Run phases until the end of the standard input."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what else is printed is no result
+    os.dup2(2, 1)  # any other output goes to the error output
     with Site(folder, nodes, seed) as site:
         site.enrol()
         print(json.dumps(READY), file=out)

@@ -2,7 +2,7 @@
 The rigs of a run: each is an isolated process (`tests.hosts.rig`) and takes the next phase.
 
 A rig runs one phase after the other. After a wrong one, or after its own end, a new rig takes its
-place, so that no phase is judged by what another has left.
+place, so that remains of one phase never count in another.
 """
 
 import json

@@ -214,9 +214,7 @@ def test_a_refused_lookup_of_another_node_is_shown_only_there(waiting, redis_url
     )  # fmt: skip
 
 
-def test_many_refused_lookups_are_few_short_entries(
-    harness, redis_client, redis_url, monkeypatch
-):
+def test_many_refused_lookups_are_few_short_entries(harness, redis_client, redis_url, monkeypatch):
     monkeypatch.setattr(refused_lookups, "MOST", 10)
     with asking(harness, redis_url) as api:
         for number in range(30):

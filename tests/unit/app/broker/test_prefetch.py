@@ -2,8 +2,8 @@
 Prefetch count of a conductor whose connection to RabbitMQ has broken while steps run.
 
 Celery would lower the count, and raise it again from each thread whose step ends. For that it sends
-a command on the consumer's connection and reads the answer: whatever else that thread reads is lost
-to the consumer, which then waits for ever and takes no message.
+a command on the consumer's connection and reads the answer. Any other data that this thread reads
+is lost to the consumer, which then waits for ever and takes no message.
 """
 
 from types import SimpleNamespace
