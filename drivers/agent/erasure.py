@@ -12,12 +12,11 @@ import orjson
 
 from drivers.agent import client
 from drivers.core.errors import HardwareError
+from drivers.core.steps import Flow
 from drivers.core.target import Target
 
-#: Steps of the agent that erase disks.
-STEPS = frozenset(
-    {"deploy.erase_devices", "deploy.erase_devices_metadata", "deploy.erase_devices_express"}
-)
+#: Steps of the interface deploy that erase disks.
+_STEPS = frozenset({"erase_devices", "erase_devices_metadata", "erase_devices_express"})
 #: Key of driver_internal_info that the agent reads -> option of [deploy].
 _SETTINGS = {
     "agent_erase_devices_iterations": "shred_random_overwrite_iterations",
@@ -34,6 +33,11 @@ _FACTS, _LONGEST = ("name", "serial", "wwn", "vendor", "model"), 255
 #: Most bytes of facts about disks: they are in the row of the step.
 _MOST_BYTES = 64 << 10
 _LARGEST = 2**53
+
+
+def is_one(flow: Flow, step: Mapping[str, Any]) -> bool:
+    """Whether a step of the agent is an erasure, of which a report is made."""
+    return flow is Flow.CLEAN and step["interface"] == "deploy" and step["step"] in _STEPS
 
 
 def settings(target: Target) -> dict[str, Any]:
