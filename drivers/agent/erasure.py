@@ -53,17 +53,17 @@ def evidence(target: Target) -> dict[str, Any]:
     "problem"}}. disks: None if the agent does not tell; `problem` then has the reason.
     """
     applied_settings = {name: target.options["deploy"][name] for name in _SETTINGS.values()}
-    told: dict[str, Any] = {"disks": None, "settings": applied_settings, "problem": None}
+    answer: dict[str, Any] = {"disks": None, "settings": applied_settings, "problem": None}
     try:
         disks = client.inventory(target).get("disks")
     except HardwareError as error:
-        return {"erasure": told | {"problem": str(error)[:_LONGEST]}}
+        return {"erasure": answer | {"problem": str(error)[:_LONGEST]}}
     if not isinstance(disks, list):
-        return {"erasure": told | {"problem": "the agent's inventory has no list of disks"}}
+        return {"erasure": answer | {"problem": "the agent's inventory has no list of disks"}}
     facts = [_facts(disk) for disk in disks]
     if len(orjson.dumps(facts)) > _MOST_BYTES:
-        return {"erasure": told | {"problem": f"the agent lists {len(disks)} disks, not kept"}}
-    return {"erasure": told | {"disks": facts}}
+        return {"erasure": answer | {"problem": f"the agent lists {len(disks)} disks, not kept"}}
+    return {"erasure": answer | {"disks": facts}}
 
 
 def _facts(disk: object) -> dict[str, Any]:
