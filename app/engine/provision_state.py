@@ -90,7 +90,7 @@ def _effects(flow: ProvisionFlow, state: State, event: Event) -> Sequence[Effect
 
 def _wipe_instance(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     """Remove the tenant's data from the node, after a successful or a failed tear-down."""
-    sanitation.note_tenancy(session, node, operation)
+    sanitation.note_tenancy(node, operation)
     session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     node.instance_info = {}
     node.instance_uuid = node.instance_name = None

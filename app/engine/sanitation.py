@@ -15,7 +15,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.audit import sanitation_proofs
-from app.db.clock import moment
 from app.db.sealing import keyring_of
 from app.db.transactions import connection_of
 from app.engine import erasures
@@ -52,9 +51,9 @@ _LONGEST, _MOST_DISKS = 500, 512
 _DISK = ("name", "serial", "wwn", "vendor", "model", "size")
 
 
-def note_tenancy(session: Session, node: Node, operation: Operation) -> None:
+def note_tenancy(node: Node, operation: Operation) -> None:
     """Keep which tenancy a tear-down ends, for the reports of this and later cleanings."""
-    tenancy = _tenancy(node) | {"ended_at": _time(moment(session)), "ended_by": operation.uuid}
+    tenancy = _tenancy(node) | {"ended_by": operation.uuid}
     node.driver_internal_info = {**node.driver_internal_info, TENANCY: tenancy}
 
 
@@ -128,7 +127,7 @@ def _ended_tenancy(node: Node, operation: Operation) -> Any:
     is_current = operation.kind == OperationKind.DELETED and (
         not isinstance(tenancy, Mapping) or tenancy.get("ended_by") != operation.uuid
     )
-    return _tenancy(node) | {"ended_at": None, "ended_by": None} if is_current else tenancy
+    return _tenancy(node) | {"ended_by": None} if is_current else tenancy
 
 
 def _operation(operation: Operation, end: datetime) -> dict[str, Any]:

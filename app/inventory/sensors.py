@@ -165,9 +165,9 @@ def _told(session: Session, row: Any, read: Read, time: datetime) -> dict[str, A
 def _named(readings: Iterable[Reading]) -> str:
     """Name the critical sensors with their readings."""
     critical = [reading for reading in readings if reading["health"] == "critical"]
-    named = [_with_value(reading) for reading in critical[:_NAMED]]
-    remainder = len(critical) - len(named)
-    return ", ".join(named) + (f" and {remainder} more" if remainder > 0 else "")
+    phrases = [_with_value(reading) for reading in critical[:_NAMED]]
+    remainder = len(critical) - len(phrases)
+    return ", ".join(phrases) + (f" and {remainder} more" if remainder > 0 else "")
 
 
 def _with_value(reading: Reading) -> str:

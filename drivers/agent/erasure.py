@@ -12,12 +12,11 @@ import orjson
 
 from drivers.agent import client
 from drivers.core.errors import HardwareError
+from drivers.core.steps import Flow
 from drivers.core.target import Target
 
-#: Steps of the agent that erase disks.
-STEPS = frozenset(
-    {"deploy.erase_devices", "deploy.erase_devices_metadata", "deploy.erase_devices_express"}
-)
+#: Steps of the interface deploy that erase disks.
+_STEPS = frozenset({"erase_devices", "erase_devices_metadata", "erase_devices_express"})
 #: Key of driver_internal_info that the agent reads -> option of [deploy].
 _SETTINGS = {
     "agent_erase_devices_iterations": "shred_random_overwrite_iterations",
@@ -36,6 +35,11 @@ _MOST_BYTES = 64 << 10
 _LARGEST = 2**53
 
 
+def is_one(flow: Flow, step: Mapping[str, Any]) -> bool:
+    """Whether a step of the agent is an erasure, of which a report is made."""
+    return flow is Flow.CLEAN and step["interface"] == "deploy" and step["step"] in _STEPS
+
+
 def settings(target: Target) -> dict[str, Any]:
     """Return the settings of erasures, by the key that the agent reads."""
     return {key: target.options["deploy"][name] for key, name in _SETTINGS.items()}
@@ -49,17 +53,17 @@ def evidence(target: Target) -> dict[str, Any]:
     "problem"}}. disks: None if the agent does not tell; `problem` then has the reason.
     """
     applied_settings = {name: target.options["deploy"][name] for name in _SETTINGS.values()}
-    told: dict[str, Any] = {"disks": None, "settings": applied_settings, "problem": None}
+    answer: dict[str, Any] = {"disks": None, "settings": applied_settings, "problem": None}
     try:
         disks = client.inventory(target).get("disks")
     except HardwareError as error:
-        return {"erasure": told | {"problem": str(error)[:_LONGEST]}}
+        return {"erasure": answer | {"problem": str(error)[:_LONGEST]}}
     if not isinstance(disks, list):
-        return {"erasure": told | {"problem": "the agent's inventory has no list of disks"}}
+        return {"erasure": answer | {"problem": "the agent's inventory has no list of disks"}}
     facts = [_facts(disk) for disk in disks]
     if len(orjson.dumps(facts)) > _MOST_BYTES:
-        return {"erasure": told | {"problem": f"the agent lists {len(disks)} disks, not kept"}}
-    return {"erasure": told | {"disks": facts}}
+        return {"erasure": answer | {"problem": f"the agent lists {len(disks)} disks, not kept"}}
+    return {"erasure": answer | {"disks": facts}}
 
 
 def _facts(disk: object) -> dict[str, Any]:

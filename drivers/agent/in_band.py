@@ -174,7 +174,7 @@ def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
         },
         agent_step,
         partial(run_hook, target, flow, step["interface"], step["step"]),
-        partial(erasure.evidence, target) if _label_of(step) in erasure.STEPS else dict,
+        partial(erasure.evidence, target) if erasure.is_one(flow, step) else dict,
     )
     outcome = run_once(target, order)
     if not isinstance(outcome, Done):
@@ -344,8 +344,6 @@ def _result_field(command: Mapping[str, Any], suffix: str) -> Any:
 
 
 def _label(order: Order) -> str:
-    return order.name if order.step is None else _label_of(order.step)
-
-
-def _label_of(step: Mapping[str, Any]) -> str:
-    return f"{step['interface']}.{step['step']}"
+    if order.step is None:
+        return order.name
+    return f"{order.step['interface']}.{order.step['step']}"

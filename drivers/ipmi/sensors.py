@@ -80,9 +80,9 @@ class KeptRecords:
         """
         state = _repository_state(send)
         with self._lock:
-            kept = self._kept.get(bmc)
-        if state and kept and kept[0] == state and self._clock() - kept[1] < self.LIFETIME:
-            return kept[2]
+            known_state, read_at, known_records = self._kept.get(bmc, (None, 0.0, ()))
+        if state and known_state == state and self._clock() - read_at < self.LIFETIME:
+            return known_records
         records = [record for record in _records(send, bmc) if record[3] == _FULL_RECORD]
         if state:
             with self._lock:

@@ -40,7 +40,7 @@ BATCH = 100
 #: States without reads of the BMC, as its address and password may be wrong.
 _EXCLUDED = [State.ENROLL, *(flow.failed for flow in FLOWS if flow.checks_bmc)]
 
-Found = list[dict[str, Any]] | HardwareError
+Answer = list[dict[str, Any]] | HardwareError
 
 
 def sweep(runtime: Runtime, conductor: str) -> dict[str, int]:
@@ -112,8 +112,8 @@ class _Sweep:
         for error in ends:
             if isinstance(error, Exception):  # the database is out of reach
                 raise error
-        done = sum(self._counts.values())
-        self._counts["late"] = max(len(ids) - done, 0) if late_tasks else 0
+        count = sum(self._counts.values())
+        self._counts["late"] = max(len(ids) - count, 0) if late_tasks else 0
 
     async def _work(
         self,
@@ -131,18 +131,18 @@ class _Sweep:
         readers: bmc_sweep.Readers[ReadSensors],
         threads: ThreadPoolExecutor,
     ) -> None:
-        found = await self._found(node, readers, threads)
-        if isinstance(found, PasswordUnsettled):  # the BMC was not asked
+        answer = await self._answer(node, readers, threads)
+        if isinstance(answer, PasswordUnsettled):  # the BMC was not asked
             return
-        if isinstance(found, NotSupported):
+        if isinstance(answer, NotSupported):
             self._counts["none"] += 1
             return
-        if isinstance(found, HardwareError):
+        if isinstance(answer, HardwareError):
             self._counts["failed"] += 1
-            self._reads.append(Read(node.id, (), str(found)))
+            self._reads.append(Read(node.id, (), str(answer)))
         else:
             self._counts["read"] += 1
-            readings = sensors.cleaned(found)
+            readings = sensors.cleaned(answer)
             self._reads.append(Read(node.id, readings))
             if self._notifier is not None:
                 self._notifier.add(node, readings)
@@ -150,12 +150,12 @@ class _Sweep:
             reads, self._reads = self._reads, []
             await self._store(reads)
 
-    async def _found(
+    async def _answer(
         self,
         node: Node,
         readers: bmc_sweep.Readers[ReadSensors],
         threads: ThreadPoolExecutor,
-    ) -> Found:
+    ) -> Answer:
         try:
             target = targets.build(self._runtime, node)
             management = interfaces_of(target).management
@@ -190,7 +190,7 @@ def _write(runtime: Runtime, reads: Sequence[Read], length: int) -> None:
         sensors.store(session, in_order, length)
 
 
-def _sensors_of(target: Target) -> Found:
+def _sensors_of(target: Target) -> Answer:
     try:
         return interfaces_of(target).management.sensors(target)
     except HardwareError as error:

@@ -7,7 +7,7 @@ import pytest
 from app.config.settings import load
 from app.engine.provision_state import apply_effects, forget_agent
 from app.lifecycle.provision_states import Event, State
-from app.models import AgentRecord, Fault, Node
+from app.models import AgentRecord, Fault, Node, Operation
 from app.runtime import RUNTIME
 
 
@@ -33,7 +33,7 @@ class Agents:
 def settled(node, state, event, agent=None):
     node.id = 7
     node.driver_info = {}
-    apply_effects(Agents(agent), node, state, event, None)
+    apply_effects(Agents(agent), node, state, event, Operation(uuid="o-1"))
     return node
 
 
@@ -76,7 +76,8 @@ def test_every_end_of_a_tear_down_removes_the_tenants_data(event):
         node.instance_name,
         node.lessee,
     )
-    assert {"agent_secure": "kept"} == node.driver_internal_info
+    tenancy = {"instance_uuid": "i", "owner": None, "lessee": "tenant", "ended_by": "o-1"}
+    assert {"agent_secure": "kept", "tenancy": tenancy} == node.driver_internal_info
 
 
 def test_a_lessee_set_by_an_operator_is_kept():
