@@ -19,7 +19,7 @@ from workers.commands import (
     settings_commands,
     user_commands,
 )
-from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
+from workers.commands.configuration import Config, DatabaseUrl, DataDir, read, read_for
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
 from workers.supervisor.location import StartError
@@ -70,9 +70,9 @@ def up(
     config: Config = None,
 ) -> None:
     """Start the whole service: API, conductors, beat, Redis; migrate the database first."""
-    settings = read(
-        config,
+    settings = read_for(
         "up",
+        config,
         DEFAULT__data_dir=data_dir and str(data_dir),
         api__host_ip=host,
         api__port=port,
@@ -89,7 +89,7 @@ def read_alone(config: Path | None, role: str) -> Settings:
 
     Raises SettingsError: no URL of Redis is set.
     """
-    settings = location.complete(read(config, role))
+    settings = location.complete(read_for(role, config))
     if not settings.broker.url:
         raise SettingsError("[broker]url is needed to run a role alone: set INGOT_BROKER_URL")
     return settings
@@ -129,7 +129,7 @@ def beat(config: Config = None) -> None:
 @app.command()
 def files(config: Config = None) -> None:
     """Serve the files that machines fetch from the conductors of this host."""
-    settings = location.complete(read(config, "files"))
+    settings = location.complete(read_for("files", config))
     if not settings.deploy.http_port:
         raise SettingsError("[deploy]http_port is needed to serve files alone")
     permissions.prepare(settings)

@@ -193,7 +193,7 @@ class LogFile(WatchedFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Write a line that could not be written."""
-        stream, self.stream = self.stream, None  # type: ignore[assignment]
+        stream, self.stream = self.stream, None
         if stream is not None:
             with suppress(OSError):
                 stream.close()

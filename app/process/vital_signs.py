@@ -1,5 +1,5 @@
 """
-Vital signs of a role, for what starts it again: systemd, and probes of containers.
+Vital signs of a role, for systemd and for probes of containers, which start it again.
 
 A role gives a sign when it has done some of its work: a conductor a heartbeat, a beat a tick, a
 server an answer to a request of its own. Nothing gives signs by a timer alone, so a process that
@@ -27,8 +27,8 @@ seldom = log.RateLimited(log.get(__name__))
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 #: Seconds between two requests of a server to itself.
 REQUEST_INTERVAL = 10.0
-#: Seconds without a sign after which a probe is told that the role does not work. Every role gives
-#: several signs in this time; a conductor with a longer [conductor]heartbeat_interval, one.
+#: Seconds without a sign after which the answer to a probe is that the role does not work. Every
+#: role gives several signs in this time; a conductor with a longer heartbeat_interval, one.
 SILENCE = 60.0
 #: Most characters of a status.
 LONGEST = 200
@@ -60,7 +60,7 @@ class VitalSigns:
         self._memory[:] = self._FORM.pack(time.monotonic(), is_ready)
 
     def are_noted(self, settings: Settings) -> bool:
-        """Whether this is the process of the signs, and somebody notes them."""
+        """Whether this is the process of the signs, and systemd or a probe notes them."""
         is_asked = bool(self._address) or settings.metrics.port is not None
         return is_asked and os.getpid() == self._pid
 
@@ -125,7 +125,7 @@ def begin(environ: MutableMapping[str, str]) -> None:
 
 
 def are_noted(settings: Settings) -> bool:
-    """Whether this process gives signs that somebody notes: systemd, or a probe of its exporter."""
+    """Whether this process gives signs that systemd or a probe of its exporter notes."""
     return _current is not None and _current.are_noted(settings)
 
 

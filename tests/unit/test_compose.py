@@ -174,7 +174,8 @@ def test_every_image_is_pinned():
     assert {"${PYTHON_IMAGE}"} == set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
     assert [] == [each for each in images.values() if not re.search(r":v?\d+\.\d+(\.\d+)?", each)]
     ours = {each for each in given if not each.startswith("$")}
-    assert {"ingot:0.2.0"} == ours
+    version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert {f"ingot:{version[1]}"} == ours
 
 
 def test_the_image_contains_the_files_of_every_role():
@@ -186,7 +187,9 @@ def test_the_image_contains_the_files_of_every_role():
     words = {word for line in copied for word in line.split()}
     assert {"app", "workers", "drivers", "migrations", "requirements/run.txt"} <= words
     read_by_build = re.findall(r'file = \["(\S+)"\]', (ROOT / "pyproject.toml").read_text())
-    assert {"requirements/run.in", "requirements/openstack.in"} == set(read_by_build)
+    names = {"run", "mysql", "openstack", "otel"}
+    assert {f"requirements/{name}.in" for name in names} == set(read_by_build)
+    assert {f"requirements/{name}.txt" for name in names} <= words
     assert set(read_by_build) <= words
     assert [] == [word for word in sorted(words) if not (ROOT / word).exists()]
 
@@ -200,6 +203,36 @@ def test_dependencies_and_mounts_of_a_service_exist():
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
             assert source in COMPOSE["volumes"] or (ROOT / "compose" / source).is_file(), volume
+
+
+def test_each_role_that_stays_has_a_health_check_of_its_own_work():
+    for name in OURS:
+        check = SERVICES[name].get("healthcheck", {}).get("test", [])
+        address = re.findall(r"http://127.0.0.1:(\d+/\w*)'", " ".join(check))
+        assert address == {
+            "migrate": [], "api": ["6385/"], "files": ["6386/"], "conductor": ["6387/ready"],
+            "beat": ["6387/ready"],
+        }[name]  # fmt: skip
+
+
+def test_a_role_writes_only_where_its_container_lets_it():
+    """The exporter of a role keeps files in the data directory; the file system is read-only."""
+    for name in ("api", "conductor", "beat"):
+        service = SERVICES[name]
+        folder = service["environment"].get("INGOT_DATA_DIR", "/var/lib/ingot")
+        writable = [text.partition(":")[0] for text in service["tmpfs"]]
+        writable += [
+            text.split(":")[1] for text in service.get("volumes", ()) if not text.endswith(":ro")
+        ]
+        assert [each for each in writable if Path(folder).is_relative_to(each)], name
+
+
+def test_two_beats_run_and_logs_and_memory_are_limited():
+    assert 2 == SERVICES["beat"]["scale"]
+    for name, service in SERVICES.items():
+        assert {"max-size", "max-file"} <= set(service["logging"]["options"]), name
+        assert service["mem_limit"], name
+        assert service["pids_limit"], name
 
 
 def test_only_the_api_and_files_and_monitoring_are_published():
