@@ -41,6 +41,9 @@ service failed: service -> servicing, rescue -> rescuing, wait -> service wait, 
 SEED = """
 clean failed: provide -> cleaning, clean -> cleaning
 """
+#: Additions beyond these, in the same form.
+OWN = """
+"""
 #: `target` of PUT states/provision -> states that accept it.
 ACCEPTED = {
     "active": {S.AVAILABLE, S.DEPLOY_FAIL},
@@ -85,7 +88,18 @@ def parse(table):
     return transitions
 
 
-FROZEN = {**parse(IRONIC), **parse(SEED)}
+FROZEN = {**parse(IRONIC), **parse(SEED), **parse(OWN)}
+#: States without a target: nothing is under way.
+STABLE = {S.ENROLL, S.MANAGEABLE, S.AVAILABLE, S.ACTIVE, S.ERROR, S.RESCUE}
+#: Kind of operation -> its event type in the history, Ironic's where Ironic has one.
+EVENT_TYPES = {
+    "manage": "verify", "provide": "cleaning", "clean": "cleaning", "active": "deploying",
+    "rebuild": "deploying", "deleted": "unprovision", "inspect": "introspection",
+    "discovery": "introspection", "adopt": "adoption", "service": "servicing",
+    "rescue": "rescue", "unrescue": "rescue", "power": "conductor", "boot_mode": "conductor",
+    "secure_boot": "conductor", "vmedia": "conductor", "vendor": "conductor",
+    "console": "console",
+}  # fmt: skip
 
 #: Verb -> minor version that introduced it.
 SINCE = {

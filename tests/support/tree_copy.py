@@ -11,6 +11,8 @@ from pathlib import Path
 
 import requests
 
+from tests.support.syntax_diffs import change
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/contributing.md"
 #: Newest microversion, which the additions introduce, and the one before it.
@@ -36,23 +38,6 @@ def copy_tree(folder):
 def additions(page=PAGE):
     """Return title of a section of the page -> its diffs: (path of the file, hunks)."""
     return {title: _BLOCK.findall(text) for title, text in _SECTION.findall(page.read_text())}
-
-
-def change(text, diff):
-    """
-    Return a text after the hunks of a diff, which `@@` separates.
-
-    Lines of context and removed lines must occur exactly once; a hunk without any is a new file.
-    """
-    for hunk in re.split(r"^@@\n", diff, flags=re.MULTILINE):
-        lines = hunk.splitlines(keepends=True)
-        assert all(line[0] in " +-\n" for line in lines), hunk
-        before = "".join(line[1:] or line for line in lines if line[0] != "+")
-        after = "".join(line[1:] or line for line in lines if line[0] != "-")
-        found = text.count(before) if before else int(text == "")
-        assert found == 1, f"{found} times in the file:\n{before}"
-        text = text.replace(before, after) if before else after
-    return text
 
 
 @dataclass

@@ -20,6 +20,7 @@ from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.core.errors import FailureCode
 from drivers.core.registry import load as load_drivers
 from drivers.core.steps import Flow
+from tests.support.provision_vocabulary import EVENT_TYPES
 
 ROOT = Path(__file__).parents[4]
 #: Codes without a hint: their message says everything.
@@ -128,14 +129,7 @@ def test_a_flow_is_found_by_its_states(state):
 
 
 def test_the_entries_of_an_operation_in_the_history_have_ironics_event_type():
-    assert {kind: flows.event_type(kind) for kind in OperationKind} == {
-        "manage": "verify", "provide": "cleaning", "clean": "cleaning", "active": "deploying",
-        "rebuild": "deploying", "deleted": "unprovision", "inspect": "introspection",
-        "discovery": "introspection", "adopt": "adoption", "service": "servicing",
-        "rescue": "rescue", "unrescue": "rescue", "power": "conductor", "boot_mode": "conductor",
-        "secure_boot": "conductor", "vmedia": "conductor", "vendor": "conductor",
-        "console": "console",
-    }  # fmt: skip
+    assert EVENT_TYPES == {kind: flows.event_type(kind) for kind in OperationKind}
 
 
 @pytest.mark.parametrize(

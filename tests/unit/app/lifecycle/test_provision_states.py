@@ -21,7 +21,15 @@ from app.lifecycle.provision_states import (
     waits_in,
 )
 from app.models import Node
-from tests.support.provision_vocabulary import ACCEPTED, FROZEN, IRONIC, SEED, TARGETS, parse
+from tests.support.provision_vocabulary import (
+    ACCEPTED,
+    FROZEN,
+    IRONIC,
+    SEED,
+    STABLE,
+    TARGETS,
+    parse,
+)
 
 S, E = State, Event
 #: A session that has read the database's clock.
@@ -34,7 +42,8 @@ def node(state, target=None):
 
 def test_the_table_is_ironics_with_the_additions_of_the_seed_specs():
     assert (93, 2) == (len(parse(IRONIC)), len(parse(SEED)))
-    assert (30, 18) == (len(State), len(Event))
+    assert set(State) == {state for state, _ in FROZEN}
+    assert set(Event) == {event for _, event in FROZEN}
     ours = {(state, event): to for state, row in MACHINE.items() for event, to in row.moves.items()}
     assert FROZEN == ours
 
@@ -88,12 +97,8 @@ def test_each_state_has_its_target_unless_it_is_stable():
 
 
 def test_the_kind_of_a_state_names_its_actor():
-    assert {S.ENROLL, S.MANAGEABLE, S.AVAILABLE, S.ACTIVE, S.ERROR, S.RESCUE} == of_kind(
-        Kind.STABLE
-    )
+    assert STABLE == of_kind(Kind.STABLE)
     assert {S.CLEAN_HOLD, S.DEPLOY_HOLD, S.SERVICE_HOLD} == of_kind(Kind.HOLD)
-    assert 9 == len(of_kind(Kind.BUSY))
-    assert 7 == len(of_kind(Kind.FAILED))
     for state, row in MACHINE.items():
         match row.kind:
             case Kind.BUSY:
