@@ -177,7 +177,7 @@ def for_each_node(
     results: dict[str, Outcome | Failure] = {}
     pending_nodes = nodes
     if follow_up:
-        results = dict(_parallel(api, nodes, selection.jobs, action))
+        results = dict(in_parallel(api, nodes, selection.jobs, action))
         requested = {
             node: result for node, result in results.items() if isinstance(result, Outcome)
         }
@@ -186,14 +186,14 @@ def for_each_node(
         def action(api: Api, node: str) -> Outcome:
             return second_phase(api, node, requested[node])
 
-    for node, result in _parallel(api, pending_nodes, selection.jobs, action):
+    for node, result in in_parallel(api, pending_nodes, selection.jobs, action):
         results[node] = result
         if output.people and isinstance(result, Outcome):
             output.say(result.text)
     _conclude(output, nodes, results)
 
 
-def _parallel(
+def in_parallel(
     api: Api, nodes: Sequence[str], jobs: int, action: NodeAction
 ) -> Iterator[tuple[str, Outcome | Failure]]:
     """

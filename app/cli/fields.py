@@ -138,9 +138,9 @@ class Fields:
                 continue
             value = field.value(values[field.name])
             if field.kind is Kind.PAIRS:
-                patch += [_change("add", field.name, key, value=value[key]) for key in value]
+                patch += [change("add", field.name, key, value=value[key]) for key in value]
             else:
-                patch.append(_change("add", field.name, value=value))
+                patch.append(change("add", field.name, value=value))
         return patch
 
     def removals(self, values: Mapping[str, Any]) -> list[Document]:
@@ -150,9 +150,9 @@ class Fields:
             if not _given(values, field) or values[field.name] is False:
                 continue
             if field.kind is Kind.PAIRS:
-                patch += [_change("remove", field.name, key) for key in values[field.name]]
+                patch += [change("remove", field.name, key) for key in values[field.name]]
             else:
-                patch.append(_change("remove", field.name))
+                patch.append(change("remove", field.name))
         return patch
 
 
@@ -160,6 +160,7 @@ def _given(values: Mapping[str, Any], field: Field) -> bool:
     return values.get(field.name) not in (None, [], ())
 
 
-def _change(op: str, *path: str, **value: Any) -> Document:
+def change(op: str, *path: str, **value: Any) -> Document:
+    """Build an operation of a JSON patch. path: the name of a field, and keys within its value."""
     keys = (key.replace("~", "~0").replace("/", "~1") for key in path)
     return {"op": op, "path": "/" + "/".join(keys), **value}

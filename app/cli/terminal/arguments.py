@@ -19,7 +19,7 @@ _GZIP = b"\x1f\x8b"
 def document(option: str, text: str) -> Any:
     """Parse JSON in place, in a file, or on standard input ("-"). Raises Usage."""
     source = (
-        text if text.lstrip()[:1] in ("[", "{") else _read(option, text).decode(errors="replace")
+        text if text.lstrip()[:1] in ("[", "{") else content(option, text).decode(errors="replace")
     )
     try:
         return json.loads(source)
@@ -29,12 +29,12 @@ def document(option: str, text: str) -> Any:
 
 def first_line(option: str, path: str) -> str:
     """Read the first line of a file, or of standard input ("-"). Raises Usage."""
-    return _read(option, path).decode(errors="replace").partition("\n")[0].rstrip("\r")
+    return content(option, path).decode(errors="replace").partition("\n")[0].rstrip("\r")
 
 
 def lines(option: str, path: str) -> list[str]:
     """Read the lines of a file, or of standard input ("-"). Raises Usage."""
-    return _read(option, path).decode(errors="replace").splitlines()
+    return content(option, path).decode(errors="replace").splitlines()
 
 
 def config_drive(option: str, text: str) -> Any:
@@ -47,12 +47,12 @@ def config_drive(option: str, text: str) -> Any:
         return document(option, text)
     if "://" in text:
         return text
-    content = _read(option, text)
-    if content.lstrip()[:1] == b"{":
-        return document(option, content.decode(errors="replace"))
-    if content.isascii():
-        return content.decode()
-    packed = content if content.startswith(_GZIP) else gzip.compress(content)
+    image = content(option, text)
+    if image.lstrip()[:1] == b"{":
+        return document(option, image.decode(errors="replace"))
+    if image.isascii():
+        return image.decode()
+    packed = image if image.startswith(_GZIP) else gzip.compress(image)
     return base64.b64encode(packed).decode()
 
 
@@ -78,7 +78,8 @@ def texts_of(option: str, texts: Iterable[str]) -> dict[str, str]:
     return result
 
 
-def _read(option: str, path: str) -> bytes:
+def content(option: str, path: str) -> bytes:
+    """Read a file, or standard input ("-"). Raises Usage."""
     try:
         return sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
     except OSError as error:
