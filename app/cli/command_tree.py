@@ -164,7 +164,11 @@ GROUPS: Mapping[str, Group] = {
     "allocation": Group("Allocations: requests for nodes.", _all_of("ALLOCATION")),
 }
 #: Commands of a group to which the service's commands belong, too.
-CONDUCTOR: Mapping[str, Loader] = {"list": at("node_commands.inquiries", "list_conductors")}
+CONDUCTOR: Mapping[str, Loader] = {
+    "list": at("conductors", "list_conductors"),
+    "drain": at("conductors", "drain"),
+    "undrain": at("conductors", "undrain"),
+}
 #: Group -> its command that works on the database, not by the API.
 ON_DATABASE: Mapping[str, str] = {"audit": "verify"}
 #: Commands outside of any group.

@@ -67,14 +67,19 @@ def test_machines_of_a_spreadsheet_are_enrolled_once_and_wrong_rows_are_named(
     rehearsed = ingot("node", "import", file, *MAPPED, "--dry-run", status=1)
     assert [] == ingot.changes
     assert {} == nodes_of(api)
-    assert f"{count - 3} to create, 0 to change, 0 to delete, 0 unchanged, 3 refused" in rehearsed.lines
+    assert (
+        f"{count - 3} to create, 0 to change, 0 to delete, 0 unchanged, 3 refused"
+        in rehearsed.lines
+    )
     assert "+ rack0-u00 (line 2): create" in rehearsed.lines
 
     ended = ingot("node", "import", file, *MAPPED, status=1)
     errors = ended.err.splitlines()
     assert 4 == len(errors)
     assert errors[0].startswith("line 5, no-driver: driver: is required")
-    assert f"line {count // 2 + 2}, no-mac: ports: '52:54:00:zz:00:01' is no MAC address" in errors[1]
+    assert (
+        f"line {count // 2 + 2}, no-mac: ports: '52:54:00:zz:00:01' is no MAC address" in errors[1]
+    )
     assert f"line {count}, no-place: " in errors[2]
     assert "non-negative integers" in errors[2]
     assert f"ingot: 3 of {count} machines failed, for the reasons above" == errors[3]
@@ -121,9 +126,7 @@ def test_yaml_has_the_types_of_its_version_1_2(api, ingot):
 
 
 @pytest.mark.parametrize("source", ["column", "file", "stdin", "another file"])
-def test_a_secret_comes_from_anywhere_but_an_argument_and_is_compared(
-    api, ingot, tmp_path, source
-):
+def test_a_secret_comes_from_anywhere_but_an_argument_and_is_compared(api, ingot, tmp_path, source):
     file, pw = tmp_path / "f.csv", tmp_path / "pw"
     column = f",driver_info.redfish_password\none,redfish,10.0.0.1,{PASSWORD}\n"
     plain = "\none,redfish,10.0.0.1\n"
@@ -180,7 +183,10 @@ def test_wrong_options_are_refused_before_any_request(ingot, tmp_path, words, me
     [
         (b"name;driver\r\nr\xe4ck;redfish\r\n", "line 2: this is not UTF-8 (byte 0xe4)"),
         (b'name,driver\none,"redfish\n', "this is not CSV: unexpected end of data"),
-        (b"name,dirver\none,redfish\n", "column 2, 'dirver': dirver: there is no such field; the near"),
+        (
+            b"name,dirver\none,redfish\n",
+            "column 2, 'dirver': dirver: there is no such field; the near",
+        ),
         (b"name,name\none,two\n", "column 2, 'name': there is a column of name already"),
         (b"name,extra\0\n", "line 1: has a NUL character"),
         (b"nodes:\n- name: a\n  name: b\n", "line 3: this is not YAML: 'name' is there twice"),
@@ -263,7 +269,11 @@ def test_only_named_fields_change_and_the_dry_run_shows_them(api, ingot, tmp_pat
     ingot("apply", file)
     node = api("GET", "/v1/nodes/one").json
     assert {"b": 3, "/~": 2} == node["extra"]
-    assert (None, {"cpus": 4}, "gold") == (node["owner"], node["properties"], node["resource_class"])
+    assert (None, {"cpus": 4}, "gold") == (
+        node["owner"],
+        node["properties"],
+        node["resource_class"],
+    )
     assert ["CUSTOM_A"] == node["traits"]
     ports = api("GET", "/v1/nodes/one/ports?detail=true").json["ports"]
     assert [False, True] == [port["pxe_enabled"] for port in ports]
@@ -311,7 +321,9 @@ def test_an_export_leaves_out_secrets_and_instances_and_says_so(api, ingot, tmp_
         "ingot: left out, as it is secret: driver_info.deploy_kernel of 1 nodes",
         "ingot: left out, as it is secret: driver_info.redfish_password of 1 nodes",
     ] == ended.err.splitlines()
-    assert {"redfish_address": "10.0.0.1"} == yaml.safe_load(file.read_text())["nodes"][0]["driver_info"]
+    assert {"redfish_address": "10.0.0.1"} == yaml.safe_load(file.read_text())["nodes"][0][
+        "driver_info"
+    ]
     assert "instance_info" not in file.read_text()
     assert "images" not in file.read_text()
     ingot("apply", file)
@@ -335,7 +347,9 @@ def test_a_child_is_enrolled_after_its_parent(api, ingot):
 
 
 def test_a_half_enrolled_machine_is_reported_and_completed_by_the_next_run(api, ingot):
-    fleet = "nodes: [{name: one, driver: redfish, ports: [{address: 52:54:00:00:00:01, name: a b}]}]"
+    fleet = (
+        "nodes: [{name: one, driver: redfish, ports: [{address: 52:54:00:00:00:01, name: a b}]}]"
+    )
     failed = ingot("node", "import", "-", stdin=fleet, status=1)
     assert "line 1, one: the node was created, but port 52:54:00:00:00:01: " in failed.err
     again = ingot("node", "import", "-", stdin=fleet.replace("a b", "ab"))
@@ -427,7 +441,9 @@ def test_an_import_and_an_export_are_inverse_and_an_export_applies_without_a_cha
         ingot("apply", file)
         ingot("node", "export", "--file", back)
         entries = machine_files.read("FILE", str(back), None)
-        assert fleet == [entry.values if form is not FileForm.CSV else in_order(entry) for entry in entries]
+        assert fleet == [
+            entry.values if form is not FileForm.CSV else in_order(entry) for entry in entries
+        ]
         ingot("apply", back, "--prune", "--yes")
         assert [] == ingot.changes
 

@@ -1,4 +1,4 @@
-"""Commands that only read: state, operations, history, conductors, versions."""
+"""Commands that only read: state, operations, history, versions."""
 
 from importlib.metadata import version as installed
 from pathlib import PurePath
@@ -23,7 +23,6 @@ STEPS = ("number", "step", "state", "tries", "seconds", "conductor", "note")
 HISTORY = ("created_at", "severity", "event_type", "event", "conductor", "user")
 #: Columns of the table: the text last.
 EVENTS = ("created_at", "severity", "event_type", "conductor", "user", "event")
-CONDUCTORS = ("hostname", "conductor_group", "alive", "drivers", "updated_at")
 #: Header of the root document.
 RELEASE = "X-Ingot-Release"
 
@@ -109,11 +108,6 @@ def history(
 ) -> None:
     """List the history of a node."""
     output.items(api.every("nodes", node, "history", limit=limit, detail=True), HISTORY, EVENTS)
-
-
-def list_conductors(api: Api, output: Output) -> None:
-    """List the conductors, and whether they are alive."""
-    output.items(api.every("conductors", detail=True), CONDUCTORS)
 
 
 def version(api: Api, output: Output) -> None:
