@@ -234,6 +234,28 @@ def operators() -> typer.Typer:
     return app
 
 
+#: Option of every command -> whether a value follows it.
+_COMMON = {
+    **dict.fromkeys(("--url", "--os-token", "--os-cacert", "--cacert"), True),
+    **dict.fromkeys(("--output", "-o", "-f", "--fields", "-c"), True),
+    **dict.fromkeys(("--insecure", "--color", "--no-color"), False),
+}
+
+
+def with_options_last(words: Sequence[str]) -> list[str]:
+    """Return a command line with the common options before its command moved to its end."""
+    options: list[str] = []
+    remaining = list(words)
+    while remaining and (name := remaining[0].partition("=")[0]) in _COMMON:
+        count = 2 if _COMMON[name] and "=" not in remaining[0] else 1
+        options += remaining[:count]
+        del remaining[:count]
+    if not remaining or not options:
+        return list(words)
+    end = remaining.index("--") if "--" in remaining else len(remaining)
+    return [*remaining[:end], *options, *remaining[end:]]
+
+
 def has_command(words: Sequence[str]) -> bool:
     """Whether the application of `operators` has the command of a command line."""
     first_word, second = (*words, "", "")[:2]

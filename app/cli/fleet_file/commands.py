@@ -12,10 +12,11 @@ import typer
 from app.cli import bulk
 from app.cli.bulk import JOBS, MOST_JOBS, Nodes, Where, names_in
 from app.cli.commands import option
+from app.cli.driver_keys import DriverKeys
 from app.cli.fleet_file import execution, given_values, machine_files, plan
 from app.cli.fleet_file.fleet import Exporter, Fleet
 from app.cli.fleet_file.machine_files import SUFFIXES, FileForm
-from app.cli.fleet_file.plan import Action, DriverKeys, Machine
+from app.cli.fleet_file.plan import Action, Machine
 from app.cli.rest import Api
 from app.cli.terminal import consoles, styles
 from app.cli.terminal.errors import Failure, Usage
@@ -208,7 +209,10 @@ def _compared(
     machines = plan.compare(entries, fleet, prune_ports=prune_ports)
     keys = DriverKeys(api)
     for machine in machines:
-        keys.check(machine)
+        if not machine.problems:
+            driver = machine.values.get("driver") or (machine.node or {})["driver"]
+            info = machine.values.get("driver_info") or {}
+            machine.problems += keys.problems(driver, info)
     return machines
 
 

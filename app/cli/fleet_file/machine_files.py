@@ -8,8 +8,8 @@ from pathlib import Path
 
 from app.cli.fleet_file import documents, spreadsheet
 from app.cli.fleet_file.entry import Entry
-from app.cli.terminal import arguments
 from app.cli.terminal.errors import Usage
+from app.cli.terminal.inputs import content
 from app.cli.terminal.output import Document
 
 
@@ -39,7 +39,7 @@ def read(
     Raises Usage: it is none, or has no machine.
     """
     try:
-        text = _decoded(arguments.content(option, path))
+        text = _decoded(content(option, path))
         form = form or SUFFIXES.get(Path(path).suffix.lower()) or _form_of(text)
         if columns and form is not FileForm.CSV:
             raise Usage("--map: only with CSV, whose columns it names")
@@ -76,18 +76,18 @@ def _form_of(text: str) -> FileForm:
     return FileForm.YAML if re.match(r"(---|#|nodes:|- )", start) else FileForm.CSV
 
 
-def _decoded(content: bytes) -> str:
+def _decoded(data: bytes) -> str:
     """Decode UTF-8, or UTF-16 with a byte order mark. Raises Usage with the line."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding, name = "utf-16", "UTF-16"
     else:
         encoding, name = "utf-8-sig", "UTF-8"
     try:
-        text = content.decode(encoding)
+        text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
+        line = data[: error.start].count(b"\n") + 1
         raise Usage(
-            f"line {line}: this is not {name} (byte 0x{content[error.start]:02x});"
+            f"line {line}: this is not {name} (byte 0x{data[error.start]:02x});"
             ' save the file as "CSV UTF-8"'
         ) from error
     if "\0" in text:

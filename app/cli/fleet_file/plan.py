@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
@@ -326,33 +325,3 @@ def rehearse(api: Api, machine: Machine) -> None:
                 api.request("DELETE", "nodes", machine.node["uuid"], query={"dry_run": True})
     except Failure as failure:
         machine.problems.append(str(failure))
-
-
-class DriverKeys:
-    """The keys of `driver_info` that drivers read, each driver asked for once."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._keys: dict[str, list[str]] = {}
-
-    def check(self, machine: Machine) -> None:
-        """Note keys of `driver_info` that the driver does not read, and that resemble one."""
-        if machine.problems:
-            return
-        driver = machine.values.get("driver") or (machine.node or {})["driver"]
-        for key in machine.values.get("driver_info") or {}:
-            if nearest := self.nearest(driver, key):
-                machine.problems.append(
-                    f"driver_info.{key}: driver {driver} has no such key; the nearest is {nearest}"
-                )
-
-    def nearest(self, driver: str, key: str) -> str | None:
-        """Return the key that a wrong one resembles; None: it is right, or resembles none."""
-        if driver not in self._keys:
-            try:
-                self._keys[driver] = list(self._api.get("drivers", driver, "properties"))
-            except Failure:  # the service refuses an unknown driver with the reason
-                self._keys[driver] = []
-        keys = self._keys[driver]
-        matches = [] if key in keys else get_close_matches(key, keys, 1, 0.85)
-        return matches[0] if matches else None

@@ -5,13 +5,14 @@ Parsing of documents on a command line: in place, in a file, or on standard inpu
 import base64
 import gzip
 import json
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
+from app.cli.terminal import secrets
 from app.cli.terminal.errors import Usage
+from app.cli.terminal.inputs import content
 from app.cli.terminal.output import Document
+from app.text.masking import is_secret
 
 _GZIP = b"\x1f\x8b"
 
@@ -25,11 +26,6 @@ def document(option: str, text: str) -> Any:
         return json.loads(source)
     except ValueError as error:
         raise Usage(f"{option}: this is not JSON: {error}") from error
-
-
-def first_line(option: str, path: str) -> str:
-    """Read the first line of a file, or of standard input ("-"). Raises Usage."""
-    return content(option, path).decode(errors="replace").partition("\n")[0].rstrip("\r")
 
 
 def lines(option: str, path: str) -> list[str]:
@@ -57,9 +53,20 @@ def config_drive(option: str, text: str) -> Any:
 
 
 def pairs(option: str, texts: Iterable[str]) -> Document:
-    """Parse KEY=VALUE; a value that is no JSON is taken as text. Raises Usage."""
+    """
+    Parse KEY=VALUE; a value that is no JSON is taken as text.
+
+    The value of a secret key may be its source: `@FILE`, `@-` or `@` (`app.cli.terminal.secrets`).
+
+    Raises Usage.
+    """
     result = {}
     for key, value in texts_of(option, texts).items():
+        if is_secret(key):
+            secret = secrets.read_or_warn(option, key, value)
+            if secret != value:
+                result[key] = secret
+                continue
         try:
             result[key] = json.loads(value)
         except ValueError:
@@ -76,11 +83,3 @@ def texts_of(option: str, texts: Iterable[str]) -> dict[str, str]:
             raise Usage(f"{option}: expected KEY=VALUE, not {text!r}")
         result[key] = value
     return result
-
-
-def content(option: str, path: str) -> bytes:
-    """Read a file, or standard input ("-"). Raises Usage."""
-    try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise Usage(f"{option}: {path}: {error.strerror}") from error

@@ -5,8 +5,8 @@ from getpass import getpass
 
 import typer
 
-from app.cli.terminal import arguments
 from app.cli.terminal.errors import Usage
+from app.cli.terminal.inputs import first_line
 
 SOURCES = "@FILE, @- for a line of standard input, or @ to type it"
 
@@ -29,7 +29,7 @@ def read(option: str, name: str, source: str) -> str:
         except UnicodeDecodeError as error:
             raise Usage(f"{option} {name}: standard input is not UTF-8") from error
     elif path:
-        secret = arguments.first_line(option, path)
+        secret = first_line(option, path)
     elif sys.stdin.isatty():
         secret = getpass(f"{name}: ")
     else:
@@ -37,6 +37,14 @@ def read(option: str, name: str, source: str) -> str:
     if not secret:
         raise Usage(f"{option} {name}: {source} has no secret")
     return secret
+
+
+def read_or_warn(option: str, name: str, text: str) -> str:
+    """Read a secret from its source; take a text that is none as the secret, with a warning."""
+    if text.startswith("@"):
+        return read(option, name, text)
+    warn_of_argument(option, name)
+    return text
 
 
 def warn_of_argument(option: str, name: str) -> None:
