@@ -41,7 +41,7 @@ def drain(
     """
     Drain a conductor: it completes its steps, and gets no new work, also after a restart.
 
-    Other conductors take over what it has not begun. `conductor undrain` ends that.
+    Other conductors take over the work that it has not begun. `conductor undrain` ends that.
     """
     service = _service(api)
     alone = sum(share["nodes"] for share in service["ring"] if share["conductors"] == [name])

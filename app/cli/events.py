@@ -41,23 +41,23 @@ def events(
     ] = False,
 ) -> None:
     """List the newest changes of nodes, operations, steps and other resources."""
-    filters = {"node": node, "type": kind}
+    filters, position = {"node": node, "type": kind}, after
     if since is not None:
         if after is not None:
             raise Usage("--since, --after: one of both")
-        after = _number_before(api, moment_of("--since", since))
+        position = _number_before(api, moment_of("--since", since))
     page_events: list[Document] = []
-    if after is None:
+    if position is None:
         page = api.get("events", limit=limit, **filters)
-        page_events, after = page["events"], page["last"]
+        page_events, position = page["events"], page["last"]
     elif not follow:
-        page_events = list(_until_newest(api, after, filters))
+        page_events = list(_until_newest(api, position, filters))
     if not follow:
         output.items(
             [_row(event) for event in page_events] if output.people else page_events, FIELDS, TABLE
         )
         return
-    for event in chain(page_events, _without_end(api.another(patient=True), after, filters)):
+    for event in chain(page_events, _without_end(api.another(patient=True), position, filters)):
         print_event(output, event)
 
 
@@ -68,14 +68,14 @@ def _number_before(api: Api, begin: datetime) -> int:
     Events are numbered in the order of their commits, which is that of their times but for moments.
     """
     page = api.get("events", limit=1)
-    low, high = page["first"] - 1, page["last"]
+    low, high = int(page["first"]) - 1, int(page["last"])
     while low < high:
         middle = (low + high) // 2
         events = api.get("events", after=middle, limit=1)["events"]
         if not events or instant_of(events[0]["created_at"]) >= begin:
             high = middle
         else:
-            low = min(max(events[0]["sequence"], middle + 1), high)
+            low = min(max(int(events[0]["sequence"]), middle + 1), high)
     return max(low, 0)
 
 

@@ -49,17 +49,17 @@ def _redispatch(conductor: Conductor, uuid: str) -> bool:
     return True
 
 
-def redispatch_all(conductor: Conductor, most: int | None = None) -> None:
+def redispatch_all(conductor: Conductor, limit: int | None = None) -> None:
     """
     Redispatch the operations that were sent to this conductor and are not claimed.
 
-    most: number of operations, the oldest first; without it all.
+    limit: number of operations, the oldest first; without it all.
     """
     query = (
         select(Operation.uuid)
         .where(Operation.state == OperationState.QUEUED, Operation.sent_to == conductor.incarnation)
         .order_by(Operation.id)
-        .limit(most)
+        .limit(limit)
     )
     try:
         with conductor.runtime.reading() as session:

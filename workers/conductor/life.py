@@ -226,9 +226,9 @@ class Life:
             self._hand_over()
             self._ended.wait(REDISPATCH_INTERVAL)
 
-    def _hand_over(self, most: int | None = None) -> None:
-        """Redispatch unclaimed operations, `most` at most, and resume waits for agents."""
-        drain.redispatch_all(self.conductor, most)
+    def _hand_over(self, limit: int | None = None) -> None:
+        """Redispatch unclaimed operations, `limit` at most, and resume waits for agents."""
+        drain.redispatch_all(self.conductor, limit)
         try:
             self.conductor.wait_monitor.resume_all()
         except SQLAlchemyError as error:  # heartbeats resume the operations, a little later

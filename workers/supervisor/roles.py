@@ -51,8 +51,13 @@ def _alive(settings: Settings) -> dict[str, str]:
     try:
         with transactions.reading(engine) as session:
             timeout = settings.conductor.heartbeat_timeout
-            members = (*conductors.alive(session, timeout), *conductors.drained(session, timeout))
-            return {member.name: member.incarnation for member in members}
+            drained = conductors.drained(session, timeout)
+            return {
+                **{
+                    member.name: member.incarnation for member in conductors.alive(session, timeout)
+                },
+                **{conductor.name: conductor.incarnation for conductor in drained},
+            }
     finally:
         engine.dispose()  # no connection may be open at a fork
 

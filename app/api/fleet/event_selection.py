@@ -97,11 +97,12 @@ class Condition:
 def _limits(access: Access) -> tuple[frozenset[str], frozenset[str]]:
     """Return the types of events that the caller may not see, and sees of its project only."""
     extents = {kind: access.extent(rule) for kind, rule in LISTED_BY.items()}
-    of_others = {kind: access.extent(rule) for kind, rule in READ_BY.items()}
+    of_types = {name: access.extent(rule) for name, rule in READ_BY.items()}
 
     def types(limit: Extent) -> frozenset[str]:
         kinds = [kind for kind, kind_extent in extents.items() if kind_extent is limit]
-        others = [kind for kind, kind_extent in of_others.items() if kind_extent is limit]
-        return frozenset((*(f"{kind}.{change}" for kind in kinds for change in CHANGES), *others))
+        resource_types = [f"{kind}.{change}" for kind in kinds for change in CHANGES]
+        single_types = [name for name, extent in of_types.items() if extent is limit]
+        return frozenset((*resource_types, *single_types))
 
     return types(Extent.NONE), types(Extent.OWN)

@@ -215,7 +215,7 @@ def show_node(context: RequestContext, query: Query, ident: str) -> Response:
 )
 @nodes.arguments(NodePatchQuery, location="query")
 def change_node(context: RequestContext, query: Query, ident: str) -> Response:
-    """Change a node by a JSON patch; with `dry_run`, only return the names of what would change"""
+    """Change a node by a JSON patch; with `dry_run`, only return the names of the changed fields"""
     version = context.version
     changes = patch.parse(body(context), CHANGEABLE, escapes=version >= 98)
     for change in changes:
@@ -261,10 +261,10 @@ def _changed_names(
     context: RequestContext, node: Node, changes: Sequence[Change], values: Mapping[str, Any]
 ) -> list[str]:
     """
-    Return the names of what a patch changes, as `field/key` for keys of documents.
+    Return the names of the fields that a patch changes, as `field/key` for keys of documents.
 
-    A caller who may not see the secrets of a document is told that each key of the patch changes:
-    otherwise a guessed secret would be confirmed without a trace.
+    A caller who may not see the secrets of a document gets each key of the patch: otherwise a
+    guessed secret would be confirmed without a trace.
     """
     names = history.changed_fields(node, row_changes.with_defaults(Node, values))
     if context.caller.project_id is not None:

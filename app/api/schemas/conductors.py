@@ -8,4 +8,4 @@ from app.api.values.value_types import Text
 class DrainReason(Schema):
     """Body of the request to drain a conductor."""
 
-    reason = Text(allow_none=True, metadata={"description": "Why, for other operators"})
+    reason = Text(allow_none=True, metadata={"description": "Reason, for other operators"})

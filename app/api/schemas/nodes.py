@@ -60,7 +60,7 @@ class NodeDeleteQuery(Schema):
 
 class NodePatchQuery(Schema):
     reset_interfaces = Flag()
-    dry_run = Flag(metadata={"description": "Only return the names of what would change"})
+    dry_run = Flag(metadata={"description": "Only return the names of the changed fields"})
 
 
 class StatesQuery(Schema):

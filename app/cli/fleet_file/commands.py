@@ -106,24 +106,24 @@ def apply(
             "--prune", help="Delete nodes, and ports of nodes, that the file does not have"
         ),
     ] = False,
-    where: Annotated[
+    expressions: Annotated[
         list[str] | None,
         typer.Option("--where", metavar="EXPRESSION", help="With --prune: delete of these only"),
     ] = None,
     **values: Any,
 ) -> None:
     """
-    Change the nodes to what a file says; nothing changes if the service refuses any of it.
+    Give nodes the fields of a file; nothing changes if the service refuses any of it.
 
     Only what the file names is changed; deletions are listed, and need a confirmation.
     """
     options = _Options(values)
-    if where and not prune:
+    if expressions and not prune:
         raise Usage("--where: only with --prune")
     fleet = Fleet.read(api)
     machines = _compared(api, fleet, file, options, prune_ports=prune)
     if prune:
-        uuids = _selected(api, where) if where else list(fleet.nodes)
+        uuids = _selected(api, expressions) if expressions else list(fleet.nodes)
         machines += plan.surplus(machines, fleet, uuids)
     execution.rehearse_all(api, machines, options.jobs)
     if options.dry_run or output.people:
@@ -140,7 +140,7 @@ def export(
     output: Output,
     *,
     nodes: Nodes = None,
-    where: Where = None,
+    expressions: Where = None,
     names_file: Annotated[
         str | None,
         typer.Option("--nodes", metavar="FILE", help='Names, one a line; "-": standard input'),
@@ -155,17 +155,17 @@ def export(
 
     Secrets are left out, and so are fields of instances and default interfaces.
     """
-    if [bool(nodes), bool(where), names_file is not None].count(True) > 1:
+    if [bool(nodes), bool(expressions), names_file is not None].count(True) > 1:
         raise Usage("name nodes, or choose them by --where EXPRESSION or --nodes FILE: one of")
     form = form or SUFFIXES.get(file.suffix.lower() if file else "", FileForm.YAML)
     fleet = Fleet.read(api)
     names = nodes or (names_in(names_file) if names_file is not None else None)
-    uuids = _selected(api, where) if where else list(fleet.nodes)
+    uuids = _selected(api, expressions) if expressions else list(fleet.nodes)
     if names is not None:
         uuids = [*dict.fromkeys(map(fleet.uuid_of, names))]
         if unknown_names := [name for name in uuids if name not in fleet.nodes]:
             raise Failure(f"there is no node {unknown_names[0]}")
-    uuids.sort(key=fleet.name_of)  # so that two exports differ by what has changed
+    uuids.sort(key=fleet.name_of)  # so that two exports differ by the changes between them
     exporter = Exporter(api, fleet)
     text = machine_files.written(form, [exporter.machine(fleet.nodes[uuid]) for uuid in uuids])
     for path, number in sorted(exporter.secrets.items()):
@@ -200,8 +200,8 @@ def _compared(
     if options.secrets_file is not None:
         if file == "-" == options.secrets_file:
             raise Usage("--secrets: standard input is the other file already")
-        more = machine_files.read("--secrets", options.secrets_file, None)
-        given_values.add_of_file(entries, more)
+        secret_entries = machine_files.read("--secrets", options.secrets_file, None)
+        given_values.add_of_file(entries, secret_entries)
     given_values.add(entries, options.defaults)
     given_values.add(entries, given_values.secrets_of(options.secrets))
     for entry in entries:
@@ -216,9 +216,10 @@ def _compared(
     return machines
 
 
-def _selected(api: Api, where: Sequence[str]) -> list[str]:
+def _selected(api: Api, expressions: Sequence[str]) -> list[str]:
     """Return the UUIDs of the nodes that expressions select."""
-    return [node["uuid"] for node in api.every("nodes", fields="uuid", **bulk.filters_of(where))]
+    query: dict[str, Any] = {**bulk.filters_of(expressions), "fields": "uuid"}
+    return [node["uuid"] for node in api.every("nodes", **query)]
 
 
 def _show(output: Output, machines: Sequence[Machine]) -> None:
@@ -277,8 +278,8 @@ def _ask(machines: Sequence[Machine], options: _Options) -> None:
 
 
 def _counted(names: Sequence[str]) -> str:
-    more = ", ..." if len(names) > MOST_NAMES else ""
-    return f"{len(names)} nodes ({', '.join(names[:MOST_NAMES])}{more})"
+    ellipsis = ", ..." if len(names) > MOST_NAMES else ""
+    return f"{len(names)} nodes ({', '.join(names[:MOST_NAMES])}{ellipsis})"
 
 
 def _run(api: Api, output: Output, machines: Sequence[Machine], jobs: int) -> None:

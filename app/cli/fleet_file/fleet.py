@@ -80,7 +80,7 @@ class Exporter:
     """
     Describes nodes as the machines of a fleet file.
 
-    secrets: path of what was left out -> the number of nodes.
+    secrets: path of a value that was left out -> the number of its nodes.
     """
 
     def __init__(self, api: Api, fleet: Fleet) -> None:

@@ -56,14 +56,14 @@ def add(entries: Sequence[Entry], values: Document) -> None:
         entry.values = _merged(values, entry.values)
 
 
-def add_of_file(entries: Sequence[Entry], more: Sequence[Entry]) -> None:
+def add_of_file(entries: Sequence[Entry], secret_entries: Sequence[Entry]) -> None:
     """
     Add the values of another file to the entries of the same name or UUID.
 
     Raises Usage: an entry of the other file is wrong, or has no counterpart.
     """
     by_label = {entry.label: entry for entry in entries}
-    for other in more:
+    for other in secret_entries:
         if other.problems:
             raise Usage(f"--secrets: {other.place}: {'; '.join(other.problems)}")
         entry = by_label.get(other.label)

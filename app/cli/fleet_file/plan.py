@@ -1,4 +1,4 @@
-"""What a fleet file changes: the comparison of its entries with the nodes of the service."""
+"""Plan of a fleet file: the comparison of its entries with the nodes of the service."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -158,11 +158,11 @@ def compare(entries: Sequence[Entry], fleet: Fleet, *, prune_ports: bool = False
 
 def surplus(machines: Sequence[Machine], fleet: Fleet, uuids: Sequence[str]) -> list[Machine]:
     """Return the deletions of the nodes in `uuids` that the file does not have, children first."""
-    named = {machine.node["uuid"] for machine in machines if machine.node}
+    kept_uuids = {machine.node["uuid"] for machine in machines if machine.node}
     deletions = [
         Machine(fleet.name_of(uuid), "", fleet.nodes[uuid], is_pruned=True)
         for uuid in uuids
-        if uuid not in named
+        if uuid not in kept_uuids
     ]
     return sorted(deletions, key=lambda machine: not (machine.node or {}).get("parent_node"))
 
@@ -279,8 +279,8 @@ def _described(values: Document) -> Iterator[str]:
             yield f"ports: {', '.join(port['address'] for port in value)}"
         elif KINDS.get(name) is Kind.PAIRS:
             for key, inner in value.items():
-                shown = f"{HIDDEN} (a secret)" if is_secret(key) else _shown(inner)
-                yield f"{name}.{key}: {shown}"
+                text = f"{HIDDEN} (a secret)" if is_secret(key) else _shown(inner)
+                yield f"{name}.{key}: {text}"
         else:
             yield f"{name}: {_shown(value)}"
 

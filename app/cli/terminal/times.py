@@ -1,4 +1,4 @@
-"""Times on a command line, and lists of what has happened since one."""
+"""Times on a command line, and lists of the items since one."""
 
 import re
 from collections.abc import Iterable, Iterator
