@@ -14,6 +14,8 @@ from app.cli.completion import VARIABLE
 
 
 def main() -> None:
+    if VARIABLE not in os.environ:
+        sys.argv[1:] = command_tree.with_options_last(sys.argv[1:])
     if command_tree.has_command(_words()):
         command_tree.operators()(prog_name="ingot")
     else:

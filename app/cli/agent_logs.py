@@ -8,8 +8,10 @@ import typer
 
 from app.cli.commands import Node
 from app.cli.rest import Api
+from app.cli.terminal import times
 from app.cli.terminal.errors import Failure, Usage
 from app.cli.terminal.output import Output
+from app.cli.terminal.times import Since
 
 COLUMNS = ("kept_at", "kind", "conductor", "name", "operation")
 
@@ -20,13 +22,15 @@ def agent_logs(
     node: Node,
     name: Annotated[str | None, typer.Argument(help="Name of a log: download it")] = None,
     *,
+    since: Since = None,
     file: Annotated[
         Path | None, typer.Option(help="Path of the downloaded file; default: its name")
     ] = None,
 ) -> None:
     """List the logs that operations have kept of a node's agents; with a name, download one."""
     if name is None:
-        output.items(api.get("nodes", node, "agent-logs")["agent-logs"], COLUMNS)
+        logs = api.get("nodes", node, "agent-logs")["agent-logs"]
+        output.items(times.recent(logs, since, key="kept_at"), COLUMNS)
         return
     path = file or Path(Path(name).name)
     if path.exists():

@@ -10,6 +10,7 @@ import typer
 
 from app.cli.commands import option
 from app.cli.rest import Api
+from app.cli.terminal import times
 from app.cli.terminal.output import Document, Output
 from app.text.sentences import harmless
 
@@ -34,7 +35,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 #: Filter of the API -> what it selects. A filter is an option of both commands.
 ABOUT = {
-    "since": "Only those since this time (ISO 8601, UTC)",
+    "since": f"Only those since this time: {times.FORMS}; in UTC",
     "until": "Only those before this time",
     "user": "Only those of the user with this id",
     "project": "Only those of users of this project, by id",
@@ -56,10 +57,16 @@ def list_records(
     **filters: Any,
 ) -> None:
     """List audit records, the newest first."""
-    records = api.every("audit", limit=limit, **filters)
+    records = api.every("audit", limit=limit, **_query(filters))
     if output.people:
         records = map(_for_people, records)
     output.items(records, COLUMNS, BRIEFLY)
+
+
+def _query(filters: Document) -> Document:
+    """Return the filters as the API reads them. Raises Usage."""
+    moments = {name: times.iso(f"--{name}", filters[name]) for name in ("since", "until")}
+    return {**filters, **moments}
 
 
 def _for_people(record: Document) -> Document:
@@ -76,7 +83,7 @@ def export(
     **filters: Any,
 ) -> None:
     """Write all audit records, the oldest first: a JSON object a line, or CSV."""
-    records = api.every("audit", sort_dir="asc", **filters)
+    records = api.every("audit", sort_dir="asc", **_query(filters))
     if as_csv:
         _write_csv(records)
     else:

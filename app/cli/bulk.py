@@ -24,6 +24,8 @@ from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
 
 JOBS, MOST_JOBS = 8, 64
+#: Nodes of a selection beyond which an action is confirmed that harms only in numbers.
+MANY = 10
 #: Filters of the API beside its expressions of selection.
 PARAMETERS = ("conductor", "description_contains", "include_children", "parent_node", "project")
 #: Of every command with `--where`.
@@ -95,6 +97,11 @@ class NodeSelection:
         return cls(names, filters, values["jobs"], values["yes"], file is not None)
 
     @property
+    def is_indirect(self) -> bool:
+        """Whether the nodes are not named in the command itself."""
+        return bool(self.filters) or self.in_file
+
+    @property
     def only_node(self) -> str | None:
         """The named node, if it is the only one."""
         return self.names[0] if len(self.names) == 1 else None
@@ -156,13 +163,14 @@ def for_each_node(
     follow_up: Callable[[Api, str, Outcome], Outcome] | None = None,
     *,
     destroys: str = "",
+    disturbs: str = "",
 ) -> None:
     """
     Run `action` for every node.
 
     follow_up: second phase, called with the result of `action` after all nodes passed the first.
     destroys: name of the action if nodes that are not named in the command need a confirmation;
-        else empty.
+        else empty. disturbs: name of the action if more than MANY of them do.
 
     Raises NotYet: every failed node failed with NotYet. Raises Failure: a node failed otherwise.
     """
@@ -171,13 +179,14 @@ def for_each_node(
         output.result(*(follow_up(api, selection.only_node, outcome) if follow_up else outcome))
         return
     nodes = selection.nodes(api)
-    if destroys and (selection.filters or selection.in_file) and nodes and not selection.yes:
+    harm = destroys or (disturbs if len(nodes) > MANY else "")
+    if harm and selection.is_indirect and nodes and not selection.yes:
         examples = ", ".join(nodes[:5]) + (", ..." if len(nodes) > 5 else "")
-        confirm(f"{destroys}: {len(nodes)} nodes ({examples})")
+        confirm(f"{harm}: {len(nodes)} nodes ({examples})")
     results: dict[str, Outcome | Failure] = {}
     pending_nodes = nodes
     if follow_up:
-        results = dict(_parallel(api, nodes, selection.jobs, action))
+        results = dict(in_parallel(api, nodes, selection.jobs, action))
         requested = {
             node: result for node, result in results.items() if isinstance(result, Outcome)
         }
@@ -186,14 +195,14 @@ def for_each_node(
         def action(api: Api, node: str) -> Outcome:
             return second_phase(api, node, requested[node])
 
-    for node, result in _parallel(api, pending_nodes, selection.jobs, action):
+    for node, result in in_parallel(api, pending_nodes, selection.jobs, action):
         results[node] = result
         if output.people and isinstance(result, Outcome):
             output.say(result.text)
     _conclude(output, nodes, results)
 
 
-def _parallel(
+def in_parallel(
     api: Api, nodes: Sequence[str], jobs: int, action: NodeAction
 ) -> Iterator[tuple[str, Outcome | Failure]]:
     """

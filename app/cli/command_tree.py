@@ -51,6 +51,8 @@ NODE: Mapping[str, Entry] = {
         lambda nodes: (*nodes.FIELDS.unsetting, *nodes.bulk.OPTIONS),
     ),
     "delete": _bulk("node_commands.node_changes", "delete"),
+    "import": at("fleet_file.commands", "import_nodes", lambda files: files.READING),
+    "export": at("fleet_file.commands", "export"),
     "maintenance": _bulk("node_commands.node_changes", "maintenance"),
     "validate": at("node_commands.node_parts", "validate"),
     "power": _bulk("node_commands.verbs", "power"),
@@ -170,11 +172,16 @@ GROUPS: Mapping[str, Group] = {
     "allocation": Group("Allocations: requests for nodes.", _all_of("ALLOCATION")),
 }
 #: Commands of a group to which the service's commands belong, too.
-CONDUCTOR: Mapping[str, Loader] = {"list": at("node_commands.inquiries", "list_conductors")}
+CONDUCTOR: Mapping[str, Loader] = {
+    "list": at("conductors", "list_conductors"),
+    "drain": at("conductors", "drain"),
+    "undrain": at("conductors", "undrain"),
+}
 #: Group -> its commands that do not use the API: they work on the database, or on files.
 WITHOUT_API: Mapping[str, Sequence[str]] = {"audit": ("verify",), "sanitation": ("verify", "key")}
 #: Commands outside of any group.
 ALONE: Mapping[str, Loader] = {
+    "apply": at("fleet_file.commands", "apply", lambda files: files.READING),
     "events": at("events", "events"),
     "top": at("top", "top"),
     "version": at("node_commands.inquiries", "version"),
@@ -235,6 +242,28 @@ def operators() -> typer.Typer:
     app.callback()(options)
     completion.answer_shells()
     return app
+
+
+#: Option of every command -> whether a value follows it.
+_COMMON = {
+    **dict.fromkeys(("--url", "--os-token", "--os-cacert", "--cacert"), True),
+    **dict.fromkeys(("--output", "-o", "-f", "--fields", "-c"), True),
+    **dict.fromkeys(("--insecure", "--color", "--no-color"), False),
+}
+
+
+def with_options_last(words: Sequence[str]) -> list[str]:
+    """Return a command line with the common options before its command moved to its end."""
+    options: list[str] = []
+    remaining = list(words)
+    while remaining and (name := remaining[0].partition("=")[0]) in _COMMON:
+        count = 2 if _COMMON[name] and "=" not in remaining[0] else 1
+        options += remaining[:count]
+        del remaining[:count]
+    if not remaining or not options:
+        return list(words)
+    end = remaining.index("--") if "--" in remaining else len(remaining)
+    return [*remaining[:end], *options, *remaining[end:]]
 
 
 def has_command(words: Sequence[str]) -> bool:

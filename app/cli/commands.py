@@ -4,8 +4,10 @@ Turn a function into a command, with the common options and one-line error messa
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter
 from typing import Annotated, Any
@@ -106,14 +108,35 @@ Node = Annotated[
 
 
 class Waiting(TyperCommand):
-    """A command whose --wait has an optional value: without one it waits without a limit."""
+    """
+    A command whose --wait has an optional value: without one it waits without a limit.
+
+    Its errors about a wrong word name the nearest right one.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         arguments = list(args)
         for index, word in enumerate(arguments):
             if word == "--wait" and not _is_number(arguments[index + 1 : index + 2]):
                 arguments[index] = f"--wait={FOREVER:g}"
-        return super().parse_args(ctx, arguments)
+        try:
+            return super().parse_args(ctx, arguments)
+        except typer.BadParameter as error:
+            error.message = _corrected(error)
+            raise
+
+
+def _corrected(error: typer.BadParameter) -> str:
+    """Return the message of an error without words of the library, with the nearest word."""
+    message = error.message.removeprefix("Value error, ")
+    words = [str(getattr(word, "value", word)) for word in _choices(error)]
+    given_word = re.match(r"'([^']*)' is not one of", message)
+    nearest = get_close_matches(given_word[1], words, 1) if given_word else []
+    return f"{message.rstrip('.')}; the nearest is {nearest[0]!r}." if nearest else message
+
+
+def _choices(error: typer.BadParameter) -> Iterable[Any]:
+    return getattr(getattr(error.param, "type", None), "choices", ())
 
 
 def _is_number(arguments: list[str]) -> bool:
@@ -134,7 +157,9 @@ def add(group: typer.Typer, name: str, command: Command) -> None:
 
         form, fields, colour = (values.pop(parameter.name) for parameter in WRITING)
         try:
-            columns = tuple(part.strip() for part in (fields or "").split(",") if part.strip())
+            names = (part.strip() for part in (fields or "").split(","))
+            # as the heads of tables have them, too
+            columns = tuple(name.replace(" ", "_") for name in names if name)
             function(connect(values), Output(form, columns, colour), **values)
         except Failure as failure:
             typer.echo(harmless(f"ingot: {failure}"), err=True)

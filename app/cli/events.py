@@ -1,13 +1,16 @@
 """Command that lists and follows change events."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import chain
 from typing import Annotated, Any
 
 import typer
 
 from app.cli.rest import Api
+from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output, moment
+from app.cli.terminal.times import Since, instant_of, moment_of
 
 #: Newest events that are shown.
 NEWEST = 20
@@ -31,26 +34,49 @@ def events(
     after: Annotated[
         int | None, typer.Option(min=0, help="The ones that follow this number")
     ] = None,
+    since: Since = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of newest events")] = NEWEST,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for more events, until Ctrl-C")
     ] = False,
 ) -> None:
     """List the newest changes of nodes, operations, steps and other resources."""
-    filters = {"node": node, "type": kind}
+    filters, position = {"node": node, "type": kind}, after
+    if since is not None:
+        if after is not None:
+            raise Usage("--since, --after: one of both")
+        position = _number_before(api, moment_of("--since", since))
     page_events: list[Document] = []
-    if after is None:
+    if position is None:
         page = api.get("events", limit=limit, **filters)
-        page_events, after = page["events"], page["last"]
+        page_events, position = page["events"], page["last"]
     elif not follow:
-        page_events = list(_until_newest(api, after, filters))
+        page_events = list(_until_newest(api, position, filters))
     if not follow:
         output.items(
             [_row(event) for event in page_events] if output.people else page_events, FIELDS, TABLE
         )
         return
-    for event in chain(page_events, _without_end(api.another(patient=True), after, filters)):
+    for event in chain(page_events, _without_end(api.another(patient=True), position, filters)):
         print_event(output, event)
+
+
+def _number_before(api: Api, begin: datetime) -> int:
+    """
+    Return the number of the last event before a time, by halving the kept ones.
+
+    Events are numbered in the order of their commits, which is that of their times but for moments.
+    """
+    page = api.get("events", limit=1)
+    low, high = int(page["first"]) - 1, int(page["last"])
+    while low < high:
+        middle = (low + high) // 2
+        events = api.get("events", after=middle, limit=1)["events"]
+        if not events or instant_of(events[0]["created_at"]) >= begin:
+            high = middle
+        else:
+            low = min(max(int(events[0]["sequence"]), middle + 1), high)
+    return max(low, 0)
 
 
 def _until_newest(api: Api, position: int, filters: dict[str, Any]) -> Iterator[Document]:

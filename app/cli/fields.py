@@ -14,6 +14,7 @@ import typer
 from app.cli.commands import option
 from app.cli.terminal import arguments
 from app.cli.terminal.errors import Usage
+from app.cli.terminal.inputs import first_line
 from app.cli.terminal.output import Document
 
 
@@ -25,6 +26,7 @@ class Kind(Enum):
     WORDS = "--field VALUE, several times"
     PAIRS = "--field KEY=VALUE, several times"
     JSON = "--field FILE, or JSON, or -"
+    STEPS = "--field FILE, JSON, or - of steps in their order"
     SECRET = "--field FILE, or -"
 
 
@@ -59,7 +61,7 @@ class Field:
                 return option(
                     self.name, Annotated[list[str] | None, typer.Option(self.flag, help=help_text)]
                 )
-            case Kind.JSON:
+            case Kind.JSON | Kind.STEPS:
                 help_text = (
                     f"{self.help_text}: a file of JSON, - for standard input, or JSON itself"
                 )
@@ -91,8 +93,10 @@ class Field:
                 return arguments.pairs(self.flag, text)
             case Kind.JSON:
                 return arguments.document(self.flag, text)
+            case Kind.STEPS:
+                return _ordered(arguments.document(self.flag, text))
             case Kind.SECRET:
-                return arguments.first_line(self.flag, text)
+                return first_line(self.flag, text)
             case _:
                 return text
 
@@ -138,9 +142,9 @@ class Fields:
                 continue
             value = field.value(values[field.name])
             if field.kind is Kind.PAIRS:
-                patch += [_change("add", field.name, key, value=value[key]) for key in value]
+                patch += [change("add", field.name, key, value=value[key]) for key in value]
             else:
-                patch.append(_change("add", field.name, value=value))
+                patch.append(change("add", field.name, value=value))
         return patch
 
     def removals(self, values: Mapping[str, Any]) -> list[Document]:
@@ -150,16 +154,27 @@ class Fields:
             if not _given(values, field) or values[field.name] is False:
                 continue
             if field.kind is Kind.PAIRS:
-                patch += [_change("remove", field.name, key) for key in values[field.name]]
+                patch += [change("remove", field.name, key) for key in values[field.name]]
             else:
-                patch.append(_change("remove", field.name))
+                patch.append(change("remove", field.name))
         return patch
+
+
+def _ordered(steps: Any) -> Any:
+    """Give each step the order of its place, unless it has one."""
+    if not isinstance(steps, list):
+        return steps
+    return [
+        {"order": number, **step} if isinstance(step, dict) else step
+        for number, step in enumerate(steps, 1)
+    ]
 
 
 def _given(values: Mapping[str, Any], field: Field) -> bool:
     return values.get(field.name) not in (None, [], ())
 
 
-def _change(op: str, *path: str, **value: Any) -> Document:
+def change(op: str, *path: str, **value: Any) -> Document:
+    """Build an operation of a JSON patch. path: the name of a field, and keys within its value."""
     keys = (key.replace("~", "~0").replace("/", "~1") for key in path)
     return {"op": op, "path": "/" + "/".join(keys), **value}

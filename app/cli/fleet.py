@@ -8,10 +8,11 @@ import typer
 from app.cli import bulk
 from app.cli.node_commands.verbs import StepsGiven
 from app.cli.rest import Api
-from app.cli.terminal import arguments
+from app.cli.terminal import arguments, times
 from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output
 from app.cli.terminal.tables import UUID
+from app.cli.terminal.times import Since
 
 COLUMNS = (
     "uuid", "target", "state", "pause_cause", "wave", "waves", "nodes", "running", "succeeded",
@@ -124,10 +125,12 @@ def list_rollouts(
     output: Output,
     *,
     state: Annotated[str | None, typer.Option(help="Only those in this state")] = None,
+    since: Since = None,
     limit: Limit = None,
 ) -> None:
     """List rollouts, the newest first."""
-    output.items(api.every("rollouts", state=state, limit=limit), COLUMNS)
+    rollouts = api.every("rollouts", state=state, limit=limit)
+    output.items(times.recent(rollouts, since, in_order=True), COLUMNS)
 
 
 def show(api: Api, output: Output, uuid: RolloutArgument) -> None:

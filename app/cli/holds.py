@@ -1,6 +1,6 @@
 """Commands for holds: set, list, show, extend and end them."""
 
-import re
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
@@ -10,15 +10,15 @@ from app.cli.bulk import Nodes, NodeSelection, Outcome
 from app.cli.commands import hold_kinds
 from app.cli.resources import Limit
 from app.cli.rest import Api
+from app.cli.terminal import times
 from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output, moment
 from app.cli.terminal.tables import UUID
+from app.cli.terminal.times import Since
 
 COLUMNS = (
     "uuid", "node_uuid", "kind", "user_name", "owner", "reason", "created_at", "expires_at",
 )  # fmt: skip
-#: Unit of a duration -> its seconds.
-UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 HoldArgument = Annotated[str, typer.Argument(metavar="UUID", help="UUID of the hold")]
 Until = Annotated[
@@ -66,12 +66,14 @@ def list_holds(
     expired_before: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only those that expire before this time")
     ] = None,
+    since: Since = None,
     limit: Limit = None,
 ) -> None:
     """List holds, the oldest first."""
     path = ("nodes", node, "holds") if node else ("holds",)
     query = {"kind": kind, "owner": owner, "user": user, "expired_before": expired_before}
-    output.items(api.every(*path, limit=limit, **query), COLUMNS)
+    holds = times.recent(api.every(*path, limit=None if since else limit, **query), since)
+    output.items(islice(holds, limit), COLUMNS)
 
 
 def show(api: Api, output: Output, uuid: HoldArgument) -> None:
@@ -119,10 +121,7 @@ def _expiry(until: str | None, hold_duration: str | None) -> Document:
         raise Usage("--until, --for: one of both")
     if not hold_duration:
         return {"expires_at": until} if until else {}
-    match = re.fullmatch(rf"(\d{{1,5}})([{''.join(UNITS)}])", hold_duration)
-    if match is None:
-        raise Usage(f"--for: {hold_duration!r} is no duration, as 30m, 4h or 2d")
-    return {"expires_in": int(match[1]) * UNITS[match[2]]}
+    return {"expires_in": times.seconds_of("--for", hold_duration)}
 
 
 def _until(hold: Document) -> str:

@@ -10,6 +10,7 @@ from app.cli.rest import Api
 from app.cli.terminal.errors import Busy, Failure, NotYet
 from app.cli.terminal.output import Document
 from app.cli.terminal.tables import UUID
+from app.cli.terminal.times import instant_of
 from app.text.sentences import joined
 
 #: Seconds between two polls, unless the node becomes idle earlier.
@@ -120,19 +121,14 @@ def clock_of(operation: Mapping[str, Any], step: Mapping[str, Any]) -> str:
     return elapsed + (f", at most {until(limit)} more" if limit else "")
 
 
-def _moment(text: str) -> datetime:
-    instant = datetime.fromisoformat(text)
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-
-
 def since(time_text: str) -> str:
     """Format the time from a moment of the API to now."""
-    return duration(datetime.now(UTC) - _moment(time_text))
+    return duration(datetime.now(UTC) - instant_of(time_text))
 
 
 def until(time_text: str) -> str:
     """Format the time from now to a moment of the API."""
-    return duration(_moment(time_text) - datetime.now(UTC))
+    return duration(instant_of(time_text) - datetime.now(UTC))
 
 
 def duration(span: timedelta) -> str:

@@ -53,7 +53,7 @@ RUNBOOK = Kind(
     Fields(
         (
             Field("name", "A name that no other runbook has"),
-            Field("steps", "Its steps, each with an order", Given.JSON),
+            Field("steps", "Its steps, in their order", Given.STEPS),
             Field("disable_ramdisk", "No agent runs for its steps", Given.FLAG),
             Field("public", "Every project may use it", Given.FLAG),
             Field("owner", "The project that it belongs to"),

@@ -1,9 +1,11 @@
 """Client of the REST API."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +20,7 @@ from urllib3.util import Retry
 from app.cli import DEFAULT_URL
 from app.cli.terminal.errors import Busy, Failure, Usage
 from app.cli.terminal.output import Document
+from app.cli.terminal.tables import UUID
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -31,6 +34,12 @@ AGAIN = Retry(
     20, backoff_factor=0.2, backoff_max=2, status_forcelist=(502, 503), allowed_methods={"GET"},
     raise_on_status=False,
 )  # fmt: skip
+#: Accepted words that an error lists even if one of them is near to the wrong one.
+FEW = 5
+_SCHEMA = re.compile(r"^Schema error(?: for [\w ]+)?: ")
+_CHOICE = re.compile(r"'(?P<word>[^']*)' is not one of \[(?P<words>[^\]]*)\]")
+#: Errors about an expression of selection.
+_IN_WHERE = re.compile(r"Character \d+ of where\b")
 #: Tries of a patient GET whose answer breaks off, because the API ends while it sends it.
 BROKEN = 3
 #: Requested page size; the service may return fewer items.
@@ -143,9 +152,27 @@ class Api:
         params = {name: _word(value) for name, value in (query or {}).items() if value is not None}
         wait = float((query or {}).get("wait") or 0)
         url_path = "/".join(("v1", *map(_part, path)))
-        return self._answer(
-            method, url_path, params=params, json=body, timeout=(CONNECT, READ + wait)
-        )
+        try:
+            return self._answer(
+                method, url_path, params=params, json=body, timeout=(CONNECT, READ + wait)
+            )
+        except Failure as failure:
+            raise type(failure)(self._with_name(str(failure), path)) from failure
+
+    def _with_name(self, text: str, path: Sequence[str]) -> str:
+        """Replace the UUID of a node in an error by the name that the request had."""
+        uuids = set(UUID.findall(text))
+        if path[0] != "nodes" or len(path) < 2 or len(uuids) != 1 or UUID.fullmatch(path[1]):
+            return text
+        try:
+            answer = self._answer(
+                "GET", f"v1/nodes/{_part(path[1])}", params={"fields": "uuid"},
+                timeout=(CONNECT, READ),
+            )  # fmt: skip
+            uuid = answer.json().get("uuid")
+        except (Failure, ValueError, AttributeError):
+            return text
+        return text.replace(uuid, path[1]) if uuid in uuids else text
 
     def socket(
         self, *path: str, protocols: Sequence[str]
@@ -194,8 +221,11 @@ class Api:
                 f"no answer from {self._url} ({_cause(error)}); --url says where the service is"
             ) from error
         if not 200 <= answer.status_code < 300:
+            text = error_text(answer)
+            if _IN_WHERE.match(text):
+                raise Usage(f"--where: {text}")
             failure = Busy if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS else Failure
-            raise failure(error_text(answer))
+            raise failure(text)
         return answer
 
     def _sent(self, method: str, path: str, **options: Any) -> requests.Response:
@@ -242,4 +272,18 @@ def error_text(answer: requests.Response) -> str:
         message = None
     if not message:
         return f"{answer.status_code} {answer.reason} from {urlsplit(answer.url).netloc}"
-    return " ".join(str(message).split())
+    return _plain(" ".join(str(message).split()))
+
+
+def _plain(text: str) -> str:
+    """Remove words of the schema from an error; name the nearest of many accepted words."""
+    text = _SCHEMA.sub("", text)
+    match = _CHOICE.search(text)
+    if match is None:
+        return text
+    words = re.findall(r"'([^']*)'", match["words"])
+    nearest = get_close_matches(match["word"], words, 1)
+    if not nearest or len(words) < FEW:
+        return text
+    start, end = match.span("words")
+    return f"{text[: start - 1]}{len(words)} words; the nearest is {nearest[0]!r}{text[end + 1 :]}"

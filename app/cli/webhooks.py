@@ -6,14 +6,17 @@ import typer
 
 from app.cli.resources import Ident
 from app.cli.rest import Api
+from app.cli.terminal import times
 from app.cli.terminal.output import Output
+from app.cli.terminal.times import Since
 
 FAILURE = ("created_at", "after", "last", "error")
 
 
-def list_failures(api: Api, output: Output, ident: Ident) -> None:
+def list_failures(api: Api, output: Output, ident: Ident, since: Since = None) -> None:
     """List the events that the receiver did not accept for too long."""
-    output.items(api.get("webhooks", ident, "failures")["failures"], FAILURE)
+    failures = api.get("webhooks", ident, "failures")["failures"]
+    output.items(times.recent(failures, since), FAILURE)
 
 
 def replay(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, null, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, null, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.cluster import periodic_passes
@@ -17,7 +17,7 @@ from app.cluster.hash_ring import Member, owner, serving
 from app.db.clock import age, now
 from app.db.prepared import Prepared, Typed
 from app.db.transactions import connection_of
-from app.errors import Unavailable
+from app.errors import NotFound, Unavailable
 from app.models import BeatLease, Conductor, Node
 from app.process import release
 from app.runtime import Runtime, runtime_of
@@ -36,9 +36,25 @@ _ALIVE = Typed(
         Conductor.interfaces,
         Conductor.version,
     )
-    .where(Conductor.online, Conductor.impediment.is_(None), _SILENT < bindparam("timeout"))
+    .where(
+        Conductor.online,
+        Conductor.impediment.is_(None),
+        Conductor.drained_at.is_(None),
+        _SILENT < bindparam("timeout"),
+    )
     .order_by(Conductor.hostname)
 )
+_DRAINED = Prepared(
+    select(
+        Conductor.hostname,
+        Conductor.incarnation,
+        Conductor.conductor_group,
+        Conductor.drain_reason,
+    )
+    .where(Conductor.online, Conductor.drained_at.is_not(None), _SILENT < bindparam("timeout"))
+    .order_by(Conductor.hostname)
+)
+_IS_DRAINED = Prepared(select(Conductor.drained_at).where(_TABLE.c.hostname == bindparam("name")))
 _IMPEDED = Prepared(
     select(Conductor.hostname, Conductor.impediment)
     .where(Conductor.online, Conductor.impediment.is_not(None), _SILENT < bindparam("timeout"))
@@ -84,6 +100,67 @@ def impeded(session: Session | Connection, timeout: float) -> list[tuple[str, st
     """Return (name, impediment) of the conductors that send heartbeats, and can do no new work."""
     rows = _IMPEDED.all(_connection(session), {"timeout": timeout})
     return [(name, reason) for name, reason in rows]
+
+
+class Drained(NamedTuple):
+    """A drained conductor that sends heartbeats."""
+
+    name: str
+    incarnation: str
+    group: str  # conductor group
+    reason: str | None  # that the operator gave
+
+    def summary(self) -> str:
+        """Say that it is drained, and the remedy."""
+        return (
+            f"conductor {self.name} is drained ({self.reason or 'no reason given'});"
+            f" `ingot conductor undrain {self.name}` ends that"
+        )
+
+
+def drained(session: Session | Connection, timeout: float) -> list[Drained]:
+    """Return the drained conductors that send heartbeats."""
+    return [Drained(*row) for row in _DRAINED.all(_connection(session), {"timeout": timeout})]
+
+
+def is_drained(session: Session, name: str) -> bool:
+    """Whether an operator has drained the conductor of this name."""
+    row = _IS_DRAINED.first(connection_of(session), {"name": name})
+    return row is not None and row[0] is not None
+
+
+def drain(session: Session, name: str, reason: str | None) -> None:
+    """
+    Keep new work away from a conductor, also after its restarts, until `undrain`.
+
+    The conductor reads it with its next heartbeat (`workers.conductor.life`). A second request
+    changes the reason.
+
+    Raises NotFound.
+    """
+    conductor = _lock(session, name)
+    conductor.drained_at = conductor.drained_at or now()
+    conductor.drain_reason = reason
+
+
+def undrain(session: Session, name: str) -> None:
+    """
+    Give new work to a conductor again; its periodic tasks are expected from its next heartbeat on.
+
+    Raises NotFound.
+    """
+    conductor = _lock(session, name)
+    if conductor.drained_at is not None:
+        periodic_passes.forget(connection_of(session), [name])
+    conductor.drained_at = conductor.drain_reason = None
+
+
+def _lock(session: Session, name: str) -> Conductor:
+    query = select(Conductor).where(Conductor.hostname == name).with_for_update()
+    conductor = session.scalar(query)
+    if conductor is None:
+        raise NotFound("conductor", name)
+    return conductor
 
 
 def lost(session: Session | Connection, timeout: float) -> list[tuple[str, str, float]]:
@@ -242,8 +319,12 @@ def mark_offline(session: Session, name: str, incarnation: str) -> None:
 
 
 def remove_silent(session: Session, seconds: float) -> list[str]:
-    """Remove conductors without a heartbeat for `seconds` seconds, and return their names."""
-    is_gone = age(Conductor.heartbeat_at) >= seconds
+    """
+    Remove conductors without a heartbeat for `seconds` seconds, and return their names.
+
+    Drained ones are kept: their next start must find that they are.
+    """
+    is_gone = and_(age(Conductor.heartbeat_at) >= seconds, Conductor.drained_at.is_(None))
     names = list(session.scalars(select(Conductor.hostname).where(is_gone)))
     if names:  # one of them may send a heartbeat meanwhile, so `is_gone` is checked again
         session.execute(delete(Conductor).where(Conductor.hostname.in_(names), is_gone))

@@ -66,7 +66,12 @@ _AGES = Prepared(
     .outerjoin(Conductor, Conductor.hostname == _TABLE.c.conductor)
     .where(
         (_TABLE.c.conductor == literal(ANY))
-        | (Conductor.online & Conductor.impediment.is_(None) & (_SILENT < bindparam("timeout")))
+        | (
+            Conductor.online
+            & Conductor.impediment.is_(None)
+            & Conductor.drained_at.is_(None)
+            & (_SILENT < bindparam("timeout"))
+        )
     )
     .order_by(_TABLE.c.task, _TABLE.c.conductor)
 )

@@ -5,6 +5,7 @@ All functions raise Invalid or Conflict with the name of the field.
 """
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from sqlalchemy import select
@@ -58,10 +59,14 @@ def check_served(session: Session, node: Node) -> None:
         for conductor in live_conductors
         for driver in conductor.drivers
     }
+    names = {driver for conductor in live_conductors for driver in conductor.drivers}
+    nearest = get_close_matches(node.driver, names - {node.driver}, 1)
+    hint = f" The nearest driver is {nearest[0]}." if nearest else ""
     raise Invalid(
         "No valid host was found. Reason: No conductor service registered which supports driver"
         f' {node.driver} for conductor group "{node.conductor_group}". Ensure the driver is valid'
         f" and enabled: the live conductors have {', '.join(sorted(available_drivers)) or 'none'}."
+        + hint
     )
 
 

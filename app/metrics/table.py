@@ -247,7 +247,9 @@ OLDEST_ADMISSION = Gauge(
     {"queue": "name of the limit"},
 )
 CONDUCTORS = Gauge(
-    "conductors", "Conductors", {"state": "`alive`: in the ring; `impeded`: it lives; `lost`"}
+    "conductors",
+    "Conductors",
+    {"state": "`alive`: in the ring; `impeded`, `drained`: it lives; `lost`"},
 )
 CONDUCTOR_QUEUE = Gauge(
     "conductor_queue", "Messages in the queue of a live conductor", {"conductor": "its name"}

@@ -27,6 +27,8 @@ class ChangeType(StrEnum):
     #: created or changed, except for the changes between queued and running at each step
     OPERATION_STATE = "operation.state"
     STEP_STATE = "step.state"
+    #: an operator has drained a conductor, or ended that
+    DRAINED = "conductor.drained"
 
 
 #: Kinds of resources with three types of events each: KIND.created, KIND.updated, KIND.deleted.
@@ -45,8 +47,8 @@ class ChangeEvent(Base):
     A change of a node, an operation, a step or another resource.
 
     Triggers of the database insert the rows in the transaction of the change, so no statement can
-    omit them: see migrations 0008, 0011 and 0015. On PostgreSQL `app.events.change_events` numbers
-    them afterwards.
+    omit them: see migrations 0008, 0011, 0015 and 0027. On PostgreSQL `app.events.change_events`
+    numbers them afterwards.
     """
 
     __tablename__ = "change_events"
@@ -84,8 +86,8 @@ class ChangeEvent(Base):
     step: Mapped[str | None] = mapped_column(
         String(300)
     )  # as "deploy.write_image"; null without a step
-    # state before and after; "true" or "false" for maintenance; the kind of a hold; null without
-    # a value
+    # state before and after; "true" or "false" for maintenance and drained conductors; the kind of
+    # a hold; null without a value
     before: Mapped[str | None] = mapped_column(String(32))
     after: Mapped[str | None] = mapped_column(String(32))
     # for notifications, as JSON text: fields of the node or resource after the change; child node

@@ -15,8 +15,8 @@ from app.models.base import Base, Timestamped
 
 class Conductor(Timestamped, Base):
     """
-    A conductor. It is alive while it is online, without an impediment, and its heartbeat is more
-    recent than `[conductor]heartbeat_timeout`.
+    A conductor. It is alive while it is online, not drained, without an impediment, and its
+    heartbeat is more recent than `[conductor]heartbeat_timeout`.
     """
 
     __tablename__ = "conductors"
@@ -35,6 +35,9 @@ class Conductor(Timestamped, Base):
     online: Mapped[bool] = mapped_column(default=True)  # False after a graceful stop
     # sentence: why it can do no new work, while it sends heartbeats; null if it can
     impediment: Mapped[str | None] = mapped_column(String(255))
+    # since when an operator keeps new work away from it, over its restarts; null: it takes work
+    drained_at: Mapped[datetime | None]
+    drain_reason: Mapped[str | None] = mapped_column(String(255))
     heartbeat_at: Mapped[datetime] = mapped_column(default=now())  # database's clock
 
 

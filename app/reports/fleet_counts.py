@@ -49,6 +49,7 @@ def in_database(session: Session, timeout: float, grace: float) -> Iterator[Coun
         yield table.OLDEST_MESSAGE, (name,), seconds
     yield table.CONDUCTORS, ("alive",), len(conductors.alive(session, timeout))
     yield table.CONDUCTORS, ("impeded",), len(conductors.impeded(session, timeout))
+    yield table.CONDUCTORS, ("drained",), len(conductors.drained(session, timeout))
     yield table.CONDUCTORS, ("lost",), len(conductors.lost(session, timeout))
     failing = select(func.count()).where(Webhook.enabled, Webhook.failing_since.is_not(None))
     yield table.WEBHOOKS_FAILING, (), session.scalar(failing) or 0

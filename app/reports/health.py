@@ -70,17 +70,22 @@ def examine(session: Session) -> list[Part]:
 
 def _conductors(session: Session, timeout: float, live_conductors: int) -> Part:
     total = session.scalar(select(func.count()).select_from(Conductor)) or 0
-    lost, impeded = (
-        len(conductors.lost(session, timeout)),
-        len(conductors.impeded(session, timeout)),
+    lost, impeded, drained = (
+        len(of_kind(session, timeout))
+        for of_kind in (conductors.lost, conductors.impeded, conductors.drained)
     )
     problems = [f"{lost} lost"] * bool(lost) + [f"{impeded} impeded"] * bool(impeded)
     return Part(
         "conductors",
-        ", ".join(problems) or OK if live_conductors else "no conductor is alive",
+        ", ".join(problems) or OK if live_conductors else _without_conductors(drained),
         f"{live_conductors} of {total} alive, {lost} without a heartbeat"
-        + (f", {impeded} with an impediment" if impeded else ""),
+        + (f", {impeded} with an impediment" if impeded else "")
+        + (f", {drained} drained" if drained else ""),
     )
+
+
+def _without_conductors(drained: int) -> str:
+    return "all conductors are drained" if drained else "no conductor is alive"
 
 
 def _beat(session: Session, passes: Sequence[Pass], *, leads: bool) -> Part:

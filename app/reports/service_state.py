@@ -12,7 +12,7 @@ from app.db.clock import age
 from app.db.transactions import connection_of
 from app.errors import Unavailable
 from app.events import notification_events
-from app.models import ACTIVE, Conductor, Node, Operation, OperationStep
+from app.models import ACTIVE, Conductor, Node, Operation, OperationState, OperationStep
 from app.models.operation import TAKEN_OVER
 from app.reports import fleet_counts, health
 from app.reports.health import OK, Part
@@ -108,6 +108,8 @@ def _conductors(
             Conductor.conductor_group,
             Conductor.online,
             Conductor.version,
+            Conductor.drained_at,
+            Conductor.drain_reason,
             age(Conductor.heartbeat_at),
         ).order_by(Conductor.hostname)
     )
@@ -115,8 +117,17 @@ def _conductors(
         {
             "hostname": name,
             "conductor_group": group,
-            "state": _state_of(name in names, name in impediments, online),
+            "state": _state_of(
+                name in names,
+                name in impediments,
+                online and float(seconds) < timeout,
+                online,
+                is_drained=drained_at is not None,
+                runs=bool(operation_counts.get(name, {}).get(OperationState.RUNNING)),
+            ),
             "impediment": impediments.get(name),
+            "drained_at": drained_at,
+            "drain_reason": drain_reason,
             "version": version,
             "heartbeat_seconds": round(max(float(seconds), 0), 1),
             "nodes": round(expected.get(name, 0)),
@@ -125,13 +136,28 @@ def _conductors(
             "messages": messages.get(name),
             "oldest_message_seconds": round(oldest[name], 1) if name in oldest else None,
         }
-        for name, group, online, version, seconds in rows
+        for name, group, online, version, drained_at, drain_reason, seconds in rows
     ]
 
 
-def _state_of(is_alive: bool, is_impeded: bool, online: bool) -> str:
+def _state_of(
+    is_alive: bool,
+    is_impeded: bool,
+    beats: bool,
+    online: bool,
+    *,
+    is_drained: bool,
+    runs: bool,
+) -> str:
+    """
+    Return the state of a conductor.
+
+    beats: it sends heartbeats. runs: it has a running step, which ends before it is drained.
+    """
     if is_alive:
         return "alive"
+    if is_drained and beats:
+        return "draining" if runs else "drained"
     if is_impeded:
         return "impeded"
     return "lost" if online else "stopped"

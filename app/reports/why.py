@@ -239,7 +239,21 @@ def _service(session: Session) -> str | None:
     if impeded := conductors.impeded(session, timeout):
         reasons = ", ".join(f"{name}: {reason}" for name, reason in impeded)
         return f"no conductor can do new work ({reasons})"
+    if drained := conductors.drained(session, timeout):
+        return "no conductor takes work: " + ", ".join(conductor.summary() for conductor in drained)
     return "no conductor is alive: all work stops until one is started"
+
+
+def _unserved(session: Session, node: Node) -> str:
+    """Describe why no conductor serves a node: those of its group may be drained."""
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
+    of_group = [
+        conductor
+        for conductor in conductors.drained(session, timeout)
+        if conductor.group == node.conductor_group
+    ]
+    reasons = "".join(f"; {conductor.summary()}" for conductor in of_group)
+    return f"no live conductor serves it{reasons}"
 
 
 def _active_answer(
@@ -296,6 +310,8 @@ def _of_message(session: Session, operation: Operation) -> str:
     name = session.scalar(
         select(Conductor.hostname).where(Conductor.incarnation == operation.sent_to)
     )
+    if name and conductors.is_drained(session, name):
+        return f"conductor {name}, to which it was sent, is drained; another one gets it"
     if name in impediments:
         reason = impediments[name]
         return (
@@ -314,7 +330,7 @@ def _cause(session: Session, node: Node, operation: Operation, step: OperationSt
         if admission_document is not None:
             return Cause(AwaitedParty.ADMISSION, _of_queue(admission_document))
         if operation.sent_to is None:
-            return Cause(AwaitedParty.CONDUCTOR, "no live conductor serves it")
+            return Cause(AwaitedParty.CONDUCTOR, _unserved(session, node))
         return Cause(AwaitedParty.CONDUCTOR, _of_message(session, operation))
     if state == OperationState.RUNNING:
         live_incarnations = conductors.living_incarnations(
@@ -326,7 +342,10 @@ def _cause(session: Session, node: Node, operation: Operation, step: OperationSt
                 " conductor takes it over"
             )
             return Cause(AwaitedParty.CONDUCTOR, reason, deadline)
-        return Cause(AwaitedParty.CONDUCTOR, f"conductor {step.conductor} runs it", deadline)
+        reason = f"conductor {step.conductor} runs it"
+        if conductors.is_drained(session, step.conductor or ""):
+            reason += "; it is drained, and other conductors run the next steps"
+        return Cause(AwaitedParty.CONDUCTOR, reason, deadline)
     if operation.wake_at is None:
         at_end = "it fails at the deadline" if deadline else "no deadline is set"
         if node.maintenance:

@@ -53,6 +53,7 @@ const KINDS = {
   running: "busy", waiting: "wait", held: "hold", queued: "wait", failed: "failed", aborted: "failed",
   ok: "stable", warning: "wait", critical: "failed",
   succeeded: "stable", alive: "stable", impeded: "failed", lost: "failed", stopped: "hold",
+  draining: "hold", drained: "hold",
 };
 export const badge = word => element(`span.badge.${KINDS[word] || "wait"}`, {}, word);
 

@@ -32,7 +32,7 @@ class _Absent(Interface):
     def validate(self, target: Target) -> None:
         raise NotSupported(
             f"Driver {target.driver.hardware_type} does not support {self.kind} (disabled or not"
-            " implemented)."
+            f" implemented): the {self.kind}_interface of the node is {self.name}."
         )
 
 

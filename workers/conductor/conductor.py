@@ -46,7 +46,7 @@ class Conductor:
     leases: Leases
     witness: RestoreGuard
     wait_monitor: WaitMonitor
-    #: Set while the conductor drains: it claims no more steps.
+    #: Set while the conductor stops, or an operator has drained it: it claims no more steps.
     draining: threading.Event = field(default_factory=threading.Event)
     #: Tokens of the attempts in progress, from before the claim to after the record.
     attempts: set[str] = field(default_factory=set)

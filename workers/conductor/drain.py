@@ -1,5 +1,6 @@
 """
-Drain: a conductor that stops completes its running steps and redispatches all other operations.
+Drain: a conductor that stops, or that an operator drains, completes its running steps and
+redispatches all other operations.
 
 Each operation is sent to its next owner at once; it does not wait for a timeout.
 """
@@ -23,7 +24,7 @@ def redispatch(conductor: Conductor, operation: str) -> None:
     """
     Redispatch an operation, by its UUID, to its next owner, unless its next step is claimed.
 
-    The conductor must be unregistered, and must have released the node's lease.
+    The conductor must be unregistered or drained, and must have released the node's lease.
     """
     conductor.runtime.cache.pop("members", None)  # this conductor may be among them
     try:
@@ -48,10 +49,17 @@ def _redispatch(conductor: Conductor, uuid: str) -> bool:
     return True
 
 
-def redispatch_all(conductor: Conductor) -> None:
-    """Redispatch the operations that were sent to this conductor and are not claimed."""
-    query = select(Operation.uuid).where(
-        Operation.state == OperationState.QUEUED, Operation.sent_to == conductor.incarnation
+def redispatch_all(conductor: Conductor, limit: int | None = None) -> None:
+    """
+    Redispatch the operations that were sent to this conductor and are not claimed.
+
+    limit: number of operations, the oldest first; without it all.
+    """
+    query = (
+        select(Operation.uuid)
+        .where(Operation.state == OperationState.QUEUED, Operation.sent_to == conductor.incarnation)
+        .order_by(Operation.id)
+        .limit(limit)
     )
     try:
         with conductor.runtime.reading() as session:

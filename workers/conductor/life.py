@@ -31,7 +31,10 @@ seldom = log.RateLimited(logger)
 REDISPATCH_INTERVAL = 0.2
 #: Seconds for the last round.
 REDISPATCH_TIMEOUT = 5.0
-#: Seconds until a failed heartbeat is retried.
+#: Most operations that a drained conductor redispatches between two heartbeats.
+REDISPATCHED = 100
+#: Seconds until a failed heartbeat is retried, and between heartbeats of a conductor that takes no
+#: work.
 HEARTBEAT_RETRY = 1.0
 
 
@@ -59,6 +62,8 @@ class Life:
             *((impediment, False) for impediment in external_impediments),
         )
         self._impeded = False
+        self._drained = False  # by an operator
+        self._stopping = False
         self.control = control  # pid of the control process
         #: Set when the conductor is registered, and its database is known to be the newest.
         self.registered = threading.Event()
@@ -84,8 +89,11 @@ class Life:
                 elif not self._heartbeat():
                     self._stop("conductor.replaced")
                     return
-                # more often while there is an impediment, so that its end is noticed at once
-                self._ended.wait(min(interval, HEARTBEAT_RETRY) if self._impeded else interval)
+                is_idle = self._impeded or self._drained
+                if self._drained:
+                    self._hand_over(REDISPATCHED)
+                # more often while it takes no work, so that the end of that is noticed at once
+                self._ended.wait(min(interval, HEARTBEAT_RETRY) if is_idle else interval)
                 continue
             except SQLAlchemyError as error:
                 reason = diagnosis.reason(error)
@@ -109,12 +117,14 @@ class Life:
         group = runtime.settings.conductor.conductor_group.lower()
         checked, seen = time.monotonic(), self.conductor.witness.recall()
 
-        def register(session: Session) -> int:
+        def register(session: Session) -> tuple[int, bool]:
             conductors.register(session, name, incarnation, group, interfaces)
             self._expect_passes(session)
-            return restore.advance(session, seen)
+            return restore.advance(session, seen), conductors.is_drained(session, name)
 
-        self.conductor.set_watermark(self._in_newest(register), checked)
+        mark, is_drained = self._in_newest(register)
+        self.conductor.set_watermark(mark, checked)
+        self._set_drained(is_drained)  # before it runs a step
         self._timeline.look()
         self.registered.set()
         self._sign(None)
@@ -142,16 +152,18 @@ class Life:
         impediment, is_internal = self._impediment()
         returns = self._impeded and impediment is None
 
-        def beat(session: Session) -> int | None:
+        def beat(session: Session) -> tuple[int | None, bool]:
             if not conductors.heartbeat(session, conductor.name, conductor.incarnation, impediment):
-                return None
-            if returns:
+                return None, self._drained
+            is_drained = conductors.is_drained(session, conductor.name)
+            if returns or (self._drained and not is_drained):
                 self._expect_passes(session)
-            return restore.advance(session, seen)
+            return restore.advance(session, seen), is_drained
 
-        mark = self._in_newest(beat)
+        mark, is_drained = self._in_newest(beat)
         if mark is not None and valid:
             conductor.set_watermark(mark, checked)
+        self._set_drained(is_drained)
         self._note(impediment)
         self._sign(impediment and f"impeded: {impediment}", works=not is_internal)
         if mark is not None:
@@ -186,6 +198,18 @@ class Life:
             logger.info("conductor.able")
         self._impeded = impediment is not None
 
+    def _set_drained(self, is_drained: bool) -> None:
+        """Follow an operator's request: claim no more steps, or claim them again."""
+        if is_drained and not self._drained:
+            self.conductor.draining.set()
+            logger.info("conductor.drained")
+        elif self._drained and not is_drained:
+            self.conductor.draining.clear()
+            if self._stopping:  # set before `draining`, which was perhaps just cleared
+                self.conductor.draining.set()
+            logger.info("conductor.undrained")
+        self._drained = is_drained
+
     def _of_broker(self) -> str | None:
         """
         Return the impediment of a conductor that does not reach Redis; None: it does.
@@ -215,8 +239,9 @@ class Life:
     def drain(self, **_: Any) -> None:
         """Unregister the conductor, and redispatch its operations while running steps complete."""
         conductor = self.conductor
-        if conductor.draining.is_set():
+        if self._stopping:
             return
+        self._stopping = True
         vital_signs.stop(f"drains, {self._progress()}")
         try:
             with conductor.runtime.transaction() as session:
@@ -233,12 +258,16 @@ class Life:
         last = False
         while not last:
             last = self._ended.is_set()
-            drain.redispatch_all(self.conductor)
-            try:
-                self.conductor.wait_monitor.resume_all()
-            except SQLAlchemyError as error:  # heartbeats resume the operations, a little later
-                seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
+            self._hand_over()
             self._ended.wait(REDISPATCH_INTERVAL)
+
+    def _hand_over(self, limit: int | None = None) -> None:
+        """Redispatch unclaimed operations, `limit` at most, and resume waits for agents."""
+        drain.redispatch_all(self.conductor, limit)
+        try:
+            self.conductor.wait_monitor.resume_all()
+        except SQLAlchemyError as error:  # heartbeats resume the operations, a little later
+            seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
 
     def end(self) -> None:
         self._ended.set()

@@ -172,7 +172,10 @@ def beat(installation: Installation) -> Iterator[Finding]:
     """Find a service without a leading beat, which therefore runs no periodic task."""
     timeout = installation.runtime.settings.conductor.heartbeat_timeout
     with installation.runtime.reading() as session:
-        has_leader = conductors.alive(session, timeout) or conductors.impeded(session, timeout)
+        has_leader = any(
+            of_kind(session, timeout)
+            for of_kind in (conductors.alive, conductors.impeded, conductors.drained)
+        )
         if has_leader and not conductors.beat_leads(session):
             yield Finding(
                 "beat",
@@ -188,8 +191,11 @@ def lost(installation: Installation) -> Iterator[Finding]:
         dead = conductors.lost(session, timeout)
         living = conductors.alive(session, timeout)
         impeded = conductors.impeded(session, timeout)
+        drained = conductors.drained(session, timeout)
         has_leader = dead or conductors.beat_leads(session)
-    if has_leader and not living and not impeded:
+    if has_leader and not living and not impeded and drained:
+        yield Finding("conductors", f"no conductor takes work: {drained[0].summary()}")
+    elif has_leader and not living and not impeded:
         yield Finding(
             "conductors",
             "no conductor is alive: active operations do not continue, and new ones wait; start"

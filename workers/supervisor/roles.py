@@ -54,7 +54,7 @@ def late(module: str, name: str = "main") -> Role:
 
 
 def _alive(settings: Settings) -> dict[str, str]:
-    """Return name -> incarnation of the live conductors."""
+    """Return name -> incarnation of the live conductors, and of the drained ones."""
     from app import runtime  # here: the import takes long, and Redis starts in the meantime
     from app.cluster import conductors
     from app.db import transactions
@@ -63,8 +63,12 @@ def _alive(settings: Settings) -> dict[str, str]:
     try:
         with transactions.reading(engine) as session:
             timeout = settings.conductor.heartbeat_timeout
+            drained = conductors.drained(session, timeout)
             return {
-                member.name: member.incarnation for member in conductors.alive(session, timeout)
+                **{
+                    member.name: member.incarnation for member in conductors.alive(session, timeout)
+                },
+                **{conductor.name: conductor.incarnation for conductor in drained},
             }
     finally:
         engine.dispose()  # no connection may be open at a fork

@@ -7,13 +7,15 @@ from flask import Response
 from sqlalchemy import select, true
 from sqlalchemy.orm import Session
 
-from app.api.openapi.returns import Returns, listed
+from app.api.openapi.returns import ACCEPTED, Returns, listed
 from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, subset_of
 from app.api.request.context import RequestContext
 from app.api.request.paging import checked_fields, collection, page_of, shape
 from app.api.request.routes import Routes
-from app.api.transport.responses import json, links
-from app.api.values.value_types import FieldsQuery, ListQuery
+from app.api.request.transactions import in_transaction
+from app.api.schemas.conductors import DrainReason
+from app.api.transport.responses import empty, json, links
+from app.api.values.value_types import FieldsQuery, ListQuery, NoQuery
 from app.cluster import conductors as service
 from app.errors import NotFound
 from app.models import Conductor
@@ -27,11 +29,15 @@ View = dict[str, Any]
 
 SHORT = ("hostname", "conductor_group", "alive")
 FULL = ("created_at", "updated_at", "hostname", "conductor_group", "drivers", "alive")
-SORTABLE = frozenset(FULL) - {"alive", "drivers"}
+#: Fields beyond Ironic's: only requests that name them get them.
+NAMED_ONLY = ("drained_at", "drain_reason")
+CHOOSABLE = (*FULL, *NAMED_ONLY)
+COMPUTED = ("alive", "drivers")
+SORTABLE = frozenset(FULL).difference(COMPUTED)
 
 CONDUCTOR = Component("Conductor", subset_of(
     {
-        **column_shapes(Conductor, (name for name in FULL if name not in ("alive", "drivers"))),
+        **column_shapes(Conductor, [name for name in CHOOSABLE if name not in COMPUTED]),
         "alive": BOOLEAN, "drivers": array(TEXT), "links": LINKS,
     },
     always=["links"],
@@ -56,6 +62,8 @@ def _views(
             "drivers": sorted(row.interfaces),
             "links": links(f"conductors/{row.hostname}", base),
             "alive": row.hostname in live_conductors,
+            "drained_at": row.drained_at,
+            "drain_reason": row.drain_reason,
         }
         result.append({name: value for name, value in view.items() if name in names})
     return result
@@ -67,12 +75,13 @@ def _views(
     since=49,
     query="conductors",
     rule="baremetal:conductor:get",
-    returns=listed("conductors", CONDUCTOR, FULL, SORTABLE),
+    returns=listed("conductors", CONDUCTOR, CHOOSABLE, SORTABLE),
 )
 @conductors.arguments(ListQuery, location="query")
 def list_conductors(context: RequestContext, query: Query) -> Response:
     """List conductors"""
-    requested_fields = shape(context, query, "conductor", short=SHORT, full=FULL)
+    full = CHOOSABLE if "fields_" in query else FULL
+    requested_fields = shape(context, query, "conductor", short=SHORT, full=full)
     page = page_of(context, query, "conductor", sortable=SORTABLE, by_uuid=False)
     with context.runtime.reading() as session:
         records = fetch(
@@ -90,17 +99,47 @@ def list_conductors(context: RequestContext, query: Query) -> Response:
     since=49,
     query="conductors",
     rule="baremetal:conductor:get",
-    returns=Returns({200: CONDUCTOR}, fields=(*FULL, "links")),
+    returns=Returns({200: CONDUCTOR}, fields=(*CHOOSABLE, "links")),
 )
 @conductors.arguments(FieldsQuery, location="query")
 def show_conductor(context: RequestContext, query: Query, hostname: str) -> Response:
     """Show a conductor"""
     fields = query.get("fields_")
     requested_fields = (
-        list(FULL) if fields is None else checked_fields(context, fields, "conductor", FULL)
+        list(FULL) if fields is None else checked_fields(context, fields, "conductor", CHOOSABLE)
     )
     with context.runtime.reading() as session:
         row = session.scalar(select(Conductor).where(Conductor.hostname == hostname))
         if row is None:
             raise NotFound("conductor", hostname)
         return json(_views(context, session, [row], requested_fields)[0])
+
+
+@conductors.declare(
+    "PUT",
+    "/conductors/<hostname>/drain",
+    since=49,
+    rule="baremetal:conductor:drain",
+    returns=ACCEPTED,
+)
+@conductors.arguments(DrainReason, required=False)
+def drain_conductor(context: RequestContext, fields: Query, hostname: str) -> Response:
+    """Drain a conductor: it completes its steps, and gets no new work until that is ended"""
+    return in_transaction(
+        context,
+        lambda session: service.drain(session, hostname, fields.get("reason")),
+        empty(202),
+    )
+
+
+@conductors.declare(
+    "DELETE",
+    "/conductors/<hostname>/drain",
+    since=49,
+    rule="baremetal:conductor:drain",
+    returns=ACCEPTED,
+)
+@conductors.arguments(NoQuery, location="query")
+def undrain_conductor(context: RequestContext, _query: Query, hostname: str) -> Response:
+    """Give new work to a drained conductor again"""
+    return in_transaction(context, lambda session: service.undrain(session, hostname), empty(202))

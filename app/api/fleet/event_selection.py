@@ -10,7 +10,7 @@ from app.api.feed.event_frames import EVENTS
 from app.api.policy.access import Access, Extent
 from app.api.request.context import RequestContext
 from app.events.change_events import ALL
-from app.models import ChangeEvent
+from app.models import ChangeEvent, ChangeType
 from app.models.change_event import CHANGES
 
 #: Kind of resources -> rule for listing them. Events of a kind are listed as its resources are.
@@ -25,6 +25,8 @@ LISTED_BY: Mapping[str, str] = {
     "runbook": "baremetal:runbook:list",
     "inspection_rule": "baremetal:inspection_rule:list_all",
 }
+#: Type of events that is not one of a resource's three -> rule for reading it.
+READ_BY: Mapping[str, str] = {ChangeType.DRAINED: "baremetal:conductor:get"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,12 @@ class Condition:
 def _limits(access: Access) -> tuple[frozenset[str], frozenset[str]]:
     """Return the types of events that the caller may not see, and sees of its project only."""
     extents = {kind: access.extent(rule) for kind, rule in LISTED_BY.items()}
+    of_types = {name: access.extent(rule) for name, rule in READ_BY.items()}
 
     def types(limit: Extent) -> frozenset[str]:
         kinds = [kind for kind, kind_extent in extents.items() if kind_extent is limit]
-        return frozenset(f"{kind}.{change}" for kind in kinds for change in CHANGES)
+        resource_types = [f"{kind}.{change}" for kind in kinds for change in CHANGES]
+        single_types = [name for name, extent in of_types.items() if extent is limit]
+        return frozenset((*resource_types, *single_types))
 
     return types(Extent.NONE), types(Extent.OWN)

@@ -1,6 +1,6 @@
 """Routes of /v1/nodes: nodes, their maintenance and validation."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from flask import Response
@@ -13,6 +13,7 @@ from app.api.node.node_identifiers import NAMES_SINCE, identified, is_name, key_
 from app.api.node.node_shapes import NODE, NODES, TAG
 from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
 from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
+from app.api.policy import masking
 from app.api.policy.list_scope import ListScope
 from app.api.request.context import RequestContext
 from app.api.request.paging import checked_fields, collection, page_of, rows_of, shape
@@ -20,11 +21,13 @@ from app.api.request.parsing import body
 from app.api.request.patching import patched
 from app.api.request.redaction import check_kept_secrets, concealer
 from app.api.request.routes import Routes
-from app.api.request.transactions import in_transaction
+from app.api.request.transactions import in_transaction, rehearse
 from app.api.schemas.nodes import (
     MaintenanceReason,
     NodeChange,
     NodeCreate,
+    NodeCreateQuery,
+    NodeDeleteQuery,
     NodeFilters,
     NodePatchQuery,
     ValidateQuery,
@@ -34,14 +37,15 @@ from app.api.values.value_types import FieldsQuery, NoQuery
 from app.engine import provisioning
 from app.errors import Invalid, NotFound
 from app.hardware import targets
-from app.inventory import chassis
+from app.inventory import chassis, history
 from app.inventory import nodes as service
 from app.lifecycle.provision_states import State
 from app.models import Hold, Node, Operation
 from app.models.hold import in_effect
 from app.reports import fleet_operations
 from app.rows import json_patch as patch
-from app.rows import uuid_or_name
+from app.rows import row_changes, uuid_or_name
+from app.rows.json_patch import Change
 from app.selection import conditions as selections
 from app.selection.conditions import Sight
 from app.selection.tree import Tree, fields_of
@@ -58,6 +62,8 @@ CHANGEABLE = frozenset(CHANGE.fields)
 #: Kinds of interfaces that come first in the document of a validation.
 CORE = {"boot", "deploy", "management", "network", "power"}
 
+#: Answer to a dry run of a patch.
+CHANGED = Component("NodeChanged", exactly({"changed": array(TEXT)}))
 VALIDATION = Component(
     "Validation", map_of(exactly({"result": BOOLEAN, "reason": TEXT}, optional=["reason"]))
 )
@@ -156,23 +162,28 @@ def filtered(  # noqa: C901 - one condition for each parameter
 
 
 @nodes.declare(
-    "POST", "/nodes", rule="baremetal:node:create", returns=Returns({201: NODE}, LOCATION | TAG)
+    "POST",
+    "/nodes",
+    rule="baremetal:node:create",
+    returns=Returns({201: NODE, 200: NODE}, LOCATION | TAG),
 )
 @nodes.arguments(NodeCreate)
-def create_node(context: RequestContext, fields: dict[str, Any]) -> Response:
-    """Enroll a node"""
+@nodes.arguments(NodeCreateQuery, location="query")
+def create_node(context: RequestContext, fields: dict[str, Any], query: Query) -> Response:
+    """Enroll a node; with `dry_run`, only return it as it would be"""
     context.version.check_body("node", fields)
     if not is_name(context, fields.get("name") or "unnamed"):
         raise Invalid("name: must be that of a host, before API version 1.10")
     fields = context.access.with_owner("node", fields)
+    dry_run = query.get("dry_run", False)
     state = State.ENROLL if context.version >= 11 else State.AVAILABLE
 
     def work(session: Session) -> Response:
         node = service.create(session, fields, state)
         context.audit.concern(node.uuid, node.name)
-        return node_view.respond(context, session, node, 201)
+        return node_view.respond(context, session, node, 200 if dry_run else 201)
 
-    return in_transaction(context, work)
+    return rehearse(context, work) if dry_run else in_transaction(context, work)
 
 
 @nodes.declare(
@@ -199,12 +210,12 @@ def show_node(context: RequestContext, query: Query, ident: str) -> Response:
     "/nodes/<ident>",
     query="nodes",
     rule="baremetal:node:update",
-    returns=Returns({200: NODE}, TAG),
+    returns=Returns({200: {"anyOf": [NODE, CHANGED]}}, TAG),
     takes=json_patch(CHANGE),
 )
 @nodes.arguments(NodePatchQuery, location="query")
 def change_node(context: RequestContext, query: Query, ident: str) -> Response:
-    """Change a node by a JSON patch"""
+    """Change a node by a JSON patch; with `dry_run`, only return the names of the changed fields"""
     version = context.version
     changes = patch.parse(body(context), CHANGEABLE, escapes=version >= 98)
     for change in changes:
@@ -217,12 +228,14 @@ def change_node(context: RequestContext, query: Query, ident: str) -> Response:
         raise Invalid(
             "The reset_interfaces parameter can only be used when changing the node's driver."
         )
-    requester = context.caller
+    requester, dry_run = context.caller, query.get("dry_run", False)
 
     def work(session: Session) -> Response:
         node = locked(context, session, ident)
+        changed_names: list[str] = []
         if changes:
             values = patched(CHANGE, node, changes)
+            changed_names = _changed_names(context, node, changes, values)
             if "chassis_uuid" in values and values["chassis_uuid"] is None:
                 context.version.require(25, "removal of chassis_uuid")
             if "owner" in values:
@@ -237,20 +250,42 @@ def change_node(context: RequestContext, query: Query, ident: str) -> Response:
                 inspecting_counts=version >= 39,
                 reset_interfaces=reset,
             )
+        if dry_run:
+            return json({"changed": changed_names})
         return node_view.respond(context, session, node)
 
-    return in_transaction(context, work)
+    return rehearse(context, work) if dry_run else in_transaction(context, work)
+
+
+def _changed_names(
+    context: RequestContext, node: Node, changes: Sequence[Change], values: Mapping[str, Any]
+) -> list[str]:
+    """
+    Return the names of the fields that a patch changes, as `field/key` for keys of documents.
+
+    A caller who may not see the secrets of a document gets each key of the patch: otherwise a
+    guessed secret would be confirmed without a trace.
+    """
+    names = history.changed_fields(node, row_changes.with_defaults(Node, values))
+    if context.caller.project_id is not None:
+        for change in changes:
+            rule = masking.SHOWN_BY.get(change.field)
+            if rule and not context.access.shows_secrets(rule):
+                keys = change.path[1:2] or change.value or ()
+                names += [f"{change.field}/{key}" for key in keys]
+    return list(dict.fromkeys(names))
 
 
 @nodes.declare("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
-@nodes.arguments(NoQuery, location="query")
-def delete_node(context: RequestContext, _query: Query, ident: str) -> Response:
-    """Delete a node"""
-    return in_transaction(
-        context,
-        lambda session: service.remove(session, locked(context, session, ident)),
-        empty(204),
-    )
+@nodes.arguments(NodeDeleteQuery, location="query")
+def delete_node(context: RequestContext, query: Query, ident: str) -> Response:
+    """Delete a node; with `dry_run`, only check whether it may be deleted"""
+
+    def work(session: Session) -> Response:
+        service.remove(session, locked(context, session, ident))
+        return empty(204)
+
+    return rehearse(context, work) if query.get("dry_run") else in_transaction(context, work)
 
 
 @nodes.declare(

@@ -221,6 +221,7 @@ SYSTEM_WIDE = (
     Rule("baremetal:driver:ipa_lookup", "", "Look up a node: agents, without a token"),
     Rule("baremetal:driver:ipa_continue_inspection", "", "Send inspection data: agents, without a token"),
     Rule("baremetal:conductor:get", SYSTEM_READ, "List and show conductors"),
+    Rule("baremetal:conductor:drain", SYSTEM_ADMIN, "Drain a conductor, or give it new work again", SYSTEM),
     Rule("baremetal:service:get", SYSTEM_READ, "Show the state of the service: ring, load, queues, health"),
     Rule("baremetal:shards:get", SYSTEM_READ, "List shards"),
     Rule("baremetal:audit:get", SYSTEM_READ, "Read the audit records", SYSTEM),

@@ -6,6 +6,7 @@ the request, its key and answer.
 """
 
 from collections.abc import Callable
+from typing import Never
 
 from flask import Response
 from sqlalchemy.orm import Session
@@ -46,3 +47,34 @@ def in_transaction(
             return response
 
     return retry_while_locked(process.settings.conductor, lambda: retrying(attempt))
+
+
+class _RolledBack(Exception):
+    """Carries the answer of a rehearsal out of its transaction, which it rolls back."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+def rehearse(context: RequestContext, work: Callable[[Session], Response]) -> Response:
+    """
+    Run `work` in a transaction that is rolled back, and return its answer.
+
+    The checks are those of the request without `dry_run`, as the function that runs them is the
+    same. Nothing is written: no row, no change event, no audit record. It does not wait for a node
+    that is reserved for an operation.
+
+    Raises Invalid: the request has an `Idempotency-Key`, or `If-Match`.
+    """
+    repeats.refuse(context.request, repeats.DRY_RUN)
+
+    def attempt() -> Never:
+        with context.runtime.transaction() as session:
+            raise _RolledBack(work(session))
+
+    try:
+        retrying(attempt)
+    except _RolledBack as rehearsal:
+        context.audit.skip()
+        return rehearsal.answer

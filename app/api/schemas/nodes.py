@@ -50,8 +50,17 @@ class CountedNodes(NodeFilters):  # type: ignore[misc, valid-type]
         exclude = ("conductor", *ListQuery().fields)
 
 
+class NodeCreateQuery(Schema):
+    dry_run = Flag(metadata={"description": "Only return the node as it would be"})
+
+
+class NodeDeleteQuery(Schema):
+    dry_run = Flag(metadata={"description": "Only check whether it may be deleted"})
+
+
 class NodePatchQuery(Schema):
     reset_interfaces = Flag()
+    dry_run = Flag(metadata={"description": "Only return the names of the changed fields"})
 
 
 class StatesQuery(Schema):

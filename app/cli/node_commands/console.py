@@ -17,9 +17,11 @@ from websockets.sync.client import ClientConnection
 
 from app.cli.commands import FOREVER, Node
 from app.cli.rest import Api
+from app.cli.terminal import times
 from app.cli.terminal.errors import Failure, Usage
 from app.cli.terminal.machine_output import TerminalFilter, plain
 from app.cli.terminal.output import Document, Output
+from app.cli.terminal.times import Since, Until
 from app.text.sentences import harmless
 
 #: Ctrl-]: ends the command, as that of telnet does.
@@ -62,10 +64,8 @@ def history(
     out: Output,
     node: Node,
     *,
-    since: Annotated[
-        str | None, typer.Option(help="From this time on, as 2026-01-31T12:00Z")
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Up to this time")] = None,
+    since: Since = None,
+    until: Until = None,
     operation: Annotated[
         str | None, typer.Option(help="Of the time of an operation: its UUID, or `last`")
     ] = None,
@@ -80,7 +80,10 @@ def history(
         if not operations:
             raise Failure(f"{node} has had no operation")
         operation = operations[0]["uuid"]
-    query = {"since": since, "until": until, "operation": operation, "size": size}
+    query = {
+        "since": times.iso("--since", since), "until": times.iso("--until", until),
+        "operation": operation, "size": size,
+    }  # fmt: skip
     answer = api.get("nodes", node, "console", "history", **query)
     records = answer["console_history"]
     for name in answer["missing"]:

@@ -1,6 +1,7 @@
-"""Commands that only read: state, operations, history, conductors, versions."""
+"""Commands that only read: state, operations, history, versions."""
 
 from importlib.metadata import version as installed
+from itertools import islice
 from pathlib import PurePath
 from typing import Annotated
 
@@ -9,7 +10,9 @@ import typer
 from app.cli.commands import Node
 from app.cli.operation_progress import label, progress_of, seconds_of
 from app.cli.rest import Api
+from app.cli.terminal import times
 from app.cli.terminal.output import Document, Output, moment
+from app.cli.terminal.times import Since
 from app.text.sentences import joined
 
 OPERATION = ("uuid", "kind", "state", "requested_by", "created_at", "finished_at", "error")
@@ -23,7 +26,6 @@ STEPS = ("number", "step", "state", "tries", "seconds", "conductor", "note")
 HISTORY = ("created_at", "severity", "event_type", "event", "conductor", "user")
 #: Columns of the table: the text last.
 EVENTS = ("created_at", "severity", "event_type", "conductor", "user", "event")
-CONDUCTORS = ("hostname", "conductor_group", "alive", "drivers", "updated_at")
 #: Header of the root document.
 RELEASE = "X-Ingot-Release"
 
@@ -43,9 +45,10 @@ def why(api: Api, output: Output, node: Node) -> None:
     )
 
 
-def operations(api: Api, output: Output, node: Node) -> None:
+def operations(api: Api, output: Output, node: Node, since: Since = None) -> None:
     """List the operations of a node, the newest first."""
-    output.items(api.get("nodes", node, "operations")["operations"], OPERATION, BRIEFLY)
+    operations = api.get("nodes", node, "operations")["operations"]
+    output.items(times.recent(operations, since, in_order=True), OPERATION, BRIEFLY)
 
 
 def list_operations(
@@ -57,10 +60,20 @@ def list_operations(
         str | None, typer.Option(help="Only those in this state, as failed, held, running")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="Only those of this kind, as clean")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Largest number of items")] = NEWEST,
+    since: Since = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Largest number of items; default: {NEWEST}, with --since all"),
+    ] = None,
 ) -> None:
     """List the operations of all nodes, the newest first."""
-    operations = api.every("operations", limit=limit, active=active, state=state, kind=kind)
+    if limit is None and since is None:
+        limit = NEWEST
+    operations = times.recent(
+        api.every("operations", limit=limit, active=active, state=state, kind=kind),
+        since,
+        in_order=True,
+    )
     if output.people:
         operations = (
             operation | {"node_name": operation["node_name"] or operation["node_uuid"]}
@@ -105,15 +118,12 @@ def history(
     api: Api,
     output: Output,
     node: Node,
+    since: Since = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
 ) -> None:
     """List the history of a node."""
-    output.items(api.every("nodes", node, "history", limit=limit, detail=True), HISTORY, EVENTS)
-
-
-def list_conductors(api: Api, output: Output) -> None:
-    """List the conductors, and whether they are alive."""
-    output.items(api.every("conductors", detail=True), CONDUCTORS)
+    entries = api.every("nodes", node, "history", limit=None if since else limit, detail=True)
+    output.items(islice(times.recent(entries, since), limit), HISTORY, EVENTS)
 
 
 def version(api: Api, output: Output) -> None:

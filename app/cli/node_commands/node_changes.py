@@ -1,5 +1,6 @@
 """Commands that create, change and delete nodes, and their maintenance."""
 
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -7,11 +8,15 @@ import typer
 
 from app.cli import bulk
 from app.cli.bulk import Nodes, NodeSelection, Outcome
+from app.cli.driver_keys import DriverKeys
 from app.cli.node_commands.node_fields import FIELDS
 from app.cli.rest import Api
 from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output
+from app.text.masking import is_secret
 
+#: Ends of the keys of `driver_info` by which the service reaches a BMC, beside secrets.
+ACCESS = ("_address", "_username", "_port", "_system_id")
 #: Fields shown of a new node.
 COLUMNS = ("uuid", "name", "provision_state", "power_state", "maintenance")
 
@@ -32,7 +37,14 @@ def create(
     """Enroll a node."""
     body = FIELDS.body(values) | ({"uuid": uuid} if uuid else {})
     node: Document = api.request("POST", "nodes", body=body).json()
+    _warn_of_keys(api, node["driver"], body.get("driver_info", {}))
     output.item(node, COLUMNS)
+
+
+def _warn_of_keys(api: Api, driver: str, keys: Iterable[str]) -> None:
+    """Warn of keys of `driver_info` that the driver does not read, and that resemble one."""
+    for problem in DriverKeys(api).problems(driver, keys):
+        typer.echo(f"ingot: {problem}", err=True)
 
 
 def set_fields(
@@ -47,13 +59,31 @@ def set_fields(
 ) -> None:
     """Set fields of nodes; for each node all of them or none."""
     selection = NodeSelection.of(nodes, values)
-    _change(api, output, selection, FIELDS.additions(values), reset_interfaces or None)
+    patch = FIELDS.additions(values)
+    harm = "change credentials" if _has_access(patch) else ""
+    _change(api, output, selection, patch, reset_interfaces or None, destroys=harm)
+    if selection.only_node and (keys := _driver_keys(patch)):
+        driver = api.get("nodes", selection.only_node, fields="driver")["driver"]
+        _warn_of_keys(api, driver, keys)
+
+
+def _driver_keys(patch: Sequence[Document]) -> list[str]:
+    """Return the keys of `driver_info` that a patch changes."""
+    paths = (change["path"].split("/") for change in patch)
+    return [key[0] for _, field, *key in paths if field == "driver_info" and key]
+
+
+def _has_access(patch: Sequence[Document]) -> bool:
+    """Whether a patch changes how the service reaches BMCs, so that a mistake locks it out."""
+    return any(is_secret(key) or key.endswith(ACCESS) for key in _driver_keys(patch))
 
 
 def unset_fields(api: Api, output: Output, *, nodes: Nodes = None, **values: Any) -> None:
     """Remove fields of nodes; for each node all of them or none."""
     selection = NodeSelection.of(nodes, values)
-    _change(api, output, selection, FIELDS.removals(values))
+    patch = FIELDS.removals(values)
+    harm = "remove credentials" if _has_access(patch) else ""
+    _change(api, output, selection, patch, destroys=harm)
 
 
 def _change(
@@ -62,6 +92,8 @@ def _change(
     selection: NodeSelection,
     patch: list[Document],
     reset: bool | None = None,
+    *,
+    destroys: str = "",
 ) -> None:
     if not patch:
         raise Usage("nothing to change was named; --help says what there is")
@@ -71,7 +103,7 @@ def _change(
         answer = api.request("PATCH", "nodes", node, query={"reset_interfaces": reset}, body=patch)
         return Outcome(answer.json(), f"{node}: changed {field_names}")
 
-    bulk.for_each_node(api, output, selection, act)
+    bulk.for_each_node(api, output, selection, act, destroys=destroys)
 
 
 def delete(api: Api, output: Output, *, nodes: Nodes = None, **selection_options: Any) -> None:

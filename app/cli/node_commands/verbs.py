@@ -1,6 +1,7 @@
 """Commands for provision and power states: requests, dry runs, and waiting for the end."""
 
 import time
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from app.cli import bulk, operation_progress
 from app.cli.bulk import Nodes, NodeSelection, Outcome
 from app.cli.commands import Node
 from app.cli.rest import Api
-from app.cli.terminal import arguments
+from app.cli.terminal import arguments, secrets
 from app.cli.terminal.consoles import console
 from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
@@ -37,6 +38,13 @@ POWER = {
 }
 #: Verbs that destroy the data on the disks of a machine.
 DESTROY = ("clean", "rebuild", "deleted", "undeploy")
+#: Verbs that may do so: a dry run tells.
+ERASING = ("provide", "active", "deploy", "service")
+#: Verb -> its options, one of which it needs.
+REQUIRED: Mapping[str, Sequence[str]] = {
+    "clean": ("clean_steps", "runbook"), "service": ("service_steps", "runbook"),
+    "rescue": ("rescue_password",),
+}  # fmt: skip
 STEP_COLUMNS = ("interface", "step", "source", "in_band", "args")
 
 
@@ -61,7 +69,9 @@ def provision_state(
         str | None,
         typer.Option(metavar="FILE|JSON|URL", help="Configuration drive of the instance"),
     ] = None,
-    rescue_password: Annotated[str | None, typer.Option(help="Password of the rescue user")] = None,
+    rescue_password: Annotated[
+        str | None, typer.Option(help=f"Password of the rescue user: {secrets.SOURCES}")
+    ] = None,
     disable_ramdisk: Annotated[
         bool | None, typer.Option("--disable-ramdisk", help="Run the steps without an agent")
     ] = None,
@@ -75,6 +85,11 @@ def provision_state(
         "clean_steps": clean_steps, "deploy_steps": deploy_steps, "service_steps": service_steps,
     }  # fmt: skip
     body: Document = {"target": verb.value, "runbook": runbook}
+    _require_arguments(verb, lists | {"runbook": runbook, "rescue_password": rescue_password})
+    if rescue_password is not None:
+        rescue_password = secrets.read_or_warn(
+            "--rescue-password", "rescue_password", rescue_password
+        )
     body |= {"rescue_password": rescue_password, "disable_ramdisk": disable_ramdisk}
     for name, text in lists.items():
         if text is not None:
@@ -83,7 +98,7 @@ def provision_state(
         body["configdrive"] = arguments.config_drive("--config-drive", config_drive)
     body = {name: value for name, value in body.items() if value is not None}
     if not dry_run:
-        destroys = verb.value if verb in DESTROY else ""
+        destroys = verb.value if verb in DESTROY or _erases(api, selection, body) else ""
         request(api, output, selection, "provision", body, wait=wait, destroys=destroys)
     elif selection.only_node:
         rehearse(api, output, selection.only_node, body)
@@ -91,6 +106,36 @@ def provision_state(
         bulk.for_each_node(
             api, output, selection, lambda api, node: accepted(node, rehearsal(api, node, body))
         )
+
+
+def _require_arguments(verb: str, values: Mapping[str, Any]) -> None:
+    """Check that a verb has one of the options that it needs. Raises Usage."""
+    names = REQUIRED.get(verb)
+    if names and not any(values[name] for name in names):
+        flags = " or ".join(f"--{name.replace('_', '-')}" for name in names)
+        raise Usage(f'{flags}: "{names[0]}" is required with {verb}')
+
+
+def _erases(api: Api, selection: NodeSelection, body: Document) -> bool:
+    """
+    Whether a verb destroys data on a node that the command does not name, by its dry run.
+
+    The first such node ends the search, and so does one whose agent has never reported its steps. A
+    refused dry run destroys nothing.
+    """
+    if not selection.is_indirect or selection.yes or body["target"] not in ERASING:
+        return False
+
+    def act(api: Api, node: str) -> Outcome:
+        result = rehearsal(api, node, body)
+        agent = result.get("agent")
+        is_unknown = bool(agent and agent["reported_at"] is None)
+        destroys = bool(result.get("destroys")) or is_unknown
+        return Outcome({"destroys": result["accepted"] and destroys}, "")
+
+    nodes = selection.nodes(api)
+    results = bulk.in_parallel(api, nodes, selection.jobs, act)
+    return any(result.document["destroys"] for _, result in results if isinstance(result, Outcome))
 
 
 def abort(
@@ -124,8 +169,8 @@ def power(
     if target is None:
         raise Usage("--soft: only with off and reboot")
     body = {"target": target} | ({"timeout": timeout} if timeout else {})
-    destroys = "" if state is Power.ON else f"power {state}"
-    request(api, output, selection, "power", body, wait=wait, destroys=destroys)
+    harm = {"disturbs" if state is Power.ON else "destroys": f"power {state}"}
+    request(api, output, selection, "power", body, wait=wait, **harm)
 
 
 def request(
@@ -137,12 +182,13 @@ def request(
     *,
     wait: float | None,
     destroys: str = "",
+    disturbs: str = "",
 ) -> None:
     """
     Request a state for nodes, and follow the operations.
 
     state_path: last part of the path, as power. wait: timeout in seconds, if it waits.
-    destroys: as in `bulk.for_each_node`.
+    destroys, disturbs: as in `bulk.for_each_node`.
 
     Raises NotYet, Failure.
     """
@@ -169,7 +215,13 @@ def request(
         return read_state(api, node, operation)
 
     bulk.for_each_node(
-        api, output, selection, act, then if wait is not None else None, destroys=destroys
+        api,
+        output,
+        selection,
+        act,
+        then if wait is not None else None,
+        destroys=destroys,
+        disturbs=disturbs,
     )
 
 

@@ -7,7 +7,15 @@ import typer
 
 from app.cli.commands import FOREVER, Node
 from app.cli.events import WAIT, print_event
-from app.cli.operation_progress import ENDED, require_success
+from app.cli.operation_progress import (
+    ENDED,
+    clock_of,
+    label,
+    place_of,
+    progress_of,
+    require_success,
+    under_way,
+)
 from app.cli.rest import Api
 from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
@@ -32,7 +40,7 @@ def watch(
     ] = FOREVER,
 ) -> None:
     """
-    Print the changes of a node and its steps until its operation ends, or until a state.
+    Print the present state of a node, then its changes and steps until its operation ends.
 
     Exit status: 0 success, 1 the operation failed or was aborted, 3 it is held or not over yet.
     """
@@ -43,8 +51,12 @@ def watch(
     position = api.get("events", limit=1)["last"]
     operation = None if until else _newest(api, node)
     uuid = api.get("nodes", node, fields="uuid")["uuid"]
+    is_shown = not output.people
     while True:
         verdict, seconds_left = _judge(api, node, until, operation), max(end - time.monotonic(), 0)
+        if not (is_shown or verdict):
+            _print_present(api, output, node, operation)
+            is_shown = True
         page = api.get(
             "events", node=uuid, after=position, wait=0 if verdict else min(WAIT, seconds_left)
         )
@@ -62,6 +74,24 @@ def watch(
             raise NotYet(f"{node} is {goal} yet; it goes on")
     if output.people:
         output.say(f"{node}: {api.get('nodes', node, 'states')['provision_state']}")
+
+
+def _print_present(api: Api, output: Output, node: str, operation: str | None) -> None:
+    """Print the state of a node and, while an operation is active, its current step."""
+    states = api.get("nodes", node, "states")
+    output.say(
+        ", ".join(filter(None, (f"{node}: {states['provision_state']}", states["power_state"])))
+    )
+    uuid = operation or _newest(api, node)
+    document = api.get("operations", uuid) if uuid else None
+    if document is None or document["state"] in ENDED:
+        return
+    step, queued = under_way(document), document.get("admission")
+    position = place_of(queued) if queued else document["state"]
+    if step and not queued:
+        place = f"step {step['position'] + 1} of {len(document['steps'])}, {label(step)}"
+        position = f"{place}: {progress_of(step)}{clock_of(document, step)}"
+    output.say(f"{document['kind']}: {position}")
 
 
 def _newest(api: Api, node: str) -> str | None:

@@ -5,13 +5,14 @@ Parsing of documents on a command line: in place, in a file, or on standard inpu
 import base64
 import gzip
 import json
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
+from app.cli.terminal import secrets
 from app.cli.terminal.errors import Usage
+from app.cli.terminal.inputs import content
 from app.cli.terminal.output import Document
+from app.text.masking import is_secret
 
 _GZIP = b"\x1f\x8b"
 
@@ -19,7 +20,7 @@ _GZIP = b"\x1f\x8b"
 def document(option: str, text: str) -> Any:
     """Parse JSON in place, in a file, or on standard input ("-"). Raises Usage."""
     source = (
-        text if text.lstrip()[:1] in ("[", "{") else _read(option, text).decode(errors="replace")
+        text if text.lstrip()[:1] in ("[", "{") else content(option, text).decode(errors="replace")
     )
     try:
         return json.loads(source)
@@ -27,14 +28,9 @@ def document(option: str, text: str) -> Any:
         raise Usage(f"{option}: this is not JSON: {error}") from error
 
 
-def first_line(option: str, path: str) -> str:
-    """Read the first line of a file, or of standard input ("-"). Raises Usage."""
-    return _read(option, path).decode(errors="replace").partition("\n")[0].rstrip("\r")
-
-
 def lines(option: str, path: str) -> list[str]:
     """Read the lines of a file, or of standard input ("-"). Raises Usage."""
-    return _read(option, path).decode(errors="replace").splitlines()
+    return content(option, path).decode(errors="replace").splitlines()
 
 
 def config_drive(option: str, text: str) -> Any:
@@ -47,19 +43,30 @@ def config_drive(option: str, text: str) -> Any:
         return document(option, text)
     if "://" in text:
         return text
-    content = _read(option, text)
-    if content.lstrip()[:1] == b"{":
-        return document(option, content.decode(errors="replace"))
-    if content.isascii():
-        return content.decode()
-    packed = content if content.startswith(_GZIP) else gzip.compress(content)
+    image = content(option, text)
+    if image.lstrip()[:1] == b"{":
+        return document(option, image.decode(errors="replace"))
+    if image.isascii():
+        return image.decode()
+    packed = image if image.startswith(_GZIP) else gzip.compress(image)
     return base64.b64encode(packed).decode()
 
 
 def pairs(option: str, texts: Iterable[str]) -> Document:
-    """Parse KEY=VALUE; a value that is no JSON is taken as text. Raises Usage."""
+    """
+    Parse KEY=VALUE; a value that is no JSON is taken as text.
+
+    The value of a secret key may be its source: `@FILE`, `@-` or `@` (`app.cli.terminal.secrets`).
+
+    Raises Usage.
+    """
     result = {}
     for key, value in texts_of(option, texts).items():
+        if is_secret(key):
+            secret = secrets.read_or_warn(option, key, value)
+            if secret != value:
+                result[key] = secret
+                continue
         try:
             result[key] = json.loads(value)
         except ValueError:
@@ -76,10 +83,3 @@ def texts_of(option: str, texts: Iterable[str]) -> dict[str, str]:
             raise Usage(f"{option}: expected KEY=VALUE, not {text!r}")
         result[key] = value
     return result
-
-
-def _read(option: str, path: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise Usage(f"{option}: {path}: {error.strerror}") from error

@@ -5,13 +5,14 @@ Output of commands: tables for people, JSON or bare values for scripts.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import typer
 from rich.text import Text
 
 from app.cli.terminal import consoles, styles, tables
-from app.cli.terminal.errors import Failure
+from app.cli.terminal.errors import Usage
 from app.cli.terminal.output_format import Form
 from app.text.sentences import harmless, joined
 
@@ -68,7 +69,7 @@ class Output:
             typer.echo("\t".join(plain(document.get(name)) for name in self.fields or columns))
 
     def item(self, document: Document, columns: Sequence[str] = ()) -> None:
-        """Write one document; tables show only `columns`, if there are any. Raises Failure."""
+        """Write one document; tables show only `columns`, if there are any. Raises Usage."""
         names = self.fields or tuple(columns) or tuple(sorted(set(document) - {"links"}))
         _check(self.fields, set(document))
         match self.form:
@@ -161,7 +162,10 @@ def _chosen(document: Document, fields: Sequence[str]) -> Document:
 
 
 def _check(names: Iterable[str], field_names: set[str]) -> None:
-    """Check that every name is a known field. Raises Failure."""
+    """Check that every name is a known field. Raises Usage."""
     for name in names:
         if name not in field_names:
-            raise Failure(f"there is no field {name!r}; there are {', '.join(sorted(field_names))}")
+            nearest = get_close_matches(name, field_names, 1, 0.5)
+            hint = f"; the nearest is {nearest[0]}" if nearest else ""
+            there = ", ".join(sorted(field_names))
+            raise Usage(f"there is no field {name!r}{hint}; there are {there}")
