@@ -21,11 +21,13 @@ class Kind(Enum):
     """Type of a field, which determines the form of its option."""
 
     TEXT = "--field VALUE"
+    NUMBER = "--field NUMBER"
     FLAG = "--field / --no-field"
     WORDS = "--field VALUE, several times"
     PAIRS = "--field KEY=VALUE, several times"
     JSON = "--field FILE, or JSON, or -"
     SECRET = "--field FILE, or -"
+    KEY = "--field FILE, or -, with several lines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class Field:
                 return option(
                     self.name, Annotated[bool | None, typer.Option(flags, help=self.help_text)]
                 )
+            case Kind.NUMBER:
+                return option(
+                    self.name,
+                    Annotated[int | None, typer.Option(self.flag, help=self.help_text)],
+                )
             case Kind.PAIRS:
                 help_text = f"{self.help_text}: KEY=VALUE, several times"
                 return option(
@@ -67,6 +74,8 @@ class Field:
                 help_text = (
                     f"{self.help_text}: a file, or - for standard input; its first line counts"
                 )
+            case Kind.KEY:
+                help_text = f"{self.help_text}: a file, or - for standard input"
             case _:
                 help_text = self.help_text
         return option(self.name, Annotated[str | None, typer.Option(self.flag, help=help_text)])
@@ -93,6 +102,8 @@ class Field:
                 return arguments.document(self.flag, text)
             case Kind.SECRET:
                 return arguments.first_line(self.flag, text)
+            case Kind.KEY:
+                return "".join(f"{line}\n" for line in arguments.lines(self.flag, text))
             case _:
                 return text
 

@@ -1,5 +1,5 @@
 """
-Settings about the networks of machines: Neutron and DHCP, and the power events for Nova.
+Settings about the networks of machines: Neutron, switches and DHCP, and the power events for Nova.
 `app/config/settings.py` has the others, and says how a setting is added.
 """
 
@@ -41,6 +41,19 @@ class Neutron(ServiceSession):
 @dataclass(frozen=True, slots=True)
 class Dhcp:
     dhcp_provider: str = option("neutron", "Provider of boot files for machines with network interface flat or neutron. neutron: Neutron, by extra_dhcp_opts of their ports; none, dnsmasq: the site's DHCP servers know them, see `ingot dhcp-config`", choices=("neutron", "dnsmasq", "none"))
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    cleaning_network: str | None = option(None, "Name or UUID of the network for cleaning with network interface switch, one of /v1/networks that is not for tenants; driver_info of a node may name another one, for this and the following four. The group is not in Ironic")
+    provisioning_network: str | None = option(None, "As before, for deploying")
+    rescuing_network: str | None = option(None, "As before, for rescuing")
+    servicing_network: str | None = option(None, "As before, for servicing")
+    inspection_network: str | None = option(None, "As before, for inspection; empty: machines are inspected in the network in which they are")
+    add_all_ports: bool = option(False, "Connect all ports of a node to the network of its agent; else those with pxe_enabled, unless the machine boots from virtual media")
+    connect_timeout: float = seconds(20, "Seconds for the login to a switch", minimum=1)
+    command_timeout: float = seconds(60, "Seconds for the output of a command", minimum=1)
+    check_interval: float = seconds(600, "Seconds between comparisons of switch ports with the last orders; 0: none")
 
 
 @dataclass(frozen=True, slots=True)

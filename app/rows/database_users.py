@@ -65,6 +65,7 @@ RIGHTS: Mapping[str, Rights] = {
     "holds": Rights(beat="SELECT (id, node_id, owner, expires_at)"),
     "inspection_rules": OF_REQUESTS,
     "memberships": Rights(api="SELECT, INSERT, DELETE", conductor="SELECT"),
+    "networks": OF_REQUESTS,
     "nodes": Rights(
         beat="SELECT (id, owner, lessee, operation_id, reservation, provision_state, fault,"
         " maintenance)"
@@ -83,6 +84,7 @@ RIGHTS: Mapping[str, Rights] = {
     "runbooks": OF_REQUESTS,
     "sealed_tables": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "secrets": Rights(api="SELECT", conductor=""),
+    "switches": Rights(conductor="SELECT, UPDATE", beat="SELECT (id)"),
     "user_groups": Rights(api="SELECT", conductor=""),
     "users": Rights(
         api="SELECT, INSERT, UPDATE (updated_at)", conductor="SELECT (id, uuid, enabled)"

@@ -62,7 +62,7 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
         "default_firmware_interface": 86, "enabled_firmware_interfaces": 86,
     },
     "conductor": {},
-    "operation": {}, "audit record": {}, "webhook": {}, "hold": {},
+    "operation": {}, "audit record": {}, "webhook": {}, "hold": {}, "network": {}, "switch": {},
     "rollout": {}, "rollout node": {},
     "bios": {},
     "firmware": {"vendor": 114, "model": 114, "serial_number": 114},
