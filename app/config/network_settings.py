@@ -8,7 +8,14 @@ Settings about the networks of machines: Neutron, switches and DHCP, and the pow
 from dataclasses import dataclass
 
 from app.config.openstack_settings import ServiceSession
-from app.config.option_types import count, seconds, web_url
+from app.config.option_types import (
+    address_ranges,
+    addresses,
+    count,
+    optional_address,
+    seconds,
+    web_url,
+)
 from app.config.options import option
 
 
@@ -41,6 +48,20 @@ class Neutron(ServiceSession):
 @dataclass(frozen=True, slots=True)
 class Dhcp:
     dhcp_provider: str = option("neutron", "Provider of boot files for machines with network interface flat or neutron. neutron: Neutron, by extra_dhcp_opts of their ports; none, dnsmasq: the site's DHCP servers know them, see `ingot dhcp-config`", choices=("neutron", "dnsmasq", "none"))
+
+
+@dataclass(frozen=True, slots=True)
+class DhcpServer:
+    backend: str = option("", "DHCP and TFTP server that the conductor runs; empty: none. The group is not in Ironic", choices=("", "dnsmasq"))
+    program: str = option("dnsmasq", "Path of the program, or its name in PATH")
+    interfaces: tuple[str, ...] = option((), "Network interfaces of this host that it serves")
+    ranges: tuple[str, ...] = option((), "Addresses that it gives: 192.0.2.100-192.0.2.200, with /24 for a network of which this host has no address; 192.0.2.0/24 for fixed addresses alone", check=address_ranges)
+    lease_time: float = seconds(3600, "Seconds of a lease", minimum=120)
+    router: str = option("", "Address of the machines' default router; empty: none", check=optional_address)
+    dns_servers: tuple[str, ...] = option((), "Addresses of DNS servers for the machines", check=addresses)
+    unknown_machines: str = option("ignore", "Machines whose MAC address no port has. ignore: they get no answer; answer: they get an address of the ranges, and unknown_boot_script", choices=("ignore", "answer"))
+    unknown_boot_script: str | None = option(None, "URL of the script that iPXE runs at unknown machines, such as one that boots the agent for an inspection", check=web_url)
+    refresh_interval: float = seconds(5, "Seconds between comparisons of the known machines with the ports in the database", minimum=0.1)
 
 
 @dataclass(frozen=True, slots=True)

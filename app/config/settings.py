@@ -34,7 +34,7 @@ from app.config.machine_settings import (
     Redfish,
 )
 from app.config.monitoring_settings import Audit, Healthcheck, Metrics, Tracing, Webhooks
-from app.config.network_settings import Dhcp, Neutron, Nova, Switch
+from app.config.network_settings import Dhcp, DhcpServer, Neutron, Nova, Switch
 from app.config.openstack_settings import (
     Cinder,
     KeystoneAuthtoken,
@@ -248,6 +248,7 @@ class Settings:
     cinder: Cinder = group(Cinder)
     neutron: Neutron = group(Neutron)
     dhcp: Dhcp = group(Dhcp)
+    dhcp_server: DhcpServer = group(DhcpServer)
     switch: Switch = group(Switch)
     nova: Nova = group(Nova)
     oslo_policy: OsloPolicy = group(OsloPolicy)

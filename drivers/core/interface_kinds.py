@@ -36,6 +36,8 @@ class Boot(Interface):
     modes: ClassVar[tuple[str, ...]] = (capabilities.UEFI, capabilities.BIOS)
     #: whether a machine is booted again if its agent stays silent (`[pxe]boot_retry_timeout`)
     boots_again: ClassVar[bool] = False
+    #: how a machine loads its boot loader after DHCP: ipxe, pxe or http; None: by other means
+    dhcp_boot: ClassVar[str | None] = None
     #: key of driver_internal_info under which the service keeps the last `boot_warning`
     WARNING: ClassVar[str] = "boot_warning"
     #: key of driver_internal_info, true during a deployment once the instance boots next
