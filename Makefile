@@ -21,7 +21,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-fast test-random test-slow neutron-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos hosts compose-test compare-ironic lab lab-faults lab-up \
+.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos hosts compose-test compare-ironic lab lab-faults lab-up \
 	lab-down lock dist sbom audit images clean
 
 help:  ## Show this
@@ -50,6 +50,9 @@ test-slow: $(DEV)  ## Run the slow tests: more faults, each for half a minute
 
 neutron-test: $(DEV)  ## Test the network interfaces with a real Neutron and Open vSwitch (root, Debian 12)
 	$(BIN)/python -m pytest -m slow tests/e2e/test_real_neutron.py $(ARGS)
+
+switch-test: $(DEV)  ## Test network interface switch with a real Open vSwitch (root, Debian 12)
+	$(BIN)/python -m pytest -m slow tests/e2e/test_real_switch.py $(ARGS)
 
 coverage: $(DEV)  ## Measure the lines and branches that test-fast runs; the report names the missing ones
 	$(BIN)/coverage erase
@@ -121,7 +124,7 @@ lock:  ## Pin the requirements again (needs uv)
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done
-	for name in openstack otel mysql; do \
+	for name in openstack otel mysql switch; do \
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    -c requirements/run.txt requirements/$$name.in -o requirements/$$name.txt; \
 	done

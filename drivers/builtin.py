@@ -2,8 +2,8 @@
 The built-in hardware types, and the interfaces that each accepts, the default first.
 
 The service also uses some parts of these drivers without a node's interface: it removes files that
-no machine boots from any more, polls agents, returns their logs, and prints the configuration of
-dnsmasq. It imports these parts from here.
+no machine boots from any more, polls agents, returns their logs, compares switch ports, and prints
+the configuration of dnsmasq. It imports these parts from here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,16 +66,21 @@ from drivers.redfish.management import RedfishManagement
 from drivers.redfish.power import RedfishPower
 from drivers.redfish.raid import RedfishRaid
 from drivers.redfish.vendor import RedfishVendor
+from drivers.switch import wiring as switch_ports
+from drivers.switch.interfaces import Switch
+from drivers.switch.sessions import DIALECTS as SWITCH_DIALECTS
 
 __all__ = [
     "HARDWARE_TYPES",
     "INTERFACES",
     "SIMULATOR",
+    "SWITCH_DIALECTS",
     "command_ended",
     "dnsmasq",
     "image_cache",
     "machine_files",
     "read_agent_log",
+    "switch_ports",
     "unusable_networks",
 ]
 
@@ -98,7 +103,7 @@ _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     ),
     "firmware": (NoFirmware,),
     "inspect": (AgentInspect, NoInspect),
-    "network": (NoopNetwork, Flat, Neutron),
+    "network": (NoopNetwork, Flat, Neutron, Switch),
     "raid": (NoRaid, AgentRaid),
     "rescue": (NoRescue, AgentRescue),
     "storage": (NoopStorage, CinderStorage, ExternalStorage),
@@ -204,7 +209,7 @@ class FakeHardware(HardwareType):
             fake.FakeManagement, NoopManagement, RedfishManagement, IpmiManagement,
             IdracManagement, IntelIpmiManagement,
         ),
-        "network": (NoopNetwork, Flat, Neutron),
+        "network": (NoopNetwork, Flat, Neutron, Switch),
         "power": (
             fake.FakePower, RedfishPower, IpmiPower, IdracPower, AgentPower, WebhookPower,
         ),

@@ -85,6 +85,13 @@ NODE: Mapping[str, Entry] = {
             "detach": at("node_commands.node_parts", "detach_vif"),
         },
     ),
+    "switch-port": Group(
+        "Switch ports of a node, with network interface switch.",
+        {
+            "list": at("node_commands.node_parts", "list_switch_ports"),
+            "restore": at("node_commands.node_parts", "restore_switch_ports"),
+        },
+    ),
     "boot-device": Group(
         "Boot device of a machine.",
         {
@@ -151,6 +158,8 @@ GROUPS: Mapping[str, Group] = {
         },
     ),
     "port": Group("Network interfaces of nodes.", _all_of("PORT")),
+    "network": Group("Networks of network interface switch.", _all_of("NETWORK")),
+    "switch": Group("Switches of network interface switch.", _all_of("SWITCH")),
     "driver": Group(
         "Hardware types of the live conductors.",
         {

@@ -22,12 +22,14 @@ class Kind(Enum):
     """Type of a field, which determines the form of its option."""
 
     TEXT = "--field VALUE"
+    NUMBER = "--field NUMBER"
     FLAG = "--field / --no-field"
     WORDS = "--field VALUE, several times"
     PAIRS = "--field KEY=VALUE, several times"
     JSON = "--field FILE, or JSON, or -"
     STEPS = "--field FILE, JSON, or - of steps in their order"
     SECRET = "--field FILE, or -"
+    KEY = "--field FILE, or -, with several lines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class Field:
                 return option(
                     self.name, Annotated[bool | None, typer.Option(flags, help=self.help_text)]
                 )
+            case Kind.NUMBER:
+                return option(
+                    self.name,
+                    Annotated[int | None, typer.Option(self.flag, help=self.help_text)],
+                )
             case Kind.PAIRS:
                 help_text = f"{self.help_text}: KEY=VALUE, several times"
                 return option(
@@ -69,6 +76,8 @@ class Field:
                 help_text = (
                     f"{self.help_text}: a file, or - for standard input; its first line counts"
                 )
+            case Kind.KEY:
+                help_text = f"{self.help_text}: a file, or - for standard input"
             case _:
                 help_text = self.help_text
         return option(self.name, Annotated[str | None, typer.Option(self.flag, help=help_text)])
@@ -97,6 +106,8 @@ class Field:
                 return _ordered(arguments.document(self.flag, text))
             case Kind.SECRET:
                 return first_line(self.flag, text)
+            case Kind.KEY:
+                return "".join(f"{line}\n" for line in arguments.lines(self.flag, text))
             case _:
                 return text
 

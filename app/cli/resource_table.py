@@ -122,3 +122,51 @@ ALLOCATION = Kind(
         ("owner", "of this project"),
     ),
 )
+NETWORK = Kind(
+    "a network",
+    "networks, which network interface `switch` connects machines to",
+    "networks",
+    ("name", "vlan", "tagged_vlans", "owner", "public", "uuid"),
+    Fields(
+        (
+            Field("name", "A name that no other network has"),
+            Field("vlan", "Its VLAN without tags", Given.NUMBER),
+            Field("tagged_vlans", "Its VLANs with tags, as [20,30]", Given.JSON),
+            Field("physical_network", "The physical network that it is in"),
+            Field("owner", "The project that may use it"),
+            Field("public", "Every project may use it", Given.FLAG),
+            _ABOUT,
+        ),
+        required=("name",),
+    ),
+    filters=(("owner", "of this project"),),
+)
+SWITCH = Kind(
+    "a switch",
+    "switches, whose ports the service configures",
+    "switches",
+    ("name", "switch_id", "device_type", "address", "uuid"),
+    Fields(
+        (
+            Field("name", "A name that no other switch has"),
+            Field("switch_id", "Its MAC address, as in local_link_connection of ports"),
+            Field("device_type", "Its type, as cisco_ios or ovs_linux"),
+            Field("address", "Its host name or IP address"),
+            Field("port", "The port of its SSH server", Given.NUMBER),
+            Field("username", "The user to log in as"),
+            Field("password", "The password of the user", Given.SECRET, "password-file"),
+            Field("private_key", "The SSH key of the user", Given.KEY, "private-key-file"),
+            Field(
+                "enable_password",
+                "The password of enable or sudo",
+                Given.SECRET,
+                "enable-password-file",
+            ),
+            Field("host_key", "Its public key, as ssh-keyscan prints it"),
+            Field("ports", "A pattern of ports to configure, as Ethernet1/*", Given.WORDS, "ports"),
+            Field("save_changes", "Changes are saved for its next start", Given.FLAG),
+            _ABOUT,
+        ),
+        required=("name", "switch_id", "device_type", "address", "username", "host_key", "ports"),
+    ),
+)

@@ -58,6 +58,39 @@ def ports_of(text: str) -> range:
     return range(int(match[1]), int(match[2]) + 1)
 
 
+def optional_address(text: str) -> None:
+    """Check an IPv4 address, or none."""
+    if text:
+        addresses((text,))
+
+
+def addresses(texts: tuple[str, ...]) -> None:
+    for text in texts:
+        try:
+            ipaddress.IPv4Address(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not an IPv4 address, as 192.0.2.1") from None
+
+
+def address_ranges(texts: tuple[str, ...]) -> None:
+    """Check ranges of addresses: FIRST-LAST, FIRST-LAST/PREFIX, or NETWORK/PREFIX."""
+    for text in texts:
+        bounds, slash, prefix = text.partition("/")
+        low, dash, high = bounds.partition("-")
+        try:
+            network = ipaddress.IPv4Network((low, int(prefix)), not dash) if slash else None
+            is_range = bool(dash) and ipaddress.IPv4Address(low) <= ipaddress.IPv4Address(high)
+            if dash and network and ipaddress.IPv4Address(high) not in network:
+                is_range = False
+        except ValueError:
+            network, is_range = None, False
+        if not (is_range if dash else network):
+            raise ValueError(
+                f"{text!r} is not a range of addresses: expected 192.0.2.100-192.0.2.200, this with"
+                " /24, or 192.0.2.0/24 for fixed addresses alone"
+            )
+
+
 def redis_address(url: str) -> None:
     if url:
         redis_url.parse(url)

@@ -43,7 +43,7 @@ from app.config.monitoring_settings import (
     Tracing,
     Webhooks,
 )
-from app.config.network_settings import Dhcp, Neutron, Nova
+from app.config.network_settings import Dhcp, DhcpServer, Neutron, Nova, Switch
 from app.config.openstack_settings import (
     Cinder,
     Glance,
@@ -259,6 +259,8 @@ class Settings:
     oci: Oci = group(Oci)
     neutron: Neutron = group(Neutron)
     dhcp: Dhcp = group(Dhcp)
+    dhcp_server: DhcpServer = group(DhcpServer)
+    switch: Switch = group(Switch)
     nova: Nova = group(Nova)
     oslo_policy: OsloPolicy = group(OsloPolicy)
     oslo_messaging_notifications: OsloMessagingNotifications = group(OsloMessagingNotifications)

@@ -65,6 +65,8 @@ METHODS: Mapping[str, Method] = {
     "vif_networks": Method("network", "vif_networks", locked=False),
     "plug_vif": Method("network", "plug_vif", order=True),
     "unplug_vif": Method("network", "unplug_vif", order=True),
+    "inspect_switch_ports": Method("network", "inspect_switch_ports", locked=False),
+    "restore_switch_ports": Method("network", "restore_switch_ports", order=True),
     "read_agent_log": Method(None, "read_agent_log", locked=False),
     "call": Method("vendor", "call", order=True, repeatable=False),
     "call_shared": Method("vendor", "call", locked=False, repeatable=False),

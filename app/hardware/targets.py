@@ -14,6 +14,7 @@ from app.db.clock import moment
 from app.db.prepared import Typed
 from app.db.sealing import data_key_of, unreadable_secret
 from app.db.transactions import connection_of
+from app.hardware.switching import SwitchedNetworksOfNode
 from app.models import AgentRecord, Node, NodeTrait, Port, Portgroup
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
@@ -118,6 +119,7 @@ def build(
         record=_record(node, traits),
         options=options,
         observe_agent=_observe_agent,
+        switched_networks=SwitchedNetworksOfNode(runtime, node.uuid),
         **attempt,
     )
 

@@ -16,6 +16,7 @@ from app.models.hold import Hold
 from app.models.idempotency import Answered
 from app.models.identity import ApiToken, Group, Membership, Project, RoleAssignment, User
 from app.models.inspection import InspectionReport, InspectionRule
+from app.models.network import Network, Switch
 from app.models.node import Chassis, Fault, Node, NodeTrait
 from app.models.operation import (
     ACTIVE,
@@ -78,6 +79,7 @@ __all__ = [
     "InspectionReport",
     "InspectionRule",
     "Membership",
+    "Network",
     "Node",
     "NodeHistory",
     "NodeInventory",
@@ -107,6 +109,7 @@ __all__ = [
     "StartRefusal",
     "StepSource",
     "StepState",
+    "Switch",
     "User",
     "VolumeConnector",
     "VolumeTarget",

@@ -18,10 +18,11 @@ from app.engine import admission, agent_waits, console_history, operations, prov
 from app.inventory import holds, sensors
 from app.lifecycle.hold_kinds import EFFECTS, HoldKind
 from app.lifecycle.provision_states import MACHINE, Kind, State
-from app.models import ACTIVE, Conductor, Hold, Node, Operation, OperationState, OperationStep
+from app.models import ACTIVE, Conductor, Hold, Node, Operation, OperationState, OperationStep, Port
 from app.reports import health
 from app.runtime import runtime_of
 from app.text.sentences import joined
+from drivers.builtin import switch_ports
 from drivers.core.errors import FailureCode
 from drivers.core.steps import AWAITED
 
@@ -152,6 +153,7 @@ def _explained(
         if output
         else None,
         *(refusal.summary() for refusal in refusals[:MOST_REFUSED] if _timed_out(error)),
+        *_drifts(session, node),
         _maintenance(node, message),
         f"it is retired: {node.retired_reason or 'no reason given'}" if node.retired else None,
         _service(session),
@@ -168,6 +170,19 @@ def _explained(
         agent_log=path,
         console_history=output,
     )
+
+
+def _drifts(session: Session, node: Node) -> list[str]:
+    """Describe the switch ports that differ from the last orders for them."""
+    if node.network_interface != "switch":
+        return []
+    query = select(Port.address, Port.internal_info).where(Port.node_id == node.id)
+    return [
+        f"port {address}: {info[switch_ports.DRIFT]}; `ingot node switch-port restore` orders it"
+        " again"
+        for address, info in session.execute(query.order_by(Port.id))
+        if info.get(switch_ports.DRIFT)
+    ]
 
 
 def _called(node: Node) -> str:

@@ -65,6 +65,7 @@ RIGHTS: Mapping[str, Rights] = {
     "holds": Rights(beat="SELECT (id, node_id, owner, expires_at)"),
     "inspection_rules": OF_REQUESTS,
     "memberships": Rights(api="SELECT, INSERT, DELETE", conductor="SELECT"),
+    "networks": OF_REQUESTS,
     # the exporter beside a beat shows the readings
     "node_sensors": Rights(api="SELECT, DELETE", beat="SELECT (node_id, read_at, readings)"),
     "nodes": Rights(
@@ -87,6 +88,7 @@ RIGHTS: Mapping[str, Rights] = {
     # both may end an operation; reports are deleted by age
     "sanitation_reports": Rights(api="SELECT, INSERT", conductor="SELECT, INSERT, DELETE"),
     "secrets": Rights(api="SELECT", conductor=""),
+    "switches": Rights(conductor="SELECT, UPDATE", beat="SELECT (id)"),
     "user_groups": Rights(api="SELECT", conductor=""),
     "users": Rights(
         api="SELECT, INSERT, UPDATE (updated_at)", conductor="SELECT (id, uuid, enabled)"

@@ -49,6 +49,7 @@ from app.api.node.nodes import nodes
 from app.api.node.operations import operations
 from app.api.node.sanitation import sanitation
 from app.api.node.steps import steps
+from app.api.node.switch_ports import switch_ports
 from app.api.node.traits import traits
 from app.api.node.vendor import vendor
 from app.api.node.vifs import vifs
@@ -62,6 +63,7 @@ from app.api.resource.allocations import allocations
 from app.api.resource.chassis import chassis
 from app.api.resource.holds import holds
 from app.api.resource.inspection_rules import inspection_rules
+from app.api.resource.networks import networks
 from app.api.resource.portgroups import portgroups
 from app.api.resource.ports import ports
 from app.api.resource.runbooks import runbooks
@@ -89,7 +91,7 @@ BLUEPRINTS = (
     management, machine_states, consoles, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, bmc_recordings,
-    agent_logs, sanitation,
+    agent_logs, sanitation, networks, switch_ports,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64

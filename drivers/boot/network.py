@@ -56,6 +56,8 @@ class NetworkBoot(Boot):
         command_line.appended(target, "pxe")
         self.root_url(target)
         self._nics(target)
+        if target.options["dhcp_server"]["backend"]:
+            return  # the server of the conductors gives the machine these addresses
         network_data.refuse(
             target,
             f"boot_interface {self.name} has no medium for it, and gets its addresses by DHCP;"
@@ -201,6 +203,7 @@ class Ipxe(NetworkBoot):
 
     name = "ipxe"
     options = frozenset({"boot_iso", "ramdisk", "kickstart", "iscsi_volume"})
+    dhcp_boot = "ipxe"
     _names = "{subdir}/{mac}"
 
     def validate(self, target: Target) -> None:
@@ -266,6 +269,7 @@ class Pxe(NetworkBoot):
 
     name = "pxe"
     options = frozenset({"ramdisk", "kickstart"})
+    dhcp_boot = "pxe"
     _pxelinux, _grub = "{subdir}/{type}-{mac}", "{colons}.conf"
 
     def root_url(self, target: Target) -> str:
@@ -321,6 +325,7 @@ class Http(Pxe):
     """Boots shim and GRUB, which UEFI fetches over HTTP; GRUB fetches all other files over HTTP."""
 
     name = "http"
+    dhcp_boot = "http"
     devices = _UEFI_HTTP
     modes = (capabilities.UEFI,)
     disk_configs: ClassVar[Mapping[str, str]] = {Pxe._grub: scripts.LOCAL["grub"]}

@@ -36,6 +36,8 @@ class Boot(Interface):
     modes: ClassVar[tuple[str, ...]] = (capabilities.UEFI, capabilities.BIOS)
     #: whether a machine is booted again if its agent stays silent (`[pxe]boot_retry_timeout`)
     boots_again: ClassVar[bool] = False
+    #: how a machine loads its boot loader after DHCP: ipxe, pxe or http; None: by other means
+    dhcp_boot: ClassVar[str | None] = None
     #: key of driver_internal_info under which the service keeps the last `boot_warning`
     WARNING: ClassVar[str] = "boot_warning"
     #: key of driver_internal_info, true during a deployment once the instance boots next
@@ -142,6 +144,23 @@ class Network(Interface):
 
     def unplug_vif(self, target: Target, vif: str) -> None:
         """Disconnect a VIF that is recorded on a port or port group of the node."""
+
+    def inspect_switch_ports(
+        self, target: Target, network: str | None = None
+    ) -> list[dict[str, Any]]:
+        """
+        Compare the switch ports of the machine with the last orders, and change nothing.
+
+        network: name or UUID; compare with an order for this network instead.
+
+        Returns for each wired port {port_uuid, switch, port_id, ordered, actual, agrees, commands};
+        commands: those that would give the port the ordered mode.
+        """
+        raise NotSupported(f"network_interface {self.name} configures no switch ports itself")
+
+    def restore_switch_ports(self, target: Target) -> list[str]:
+        """Give the switch ports of the machine their last orders again; return them in words."""
+        raise NotSupported(f"network_interface {self.name} configures no switch ports itself")
 
     def validate_rescue(self, target: Target) -> None:
         """Check the settings that only a rescue needs. Raises InvalidDriverInfo."""

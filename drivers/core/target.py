@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.steps import AWAITED, Done, Flow, Hold, Outcome, Step, Wait
+from drivers.core.switching import SwitchedNetworks
 
 Options = Mapping[str, Mapping[str, Any]]
 
@@ -267,6 +268,8 @@ class Target:
     #: returns (name, driver_info) of all other nodes that have a text, such as a host, in their
     #: driver_info
     nodes_with: Callable[[str], Sequence[tuple[str, Mapping[str, Any]]]] = lambda _text: ()
+    #: networks and switches of the service, for network interfaces that configure switches
+    switched_networks: SwitchedNetworks = field(default_factory=SwitchedNetworks)
     reports: dict[str, Any] = field(default_factory=dict)  # filled by `report`
 
     def report(self, **facts: Any) -> None:

@@ -2,31 +2,28 @@
 The real Neutron, from PyPI, with networking-generic-switch, and Open vSwitch as the switch.
 
 Neutron's mechanism driver logs in to a real sshd on loopback, and configures the bridge by
-`ovs-vsctl`. The bridge has Open vSwitch's dummy datapath: no packet flows, and the kernel is not
-involved.
+`ovs-vsctl`; no packet flows.
 """
 
 import fcntl
 import json
-import os
 import shutil
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 import zlib
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.support import debian
+from tests.e2e import real_switch
 from tests.support.fleet import ROOT
 from tests.support.ports import free_port
 from tests.support.prerequisites import not_run
 
 SERVE = Path(__file__).with_name("real_neutron_host") / "serve.py"
 REQUIREMENTS = ROOT / "requirements" / "neutron.txt"
-SWITCH, BRIDGE = "0c:c4:7a:00:00:01", "genericswitch"
+SWITCH = "0c:c4:7a:00:00:01"
 PORTS = ("p7", "p8")
 #: Network -> its VLAN; `free` is not switched.
 VLANS = {
@@ -71,17 +68,6 @@ use_keys = True
 POLICY = "".join(
     f'"{verb}_port:binding:profile": "rule:admin_only"\n' for verb in ("create", "update", "get")
 )
-SSHD = """Port {port}
-ListenAddress 127.0.0.1
-HostKey {folder}/host
-PidFile none
-AuthorizedKeysFile {folder}/key.pub
-PermitRootLogin yes
-StrictModes no
-UsePAM no
-PasswordAuthentication no
-SetEnv OVS_RUNDIR={folder}
-"""
 
 
 class RealNeutron:
@@ -130,31 +116,19 @@ class RealNeutron:
 
     def vlan(self, port):
         """VLAN of a port of the switch; None: it has none."""
-        found = vsctl(self.folder, "get", "port", port, "tag").strip()
+        found = real_switch.vsctl(self.folder, "get", "port", port, "tag").strip()
         return None if found == "[]" else int(found)
-
-
-def vsctl(folder, *arguments):
-    command = ["ovs-vsctl", f"--db=unix:{folder}/db.sock", "--timeout=20", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 @contextmanager
 def serving(folder):
     """Skips the test if a part is not available."""
-    if os.geteuid() != 0:
-        not_run("root, to install Open vSwitch and to start sshd")
-    if not debian.provide(_programs, "openvswitch-switch openssh-server"):
-        not_run("Open vSwitch and sshd of Debian")
+    real_switch.require()
     environment = _environment()
     with ExitStack() as scope:
-        _start_switch(scope, folder)
-        ssh = _start_sshd(scope, folder)
+        real_switch.start_switch(scope, folder, PORTS)
+        ssh = real_switch.start_sshd(scope, folder)
         yield _start_neutron(scope, folder, environment, ssh)
-
-
-def _programs():
-    return all(map(shutil.which, ("ovs-vswitchd", "ovsdb-server", "/usr/sbin/sshd"))) or None
 
 
 def _environment():
@@ -181,56 +155,6 @@ def _environment():
     return venv
 
 
-def _start(scope, command, **how):
-    process = subprocess.Popen(command, **how)
-    scope.callback(process.wait, 30)
-    scope.callback(process.terminate)
-    return process
-
-
-def _start_switch(scope, folder):
-    schema = "/usr/share/openvswitch/vswitch.ovsschema"
-    subprocess.run(["ovsdb-tool", "create", folder / "conf.db", schema], check=True)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    remote = f"--remote=punix:{folder}/db.sock"
-    paths = {**os.environ, "OVS_RUNDIR": str(folder)}
-    _start(scope, ["ovsdb-server", folder / "conf.db", remote], env=paths, **quiet)
-    _until((folder / "db.sock").exists)
-    vsctl(folder, "--no-wait", "init")
-    switch = [
-        "ovs-vswitchd",
-        f"unix:{folder}/db.sock",
-        "--enable-dummy=override",
-        "--disable-system",
-    ]
-    _start(scope, switch, env=paths, **quiet)
-    vsctl(
-        folder,
-        "add-br",
-        BRIDGE,
-        "--",
-        "set",
-        "bridge",
-        BRIDGE,
-        "datapath_type=dummy",
-        "fail-mode=secure",
-    )
-    for port in PORTS:
-        vsctl(folder, "add-port", BRIDGE, port, "--", "set", "interface", port, "type=dummy")
-
-
-def _start_sshd(scope, folder):
-    for name in ("host", "key"):
-        keygen = ["ssh-keygen", "-q", "-t", "rsa", "-m", "PEM", "-N", "", "-f", folder / name]
-        subprocess.run(keygen, check=True)
-    Path("/run/sshd").mkdir(exist_ok=True)
-    port = free_port()
-    (folder / "sshd_config").write_text(SSHD.format(port=port, folder=folder))
-    command = ["/usr/sbin/sshd", "-D", "-f", folder / "sshd_config", "-E", folder / "sshd.log"]
-    _start(scope, command)
-    return port
-
-
 def _start_neutron(scope, folder, environment, ssh):
     database, port = f"sqlite:///{folder}/neutron.db", free_port()
     (folder / "policy.yaml").write_text(POLICY)
@@ -242,7 +166,7 @@ def _start_neutron(scope, folder, environment, ssh):
     python = environment / "bin" / "python"
     with open(folder / "neutron.log", "wb") as log:
         command = [python, SERVE, str(port), database, folder / "neutron.conf"]
-        process = _start(scope, command, stdout=log, stderr=log)
+        process = real_switch.start(scope, command, stdout=log, stderr=log)
     neutron = RealNeutron(folder, f"http://127.0.0.1:{port}")
 
     def answers():
@@ -252,13 +176,6 @@ def _start_neutron(scope, folder, environment, ssh):
         except urllib.error.URLError:
             return None
 
-    _until(answers)
+    real_switch.until(answers)
     neutron.add_networks()
     return neutron
-
-
-def _until(condition, seconds=300):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)

@@ -14,6 +14,7 @@ from app.config import settings
 from app.db import clock, master_keys
 from app.db.clock import after, now
 from app.events import change_events
+from app.inventory import networks
 from app.models import (
     BeatLease,
     ChangeEvent,
@@ -403,6 +404,35 @@ def test_networks_that_neutron_lacks_are_reported(ward, enabled):
         assert (
             not enabled or "no network of the name or UUID 'nonesuch'" in ward.found[0].explanation
         )
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_switches_and_networks_that_cannot_be_used_are_reported(ward, enabled):
+    settings = {
+        "INGOT_SWITCH_CLEANING_NETWORK": "nonesuch",
+        "INGOT_SWITCH_PROVISIONING_NETWORK": "red",
+        "INGOT_SWITCH_RESCUING_NETWORK": "cleaning",
+    }
+    with ward.inside.runtime.transaction() as session:
+        networks.create(session, {"name": "cleaning", "vlan": 100})
+        networks.create(session, {"name": "red", "vlan": 200, "public": True})
+        networks.create_switch(
+            session,
+            {
+                "name": "leaf-1", "switch_id": "0c:c4:7a:00:00:01", "device_type": "ovs_linux",
+                "address": "127.0.0.1", "port": 1, "username": "u", "password": "p",
+                "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1Q2yGq0oR0rmbcuyHk0bLrV0R4t8UO3zJp3y1a0yNq",
+                "ports": ["*"],
+            },
+        )  # fmt: skip
+    if enabled:
+        settings["INGOT_ENABLED_NETWORK_INTERFACES"] = "noop,switch"
+    assert [("switches", False)] * 3 * enabled == ward.examine(**settings)
+    assert [
+        "[switch]cleaning_network",
+        "[switch]provisioning_network",
+        "switch leaf-1",
+    ] * enabled == [finding.subject for finding in ward.found]
 
 
 @pytest.mark.parametrize(

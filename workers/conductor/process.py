@@ -42,6 +42,7 @@ from workers.conductor.life import Life
 from workers.conductor.poller import WaitMonitor
 from workers.consoles import calls as console_calls
 from workers.consoles.hub import Hub
+from workers.dhcp import server as dhcp_server
 from workers.periodic import schedule
 from workers.periodic.bmc_network import BmcNetwork
 from workers.restoration.restore_guard import RestoreGuard
@@ -208,6 +209,9 @@ def _run_control(
     threads = ThreadPoolExecutor(CALL_THREADS, thread_name_prefix="answer")
     hub = Hub(runtime, incarnation, ConsoleChannel(settings, keyring_of(runtime.engine.dialect)))
     hub.start()
+    dhcp = dhcp_server.of(runtime)
+    if dhcp is not None:
+        dhcp.start()
     handler = rpc_server.CallHandler(runtime, name, leases, console_calls.methods(hub))
     rpc_server.register_task(
         application,
@@ -224,5 +228,7 @@ def _run_control(
         _worker(application, f"now@{name}", queues, CONTROL_THREADS).start()
     finally:
         hub.stop()
+        if dhcp is not None:
+            dhcp.stop()
         runtime.drivers.bmcs.log_out(LOGOUT_TIMEOUT)
         tracing.stop()

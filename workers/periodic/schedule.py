@@ -31,7 +31,16 @@ from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
 from app.observe import log
 from app.rollouts import rollout_waves, rollouts
 from app.runtime import Runtime
-from workers.periodic import boot_files, power_sync, proofs, pruning, reconciler, sealing, webhooks
+from workers.periodic import (
+    boot_files,
+    power_sync,
+    proofs,
+    pruning,
+    reconciler,
+    sealing,
+    switch_ports,
+    webhooks,
+)
 from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
@@ -201,6 +210,14 @@ PERIODIC = (
         lambda control: control.power_updates.start_due() if control.power_updates else None,
         lambda settings: DELIVERY_INTERVAL if settings.nova.is_on else None,
         at_most=1,
+    ),
+    Periodic(
+        "ingot.check_switch_ports",
+        lambda control: switch_ports.check(control.runtime, control.conductor),
+        lambda settings: settings.switch.check_interval,
+        each_conductor=True,
+        at_most=1,
+        work=switch_ports.SWITCH_ONE,
     ),
     Periodic(
         "ingot.forget_conductors",

@@ -108,8 +108,10 @@ NODE = (
     Rule(f"{_NODE}:inject_nmi", SET_UP, "Interrupt the machine (NMI)"),
     Rule(f"{_NODE}:vif:list", SEE, "List attached network interfaces"),
     Rule(f"{_NODE}:vif:attach", OPERATE, "Attach a network interface"),
-    Rule(f"{_NODE}:vif:attach_any", "rule:system_member or rule:service", "Attach a port of Neutron of any project; otherwise it, or its network, must be of the caller's"),
+    Rule(f"{_NODE}:vif:attach_any", "rule:system_member or rule:service", "Attach a port of Neutron, or a network of the service, of any project; otherwise it, or its network, must be of the caller's"),
     Rule(f"{_NODE}:vif:detach", OPERATE, "Detach a network interface"),
+    Rule(f"{_NODE}:switch_ports:get", SYSTEM_READ, "Compare the switch ports of a node with the orders for them"),
+    Rule(f"{_NODE}:switch_ports:restore", SYSTEM_WORK, "Give the switch ports of a node the last orders for them again"),
     Rule(f"{_NODE}:vmedia:get", SEE, "List virtual media"),
     Rule(f"{_NODE}:vmedia:attach", USE, "Attach virtual media"),
     Rule(f"{_NODE}:vmedia:detach", USE, "Detach virtual media"),
@@ -156,6 +158,19 @@ NETWORK = (
     Rule("baremetal:portgroup:create", WIRE, "Create a port group"),
     Rule("baremetal:portgroup:update", SET_UP, "Change a port group"),
     Rule("baremetal:portgroup:delete", WIRE, "Delete a port group"),
+)  # fmt: skip
+
+VLAN = (
+    Rule("baremetal:network:get", "rule:system_reader or (role:reader and project_id:%(network.owner)s) or role:service", "Show a network that is not public"),
+    Rule("baremetal:network:list", LIST, "List public networks and those of the caller's project"),
+    Rule("baremetal:network:list_all", SYSTEM_READ, "List every network"),
+    Rule("baremetal:network:create", SYSTEM_ADMIN, "Create a network"),
+    Rule("baremetal:network:update", SYSTEM_ADMIN, "Change a network"),
+    Rule("baremetal:network:delete", SYSTEM_ADMIN, "Delete a network"),
+    Rule("baremetal:switch:get", SYSTEM_READ, "List and show switches", SYSTEM),
+    Rule("baremetal:switch:create", SYSTEM_ADMIN, "Create a switch", SYSTEM),
+    Rule("baremetal:switch:update", SYSTEM_ADMIN, "Change a switch", SYSTEM),
+    Rule("baremetal:switch:delete", SYSTEM_ADMIN, "Delete a switch", SYSTEM),
 )  # fmt: skip
 
 VOLUME = (
@@ -244,6 +259,7 @@ SECTIONS: Mapping[str, tuple[Rule, ...]] = {
     "Nodes": NODE,
     "Holds": HOLD,
     "Ports and port groups": NETWORK,
+    "Networks and switches": VLAN,
     "Volumes": VOLUME,
     "Allocations": ALLOCATION,
     "Runbooks": RUNBOOK,

@@ -13,6 +13,7 @@ from app.models import (
     Base,
     ChangeEvent,
     Hold,
+    Network,
     Node,
     Operation,
     Port,
@@ -149,6 +150,14 @@ OWNED: Mapping[str, Owned] = {
         {"runbook.owner": Runbook.__table__.c.owner},
         "baremetal:runbook:get",
         Runbook.__table__.c.public,
+    ),
+    "/networks/<>": Owned(
+        "network",
+        Network,
+        _table(Network),
+        {"network.owner": Network.__table__.c.owner},
+        "baremetal:network:get",
+        Network.__table__.c.public,
     ),
     "/webhooks/<>": Owned(
         "webhook",

@@ -268,6 +268,7 @@ class ResourceRoutes(Generic[Model]):
 
     def _list_summary(self, parent: Parent | None, detail: bool) -> str:
         label = self.label or self.resource.name
-        noun = label if self.one == self.many else f"{label}s"
+        noun = f"{label}es" if label.endswith("ch") else f"{label}s"
+        noun = label if self.one == self.many else noun
         items = f"the {noun} of a {parent.label}" if parent else noun
         return f"List {items}{' with all their fields' if detail else ''}"

@@ -10,7 +10,12 @@ from app.cli.terminal import arguments
 from app.cli.terminal.output import Output
 
 Traits = Annotated[list[str], typer.Argument(metavar="TRAIT...", help="As HW_CPU_X86_VMX")]
-Vif = Annotated[str, typer.Argument(metavar="VIF", help="Its ID: that of a Neutron port")]
+Vif = Annotated[
+    str,
+    typer.Argument(
+        metavar="VIF", help="Its ID: that of a Neutron port, or a network of the service"
+    ),
+]
 
 
 def validate(api: Api, output: Output, node: Node) -> None:
@@ -82,6 +87,27 @@ def detach_vif(api: Api, output: Output, node: Node, vif: Vif) -> None:
     """Detach a VIF from a node."""
     api.request("DELETE", "nodes", node, "vifs", vif)
     _done(output, node, f"{vif} is detached")
+
+
+def list_switch_ports(
+    api: Api,
+    output: Output,
+    node: Node,
+    network: Annotated[
+        str | None, typer.Option(help="A network: show the commands that it would need instead")
+    ] = None,
+) -> None:
+    """Compare the switch ports of a node with the last orders; the switches are read now."""
+    query = {"network": network} if network else {}
+    ports = api.get("nodes", node, "switch_ports", **query)["switch_ports"]
+    lines = [{**port, "commands": "; ".join(port["commands"])} for port in ports]
+    output.items(lines, ("switch", "port_id", "ordered", "actual", "commands"))
+
+
+def restore_switch_ports(api: Api, output: Output, node: Node) -> None:
+    """Give the switch ports of a node the last orders for them again."""
+    restored = api.request("POST", "nodes", node, "switch_ports", "restore").json()["restored"]
+    _done(output, node, "; ".join(restored) or "nothing was ordered for its switch ports")
 
 
 def show_boot_device(

@@ -370,7 +370,7 @@ def test_a_driver_without_an_enabled_interface_is_refused_and_named():
             {"enabled_interfaces": {"network": ["noop", "vxlan"]}},
             (
                 "[DEFAULT]enabled_network_interfaces: there is no network interface 'vxlan'; installed"
-                " are flat, neutron, noop"
+                " are flat, neutron, noop, switch"
             ),
         ),
         (

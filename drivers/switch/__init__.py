@@ -1,0 +1,1 @@
+"""Networks of machines by their switches, without Neutron: network interface `switch`."""

@@ -1,0 +1,1 @@
+"""DHCP and TFTP that a conductor runs for its machines."""
