@@ -151,7 +151,7 @@ GROUPS: Mapping[str, Group] = {
         },
     ),
     "sanitation": Group(
-        "Sanitation reports: what a cleaning has erased, signed.",
+        "Signed reports of cleanings, with the erased disks.",
         {
             "list": at("sanitation", "list_reports"),
             "show": at("sanitation", "show"),

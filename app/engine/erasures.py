@@ -1,9 +1,9 @@
 """
-Erasures: which disks an operation has erased, as far as its steps and the agent tell.
+Erasures: the disks that an operation has erased, by its steps and the reports of the agent.
 
-Ended is not succeeded, and what the agent does not tell is unknown. What counts is a step that
-erases all data, and, for each disk of the agent's inventory of the same boot, a success in the
-result of that step.
+Ended is not succeeded, and unreported is unknown. A machine counts as sanitized after a step that
+erases all data, if the result of the step has a success for each disk in the agent's inventory of
+the same boot.
 """
 
 import re
@@ -18,7 +18,7 @@ Disk = Mapping[str, Any]  # name, serial, wwn, vendor, model, size; each may be 
 
 
 class Result(StrEnum):
-    """What an operation has proven about the data of the previous user."""
+    """Proof of an operation about the data of the previous user."""
 
     SANITIZED = "sanitized"
     NOT_SANITIZED = "not sanitized"
@@ -26,7 +26,7 @@ class Result(StrEnum):
 
 
 class Erasure(StrEnum):
-    """What is proven about a disk."""
+    """Proof about the data of a disk."""
 
     ERASED = "erased"
     METADATA = "metadata only"
@@ -42,9 +42,9 @@ ERASING: Mapping[str, Erasure] = {
     "deploy.erase_devices_metadata": Erasure.METADATA,
     "deploy.erase_devices_express": Erasure.UNKNOWN,  # all data, or metadata where that takes long
 }
-#: Names of other steps that erase disks; what they erase is not known.
+#: Names of other steps that erase disks; the extent of their erasure is not known.
 _ERASING_NAME = re.compile(r"erase(?!_pstore)|saniti[sz]e|wipe")
-#: What of several steps counts for a disk: the last one of these.
+#: Precedence of the proofs of several steps about a disk: the last one of these counts.
 _ORDER = (Erasure.METADATA, Erasure.UNKNOWN, Erasure.ERASED, Erasure.FAILED)
 #: Words of an agent about one disk -> what they mean; others prove nothing.
 _WORDS = {
@@ -57,7 +57,7 @@ _LONGEST = 255
 
 @dataclass(frozen=True, slots=True)
 class DiskErasure:
-    """What is proven about a disk, and by which step."""
+    """Proof about a disk, and the step that gives it."""
 
     disk: Disk
     status: Erasure
@@ -159,7 +159,7 @@ def _doubt(settings: object) -> str | None:
         return "The agent may have skipped read-only disks ([deploy]erase_skip_read_only)."
     zeros = values.get("shred_final_overwrite_with_zeros")
     if values.get("shred_random_overwrite_iterations") == 0 and zeros is not True:
-        return "The agent was told to overwrite disks not even once ([deploy]shred_*)."
+        return "The agent had orders to overwrite disks not even once ([deploy]shred_*)."
     return None
 
 
@@ -202,7 +202,7 @@ def _leaves(step: OperationStep) -> Erasure | None:
 
 
 def _evidence(step: OperationStep) -> Mapping[str, Any]:
-    """Return what the agent has told after a step, see `drivers.agent.erasure`."""
+    """Return the agent's report after a step, see `drivers.agent.erasure`."""
     evidence = (step.result or {}).get("erasure")
     return evidence if isinstance(evidence, Mapping) else {}
 

@@ -2,7 +2,7 @@
 Sanitation reports: the record of an operation that cleaned or tore down a machine, signed.
 
 The report is inserted in the transaction that ends the operation, so that there is no end without a
-report, whatever dies. A later reader needs the public key only (`app.audit.sanitation_proofs`).
+report. A later reader needs the public key only (`app.audit.sanitation_proofs`).
 """
 
 import hashlib
@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from app.audit import sanitation_proofs
+from app.db.prepared import Typed
 from app.db.sealing import keyring_of
 from app.db.transactions import connection_of
 from app.engine import erasures
@@ -48,6 +49,11 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
 }
 #: Most characters of an error, and most disks of an inspection in a report.
 _LONGEST, _MOST_DISKS = 500, 512
+_INVENTORY = Typed(
+    select(NodeInventory.__table__.c.inventory).where(
+        NodeInventory.__table__.c.node_id == bindparam("node_id")
+    )
+)
 _DISK = ("name", "serial", "wwn", "vendor", "model", "size")
 
 
@@ -178,10 +184,8 @@ def _checks(steps: Sequence[OperationStep]) -> dict[str, list[dict[str, Any]]]:
 
 def _inspected_disks(session: Session, node: Node) -> Sequence[erasures.Disk]:
     """Return the disks of the last inspection."""
-    inventory: Any = session.scalar(
-        select(NodeInventory.inventory).where(NodeInventory.node_id == node.id)
-    )
-    disks = inventory.get("disks") if isinstance(inventory, Mapping) else None
+    row = _INVENTORY.first(connection_of(session), {"node_id": node.id})
+    disks = row[0].get("disks") if row and isinstance(row[0], Mapping) else None
     return list(_facts(disks)) if isinstance(disks, list) else []
 
 

@@ -1,5 +1,5 @@
 """
-Readings of sensors: what a BMC reports, with limits, and what the database keeps of it.
+Readings of sensors, within limits, and their storage in the database.
 
 The texts of a BMC are hostile: names are printable, short and unique within a machine, and there is
 a limit to their number, since each is a time series in Prometheus.

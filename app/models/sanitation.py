@@ -1,4 +1,4 @@
-"""Sanitation reports: what an operation has erased, as a signed document."""
+"""Sanitation reports: signed documents about the disks that operations have erased."""
 
 from datetime import datetime
 

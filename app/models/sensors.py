@@ -26,7 +26,7 @@ class NodeSensors(Base):
     error: Mapped[str | None] = mapped_column(String(1000))
     # worst health of a sensor at the last read: ok, warning, critical, unknown
     health: Mapped[str] = mapped_column(String(8), default="unknown")
-    # begin of the critical state that was told in the node's history; null if there is none
+    # begin of the critical state that the node's history has recorded; null if there is none
     critical_since: Mapped[datetime | None]
     # reads in a row without a critical sensor since then
     calm_reads: Mapped[int] = mapped_column(default=0)

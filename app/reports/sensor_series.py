@@ -3,7 +3,7 @@ Sensors as time series of Prometheus, one for each sensor of each node.
 
 They are apart from the metrics of the service (`app.metrics.table`), whose labels have few values:
 3,500 machines have some hundred thousand series. Old readings are left out, so that Prometheus sees
-no value that nobody reads any more.
+no value that was read long ago.
 """
 
 from collections.abc import Iterator, Mapping

@@ -29,6 +29,7 @@ from app.models import (
     Rollout,
     RolloutNode,
     Runbook,
+    SanitationReport,
     VolumeConnector,
     VolumeTarget,
     Webhook,
@@ -45,7 +46,7 @@ FIRST = {
 FIXED = {
     "discover", "healthcheck", "list_drivers", "list_steps", "list_boot_devices", "show_operation",
     "list_indicators", "list_virtual_media", "list_vifs", "list_runbook_traits",
-    "list_sensors", "show_login", "list_agent_logs", "list_console_history", "open_console",
+    "list_sensors", "show_sensors", "show_login", "list_agent_logs", "list_console_history", "open_console",
 }  # fmt: skip
 #: Lists of groups, which one statement makes of all rows.
 SUMMARIES = {
@@ -79,6 +80,8 @@ def parts(number, own, first):
     yield FirmwareComponent(node_id=node_id, component=name, initial_version="1")
     yield NodeHistory(node_id=node_id, created_at=now, severity="INFO", event_type="x", event=name,
                       **numbered)  # fmt: skip
+    yield SanitationReport(node_uuid=first.uuid, operation_uuid=numbered["uuid"], created_at=now,
+                           result="unknown", report="{}", **numbered)  # fmt: skip
     yield Operation(node_id=node_id, kind="power", state="succeeded", created_at=now,
                     uuid=str(UUID(int=2000 + number)))  # fmt: skip
     yield Conductor(hostname=name, incarnation=name)

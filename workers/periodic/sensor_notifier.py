@@ -1,8 +1,9 @@
 """
 Sending the readings of a sensor sweep to RabbitMQ, as Ironic's notifications.
 
-Readings are samples: what RabbitMQ does not take is dropped, and the next sweep sends new ones.
-After a failure the rest of the sweep is not sent, so that an outage costs one timeout a sweep.
+Readings are samples: those that RabbitMQ does not take are dropped, and the next sweep sends
+others. After a failure the rest of the sweep is not sent, so that an outage costs one timeout a
+sweep.
 """
 
 import threading
@@ -10,7 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
-from app.db.clock import utcnow
+from app.db.clock import moment
 from app.inventory.sensors import Reading
 from app.models import Node
 from app.notifications.notification_bus import FAILURES, NotificationBus
@@ -27,8 +28,9 @@ class Notifier:
     def __init__(self, runtime: Runtime, conductor: str) -> None:
         settings = runtime.settings
         self._bus = NotificationBus(settings, settings.oslo_messaging_notifications.topics)
+        self._runtime = runtime
         self._timeout, self._host = settings.notifications.timeout, conductor
-        self._waiting: list[tuple[Subject, Sequence[Reading], datetime]] = []
+        self._waiting: list[tuple[Subject, Sequence[Reading]]] = []
         self._dropped = 0
         self._failure = ""  # of RabbitMQ in this sweep
         self._sending = threading.Lock()  # the connection is for one thread
@@ -36,16 +38,17 @@ class Notifier:
     def add(self, node: Node, readings: Sequence[Reading]) -> None:
         """Keep the readings of a node for `send`."""
         subject = Subject(node.uuid, node.name, node.instance_uuid, node.driver)
-        # a time for people: the order of samples does not depend on it
-        self._waiting.append((subject, readings, utcnow()))
+        self._waiting.append((subject, readings))
 
     def send(self) -> None:
         """Send what waits; drop it if RabbitMQ has failed in this sweep."""
         with self._sending:
             waiting, self._waiting = self._waiting, []
+            with self._runtime.reading() as session:
+                read_at = moment(session)
             end = time.monotonic() + self._timeout
-            for number, (subject, readings, moment) in enumerate(waiting):
-                if self._failure or not self._is_sent(subject, readings, moment, end):
+            for number, (subject, readings) in enumerate(waiting):
+                if self._failure or not self._is_sent(subject, readings, read_at, end):
                     self._dropped += len(waiting) - number
                     return
 
@@ -57,9 +60,9 @@ class Notifier:
             logger.warning("sensors.not_notified", nodes=self._dropped, detail=self._failure)
 
     def _is_sent(
-        self, subject: Subject, readings: Sequence[Reading], moment: datetime, end: float
+        self, subject: Subject, readings: Sequence[Reading], read_at: datetime, end: float
     ) -> bool:
-        notification = made_of(subject, readings, self._host, moment)
+        notification = made_of(subject, readings, self._host, read_at)
         try:
             self._bus.open()
             self._bus.publish(notification, "info", max(end - time.monotonic(), 0.01))

@@ -21,7 +21,7 @@ from app.errors import NotFound
 from app.models import Node, SanitationReport
 from app.rows.keyset_pages import fetch
 
-sanitation = Routes("sanitation", "Signed reports of what cleanings have erased")
+sanitation = Routes("sanitation", "Signed reports of cleanings, with the erased disks")
 
 SIGNATURE = exactly({"algorithm": one_of([ALGORITHM]), "public_key": TEXT, "value": TEXT})
 REPORT = Component("SanitationReport", exactly({

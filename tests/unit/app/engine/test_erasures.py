@@ -1,4 +1,4 @@
-"""What counts as erased: told successes of steps that erase all data, and nothing else."""
+"""Only reported successes of steps that erase all data count as erasures."""
 
 import pytest
 
