@@ -32,10 +32,10 @@ TOOLS = ("podman-compose==1.6.0",)
 class Run:
     """One run; the stages share its site and nodes."""
 
-    def __init__(self, folder, say):
-        self.say = say
+    def __init__(self, folder, say, *, upgrades):
+        self.say, self.upgrades = say, upgrades
         self.engine = Engine(folder, say)
-        self.site, self.nodes = None, []
+        self.site, self.nodes, self.commit = None, [], None
 
     # in the order in which they run
 
@@ -48,7 +48,8 @@ class Run:
         """Start the previous release, or this one without the history of the tree; enrol machines."""
         tools = podman.python_tool(self.engine.folder / "tools", *TOOLS)
         self.site = Site(self.engine, tools, self.say)
-        self.commit = images.previous(self.engine, self.say)
+        if self.upgrades:
+            self.commit = images.previous(self.engine, self.say)
         if self.commit:
             self.site.use_image(images.PREVIOUS)
         self.site.start()
@@ -217,7 +218,7 @@ class Run:
     def recreate(self):
         """Create all containers again: a running one keeps the files that it was created with."""
         self.site.compose("down")
-        self.site.start("postgres", "redis", conductors=3)
+        self.site.start("postgres", "redis")
         self.site.await_health(postgres=1, redis=1)
         (server,) = self.site.of("postgres")
         self.engine.run("exec", server, "sh", "/docker-entrypoint-initdb.d/users.sh")
@@ -276,7 +277,7 @@ def main():
 
 
 def _run(stages, say, keep):
-    run, failed = Run(FOLDER, say), False
+    run, failed = Run(FOLDER, say, upgrades="upgrade" in stages), False
     try:
         for name in stages:
             method = getattr(run, name)

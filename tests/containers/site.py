@@ -101,9 +101,11 @@ class Site:
         )  # fmt: skip
 
     def start(self, *services, conductors=1):
-        self.compose(
-            "up", "--detach", "--no-build", "--scale", f"conductor={conductors}", *services
-        )
+        """Start services, by default all; podman-compose takes one --scale, for which it forgets others."""
+        self.compose("up", "--detach", "--no-build", *services)
+        if conductors > 1:
+            options = ("--detach", "--no-build", "--no-deps", "--scale", f"conductor={conductors}")
+            self.compose("up", *options, "conductor")
 
     def of(self, service):
         """Names of the running containers of a service."""
@@ -182,7 +184,7 @@ class Site:
             f"python -m drivers.simulator --machines {count} --port 21000 --network {NETWORK}"
         )
         self.engine.run(
-            "run", "--detach", "--name", "machines", "--network", "compose_default",
+            "run", "--detach", "--name", "machines", "--network", "ingot_default",
             "--entrypoint", "sh", images.LIBRARY + images.OURS,
             "-c", f"until [ -e /tmp/go ]; do sleep 0.1; done; exec {simulator} --set boot_seconds=1",
         )  # fmt: skip
