@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from tests.support.fleet import Fleet, until
 
-SLOW = {"INGOT_FAKE_DEPLOY_DELAY": "1"}
+SLOW = {"INGOT_FAKE_VENDOR_DELAY": "2"}
 
 
 def conductors(fleet):
