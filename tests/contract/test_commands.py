@@ -132,7 +132,7 @@ def test_secrets_have_a_source_beside_the_argument(api, ingot, rack, tmp_path):
         ("set", *SHARD, "--driver-info", "redfish_address=10.0.0.1"),
         ("unset", *SHARD, "--driver-info", "redfish_username"),
     ],
-    ids=lambda words: " ".join(words),
+    ids=" ".join,
 )
 def test_credentials_of_selected_nodes_need_a_confirmation(api, ingot, rack, words):
     refused = ingot("node", *words, status=2, stdin="x\n")

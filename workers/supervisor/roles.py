@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from setproctitle import setproctitle
+
 from app.config.settings import Settings, SettingsError
 from app.observe import log
 from workers.supervisor import location
@@ -152,8 +154,9 @@ def migrate(settings: Settings) -> None:
 
 
 def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
-    """Run one role in this process, with its name in the log."""
+    """Run one role in this process, with its name in the log and in lists of processes."""
     log.name_process(role)
+    setproctitle(f"ingot: {role}" if role in ROLES else f"ingot: conductor {role}")
     return work(settings, *arguments)
 
 
