@@ -5,7 +5,7 @@ Turn a function into a command, with the common options and one-line error messa
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
@@ -129,14 +129,10 @@ class Waiting(TyperCommand):
 def _corrected(error: typer.BadParameter) -> str:
     """Return the message of an error without words of the library, with the nearest word."""
     message = error.message.removeprefix("Value error, ")
-    words = [str(getattr(word, "value", word)) for word in _choices(error)]
-    given_word = re.match(r"'([^']*)' is not one of", message)
-    nearest = get_close_matches(given_word[1], words, 1) if given_word else []
+    if not (match := re.match(r"'([^']*)' is not one of (.*)", message, re.DOTALL)):
+        return message
+    nearest = get_close_matches(match[1], re.findall(r"'([^']*)'", match[2]), 1)
     return f"{message.rstrip('.')}; the nearest is {nearest[0]!r}." if nearest else message
-
-
-def _choices(error: typer.BadParameter) -> Iterable[Any]:
-    return getattr(getattr(error.param, "type", None), "choices", ())
 
 
 def _is_number(arguments: list[str]) -> bool:

@@ -161,7 +161,7 @@ class Api:
 
     def _with_name(self, text: str, path: Sequence[str]) -> str:
         """Replace the UUID of a node in an error by the name that the request had."""
-        uuids = set(UUID.findall(text))
+        uuids = {match[0] for match in UUID.finditer(text)}
         if path[0] != "nodes" or len(path) < 2 or len(uuids) != 1 or UUID.fullmatch(path[1]):
             return text
         try:

@@ -136,7 +136,7 @@ def test_on_a_terminal_the_step_under_way_is_shown(process, node):
 
 def test_clean_steps_are_required_with_clean_and_refused_with_other_verbs(ingot, fleet, node):
     words = ("node", "provision-state", node)
-    assert '"clean_steps" is required' in ingot(*words, "clean", status=1).stderr
+    assert '"clean_steps" is required' in ingot(*words, "clean", status=2).stderr
     refused = ingot(*words, "provide", "--clean-steps", json.dumps([RESET]), status=1).stderr
     assert '"clean_steps" is only valid when setting' in refused
     assert "manageable" == fleet.get(f"nodes/{node}")["provision_state"]

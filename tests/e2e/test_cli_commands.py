@@ -143,7 +143,7 @@ def test_a_wrong_command_line_has_its_own_exit_status(ingot, words, message):
 
 
 def test_an_unknown_filter_changes_no_node(ingot, rack, fleet):
-    ingot("node", "maintenance", "--where", "colour=red", "on", status=1)
+    ingot("node", "maintenance", "--where", "colour=red", "on", status=2)
     ingot("node", "maintenance", "--where", "owner=null", "on")
     assert not any(fleet.get(f"nodes/{name}")["maintenance"] for name in rack)
 

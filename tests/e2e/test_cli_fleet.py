@@ -77,10 +77,10 @@ def test_a_rollout_is_paused_resumed_and_aborted(ingot, fleet):
     [
         (("run", "manage"), 2, "choose nodes by --where EXPRESSION, or all by --all"),
         (("run", "manage", "--all", "--where", "driver=x"), 2, "one of both"),
-        (("run", "manage", "--where", "driver<3", "--dry-run"), 1, "Character 7"),
+        (("run", "manage", "--where", "driver<3", "--dry-run"), 2, "Character 7"),
         (("run", "abort", "--all", "--dry-run"), 1, "'abort' is not one of"),
         (("run", "manage", "--all", "--dry-run", "--canary", "-1"), 1, "canary"),
-        (("run", "manage", "--where", "colour=red", "--dry-run"), 1, "colour"),
+        (("run", "manage", "--where", "colour=red", "--dry-run"), 2, "colour"),
         (("show", "n1"), 2, "'n1' is not the UUID of a rollout"),
         (("pause", str(uuid.uuid4())), 1, "could not be found"),
     ],

@@ -90,7 +90,8 @@ class Fleet:
             "up", "--port", str(port), "--data-dir", str(self.data), "--pidfile", str(self.pidfile),
             "--conductors", str(conductors), *([] if restart else ["--no-restart"]), *options,
         ]  # fmt: skip
-        own = {"INGOT_DEPLOY_HTTP_PORT": str(files), "FLEET_MARK": self._mark}
+        # SPT_NOENV: titles of processes leave the environment, by which `running` finds them
+        own = {"INGOT_DEPLOY_HTTP_PORT": str(files), "FLEET_MARK": self._mark, "SPT_NOENV": "1"}
         self.environ = {**os.environ, **QUICK, **own, **environ}
         self.environ.pop("INGOT_CONFIG", None)
         # an interpreter reads its own variables only when it starts

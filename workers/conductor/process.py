@@ -21,6 +21,7 @@ from celery.apps.worker import Worker
 from celery.exceptions import SecurityWarning
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
 from kombu import Queue
+from setproctitle import setproctitle
 
 from app.broker import queue, redis_releases
 from app.broker.calls import RedisCalls
@@ -175,6 +176,7 @@ def _fork_control(
     status = 1
     try:
         die_with_parent(parent)
+        setproctitle(f"ingot: conductor {name}, control process")
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
         _run_control(settings, name, incarnation, signs)
         status = 0

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from setproctitle import setproctitle
+
 from app.config.settings import Settings, SettingsError
 from app.observe import log
 from app.process import tracing, vital_signs
@@ -191,8 +193,9 @@ def migrate(settings: Settings) -> None:
 
 
 def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
-    """Run one role in this process, with its name in the log."""
+    """Run one role in this process, with its name in the log and in lists of processes."""
     log.name_process(role)
+    setproctitle(f"ingot: {role}" if role in ROLES else f"ingot: conductor {role}")
     return work(settings, *arguments)
 
 

@@ -280,6 +280,23 @@ def test_every_command_has_a_help_text(words):
     assert "--url" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--url http://x node list", "node list --url http://x"),
+        ("--url=http://x -o json node list", "node list --url=http://x -o json"),
+        ("--insecure node power -- -n on", "node power --insecure -- -n on"),
+        ("node list --url http://x", "node list --url http://x"),
+        ("--version", "--version"),
+        ("--url http://x", "--url http://x"),
+        ("--url", "--url"),
+        ("", ""),
+    ],
+)
+def test_common_options_may_stand_before_the_command(words, expected):
+    assert expected.split() == command_tree.with_options_last(words.split())
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script_of_the_shell(shell):
     script = run("completion", shell).output
