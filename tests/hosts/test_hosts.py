@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.chaos.clients import Ledger
 from tests.hosts import database, isolation, judge, phases, probes, table
 from tests.hosts.judge import interleaved, missing_events, number_gaps
 from tests.hosts.rigs import NotReady, Rigs
@@ -233,6 +234,23 @@ def test_a_row_counts_what_is_wrong_and_names_it():
     assert 3 == len(table.complaints(row))
     verdict.counts["standing"] = (21.0, "a power change")
     assert "slowest: a power change" == table.complaints(row)[0]
+
+
+class SiteWithoutNodes:
+    machines = ()
+
+    def get(self, path, **_query):
+        return {path: [], "last": 0}
+
+
+@pytest.mark.parametrize("accepted", [0, 1])
+def test_a_phase_without_an_accepted_request_is_wrong(accepted):
+    ledger = Ledger()
+    ledger.counts["accepted"] = accepted
+    judging = judge.Judge(SiteWithoutNodes())
+    verdict = judging.judge(ledger, (), judge.Excuses(0.0), ())
+    assert verdict.ok == bool(accepted)
+    assert {"idle": ["no request was accepted"]} == dict(verdict.wrong) or accepted
 
 
 def test_each_kind_of_wrong_is_in_a_column_of_the_table():
