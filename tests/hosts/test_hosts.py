@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.chaos.clients import Ledger
-from tests.hosts import database, isolation, judge, phases, probes, table
+from tests.hosts import balancer, database, isolation, judge, phases, probes, table
 from tests.hosts.judge import interleaved, missing_events, number_gaps
 from tests.hosts.rigs import NotReady, Rigs
 from tests.hosts.run import Row
@@ -219,6 +219,27 @@ def test_gaps_are_between_answers_of_any_host_or_of_one():
     assert 5.0 == seen.gap("read", "api-1", "api-2")
     assert 7.0 == seen.gap("read", "api-1")
     assert 6.0 == seen.gap("read", "api-2"), "an answer after the phase does not end its gap"
+
+
+def test_connections_to_a_silent_backend_are_cut_only_while_another_one_answers():
+    cut = []
+
+    class End:
+        def __init__(self, name):
+            self.transport, self._name = self, name
+
+        def abort(self):
+            cut.append(self._name)
+
+    made = balancer.Balancer(["a", "b"], 1)
+    made._open = {"a": {End("a")}, "b": {End("b")}}
+    made.note("a", is_well=False)
+    assert ["a"] == cut
+    made.note("b", is_well=False)
+    assert ["a"] == cut, "both are slow"
+    made.note("a", is_well=True)
+    made.note("b", is_well=False)
+    assert ["a", "b"] == cut
 
 
 def test_a_row_counts_what_is_wrong_and_names_it():
