@@ -4,7 +4,8 @@ The address of the API for agents: a load balancer, which asks each backend for 
     python -m tests.hosts.balancer ADDRESS PORT BACKEND...
 
 A new connection goes to the backends in turn that have answered the last question of a second ago.
-When a backend does not answer, its connections are cut, so that agents try again at another one.
+When a backend does not answer while another one does, its connections are cut, so that agents try
+again. If none answers in time, the machine is busy, and all are used.
 """
 
 import asyncio
@@ -32,13 +33,18 @@ class Balancer:
                     writer.close()
             except OSError:  # including TimeoutError
                 is_well = False
-            if is_well:
-                self._healthy.add(backend)
-            else:
-                self._healthy.discard(backend)
-                for end in self._open[backend]:
-                    end.transport.abort()
+            self.note(backend, is_well=is_well)
             await asyncio.sleep(PAUSE)
+
+    def note(self, backend, *, is_well):
+        """Note whether a backend has answered in time."""
+        if is_well:
+            self._healthy.add(backend)
+            return
+        self._healthy.discard(backend)
+        if self._healthy:
+            for end in self._open[backend]:
+                end.transport.abort()
 
     async def serve(self, reader, writer):
         backends = sorted(self._healthy) or self._backends

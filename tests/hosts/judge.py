@@ -36,6 +36,7 @@ ROWS = {
     "stale": "reads at one host that missed a write at the other",
     "events": "events missed, repeated, or out of order",
     "late": "operations that stood still for longer than the promise",
+    "idle": "phases in which no request was accepted, so that nothing was judged",
 }
 
 
@@ -113,6 +114,8 @@ class Judge:
         stale: sentences about reads that did not see a write. stuck: operations that do not rest.
         """
         verdict = Verdict()
+        if not ledger.counts["accepted"]:
+            verdict.blame("idle", "no request was accepted")
         for each in stuck:
             verdict.blame(
                 "stuck", f"{each['kind']} {each['uuid']} is {each['state']}: {_facts(each)}"

@@ -11,7 +11,7 @@ HEAD = (
 COUNTED = {
     "lost": ("lost", "astray", "unexplained", "stale", "events"),
     "doubled": ("second", "interleaved"),
-    "stuck": ("stuck", "late"),
+    "stuck": ("stuck", "late", "idle"),
 }
 
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.hosts import database, isolation, judge, phases, probes, table
+from tests.chaos.clients import Ledger
+from tests.hosts import balancer, database, isolation, judge, phases, probes, table
 from tests.hosts.judge import interleaved, missing_events, number_gaps
 from tests.hosts.rigs import NotReady, Rigs
 from tests.hosts.run import Row
@@ -220,6 +221,27 @@ def test_gaps_are_between_answers_of_any_host_or_of_one():
     assert 6.0 == seen.gap("read", "api-2"), "an answer after the phase does not end its gap"
 
 
+def test_connections_to_a_silent_backend_are_cut_only_while_another_one_answers():
+    cut = []
+
+    class End:
+        def __init__(self, name):
+            self.transport, self._name = self, name
+
+        def abort(self):
+            cut.append(self._name)
+
+    made = balancer.Balancer(["a", "b"], 1)
+    made._open = {"a": {End("a")}, "b": {End("b")}}
+    made.note("a", is_well=False)
+    assert ["a"] == cut
+    made.note("b", is_well=False)
+    assert ["a"] == cut, "both are slow"
+    made.note("a", is_well=True)
+    made.note("b", is_well=False)
+    assert ["a", "b"] == cut
+
+
 def test_a_row_counts_what_is_wrong_and_names_it():
     verdict = judge.Verdict({"standing": (1.5, "")})
     verdict.blame("lost", "an operation")
@@ -233,6 +255,23 @@ def test_a_row_counts_what_is_wrong_and_names_it():
     assert 3 == len(table.complaints(row))
     verdict.counts["standing"] = (21.0, "a power change")
     assert "slowest: a power change" == table.complaints(row)[0]
+
+
+class SiteWithoutNodes:
+    machines = ()
+
+    def get(self, path, **_query):
+        return {path: [], "last": 0}
+
+
+@pytest.mark.parametrize("accepted", [0, 1])
+def test_a_phase_without_an_accepted_request_is_wrong(accepted):
+    ledger = Ledger()
+    ledger.counts["accepted"] = accepted
+    judging = judge.Judge(SiteWithoutNodes())
+    verdict = judging.judge(ledger, (), judge.Excuses(0.0), ())
+    assert verdict.ok == bool(accepted)
+    assert {"idle": ["no request was accepted"]} == dict(verdict.wrong) or accepted
 
 
 def test_each_kind_of_wrong_is_in_a_column_of_the_table():
