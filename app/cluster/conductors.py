@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from app.cluster import periodic_passes
 from app.cluster.hash_ring import Member, owner, serving
 from app.db.clock import age, now
-from app.db.prepared import Prepared, Typed
+from app.db.prepared import Prepared
 from app.db.transactions import connection_of
 from app.errors import NotFound, Unavailable
 from app.models import BeatLease, Conductor, Node
@@ -28,7 +28,7 @@ BEAT_GRACE = 3.0
 
 _TABLE = Conductor.__table__
 _SILENT = age(Conductor.heartbeat_at)
-_ALIVE = Typed(
+_ALIVE = Prepared(
     select(
         Conductor.hostname,
         Conductor.incarnation,
@@ -76,10 +76,10 @@ _REGISTERED = {
     "heartbeat_at": now(),
     "updated_at": now(),
 }
-_REGISTER = Typed(
+_REGISTER = Prepared(
     update(Conductor).where(_TABLE.c.hostname == bindparam("name")).values(_REGISTERED)
 )
-_REGISTER_FIRST = Typed(insert(Conductor).values({"hostname": bindparam("name"), **_REGISTERED}))
+_REGISTER_FIRST = Prepared(insert(Conductor).values({"hostname": bindparam("name"), **_REGISTERED}))
 _HEARTBEAT = Prepared(
     update(Conductor)
     .where(_TABLE.c.hostname == bindparam("name"), _TABLE.c.incarnation == bindparam("own"))

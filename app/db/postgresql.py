@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Connection, Dialect, Engine, ExceptionContext, event, text
 from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from app.db.prepared import Prepared
 from app.process.circuit_breaker import CircuitBreaker
@@ -35,6 +36,8 @@ SAME_REQUEST = 3.0
 #: Seconds after its use during which a connection is used again without a check.
 FRESH = 1.0
 USED = "used"
+#: Arguments of psycopg by name.
+Options = dict[str, Any]
 
 
 def prepare(engine: Engine, connect_timeout: float, statement_timeout: float) -> None:
@@ -80,7 +83,7 @@ class _Server:
             OUTAGE, (psycopg.Error,), psycopg.OperationalError, probe=self._probe
         )
         #: Arguments of the last attempt to connect: positional, named.
-        self._last: tuple[list[Any], dict[str, Any]] = ([], {})
+        self._last: tuple[list[str], Options] = ([], {})
         #: `at`: monotonic time at which this thread has last waited for a statement in vain.
         self._gave_up = threading.local()
         idle = IDLE_IN_TRANSACTION if statement_timeout else 0
@@ -100,7 +103,7 @@ class _Server:
         self._session_sql = "; ".join(f"SET {name} = {value}" for name, value in settings.items())
         local = (f"SET LOCAL {name} = {value}" for name, value in timeouts.items())
         self._pooled_begin = Prepared(text("BEGIN; " + "; ".join(local)))
-        self._options: dict[str, Any] = {
+        self._options: Options = {
             "autocommit": True,  # `begin` sends BEGIN, not psycopg
             "client_encoding": "UTF8",
             "keepalives_idle": 10,
@@ -110,8 +113,12 @@ class _Server:
         }
 
     def connect(
-        self, _dialect: Any, _record: Any, arguments: list[Any], parameters: dict[str, Any]
-    ) -> psycopg.Connection[Any]:
+        self,
+        _dialect: Dialect,
+        _record: ConnectionPoolEntry,
+        arguments: list[str],
+        parameters: Options,
+    ) -> LimitedConnection:
         """
         Open a connection for the pool.
 
@@ -127,9 +134,7 @@ class _Server:
     def _probe(self) -> None:
         self._open(*self._last, PROBE_TIMEOUT).close()
 
-    def _open(
-        self, arguments: list[Any], parameters: dict[str, Any], seconds: float
-    ) -> psycopg.Connection[Any]:
+    def _open(self, arguments: list[str], parameters: Options, seconds: float) -> LimitedConnection:
         """Connect, and prepare the session. The hosts of the URL share the seconds."""
         hosts = str(parameters.get("host") or parameters.get("hostaddr") or "").count(",") + 1
         limit = {"connect_timeout": max(round(seconds / hosts), 1)}
@@ -156,17 +161,24 @@ class _Server:
     def _note_giving_up(self) -> None:
         self._gave_up.at = time.monotonic()
 
-    def begin(self, connection: Any) -> None:
+    def begin(self, connection: Connection) -> None:
         """
         Begin a writing transaction; a read needs none, see `transactions.read_connection`.
 
         To switch psycopg's autocommit for each read instead takes as long as a round trip.
         """
         if connection.get_execution_options().get("writes", True):
-            pooled = connection.connection.dbapi_connection.prepare_threshold is None
+            driver_connection = connection.connection.driver_connection
+            assert driver_connection is not None
+            pooled = driver_connection.prepare_threshold is None
             (self._pooled_begin if pooled else _BEGIN).count(connection, {})
 
-    def check(self, connection: Any, record: Any, _proxy: Any) -> None:
+    def check(
+        self,
+        connection: LimitedConnection,
+        record: ConnectionPoolEntry,
+        _proxy: PoolProxiedConnection,
+    ) -> None:
         """
         Check a connection before use, unless it was in use within the last `FRESH` seconds.
 
@@ -194,7 +206,7 @@ class _Server:
 _BEGIN = Prepared(text("BEGIN"))
 
 
-def _check_encoding(connection: psycopg.Connection[Any]) -> None:
+def _check_encoding(connection: LimitedConnection) -> None:
     """Raise OperationalError: the database cannot store all texts."""
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
@@ -205,7 +217,7 @@ def _check_encoding(connection: psycopg.Connection[Any]) -> None:
         )
 
 
-def _is_pooled(connection: psycopg.Connection[Any]) -> bool:
+def _is_pooled(connection: LimitedConnection) -> bool:
     """
     Whether a pooler is between this process and the server, such as PgBouncer.
 
@@ -217,11 +229,11 @@ def _is_pooled(connection: psycopg.Connection[Any]) -> bool:
     return bool(pid != connection.info.backend_pid)
 
 
-def _note_use(_connection: Any, record: Any) -> None:
+def _note_use(_connection: LimitedConnection, record: ConnectionPoolEntry) -> None:
     record.info[USED] = time.monotonic()
 
 
-def _disconnect_if_read_only(context: Any) -> None:
+def _disconnect_if_read_only(context: ExceptionContext) -> None:
     """Reconnect after an error of a read-only server: after a failover another one is primary."""
     if getattr(context.original_exception, "sqlstate", None) == "25006":
         context.is_disconnect = True

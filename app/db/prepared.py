@@ -12,10 +12,13 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import Connection, Dialect
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.selectable import ReturnsRows
 
 Row = tuple[Any, ...]
+Values = Mapping[str, Any]
 #: Type converters with the name of their parameter, or the index of their column.
 Converters = Sequence[tuple[Any, Callable[[Any], Any]]]
 #: A named parameter of psycopg, or an escaped percent sign.
@@ -28,13 +31,12 @@ class _Text:
 
     sql: str
     order: Sequence[str] | None  # of positional parameters; None if the dialect has named ones
-    constants: Mapping[str, Any]  # values of parameters that the caller does not pass
-    converters: Converters = ()  # of parameters
+    constants: Values  # values of parameters that the caller does not pass
+    converters: Converters  # of parameters
     # None until the first result; psycopg's `cursor.description` is too expensive for each one
     read: Converters | None = None  # of columns
-    returns_rows: bool | None = None
 
-    def parameters(self, values: Mapping[str, Any]) -> Any:
+    def parameters(self, values: Values) -> Any:
         arguments = {**self.constants, **values}
         for name, convert in self.converters:
             arguments[name] = convert(arguments[name])
@@ -43,7 +45,7 @@ class _Text:
 
 class Prepared:
     """
-    A prepared statement without type conversion: values are texts and numbers.
+    A prepared statement; its parameters and columns are converted by their SQLAlchemy types.
 
     All methods take the values of the statement's parameters and raise SQLAlchemy's exceptions.
     """
@@ -54,30 +56,30 @@ class Prepared:
         self._texts: WeakKeyDictionary[Dialect, _Text] = WeakKeyDictionary()
         _KNOWN.add(self)
 
-    def first(self, connection: Connection, values: Mapping[str, Any]) -> Row | None:
+    def first(self, connection: Connection, values: Values) -> Row | None:
         """Execute the statement and return its first row, if any."""
         cursor = self._run(connection, values)
-        row: Row | None = cursor.fetchone() if self._returns_rows(connection, cursor) else None
+        row: Row | None = cursor.fetchone()
         if row is not None:
             (row,) = self._converted(connection, cursor, [row])
         cursor.close()
         return row
 
-    def all(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Row]:
+    def all(self, connection: Connection, values: Values) -> Sequence[Row]:
         """Execute the statement and return all rows."""
         cursor = self._run(connection, values)
         rows = self._converted(connection, cursor, cursor.fetchall())
         cursor.close()
         return rows
 
-    def count(self, connection: Connection, values: Mapping[str, Any]) -> int:
+    def count(self, connection: Connection, values: Values) -> int:
         """Execute the statement and return the number of changed rows."""
         cursor = self._run(connection, values)
         changed: int = cursor.rowcount
         cursor.close()
         return changed
 
-    def many(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> None:
+    def many(self, connection: Connection, values: Sequence[Values]) -> None:
         """Execute the statement once for each set of values."""
         if len(values) == 1:  # psycopg's `executemany` enters its pipeline mode: twice the cost
             self.count(connection, values[0])
@@ -86,15 +88,15 @@ class Prepared:
         parameters = [text.parameters(row) for row in values]
         self._call(connection, "executemany", text.sql, parameters).close()
 
-    def _run(self, connection: Connection, values: Mapping[str, Any]) -> Any:
+    def _run(self, connection: Connection, values: Values) -> DBAPICursor:
         text = self._text(connection.dialect)
         # by default psycopg prepares a statement at its sixth execution on a connection
         options = {"prepare": True} if _is_psycopg(connection.dialect) else {}
         return self._call(connection, "execute", text.sql, text.parameters(values), **options)
 
     def _call(
-        self, connection: Connection, method: str, sql: str, parameters: Any, **options: Any
-    ) -> Any:
+        self, connection: Connection, method: str, sql: str, parameters: Any, **options: bool
+    ) -> DBAPICursor:
         cursor = _cursor(connection)
         try:
             getattr(cursor, method)(sql, parameters, **options)
@@ -103,14 +105,32 @@ class Prepared:
             connection._handle_dbapi_exception(error, sql, parameters, cursor, None)
         return cursor
 
-    def _returns_rows(self, connection: Connection, cursor: Any) -> bool:
-        text = self._text(connection.dialect)
-        if text.returns_rows is None:
-            text.returns_rows = cursor.description is not None
-        return text.returns_rows
+    def _converted(
+        self, connection: Connection, cursor: DBAPICursor, rows: Sequence[Row]
+    ) -> Sequence[Row]:
+        text, dialect = self._text(connection.dialect), connection.dialect
+        if text.read is None:
+            text.read = self._readers(dialect, cursor.description)
+        if not text.read:
+            return rows
+        converted = []
+        for raw_row in rows:
+            row = list(raw_row)
+            for index, convert in text.read:
+                row[index] = convert(row[index])
+            converted.append(tuple(row))
+        return converted
 
-    def _converted(self, connection: Connection, cursor: Any, rows: Sequence[Row]) -> Sequence[Row]:
-        return rows
+    def _readers(self, dialect: Dialect, description: Sequence[Any]) -> Converters:
+        """Return the converters of columns; without any if the statement is a text."""
+        if not isinstance(self.statement, ReturnsRows):
+            return ()
+        columns = zip(self.statement.exported_columns, description, strict=True)
+        converters = [
+            column.type.dialect_impl(dialect).result_processor(dialect, column_description[1])
+            for column, column_description in columns
+        ]
+        return [(index, convert) for index, convert in enumerate(converters) if convert]
 
     def _text(self, dialect: Dialect) -> _Text:
         text = self._texts.get(dialect)
@@ -123,58 +143,27 @@ class Prepared:
         return text
 
     def _prepare(self, compiled: SQLCompiler) -> _Text:
-        order = list(compiled.positiontup or ()) if compiled.positional else None
-        constants = {
-            name: compiled.params[name]
-            for bind, name in compiled.bind_names.items()
-            if not bind.required and name in compiled.params
-        }
-        if _is_psycopg(compiled.dialect):
-            return _Text(*_numbered(str(compiled)), constants)
-        return _Text(str(compiled), order, constants)
-
-
-class Typed(Prepared):
-    """A prepared statement whose parameters and columns are converted by their SQLAlchemy types."""
-
-    def _prepare(self, compiled: SQLCompiler) -> _Text:
-        text, dialect = super()._prepare(compiled), compiled.dialect
+        dialect = compiled.dialect
         converters = {
             name: convert
             for bind, name in compiled.bind_names.items()
             if (convert := bind.type.dialect_impl(dialect).bind_processor(dialect))
         }
-        text.constants = {
-            name: converters.pop(name)(value) if name in converters else value
-            for name, value in text.constants.items()
+        constants = {
+            name: converters.pop(name, _unchanged)(compiled.params[name])
+            for bind, name in compiled.bind_names.items()
+            if not bind.required and name in compiled.params
         }
-        text.converters = list(converters.items())
-        return text
+        sql, order = str(compiled), None
+        if _is_psycopg(dialect):
+            sql, order = _numbered(sql)
+        elif compiled.positional:
+            order = compiled.positiontup
+        return _Text(sql, order, constants, list(converters.items()))
 
-    def _converted(self, connection: Connection, cursor: Any, rows: Sequence[Row]) -> Sequence[Row]:
-        text, dialect = self._text(connection.dialect), connection.dialect
-        if text.read is None:
-            columns = self.statement.exported_columns  # type: ignore[attr-defined]
-            text.read = [
-                (index, convert)
-                for index, (column, description) in enumerate(
-                    zip(columns, cursor.description, strict=True)
-                )
-                if (
-                    convert := column.type.dialect_impl(dialect).result_processor(
-                        dialect, description[1]
-                    )
-                )
-            ]
-        if not text.read:
-            return rows
-        converted = []
-        for raw_row in rows:
-            row = list(raw_row)
-            for index, convert in text.read:
-                row[index] = convert(row[index])
-            converted.append(tuple(row))
-        return converted
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _is_psycopg(dialect: Dialect) -> bool:
@@ -200,13 +189,15 @@ def _numbered(sql: str) -> tuple[str, Sequence[str]]:
     return _NAMED.sub(number, sql), names
 
 
-def _cursor(connection: Connection) -> Any:
+def _cursor(connection: Connection) -> DBAPICursor:
     if not _is_psycopg(connection.dialect):
         return connection.connection.cursor()
     from psycopg import RawCursor  # SQLite does not need it
 
-    driver_connection: Any = connection.connection.dbapi_connection
-    return RawCursor(driver_connection)
+    driver_connection: Any = connection.connection.driver_connection
+    raw_cursor: Any = RawCursor(driver_connection)
+    cursor: DBAPICursor = raw_cursor
+    return cursor
 
 
 _KNOWN: WeakSet[Prepared] = WeakSet()

@@ -11,10 +11,10 @@ import time
 import weakref
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from app.db.prepared import Prepared
 from app.observe import log
@@ -115,7 +115,7 @@ def prepare(engine: Engine, busy_timeout: float) -> None:
     event.listen(engine, "begin", _begin)
 
 
-def _connected(connection: Any, _record: Any) -> None:
+def _connected(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # `_begin` sends BEGIN, not the sqlite3 module
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
@@ -124,14 +124,14 @@ def _connected(connection: Any, _record: Any) -> None:
 _BEGIN_WRITING, _BEGIN_READING = Prepared(text("BEGIN IMMEDIATE")), Prepared(text("BEGIN"))
 
 
-def _begin(connection: Any) -> None:
+def _begin(connection: Connection) -> None:
     """
     Begin a transaction; a writing one takes the write lock at once.
 
     A reading transaction that starts to write fails if another one has written meanwhile.
     """
     writes = connection.get_execution_options().get("writes", True)
-    (_BEGIN_WRITING if writes else _BEGIN_READING).first(connection, {})
+    (_BEGIN_WRITING if writes else _BEGIN_READING).count(connection, {})
 
 
 def writer(url: str) -> int | None:

@@ -34,7 +34,7 @@ from sqlalchemy.orm import Session
 
 from app.config.settings import Settings
 from app.db import clock, transactions
-from app.db.prepared import Typed
+from app.db.prepared import Prepared
 from app.lifecycle import flows
 from app.models import Node, Operation
 from app.runtime import Runtime, runtime_of
@@ -67,8 +67,8 @@ _QUEUE = Operation.queue == bindparam("queue")
 _HOLDS = and_(_QUEUE, Operation.admitted_at.is_not(None), Operation.finished_at.is_(None))
 _QUEUES = and_(_QUEUE, Operation.is_queued)
 _HELD = select(func.count()).where(_HOLDS)
-_HAS_QUEUED = Typed(select(literal_column("1")).where(exists().where(_QUEUES)))
-_HELD_AND_QUEUED = Typed(select(_HELD.scalar_subquery(), exists().where(_QUEUES)))
+_HAS_QUEUED = Prepared(select(literal_column("1")).where(exists().where(_QUEUES)))
+_HELD_AND_QUEUED = Prepared(select(_HELD.scalar_subquery(), exists().where(_QUEUES)))
 _LANE = text("SELECT pg_advisory_xact_lock(:key, :lane)")
 _ALL_LANES = text("SELECT pg_advisory_xact_lock(:key, n) FROM generate_series(1, :lanes) AS n")
 

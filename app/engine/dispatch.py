@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.broker.messages import Link, Message
 from app.cluster.conductors import owner_of
+from app.db import detached_rows
 from app.db.clock import moment, now
 from app.db.transactions import call_after_commit, connection_of, retrying
 from app.engine import admission
@@ -30,7 +31,7 @@ from app.lifecycle.operation_states import (
     step_transition,
     transition,
 )
-from app.models import Node, Operation, OperationKind, OperationState, OperationStep, draft
+from app.models import Node, Operation, OperationKind, OperationState, OperationStep
 from app.observe import log
 from app.process import kill_points, release
 from app.runtime import Runtime, runtime_of
@@ -79,10 +80,10 @@ def start(  # noqa: PLR0917 - columns of an operation
     _raise_fence(session, node, operation, OperationEvent.SUBMIT)
     send(session, node, operation)
     del cached_steps(session)[operation.uuid]  # they do not belong to the session
-    node.operation_id = draft.add(connection_of(session), operation)
+    node.operation_id = detached_rows.add(connection_of(session), operation)
     for row in rows:
         row.operation_id = node.operation_id
-    draft.add_all(connection_of(session), rows)
+    detached_rows.add_all(connection_of(session), rows)
     return operation
 
 

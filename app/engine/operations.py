@@ -13,8 +13,9 @@ from uuid import uuid4
 from sqlalchemy import Integer, bindparam, func, select
 from sqlalchemy.orm import Session
 
+from app.db import detached_rows
 from app.db.clock import moment
-from app.db.prepared import Typed
+from app.db.prepared import Prepared
 from app.db.transactions import connection_of
 from app.errors import NotFound
 from app.identity.caller import Caller
@@ -34,7 +35,6 @@ from app.models import (
     OperationStep,
     StepSource,
     Watermark,
-    draft,
 )
 
 WATERMARK = "watermark"
@@ -85,33 +85,33 @@ def mapped(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[
 
 
 @contextmanager
-def drafted(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[Node, Operation]]:
+def detached(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[Node, Operation]]:
     """
-    Lock a node, an operation and its steps, and yield the first two as drafts.
+    Lock a node, an operation and its steps, and yield the first two without the session.
 
-    Drafts (`app/models/draft.py`) allow changes of columns only: no step may be deleted. Changed
-    columns are written on exit.
+    Only attributes of these rows may be changed (`app/db/detached_rows.py`): no step may be
+    deleted. Changes are written on exit.
 
     Raises NotFound.
     """
     connection = connection_of(session)
-    record = _DRAFTED.first(connection, {"node_id": node_id, "operation_id": operation_id})
+    record = _DETACHED.first(connection, {"node_id": node_id, "operation_id": operation_id})
     if record is None:
         raise NotFound("node", str(node_id))
     columns = iter(record)
     node, operation = _node(columns), _operation(columns)
     session.info[WATERMARK] = next(columns)
-    rows = _DRAFT_STEPS.all(connection, {"operation_id": operation_id})
-    cached_steps(session)[operation.uuid] = [_step(step_columns) for step_columns in rows]
+    rows = _DETACHED_STEPS.all(connection, {"operation_id": operation_id})
+    cached_steps(session)[operation.uuid] = [_step(iter(values)) for values in rows]
     yield node, operation
     for row in (*steps_of(session, operation), operation, node):
-        draft.save(connection, row)
+        detached_rows.save(connection, row)
 
 
 _NODE_COLUMNS, _OPERATION_COLUMNS = Node.__table__.c, Operation.__table__.c
 _LEVEL = func.coalesce(select(Watermark.level).scalar_subquery(), 0)
 #: Locks the rows in the order of the tables, and reads both after the last lock is taken.
-_DRAFTED = Typed(
+_DETACHED = Prepared(
     select(*_NODE_COLUMNS, *_OPERATION_COLUMNS, _LEVEL)
     .where(
         _NODE_COLUMNS.id == bindparam("node_id"),
@@ -120,14 +120,14 @@ _DRAFTED = Typed(
     .with_for_update()
 )
 _STEP_COLUMNS = OperationStep.__table__.c
-_DRAFT_STEPS = Typed(
+_DETACHED_STEPS = Prepared(
     select(*_STEP_COLUMNS)
     .where(_STEP_COLUMNS.operation_id == bindparam("operation_id"))
     .order_by(_STEP_COLUMNS.position)
 )
-_node, _operation = draft.drafts(Node), draft.drafts(Operation)
-_step = draft.drafts(OperationStep)
-_WATERMARK = Typed(select(_LEVEL))
+_node, _operation = detached_rows.reader(Node), detached_rows.reader(Operation)
+_step = detached_rows.reader(OperationStep)
+_WATERMARK = Prepared(select(_LEVEL))
 
 
 def watermark(session: Session) -> int:

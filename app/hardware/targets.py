@@ -10,15 +10,15 @@ from sqlalchemy import Text, bindparam, cast, func, select, type_coerce
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.util import identity_key
 
+from app.db import detached_rows
 from app.db.clock import moment
-from app.db.prepared import Typed
+from app.db.prepared import Prepared
 from app.db.sealing import data_key_of, unreadable_secret
 from app.db.transactions import connection_of
 from app.hardware.switching import SwitchedNetworksOfNode
 from app.models import AgentRecord, Node, NodeTrait, Port, Portgroup
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
-from app.models.snapshot import snapshots
 from app.process import tracing
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
@@ -129,25 +129,26 @@ def _observe_agent(command: str, url: str, result: str, seconds: float) -> None:
     tracing.called(f"agent.{command}", url, result, seconds)
 
 
-_PORTS = Typed(select(*Port.__table__.c).where(Port.node_id == bindparam("node")))
-_AGENT = Typed(select(*AgentRecord.__table__.c).where(AgentRecord.node_id == bindparam("node")))
-_port, _agent_row = snapshots(Port), snapshots(AgentRecord)
+_PORTS = Prepared(select(*Port.__table__.c).where(Port.node_id == bindparam("node")))
+_AGENT = Prepared(select(*AgentRecord.__table__.c).where(AgentRecord.node_id == bindparam("node")))
+_port, _agent_row = detached_rows.reader(Port), detached_rows.reader(AgentRecord)
 
 
 def of_node(session: Session, node: Node) -> Target:
     """Build the target of a node, with ports and agent as this session sees them."""
-    ports = [_port(row) for row in _PORTS.all(connection_of(session), {"node": node.id})]
+    ports = [_port(iter(row)) for row in _PORTS.all(connection_of(session), {"node": node.id})]
     agent = _agent_of(session, node)
     return build(runtime_of(session), node, ports, agent, **_more(session, node, agent))
 
 
 def _agent_of(session: Session, node: Node) -> AgentRecord | None:
-    """The agent's row if the session has loaded it, with its pending changes; else a snapshot."""
+    """The agent's row if the session has loaded it, with its pending changes; else a
+    detached one."""
     loaded_row: AgentRecord | None = session.identity_map.get(identity_key(AgentRecord, node.id))
     if loaded_row is not None:
         return loaded_row
     row = _AGENT.first(connection_of(session), {"node": node.id})
-    return None if row is None else _agent_row(row)
+    return None if row is None else _agent_row(iter(row))
 
 
 def nodes_with(runtime: Runtime, node: Node, text: str) -> list[tuple[str, Mapping[str, Any]]]:

@@ -8,12 +8,13 @@ from uuid import uuid4
 
 from sqlalchemy.orm import Session
 
+from app.db import detached_rows
 from app.db.clock import moment
 from app.db.transactions import connection_of
 from app.identity.caller import Caller
 from app.lifecycle import flows
 from app.lifecycle.provision_states import State
-from app.models import Node, NodeHistory, OperationStep, draft
+from app.models import Node, NodeHistory, OperationStep
 from app.runtime import runtime_of
 
 #: Stored characters of a user's or a project's id: the length of their columns.
@@ -55,7 +56,7 @@ def add(
         user=user and user[:LONGEST_USER],
         project=project and project[:LONGEST_USER],
     )
-    draft.add_all(connection_of(session), [entry])
+    detached_rows.add_all(connection_of(session), [entry])
 
 
 def record_request(

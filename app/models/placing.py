@@ -2,35 +2,38 @@
 Placing: before a session writes a row, its secrets learn the row that they are written to.
 """
 
+from collections.abc import Container
 from functools import cache
 from typing import Any
 
-from sqlalchemy import event, inspect
+from sqlalchemy import Column, Connection, event, inspect
+from sqlalchemy.orm import Mapper
 
 from app.db.secret_columns import at, is_secret, place_of, row_columns
 from app.models.base import Base
 
 
 @cache
-def _secrets(model: type[Base]) -> list[tuple[str, Any]]:
+def _secrets(model: type[Base]) -> list[tuple[str, Column[Any]]]:
     """Return the attributes of a model with secrets, and their columns."""
-    properties = inspect(model).column_attrs
-    columns: Any = ((attribute.key, attribute.columns[0]) for attribute in properties)
-    return [(key, column) for key, column in columns if is_secret(column)]
+    columns = ((attribute.key, attribute.columns[0]) for attribute in inspect(model).column_attrs)
+    return [
+        (key, column) for key, column in columns if isinstance(column, Column) and is_secret(column)
+    ]
 
 
 @event.listens_for(Base, "before_insert", propagate=True)
-def _before_insert(_mapper: Any, _connection: Any, row: Base) -> None:
+def _before_insert(_mapper: Mapper[Base], _connection: Connection, row: Base) -> None:
     _place(row, inspect(row).dict)
 
 
 @event.listens_for(Base, "before_update", propagate=True)
-def _before_update(_mapper: Any, _connection: Any, row: Base) -> None:
+def _before_update(_mapper: Mapper[Base], _connection: Connection, row: Base) -> None:
     _place(row, inspect(row).committed_state)
 
 
-def _place(row: Base, changed: Any) -> None:
-    state: Any = inspect(row)
+def _place(row: Base, changed: Container[str]) -> None:
+    state = inspect(row)
     for name, column in _secrets(type(row)):
         value = state.dict.get(name)
         if name in changed and value:

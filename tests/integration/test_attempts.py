@@ -6,6 +6,7 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import inspect
 from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
@@ -95,12 +96,9 @@ def test_a_step_that_needs_a_secret_that_no_key_opens_fails_with_its_name(
 
     def claim(*arguments):
         attempt = real(*arguments)
-        changed = {where: {"a_password": lost}}
-        if where == "args":
-            attempt.step = attempt.step._replace(**changed)
-        else:
-            attempt.node = attempt.node._replace(**changed)
-        attempt.operation = attempt.operation._replace(kind=kind)
+        changed = attempt.step if where == "args" else attempt.node
+        setattr(changed, where, {"a_password": lost})
+        attempt.operation.kind = kind
         return attempt
 
     monkeypatch.setattr(claims, "claim", claim)
@@ -344,7 +342,9 @@ def test_all_queued_operations_are_sent_again_in_batches(inside, monkeypatch):
     assert names == [message.operation for message in inside.sent]
 
 
-def test_a_snapshot_equals_its_row(inside, cleaning):
+def test_a_claimed_row_is_an_instance_of_its_model_and_equals_the_row_of_a_session(
+    inside, cleaning
+):
     _, name = cleaning
     attempt = claims.claim(inside.claimant, name, 1, 0)
     with inside.runtime.reading() as session:
@@ -354,6 +354,8 @@ def test_a_snapshot_equals_its_row(inside, cleaning):
             (Operation, attempt.operation, row),
             (OperationStep, attempt.step, step),
         ):
+            assert type(ours) is kind
+            assert inspect(ours).transient
             names = kind.__table__.columns.keys()
             assert [getattr(theirs, each) for each in names] == [
                 getattr(ours, each) for each in names

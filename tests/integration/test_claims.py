@@ -128,7 +128,7 @@ def test_a_heartbeat_during_the_record_does_not_void_the_claim(inside, attempt):
     named = attempt.node.id, attempt.operation.id
     with (
         inside.claimant.transaction() as session,
-        operations.drafted(session, *named) as (_, operation),
+        operations.detached(session, *named) as (_, operation),
     ):
         inside.claimant.watermark += 1
         assert claims.holds(session, operation, attempt)

@@ -30,11 +30,11 @@ from sqlalchemy.exc import DBAPIError
 
 from app import models
 from app.agents import heartbeats
-from app.db import clock, connections, diagnosis, prepared, schema, transactions
-from app.db.prepared import Prepared, Typed
+from app.db import clock, connections, detached_rows, diagnosis, prepared, schema, transactions
+from app.db.prepared import Prepared
 from app.engine import operations
 from app.errors import IllegalMove, NodeLocked
-from app.models import AgentRecord, Node, Operation, OperationState, draft
+from app.models import AgentRecord, Node, Operation, OperationState
 from drivers.core.steps import Done, Wait
 from tests.support import programs
 from workers.conductor import attempts, claims, poller, recording
@@ -269,7 +269,7 @@ def test_a_prepared_statement_may_repeat_parameters_and_have_percent_signs(insid
     assert ("9 % and %s", "b", "a%", "b") == row
 
 
-def test_a_typed_statement_converts_the_values_of_its_columns(inside):
+def test_a_prepared_statement_converts_the_values_of_its_columns(inside):
     moment, settings = datetime(2026, 1, 2, 3, 4, 5, 678901), {"address": "10.0.0.1"}
     node, nodes = inside.node(), Node.__table__.c
     named = {"node": node, "moment": moment, "settings": settings, "off": True}
@@ -286,24 +286,24 @@ def test_a_typed_statement_converts_the_values_of_its_columns(inside):
     )
     shown = nodes.provision_updated_at, nodes.driver_info, nodes.disable_power_off, nodes.properties
     with inside.runtime.write_connection() as connection:
-        assert 1 == Typed(change).count(connection, named)
-        told = Typed(change.returning(*shown)).first(connection, named)
+        assert 1 == Prepared(change).count(connection, named)
+        told = Prepared(change.returning(*shown)).first(connection, named)
     expected = (moment, settings, True, {"kept": 1})
     assert expected == told
     with inside.runtime.read_connection() as connection:
-        read = Typed(select(*shown).where(nodes.id == bindparam("node")))
+        read = Prepared(select(*shown).where(nodes.id == bindparam("node")))
         assert [expected] == [tuple(each) for each in read.all(connection, {"node": node})]
         assert [] == read.all(connection, {"node": 0})
 
 
-def test_a_draft_writes_only_the_changed_columns(inside):
+def test_a_detached_row_writes_only_the_changed_columns(inside):
     inside.conductor()
     node = inside.node("manageable", name="one")
     name = inside.request(node, "provide")
     before = inside.read(node)
     with (
         inside.runtime.transaction() as session,
-        operations.drafted(session, node, before.operation_id) as (row, operation),
+        operations.detached(session, node, before.operation_id) as (row, operation),
     ):
         assert (name, False) == (operation.uuid, operation.is_queued)
         row.last_error, row.extra, row.name = "broken", {"a": [1]}, "one"
@@ -319,7 +319,7 @@ def test_a_draft_writes_only_the_changed_columns(inside):
     assert [{"found": 2}, None, None] == [step.result for step in inside.steps(name)]
 
 
-def test_a_draft_that_waited_for_its_lock_has_the_values_of_the_last_commit(inside, other):
+def test_a_detached_row_that_waited_for_its_lock_has_the_values_of_the_last_commit(inside, other):
     inside.conductor()
     node = inside.node("manageable")
     name = inside.request(node, "provide")
@@ -337,7 +337,7 @@ def test_a_draft_that_waited_for_its_lock_has_the_values_of_the_last_commit(insi
         assert locked.wait(60)
         with (
             other.runtime.transaction() as session,
-            operations.drafted(session, node, number) as (row, operation),
+            operations.detached(session, node, number) as (row, operation),
         ):
             return row.last_error, operation.refused
 
@@ -350,10 +350,10 @@ def test_a_row_outside_of_the_session_is_inserted_with_the_defaults_of_its_model
         kept = Operation(uuid="by-session", node_id=node, kind="power", created_at=clock.utcnow())
         kept.state = OperationState.SUCCEEDED
         session.add(kept)
-        values = {**vars(kept), "uuid": "as-draft", "sent_at": clock.now()}
+        values = {**vars(kept), "uuid": "detached", "sent_at": clock.now()}
         values.pop("_sa_instance_state")
-        number = draft.add(transactions.connection_of(session), Operation(**values))
-    one, other = inside.operation("by-session"), inside.operation("as-draft")
+        number = detached_rows.add(transactions.connection_of(session), Operation(**values))
+    one, other = inside.operation("by-session"), inside.operation("detached")
     assert number == other.id
     assert other.sent_at is not None
     differ = {"id", "uuid", "sent_at"}

@@ -20,11 +20,11 @@ from app.api.node.json_rows import Moment
 from app.broker import outages, queue, redis_broker
 from app.broker.messages import Link, Message
 from app.config import settings
-from app.db import connections, diagnosis, postgresql, transactions
+from app.db import connections, detached_rows, diagnosis, postgresql, transactions
 from app.db.clock import utcnow
 from app.db.prepared import Prepared
 from app.engine import operations
-from app.models import Node, NodeHistory, draft
+from app.models import Node, NodeHistory
 from app.runtime import make
 from app.server.application import create_app
 from tests.support.fleet import PATIENCE, until
@@ -339,7 +339,7 @@ def test_a_node_and_its_operation_are_locked_by_one_statement(postgres, round_tr
     round_trips.clear()
     with (
         postgres.runtime.transaction() as session,
-        operations.drafted(session, node, operation.id),
+        operations.detached(session, node, operation.id),
     ):
         with psycopg.connect(postgres.url, autocommit=True) as other:
             for table, number in (("nodes", node), ("operations", operation.id)):
@@ -360,9 +360,9 @@ def test_a_single_row_is_inserted_by_one_round_trip(postgres, round_trips):
     }
     rows = [NodeHistory(uuid=name, **entry) for name in ("a", "b")]
     with postgres.runtime.write_connection() as connection:
-        draft.add_all(connection, rows[:1])  # its plan is prepared
+        detached_rows.add_all(connection, rows[:1])  # its plan is prepared
         round_trips.clear()
-        draft.add_all(connection, rows[1:])
+        detached_rows.add_all(connection, rows[1:])
         assert 1 == len(round_trips)
 
 

@@ -11,6 +11,7 @@ from sqlalchemy.exc import StatementError
 
 from app.db import connections
 from app.db.clock import after, now
+from app.db.detached_rows import add, add_all, reader, save
 from app.db.sealing import MARK, keyring_of
 from app.models import (
     AgentRecord,
@@ -23,7 +24,6 @@ from app.models import (
     VolumeTarget,
     Webhook,
 )
-from app.models.draft import add, add_all, drafts, save
 from app.server.application import create_app
 from app.text.masking import Unreadable
 from tests.integration.conftest import KEY
@@ -185,7 +185,7 @@ def test_a_damaged_secret_stops_power_sync_for_no_other_node(sealed, writer):
     assert ("power on", 0) == (whole.power_state, whole.power_sync_failures)
 
 
-def test_sessions_and_drafts_write_secrets_that_open(sealed, writer):
+def test_sessions_and_detached_rows_write_secrets_that_open(sealed, writer):
     node = sealed.node(driver_info=SECRET)
     with sealed.runtime.transaction() as session:
         operation = Operation(uuid="o-1", node_id=node, kind="clean", state="queued", fence=1, created_at=now(),
@@ -202,14 +202,14 @@ def test_sessions_and_drafts_write_secrets_that_open(sealed, writer):
         session.add(steps[0])
         add(connection, steps[1])
         add_all(connection, steps[2:])
-    make = drafts(OperationStep)
+    read = reader(OperationStep)
     table = OperationStep.__table__
     with sealed.runtime.write_connection() as connection:
         rows = connection.execute(select(*table.c).order_by(table.c.position)).all()
         assert [f"calvin-{at}" for at in range(3)] == [row.args["password"] for row in rows]
-        draft = make(iter(rows[1]))
-        draft.progress, draft.result = {"token": "calvin-progress"}, {"a": {"secret": ["calvin"]}}
-        save(connection, draft)
+        step = read(iter(rows[1]))
+        step.progress, step.result = {"token": "calvin-progress"}, {"a": {"secret": ["calvin"]}}
+        save(connection, step)
     with sealed.runtime.reading() as session:
         row = session.scalars(select(OperationStep).where(OperationStep.position == 1)).one()
         assert ({"token": "calvin-progress"}, {"a": {"secret": ["calvin"]}}) == (

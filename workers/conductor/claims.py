@@ -27,7 +27,8 @@ from sqlalchemy.orm import Session
 
 from app.broker.outages import until_available
 from app.db.clock import after, now
-from app.db.prepared import Row, Typed
+from app.db.detached_rows import reader
+from app.db.prepared import Prepared, Row
 from app.engine import operations
 from app.lifecycle.operation_states import STEPS, Actor, OperationEvent, StepEvent, sole_move
 from app.models import (
@@ -41,7 +42,6 @@ from app.models import (
     Watermark,
 )
 from app.models.base import Base
-from app.models.snapshot import snapshots
 from app.process import release
 from drivers.core.steps import Outcome
 from workers.conductor.conductor import MARK, Conductor
@@ -145,21 +145,21 @@ def _claimed_rows(operation: CTE, step: FromClause) -> Select[Any]:
     )
 
 
-_CLAIM_OPERATION = Typed(_CLAIM)
-_START_STEP = Typed(
+_CLAIM_OPERATION = Prepared(_CLAIM)
+_START_STEP = Prepared(
     _start_step(select(_operations.c.id).where(_operations.c.uuid == bindparam("operation")))
 )
 _claimed_operation = select(*_operations.c).where(
     _operations.c.uuid == bindparam("operation"), _operations.c.claim == bindparam("token")
 )
-_CLAIMED = Typed(_claimed_rows(_claimed_operation.cte("claimed"), _steps))
+_CLAIMED = Prepared(_claimed_rows(_claimed_operation.cte("claimed"), _steps))
 _new_claim = _CLAIM.returning(*_operations.c).cte("claimed")
 _started = _start_step(select(_new_claim.c.id)).returning(*_steps.c).cte("started")
 #: On PostgreSQL: these three in one round trip. SQLite changes no rows in a WITH.
-_CLAIM_AT_ONCE = Typed(_claimed_rows(_new_claim, _started))
+_CLAIM_AT_ONCE = Prepared(_claimed_rows(_new_claim, _started))
 
-_operation, _node, _step = snapshots(Operation), snapshots(Node), snapshots(OperationStep)
-_agent, _port = snapshots(AgentRecord), snapshots(Port)
+_operation, _node, _step = reader(Operation), reader(Node), reader(OperationStep)
+_agent, _port = reader(AgentRecord), reader(Port)
 
 
 def claim(
@@ -231,7 +231,7 @@ def _claim(
         if leased_node not in (None, node.uuid):  # a forged message names another node
             connection.rollback()
             return None
-    ports = [_port(row[-len(_ports.c) :]) for row in rows]
+    ports = [_port(iter(row[-len(_ports.c) :])) for row in rows]
     return Attempt(
         claimed_operation,
         node,
@@ -286,10 +286,10 @@ _END = (
         result=bindparam("came_to", type_=JSON(none_as_null=True)),
     )
 )
-_ADVANCE_OPERATION, _END_STEP = Typed(_ADVANCE), Typed(_END)
+_ADVANCE_OPERATION, _END_STEP = Prepared(_ADVANCE), Prepared(_END)
 _advanced_ids = select(_ADVANCE.returning(_operations.c.id).cte("advanced").c.id)
 #: On PostgreSQL: both in one round trip.
-_ADVANCE_AT_ONCE = Typed(_END.where(_steps.c.operation_id == _advanced_ids.scalar_subquery()))
+_ADVANCE_AT_ONCE = Prepared(_END.where(_steps.c.operation_id == _advanced_ids.scalar_subquery()))
 
 
 def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -> bool:
@@ -313,7 +313,7 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     return bool(count)
 
 
-_GIVE_UP = Typed(update(_operations).where(*_HELD).values(deadline_at=now()))
+_GIVE_UP = Prepared(update(_operations).where(*_HELD).values(deadline_at=now()))
 
 
 def expire(conductor: Conductor, attempt: Attempt) -> None:

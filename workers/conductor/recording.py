@@ -83,7 +83,7 @@ def record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | No
 
 def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
     """Record an outcome in a transaction; return the same as `record`."""
-    locked = operations.drafted if _changes_columns_only(attempt, outcome) else operations.mapped
+    locked = operations.detached if _changes_columns_only(attempt, outcome) else operations.mapped
     ids = attempt.node.id, attempt.operation.id
     with conductor.transaction() as session, locked(session, *ids) as (node, operation):
         if claims.is_recorded(operation, attempt):

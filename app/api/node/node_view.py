@@ -66,7 +66,7 @@ def views(
         {"driver":"ipmi","uuid":"  | b | ","name": | null  | }
 
     The columns are, by turns, parts of the templates and encoded values; the texts of a row,
-    joined, are a document. A gap whose value is equal in all nodes is filled in the template.
+    joined, are a document.
 
     conductor: only nodes that it is responsible for.
     """
@@ -87,17 +87,10 @@ def views(
         encoded[name] = _texts(name, columns[name], read, keyring, columns["uuid"])
     base = context.base_url if "links" in read.fields else ""
     recurring_texts = columns["recurring"] if read.recurring else ["[]"] * len(rows)
-    constant_texts = {
-        name: texts[0] for name, texts in encoded.items() if texts.count(texts[0]) == len(rows)
-    }
-    templates = {
-        text: _filled(_line(read, base, text), read.gaps, constant_texts)
-        for text in set(recurring_texts)
-    }
+    templates = {text: _line(read, base, text) for text in set(recurring_texts)}
     first_parts, *further_parts = zip(*map(templates.__getitem__, recurring_texts), strict=True)
     column_texts: list[Iterable[str]] = [first_parts]
-    gaps = [name for name in read.gaps if name not in constant_texts]
-    for name, template_parts in zip(gaps, further_parts, strict=True):
+    for name, template_parts in zip(read.gaps, further_parts, strict=True):
         column_texts += (encoded[name], template_parts)
     return list(map(orjson.Fragment, map("".join, zip(*column_texts, strict=True))))
 
@@ -123,19 +116,6 @@ def _texts(
 def _places(name: str, uuids: Sequence[str]) -> Iterable[Place]:
     """Places of the values of a column in nodes."""
     return (place_of(Node.__table__.c[name], {"uuid": uuid}) for uuid in uuids)
-
-
-def _filled(
-    line: Sequence[str], gaps: Sequence[str], constant_texts: Mapping[str, str]
-) -> Sequence[str]:
-    """Fill the gaps of a line whose value is equal in all nodes of the page."""
-    pieces = [line[0]]
-    for name, text in zip(gaps, line[1:], strict=True):
-        if name in constant_texts:
-            pieces[-1] += constant_texts[name] + text
-        else:
-            pieces.append(text)
-    return pieces
 
 
 @lru_cache(maxsize=1024)
