@@ -32,6 +32,7 @@ from app.api.fleet.conductors import conductors
 from app.api.fleet.drivers import drivers
 from app.api.fleet.events import events
 from app.api.fleet.fleet_operations import fleet_operations
+from app.api.fleet.permissions import permissions
 from app.api.fleet.provision_states import provision_states
 from app.api.fleet.rollouts import rollouts
 from app.api.fleet.service import service
@@ -91,7 +92,7 @@ BLUEPRINTS = (
     management, machine_states, consoles, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, bmc_recordings,
-    agent_logs, sanitation, networks, switch_ports,
+    agent_logs, sanitation, networks, switch_ports, permissions,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64
@@ -104,7 +105,9 @@ LONGEST_HEADER = 200
 #: Path -> view of the pages: the documentation, and the page of operators.
 PAGES = {
     **page_files.views("/docs", Path(document.__file__).parent, "page.html"),
-    **page_files.views("/ui", Path(ui.__file__).parent, "index.html", facts=page_facts.encoded()),
+    **page_files.views(
+        "/ui", Path(ui.__file__).parent, "index.html", "main.js", facts=page_facts.encoded()
+    ),
 }
 #: Paths without API version; all others are below /v1, with or without that prefix.
 UNVERSIONED = ("/", "/openapi.json", "/healthcheck", *PAGES)

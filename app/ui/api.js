@@ -79,6 +79,16 @@ export const api = {
   delete: (path, query) => document_("DELETE", path, { query }),
 };
 
+// Save the file at a path below /v1; a plain link would send no credentials.
+export async function download(path, name) {
+  const answer = await send("GET", path, { headers: { Accept: "*/*" } });
+  const url = URL.createObjectURL(await answer.blob());
+  const link = document.createElement("a");
+  Object.assign(link, { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
 const files = new Map();
 // A document of this page that has no data of the fleet: "facts.json"; also "../openapi.json".
 export function file(name) {

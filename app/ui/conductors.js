@@ -4,6 +4,7 @@ import { element, empty, table } from "./dom.js";
 import { duration } from "./facts.js";
 import { gathered } from "./live.js";
 import { badge, fleetLink, nodeLink, part } from "./parts.js";
+import { settingsDrawn } from "./settings.js";
 import { age, ticking } from "./times.js";
 
 const INTERVAL = 5000; // milliseconds between two reads; heartbeats are no events
@@ -77,7 +78,7 @@ const periodicDrawn = ({ periodic_tasks: tasks }) => tasks.length
   : empty("No beat has led yet: `ingot beat` starts one.");
 
 export const page = {
-  title: "Conductors", path: "/conductors", key: "c",
+  title: "Service", path: "/conductors", key: "c", rule: "service:get",
   async show(root, { api, signal }) {
     let state = null; // one read of the service for all its parts
     const part_ = (title, draw) => part(title, () => state, draw, signal);
@@ -86,7 +87,9 @@ export const page = {
       part_("Periodic tasks", periodicDrawn), part_("Takeovers", takeoversDrawn),
     ];
     const queues = part("Queues", () => api.get("operations/queues", {}, signal), queuesDrawn, signal);
-    root.append(element("h1", {}, "Conductors"), ...ofService.slice(0, 3), queues, ...ofService.slice(3));
+    const settings = part("Release and settings", () => api.get("service/settings", {}, signal), settingsDrawn, signal);
+    root.append(element("h1", {}, "Service"), ...ofService.slice(0, 3), queues, ...ofService.slice(3), settings);
+    void settings.renew(); // they do not change while the service runs
     const renew = async () => {
       state = api.get("service", {}, signal);
       await Promise.all([...ofService, queues].map(card => card.renew()));

@@ -33,14 +33,15 @@ export const drawn = (tag, attributes, ...children) =>
 // Replace the children of an element.
 export const replace = (root, ...children) => root.replaceChildren(...visible(children));
 
-// A table of rows, each a list of cells; the first cell of a row is its header.
+// A table of rows, each a list of cells; the first cell of a row is its header. A narrow screen shows
+// each row as a list of its cells, with the column's heading beside each.
 export function table(caption, heads, rows) {
-  return element("div.scroll", { tabindex: 0, role: "region", "aria-label": caption },
-    element("table", {},
+  const cell = (content, index) => element(index ? "td" : "th", { scope: index ? null : "row", "data-head": heads[index] }, content);
+  return element("div.scroll", { tabindex: 0, role: "region", "aria-label": `${caption}: table` },
+    element("table.rows", {},
       element("caption", {}, caption),
       element("thead", {}, element("tr", {}, heads.map(heading => element("th", { scope: "col" }, heading)))),
-      element("tbody", {}, rows.map(row => element("tr", {}, row.map((cell, index) =>
-        index ? element("td", {}, cell) : element("th", { scope: "row" }, cell)))))));
+      element("tbody", {}, rows.map(row => element("tr", {}, row.map(cell))))));
 }
 
 // A sentence with commands between backticks.

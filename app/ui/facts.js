@@ -5,9 +5,17 @@ import { element } from "./dom.js";
 
 export const facts = () => file("facts.json");
 
-// A state in the colour of its kind.
-export const badge = (release, state) =>
-  element(`span.badge.${release.states[state]?.kind || "stable"}`, {}, state || "none");
+//: States of rest in which a machine is of use; in the others it waits for an operator.
+const USEFUL = new Set(["available", "active"]);
+
+// The colour of a state: that of its kind, but no green for machines that are of no use yet.
+export function colourOf(release, state) {
+  const kind = state === "error" ? "failed" : release.states[state]?.kind || "stable";
+  return kind === "stable" && !USEFUL.has(state) ? "rest" : kind;
+}
+
+// A state in its colour.
+export const badge = (release, state) => element(`span.badge.${colourOf(release, state)}`, {}, state || "none");
 
 // Return the verbs of a state by the state machine alone: a node may refuse them.
 export const verbsOf = (release, state) => Object.keys(release.verbs).filter(verb =>

@@ -1,46 +1,48 @@
-// The fleet: counts by state, filters, and a table of all nodes.
+// The fleet: failures first, counts by state, filters, a table of all nodes, and work on many of them.
 
-import { dialog, notice } from "./dialogs.js";
+import { notice } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
-import { facts } from "./facts.js";
+import { colourOf, facts } from "./facts.js";
 import { faultyConductors } from "./faulty_conductors.js";
+import { actionBar } from "./fleet_actions.js";
+import { failedNodes } from "./fleet_failures.js";
+import { chooseColumns, chosenColumns, showFilters } from "./fleet_filters.js";
+import { Selection } from "./fleet_selection.js";
 import { gathered } from "./live.js";
-import { COLUMNS, NodeTable } from "./node_table.js";
+import { enrol } from "./node_form.js";
+import { NodeTable } from "./node_table.js";
 import { liveness } from "./parts.js";
-import { rehearse } from "./fleet_verbs.js";
+import { permissions } from "./permissions.js";
 
-const KEPT = "ingot.columns";
-// The error follows the state: after a failed verification, the state is enroll, as for a new node.
-const USUAL = ["provision_state", "last_error", "power_state", "maintenance", "holds", "driver", "resource_class", "provision_updated_at"];
 //: Parameters of the address that are no filters.
 const ORDER = ["sort_key", "sort_dir"];
+const SELDOM = 10_000; // milliseconds between two reads of the failures: their filter has no index
 
 export const page = { title: "Fleet", path: "/fleet", key: "f", show };
 
 async function show(root, context) {
-  const { api, live, keep, params, signal } = context;
-  const release = await facts();
+  const { api, live, keep, navigate, params, signal } = context;
+  const [release, may] = await Promise.all([facts(), permissions(api)]);
   const query = { ...params };
-  const columns = JSON.parse(localStorage.getItem(KEPT) || "null") || USUAL;
-  const selected = new Set();
-
-  const strip = element("div.strip", { role: "group", "aria-label": "Nodes by state" });
-  const chips = element("div.row");
-  const bar = element("div.row.selection", { hidden: true, role: "group", "aria-label": "Selected nodes" });
-  const state = liveness();
-  const tableRoot = element("div");
+  const columns = chosenColumns();
   const filters = () => Object.fromEntries(Object.entries(query).filter(([name]) => !ORDER.includes(name)));
 
-  const table = new NodeTable(tableRoot, { known: release, query, columns, selected, signal, onSelect: showSelection, onOrder: order });
+  const strip = element("div.strip", { role: "group", "aria-label": "Nodes by state" });
+  const chips = element("div.row"), tableRoot = element("div"), state = liveness();
+  const selection = new Selection(filters, () => { bar.show(); table.mark(); });
+  const bar = actionBar({ api, release, may, selection, navigate });
+  const table = new NodeTable(tableRoot, { known: release, query, columns, selection, signal, onOrder: order });
+  const failures = failedNodes(api, release, signal, () => choose({ where: release.failed }),
+    may("node:set_provision_state") && element("button", { type: "button", onclick: retryAll }, "Retry failed…"));
 
   // Show the nodes of a changed query. counted: whether the counts by state remain valid.
   function changed(counted) {
     keep(page.path, query);
-    selected.clear();
-    showSelection();
-    showFilters();
+    selection.clear();
+    showChips();
     if (!counted) table.total = null;
     table.restart();
+    failures.element.hidden = Object.keys(filters()).length > 0 || !failed;
     if (counted && counts) return showCounts();
     counts = null;
     return count();
@@ -52,19 +54,24 @@ async function show(root, context) {
     changed(true);
   }
 
-  let counts = null; // of the current filters, but for the state
+  let counts = null, failed = 0; // counts of the current filters, but for the state; number of failed nodes
   const otherFilters = () => { const { provision_state: _, ...remainingFilters } = filters(); return remainingFilters; };
 
   function showCounts() {
     const state = query.provision_state;
-    const countOf = state => counts.provision_states.find(entry => entry.provision_state === state)?.nodes || 0;
-    table.setTotal(state ? countOf(state) : counts.nodes);
+    const countOf = name => counts.provision_states.find(entry => entry.provision_state === name)?.nodes || 0;
+    selection.total = state ? countOf(state) : counts.nodes;
+    table.setTotal(selection.total);
+    bar.show();
+    const isFailed = query.where === release.failed;
+    const chip = (style, number, label, isPressed, action) => element(`button.count${style}`, {
+      type: "button", "aria-pressed": String(isPressed), onclick: action,
+    }, element("strong", {}, number.toLocaleString()), ` ${label}`);
     replace(strip,
-      element("button.count", { type: "button", "aria-pressed": String(!state), onclick: () => choose(undefined) },
-        element("strong", {}, counts.nodes.toLocaleString()), " all"),
-      counts.provision_states.map(entry => element(`button.count.${release.states[entry.provision_state].kind}`, {
-        type: "button", "aria-pressed": String(entry.provision_state === state), onclick: () => choose(entry.provision_state),
-      }, element("strong", {}, entry.nodes.toLocaleString()), ` ${entry.provision_state}`)));
+      chip("", counts.nodes, "all", !state, () => choose({ provision_state: undefined })),
+      (failed > 0 || isFailed) && chip(".failed", failed, "failed", isFailed, () => choose({ where: isFailed ? undefined : release.failed })),
+      counts.provision_states.map(({ provision_state: name, nodes }) =>
+        chip(`.${colourOf(release, name)}`, nodes, name, name === state, () => choose({ provision_state: name === state ? undefined : name }))));
   }
 
   async function count() {
@@ -76,89 +83,56 @@ async function show(root, context) {
       showCounts();
     } catch (error) {
       if (signal.aborted) return;
+      selection.total = null;
       table.setTotal(null); // the list reports its end itself
-      replace(strip, "conductor" in otherQuery ? element("span.muted", {}, "Nodes of a conductor are not counted.") : failure(error));
+      replace(strip, "conductor" in otherQuery ? element("span.muted", {}, "Nodes of a conductor are not counted.")
+        : ![0, 400].includes(error.status) && failure(error)); // the table tells these
     }
   }
 
-  function choose(state) {
-    if (state && state !== query.provision_state) query.provision_state = state;
-    else delete query.provision_state;
-    changed(true);
-  }
-
-  function showFilters() {
-    const name = element("select", { "aria-label": "Filter", onchange: () => valueOf(name.value) },
-      element("option", { value: "" }, "Add a filter…"),
-      Object.keys(release.filters).filter(filterName => !(filterName in query)).sort().map(filterName => element("option", {}, filterName)));
-    const activeFilters = Object.entries(filters());
-    replace(chips, activeFilters.map(([filterName, value]) =>
-      element("button.chip", { type: "button", "aria-label": `Remove the filter ${filterName}`, onclick: () => { delete query[filterName]; changed(); } },
-        `${filterName} = ${value} ×`)), name,
-      element("button.quiet", { type: "button", onclick: chooseColumns }, "Columns"));
-    function valueOf(filterName) {
-      const values = release.filters[filterName].values;
-      const input = values
-        ? element("select", { name: "value", "aria-label": filterName }, values.map(value => element("option", {}, value)))
-        : element("input", { name: "value", required: true, "aria-label": filterName, placeholder: filterName });
-      const form = element("form.row", {
-        onsubmit: event => { event.preventDefault(); query[filterName] = input.value.trim(); changed(); },
-      }, input, element("button", { type: "submit" }, "Filter"));
-      name.replaceWith(form);
-      input.focus();
-    }
-  }
-
-  function chooseColumns() {
-    const boxes = Object.keys(COLUMNS).map(name => element("label.inline", {},
-      element("input", { type: "checkbox", name, checked: columns.includes(name) }), name));
-    const use = () => {
-      columns.splice(0, columns.length, ...boxes.map(box => box.firstChild).filter(checkbox => checkbox.checked).map(checkbox => checkbox.name));
-      localStorage.setItem(KEPT, JSON.stringify(columns));
-      table.restart();
-    };
-    dialog("Columns", element("div.choices", {}, boxes), [{ label: "Use these", kind: "primary", act: use }]);
-  }
-
-  // one for all selections: it keeps the chosen verb
-  const verb = element("select", { "aria-label": "Verb" },
-    Object.entries(release.verbs).filter(([, verbFacts]) => !verbFacts.requires).map(([name]) => element("option", {}, name)));
-
-  const dryRunButton = element("button.primary", { type: "button", onclick: rehearsed }, "Dry run…");
-  const finish = refusedCount => {
-    if (refusedCount !== null) selected.clear();
-    showSelection();
-    table.draw();
-  };
-
-  async function rehearsed() {
-    const nodes = [...selected];
-    const showProgress = count => { dryRunButton.textContent = `${count} of ${nodes.length} nodes have answered…`; };
-    dryRunButton.disabled = true; // one dry run at a time
-    showProgress(0);
+  async function readFailures() {
     try {
-      finish(await rehearse(api, nodes, verb.value, notice, showProgress));
-    } finally {
-      dryRunButton.disabled = false;
-      dryRunButton.textContent = "Dry run…";
-    }
+      failed = await failures.read(!Object.keys(filters()).length);
+      if (counts) showCounts();
+    } catch { /* the table tells that the service does not answer */ }
   }
 
-  function showSelection() {
-    bar.hidden = !selected.size;
-    if (!selected.size) return;
-    replace(bar, element("strong", {}, `${selected.size} selected`), verb, dryRunButton,
-      element("button.quiet", { type: "button", onclick: () => finish(0) }, "Clear"));
+  // Change filters; those that are undefined are removed.
+  function choose(change) {
+    const isState = Object.keys(change).join() === "provision_state";
+    for (const [name, value] of Object.entries(change))
+      if (value === undefined) delete query[name];
+      else query[name] = value;
+    changed(isState);
   }
 
-  replace(root, element("div.row", {}, element("h1", {}, "Fleet"), state.element), faultyConductors(api, signal), strip, chips, bar, tableRoot);
-  showFilters();
+  const showChips = () => showFilters(chips, release, query, Object.keys(filters()), changed,
+    element("button.quiet", { type: "button", onclick: () => chooseColumns(columns, () => table.restart()) }, "Columns"));
+
+  function retryAll() {
+    choose({ where: release.failed });
+    selection.all();
+    bar.choose("retry");
+  }
+
+  const enrolment = may("node:create") && element("button", {
+    type: "button", onclick: () => enrol(api, node => navigate(`/nodes/${node.uuid}`)).catch(error => notice(error.message, "bad")),
+  }, "Enrol");
+  replace(root, element("div.row", {}, element("h1", {}, "Fleet"), state.element, enrolment), faultyConductors(api, signal),
+    failures.element, strip, chips, bar.element, tableRoot);
+  showChips();
   const refresh = gathered(() => Promise.all([count(), table.refresh()]), 1000, signal);
+  const refreshFailures = gathered(readFailures, SELDOM, signal);
+  const renew = () => { refresh(); refreshFailures(); };
   await live.subscribe({}, {
-    signal, onReset: refresh,
-    onEvents: events => { if (events.some(event => event.type.startsWith("node."))) refresh(); },
+    signal, onReset: renew,
+    onEvents: events => {
+      if (events.some(event => event.type.startsWith("node."))) refresh();
+      if (events.some(event => /^(node|operation)\./.test(event.type))) refreshFailures();
+    },
     onState: state.show,
   });
   table.restart();
   await count();
+  void readFailures();
 }

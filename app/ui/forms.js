@@ -3,17 +3,20 @@
 import { element } from "./dom.js";
 
 // The control of a field, with its current value.
-function control({ name, type, required, options, pattern, maxLength, minimum, maximum }, value) {
+function control({ name, type, required, options, pattern, maxLength, minimum, maximum, suggestions }, value) {
   const common = { name, id: `field-${name}`, required, "aria-describedby": `told-${name}` };
   const choices = options || (type === "boolean" && ["true", "false"]);
   if (choices)
     return element("select", common, ["", ...choices].map(option =>
       element("option", { value: option, selected: option === String(value ?? "") }, option || "not set")));
-  if (type === "json")
-    return element("textarea", { ...common, spellcheck: "false", value: value === undefined || value === null ? "" : JSON.stringify(value, null, 2) });
+  if (type === "json" || type === "lines")
+    return element("textarea", {
+      ...common, spellcheck: "false", value: value === undefined || value === null ? "" : type === "lines" ? value : JSON.stringify(value, null, 2),
+    });
   const number = type === "integer" || type === "number";
   return element("input", {
-    ...common, value: value ?? "", autocomplete: "off", type: number ? "number" : "text",
+    ...common, value: value ?? "", autocomplete: type === "secret" ? "new-password" : "off",
+    type: number ? "number" : type === "secret" ? "password" : "text", list: suggestions ? `list-${name}` : undefined,
     step: type === "number" ? "any" : undefined, min: minimum, max: maximum, maxlength: maxLength, pattern,
   });
 }
@@ -26,21 +29,31 @@ function valueOf({ type }, { value }) {
   return type === "json" ? JSON.parse(value) : value;
 }
 
-// Make a form of fields. `submit(send)` checks the values, and sends them; it returns false if the
-// form has to stay, with the reasons at the fields.
+const escaped = name => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+// Make a form of fields. A field is { name, type, required, options, suggestions, description, folded,
+// ... }; `folded` ones are below "Other fields". `submit(send)` checks the values, and sends them; it
+// returns false if the form has to stay, with the reasons at the fields.
 export function form(fields, values) {
   const controls = new Map(fields.map(field => [field.name, control(field, values[field.name])]));
   const messages = new Map(fields.map(({ name }) => [name, element("span.bad", { id: `told-${name}` })]));
   const general = element("p.bad", { role: "alert" });
+  const labelOf = field => element("label", {},
+    element("span", {}, field.name, field.required && " (required)", field.type === "json" && " (JSON)"),
+    field.description && element("span.muted", {}, field.description),
+    controls.get(field.name),
+    field.suggestions && element("datalist", { id: `list-${field.name}` }, field.suggestions.map(value => element("option", { value }))),
+    messages.get(field.name));
+  const folded = fields.filter(field => field.folded);
+  const fold = folded.length > 0 && element("details", {}, element("summary", {}, `Other fields (${folded.length})`),
+    element("div.fields", {}, folded.map(labelOf)));
   const root = element("form.fields", { novalidate: true, onsubmit: event => event.preventDefault() }, general,
-    fields.map(field => element("label", {},
-      element("span", {}, field.name, field.required && " (required)", field.type === "json" && " (JSON)"),
-      field.description && element("span.muted", {}, field.description),
-      controls.get(field.name), messages.get(field.name))));
+    fields.filter(field => !field.folded).map(labelOf), fold);
 
   function tell(name, message) {
     messages.get(name).textContent = message;
     controls.get(name).setAttribute("aria-invalid", "true");
+    if (fold && fold.contains(controls.get(name))) fold.open = true;
     controls.get(name).focus();
   }
 
@@ -70,7 +83,7 @@ export function form(fields, values) {
   }
 
   return {
-    root,
+    root, controls,
     async submit(send) {
       forget();
       const formValues = readValues();
@@ -79,7 +92,7 @@ export function form(fields, values) {
         await send(formValues);
         return true;
       } catch (error) {
-        const namedField = fields.find(({ name }) => new RegExp(`(^|\\W)${name}\\W`).test(error.message));
+        const namedField = fields.find(({ name }) => new RegExp(`(^|\\W)${escaped(name)}(\\W|$)`).test(error.message));
         if (namedField) tell(namedField.name, error.message);
         else general.textContent = error.message;
         return false;

@@ -1,6 +1,7 @@
 // The shell: navigation, search, keyboard, light and dark, signing in.
 
 import { api } from "./api.js";
+import { page as changes } from "./changes.js";
 import { page as conductors } from "./conductors.js";
 import { dialog, notice } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
@@ -9,15 +10,18 @@ import { page as fleet } from "./fleet.js";
 import { live } from "./live.js";
 import { page as node } from "./node.js";
 import { page as operations } from "./operations.js";
+import { permissions } from "./permissions.js";
 import { page as resources } from "./resources.js";
+import { page as rollout } from "./rollout.js";
+import { page as rollouts } from "./rollouts.js";
 import { ask, askScope, scopes } from "./signin.js";
 import { chooseScope, forget, hasCredentials, onChange, returnFromProvider, signOut, whoami } from "./session.js";
 
-// A page is { title, path, key, show(root, context) }. `path` may have parameters, as in
-// "/nodes/:id". `show` may be asynchronous, and return a function that cleans up. `context` is
+// A page is { title, path, key, rule, show(root, context) }. `path` may have parameters, as in
+// "/nodes/:id"; a page whose `rule` the caller does not pass is not offered. `show` may be asynchronous, and return a function that cleans up. `context` is
 // { api, live, params, navigate, keep, signal }: `params` has the parameters of path and query,
 // `keep` writes the query to the address, and `signal` aborts when the user leaves the page.
-const PAGES = [fleet, node, operations, conductors, resources].filter(Boolean);
+const PAGES = [fleet, node, operations, rollouts, rollout, changes, resources, conductors];
 const HOME = "/fleet";
 const main = document.getElementById("main");
 const search = document.getElementById("search");
@@ -87,7 +91,7 @@ async function show() {
 const KEYS = [
   ["/", "search for a node, or filter the fleet"],
   ...PAGES.filter(page => page.key).map(page => [`g ${page.key}`, page.title]),
-  ["j k", "next, previous row"], ["Enter", "open the row"], ["x", "select the row"],
+  ["j k", "next, previous row"], ["Enter", "open the row"], ["x", "select the row"], ["Shift x", "select from the last one to this row"],
   ["?", "this help"],
 ];
 
@@ -114,9 +118,10 @@ search.addEventListener("submit", async event => {
   event.preventDefault();
   const text = search.elements.words.value.trim();
   if (!text) return;
-  const filters = text.split(/\s+/).map(word => /^(\w+)=(.*)$/.exec(word)?.slice(1));
+  const filters = text.split(/\s+/).map(word => /^(\w+)=([^*,()"']+)$/.exec(word)?.slice(1));
   const parameters = (await facts()).filters;
-  if (filters.every(filter => filter && filter[0] in parameters && !/[*,()"']/.test(filter[1])))
+  const isPlain = filters.every(filter => filter && filter[0] in parameters);
+  if (isPlain && new Set(filters.map(([name]) => name)).size === filters.length)
     return navigate(HOME, Object.fromEntries(filters));
   if (/^[\w.-]+$/.test(text)) {
     try {
@@ -153,8 +158,7 @@ document.querySelector(".skip").addEventListener("click", event => {
 
 async function start() {
   theme(localStorage.getItem(THEME));
-  replace(document.getElementById("pages"), PAGES.filter(page => !page.path.includes(":"))
-    .map(page => element("a", { href: `#${page.path}`, "data-path": page.path }, page.title)));
+  void facts(); // in parallel
   const caller = await whoami(api);
   const canSignOut = caller.user || hasCredentials();
   const reload = () => location.reload();
@@ -182,6 +186,7 @@ async function start() {
     leavePage?.();
     forget();
     document.querySelector("#tools .caller")?.remove();
+    showPages([]);
     ask(main, api, caller, reload);
   }
   document.addEventListener("signin", enter);
@@ -189,7 +194,18 @@ async function start() {
   const mustSignIn = !canSignOut && ["local", "http_basic", "keystone"].includes(caller.strategy);
   if (mustSignIn) return enter();
   addEventListener("hashchange", show);
+  const navigable = PAGES.filter(({ path }) => !path.includes(":"));
+  permissions(api).then(may => showPages(navigable.filter(({ rule }) => !rule || may(rule))),
+    error => error.status === 401 || showPages(navigable));
   show();
+}
+
+// Show the navigation: nothing before the caller has signed in.
+function showPages(pages) {
+  search.hidden = !pages.length;
+  const current = matchPage(location.hash.slice(1))?.page.path || HOME;
+  replace(document.getElementById("pages"), pages.map(({ path, title }) =>
+    element("a", { href: `#${path}`, "data-path": path, "aria-current": path === current ? "page" : "false" }, title)));
 }
 
 start();

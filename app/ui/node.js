@@ -3,33 +3,44 @@
 import { element, empty, failure, replace } from "./dom.js";
 import { badge, facts, moment, verbsOf } from "./facts.js";
 import { gathered } from "./live.js";
+import { edit, remove } from "./node_form.js";
 import { held, holds } from "./node_holds.js";
 import { parts } from "./node_parts.js";
 import { following, machine } from "./node_states.js";
-import { liveness } from "./parts.js";
+import { downloadLink, liveness } from "./parts.js";
 import { timeline } from "./node_timeline.js";
 import { buttons } from "./node_verbs.js";
+import { permissionsOf } from "./permissions.js";
+import { retryOf } from "./retries.js";
 
 const TICK = 1000; // milliseconds between drawings of a running operation
 
 export const page = { title: "Node", path: "/nodes/:id", show };
 
-async function show(root, { api, live, params, signal }) {
+async function show(root, { api, live, navigate, params, signal }) {
   const release = await facts();
   const draw = machine(release.states);
   const ident = encodeURIComponent(params.id);
   const head = element("div.row"), verbs = element("div"), whySection = element("section.card.why", { "aria-label": "Why" });
-  const statesSection = element("section.card", { "aria-label": "States" });
+  const statesSection = element("div"), states = element("details.card", {}, element("summary", {}, "State machine"), statesSection);
   const operations = element("section.card", { "aria-label": "Operations" });
   const connection = liveness();
-  let node = await api.get(`nodes/${ident}`, {}, signal); // a node that does not exist has no page
+  let node, may;
+  try {
+    [node, may] = await Promise.all([api.get(`nodes/${ident}`, {}, signal), permissionsOf(api, params.id, signal)]);
+  } catch (error) { // a node that does not exist has no page
+    if (signal.aborted) return undefined;
+    return replace(root, failure(error), element("p", {}, element("a", { href: `#/fleet?${new URLSearchParams({ where: params.id })}` }, `Search the fleet for ${params.id}`)));
+  }
   let nodeHolds = []; // its holds
   let acceptedVerbs = []; // verbs, unknown for a caller who may not read the explanation
-  let chosenUuid = null, list = [], operation = null;
-  const tabs = parts(api, node.uuid, signal);
-  const section = holds(api, node.uuid, release.filters.hold.values, () => refresh());
+  let chosenUuid = null, list = [], operation = null, retry = null;
+  const columns = element("div.node-parts");
+  const tabs = parts(api, node.uuid, { signal, may, onWide: wide => columns.classList.toggle("wide", wide) });
+  const section = holds(api, node.uuid, { kinds: release.filters.hold.values, mayChange: may("hold:create"), onChange: () => refresh() });
   document.title = `${node.name || node.uuid} · Ingot`;
-  replace(root, head, verbs, whySection, section.element, operations, statesSection, tabs.element);
+  replace(columns, operations, tabs.element);
+  replace(root, head, verbs, whySection, section.element, columns, states);
 
   // Whether no operation moves the node: after a failure its target stays.
   const atRest = () => ["stable", "failed"].includes(release.states[node.provision_state].kind);
@@ -44,14 +55,19 @@ async function show(root, { api, live, params, signal }) {
       node.fault && element("span.badge.failed", {}, node.fault),
       element("span.muted", {}, [node.driver, node.resource_class, node.conductor && `conductor ${node.conductor}`].filter(Boolean).join(" · ")),
       node.name && element("code.muted", {}, node.uuid), connection.element);
-    const shownFacts = [node.provision_state, node.power_state, node.maintenance, node.reservation, acceptedVerbs].join();
+    const shownFacts = JSON.stringify([node.name, node.provision_state, node.power_state, node.maintenance, node.reservation, acceptedVerbs, retry]);
     if (verbs.dataset.shown !== shownFacts) {
       verbs.dataset.shown = shownFacts; // unchanged buttons keep their focus
-      replace(verbs, buttons(api, node, release, acceptedVerbs, refresh, section.button));
+      replace(verbs, buttons(api, node, release, { verbs: acceptedVerbs, retry, may, onChange: refresh, extraButtons: recordButtons() }));
     }
-    replace(statesSection, element("h2", {}, "States"), draw(node.provision_state, node.target_provision_state),
-      following(release.states, node.provision_state));
+    replace(statesSection, draw(node.provision_state, node.target_provision_state), following(release.states, node.provision_state));
   }
+
+  const recordButtons = () => [
+    may("hold:create") && section.button,
+    may("node:update") && element("button", { type: "button", onclick: () => edit(api, node, refresh) }, "Edit"),
+    may("node:delete") && element("button.danger", { type: "button", onclick: () => remove(api, node, () => navigate("/fleet")) }, "Delete"),
+  ];
 
   function showWhy(explanation) {
     const rows = [
@@ -65,9 +81,12 @@ async function show(root, { api, live, params, signal }) {
     const hasText = text => typeof text === "string" && explanation.summary.toLowerCase().includes(text.toLowerCase());
     whySection.classList.toggle("failed", Boolean(error));
     replace(whySection, element("h2", {}, "Why, and what is next"), element("p.summary", {}, explanation.summary),
-      error && element("dl.facts.error", {}, [["error", !hasText(error.message) && error.message], ["code", error.code && element("code", {}, error.code)], ["cause", error.cause], ["hint", error.hint]]
+      error && element("dl.facts.error", {}, [["error", !hasText(error.message) && error.message], ["code", error.code && element("code", {}, error.code)],
+        ["cause", !hasText(error.cause) && error.cause], ["hint", !hasText(error.hint) && error.hint]]
         .filter(([, value]) => value).map(([name, value]) => [element("dt", {}, name), element("dd.bad", {}, value)])),
       !error && node.last_error && !hasText(node.last_error) && element("p.bad", {}, `Last error: ${node.last_error}`),
+      explanation.agent_log && may("node:agent_logs:get")
+        && element("p", {}, downloadLink(explanation.agent_log.replace("/v1/", ""), explanation.agent_log.split("/").pop(), "The agent's log")),
       element("dl.facts", {}, rows.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])));
   }
 
@@ -86,7 +105,7 @@ async function show(root, { api, live, params, signal }) {
   const heading = element("div.row"), steps = element("div");
   replace(operations, heading, steps);
   const showSteps = () => replace(steps, operation
-    ? timeline(operation, Date.now() / 1000) : empty("No operation has run on this node yet. A verb above starts one."));
+    ? timeline(operation, Date.now() / 1000, may("node:agent_logs:get")) : empty("No operation has run on this node yet. A verb above starts one."));
 
   // Read a part; show its error in its section only.
   async function part(sectionRoot, action) {
@@ -110,6 +129,12 @@ async function show(root, { api, live, params, signal }) {
       section.show(nodeHolds);
     });
     await part(whySection, async () => showWhy(await explained));
+    await part(verbs, async () => {
+      const explanation = await explained.catch(() => null);
+      const failed = explanation?.error && explanation.operation;
+      retry = failed ? retryOf(await api.get(`operations/${failed}`, {}, signal), explanation) : null;
+      showHead();
+    });
     await part(operations, async () => {
       list = (await api.get(`nodes/${ident}/operations`, {}, signal)).operations;
       const activeOperation = list.find(item => !item.finished_at);

@@ -19,8 +19,9 @@ const holderOf = hold => hold.user_name || hold.owner || "unknown";
 export const held = (kind, title = "") => element("span.badge.hold", { title }, `hold: ${kind}`);
 
 // Return the section of a node's holds, which is hidden without holds, and the button that
-// sets a hold. kinds: of holds. onChange: called after a change.
-export function holds(api, uuid, kinds, onChange) {
+// sets a hold. kinds: of holds. mayChange: whether the caller may set, change and end them. onChange:
+// called after a change.
+export function holds(api, uuid, { kinds, mayChange, onChange }) {
   const list = element("div");
 
   // Show a form in a dialog; it stays open until `send(values)` has succeeded.
@@ -67,10 +68,10 @@ export function holds(api, uuid, kinds, onChange) {
     button: element("button", { type: "button", onclick: set }, "Hold"),
     show: nodeHolds => {
       section.hidden = !nodeHolds.length;
-      replace(list, table("Holds", ["kind", "reason", "by", "since", "expires", ""], nodeHolds.map(hold => [
+      replace(list, table("Holds", ["kind", "reason", "by", "since", "expires", ...(mayChange ? ["actions"] : [])], nodeHolds.map(hold => [
         held(hold.kind), element("span.words", {}, hold.reason), [hold.user_name, hold.owner].filter(Boolean).join(" · "), moment(hold.created_at),
         hold.expires_at ? moment(hold.expires_at) : "when it is ended",
-        element("div.buttons", {}, action("Change", hold, extend, ""), action("End", hold, end, ".danger")),
+        ...(mayChange ? [element("div.buttons", {}, action("Change", hold, extend, ""), action("End", hold, end, ".danger"))] : []),
       ])));
     },
   };

@@ -3,14 +3,21 @@
 import { consoleOf } from "./console.js";
 import { element, empty, failure, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
-import { badge } from "./parts.js";
+import { badge, downloadLink } from "./parts.js";
 
 const pre = value => element("pre", { tabindex: 0 }, JSON.stringify(value, null, 2));
 const text = value => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
 const rows = (caption, heads, items, otherwise) =>
   items.length ? table(caption, heads, items.map(item => heads.map(name => text(item[name])))) : empty(otherwise);
 
-//: Title -> a function of the API and the node that returns what the tab shows.
+//: Tab -> the rule of the policy without which it is not offered.
+const RULES = {
+  History: "node:history:get", Hardware: "node:inventory:get", Ports: "port:list", BIOS: "node:bios:get",
+  Firmware: "node:firmware:get", Sensors: "node:get_sensors", Traits: "node:traits:list", "Agent logs": "node:agent_logs:get",
+  Console: "node:get_console", Validation: "node:validate", Fields: "node:get",
+};
+
+//: Tab -> a function of the API and the node that returns what it shows.
 const PARTS = {
   History: async (api, ident) => {
     const { history } = await api.get(`nodes/${ident}/history/`, { detail: true, sort_dir: "desc", limit: 100 });
@@ -46,6 +53,14 @@ const PARTS = {
     }
   },
   Traits: async (api, ident) => rows("Traits", ["trait"], (await api.get(`nodes/${ident}/traits`)).traits.map(trait => ({ trait })), "The node has no traits."),
+  "Agent logs": async (api, ident) => {
+    const { "agent-logs": logs } = await api.get(`nodes/${ident}/agent-logs`);
+    return logs.length
+      ? table("Kept logs of the agent", ["operation", "kept", "by", "archive"], logs.map(log => [
+        log.kind, moment(log.kept_at), element("code", {}, log.conductor),
+        downloadLink(`nodes/${ident}/agent-logs/${encodeURIComponent(log.name)}`, log.name, log.name)]))
+      : empty("No log of the agent is kept. Operations keep one as `[agent]deploy_logs_collect` demands.");
+  },
   Console: consoleOf,
   Validation: async (api, ident) => {
     const interfaces = await api.get(`nodes/${ident}/validate`);
@@ -55,10 +70,14 @@ const PARTS = {
   Fields: async (api, ident) => pre(await api.get(`nodes/${ident}`)),
 };
 
-// Return the tabs of a node.
-export function parts(api, uuid, signal) {
+//: Tabs that take the whole width of the page.
+const WIDE = new Set(["Hardware", "Console", "Fields"]);
+
+// Return the tabs of a node that the caller may open. onWide(isWide) is called when a tab is opened.
+export function parts(api, uuid, { signal, may, onWide }) {
   const panel = element("div", { role: "tabpanel", id: "part", tabindex: 0, "aria-label": "Facts" });
-  const tabs = Object.keys(PARTS).map(name => element("button", {
+  const names = Object.keys(PARTS).filter(name => may(RULES[name]));
+  const tabs = names.map(name => element("button", {
     type: "button", role: "tab", "aria-controls": "part", "aria-selected": "false", onclick: () => open(name),
   }, name));
   let openTab = null;
@@ -66,6 +85,7 @@ export function parts(api, uuid, signal) {
   // Show a tab. isReload: keep the present content until the new one is read.
   async function open(name, isReload = false) {
     openTab = name;
+    onWide(WIDE.has(name));
     for (const tab of tabs) tab.setAttribute("aria-selected", String(tab.textContent === name));
     panel.setAttribute("aria-label", name);
     if (!isReload) replace(panel, element("p.muted", {}, "Reading…"));
@@ -78,7 +98,7 @@ export function parts(api, uuid, signal) {
     if (openTab === name && !signal.aborted) replace(panel, [content].flat());
   }
 
-  open("History");
+  if (names.length) open(names[0]);
   return {
     element: element("section.card", { "aria-label": "Facts of the node" }, element("div.tabs", { role: "tablist", "aria-label": "Facts" }, tabs), panel),
     again: () => { if (openTab === "History") open(openTab, true); },

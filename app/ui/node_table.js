@@ -1,5 +1,6 @@
 // A table of any number of nodes: only the rows in view are elements.
 
+import { notice } from "./dialogs.js";
 import { element, empty, failure, replace } from "./dom.js";
 import { badge, moment } from "./facts.js";
 import { held } from "./node_holds.js";
@@ -7,6 +8,7 @@ import { NodeList } from "./node_list.js";
 
 const HEIGHT = 34; // of a row, in pixels; the style sheet has the same
 const BEYOND = 10; // rows that are drawn above and below the view
+const STRIDE = 100; // rows of a range that are looked for at once
 const flag = value => (value ? "yes" : "");
 
 //: Column -> how its cell is shown; the others show the value.
@@ -27,10 +29,10 @@ export const COLUMNS = {
 };
 
 export class NodeTable {
-  // known: the facts. query: filters and order. columns: names, in order. selected: set of UUIDs.
-  // onSelect is called when the selection changes, onOrder with the column to sort by.
-  constructor(root, { known, query, columns, selected, signal, onSelect, onOrder }) {
-    Object.assign(this, { root, known, query, columns, selected, signal, onSelect, onOrder });
+  // known: the facts. query: filters and order. columns: names, in order. selection: see
+  // fleet_selection.js. onOrder is called with the column to sort by.
+  constructor(root, { known, query, columns, selection, signal, onOrder }) {
+    Object.assign(this, { root, known, query, columns, selection, signal, onOrder });
     this.total = this.reading = null; // reading: the list that is being read
     this.stale = false; // the rows in view must be read again
     this.current = 0; // row of the keyboard
@@ -48,7 +50,7 @@ export class NodeTable {
     this.table = element("table.nodes", { "aria-label": "Nodes" }, element("thead", {}, this.#head()), this.body);
     this.view = element("div.scroll.nodes", { tabindex: 0, role: "region", "aria-label": "Nodes", onscroll: () => this.#scrolled() }, this.table);
     replace(this.root, this.view);
-    this.draw();
+    this.mark();
     return this.#fetch();
   }
 
@@ -70,7 +72,7 @@ export class NodeTable {
     const { first: firstRow, last: lastRow } = this.#range(), rows = this.list.length;
     if (this.list.isEmpty) {
       return replace(this.body, element("tr", {}, element("td", { colspan: this.columns.length + 2 },
-        empty(Object.keys(this.query).length ? "No node matches the filters." : "No node is enrolled yet: create one with `ingot node create`."))));
+        empty(Object.keys(this.query).length ? "No node matches the filters." : "No node is enrolled yet: *Enrol* above takes one, `ingot node create` as well."))));
     }
     this.above.style.height = `${firstRow * HEIGHT}px`;
     this.below.style.height = `${Math.max(0, rows - lastRow - 1) * HEIGHT}px`;
@@ -124,7 +126,11 @@ export class NodeTable {
   }
 
   #head() {
-    return element("tr", {}, element("td", {}), element("th", { scope: "col" }, "node"), this.columns.map(name => {
+    this.allBox = element("input", {
+      type: "checkbox", "aria-label": "Select all nodes that match", title: "Select all nodes that match",
+      onchange: () => (this.allBox.checked ? this.selection.all() : this.selection.clear()),
+    });
+    return element("tr", {}, element("td", {}, element("label.target", {}, this.allBox)), element("th", { scope: "col" }, "node"), this.columns.map(name => {
       const sorted = this.query.sort_key === name && (this.query.sort_dir === "desc" ? "descending" : "ascending");
       const label = name.replaceAll("_", " ");
       return element("th", { scope: "col", "aria-sort": sorted || null }, COLUMNS[name]
@@ -138,17 +144,39 @@ export class NodeTable {
     if (!node) return element("tr", { "aria-rowindex": row + 2 }, element("td", { colspan: this.columns.length + 2 }, element("span.muted", {}, "…")));
     const name = node.name || node.uuid;
     return element(`tr${row === this.current ? ".current" : ""}`, { "aria-rowindex": row + 2, "data-uuid": node.uuid },
-      element("td", {}, element("input", {
-        type: "checkbox", "aria-label": `Select ${name}`, checked: this.selected.has(node.uuid), onchange: () => this.#select(node.uuid),
-      })),
+      element("td", {}, element("label.target", {}, element("input", {
+        type: "checkbox", "aria-label": `Select ${name}`, checked: this.selection.has(node.uuid),
+        onclick: event => this.#select(row, event.shiftKey),
+      }))),
       element("th", { scope: "row" }, element("a", { href: `#/nodes/${node.uuid}` }, name)),
       this.columns.map(column => element("td", { title: typeof node[column] === "string" ? node[column] : null },
         (CELLS[column] || (value => value ?? ""))(node[column], this.known))));
   }
 
-  #select(uuid) {
-    if (!this.selected.delete(uuid)) this.selected.add(uuid);
-    this.onSelect();
+  // Select the node of a row, or no longer; with a range, all from the row before to this one.
+  async #select(row, isRange) {
+    const node = this.list.at(row), start = this.selection.last, list = this.list;
+    const hasMoved = list.at(start?.row)?.uuid !== start?.uuid; // nodes were added or deleted
+    if (!isRange || start === null || hasMoved) return this.selection.toggle(node, row);
+    const [first, last] = [Math.min(start.row, row), Math.max(start.row, row)];
+    const isSelected = this.selection.has(start.uuid);
+    try {
+      for (let from = first; from <= last; from += STRIDE)
+        while (await list.approach(from, Math.min(from + STRIDE, last)));
+    } catch (error) {
+      return notice(error.message, "bad");
+    }
+    const nodes = Array.from({ length: last - first + 1 }, (_, index) => list.at(first + index)).filter(Boolean);
+    return this.selection.set(nodes, isSelected, { row, uuid: node.uuid });
+  }
+
+  // Draw the selection again.
+  mark() {
+    if (!this.body) return;
+    const { size, isAll } = this.selection;
+    this.allBox.checked = isAll;
+    this.allBox.indeterminate = isAll ? this.selection.excluded.size > 0 : size > 0;
+    this.draw();
   }
 
   #key(event) {
@@ -156,7 +184,7 @@ export class NodeTable {
     const node = this.list?.at(this.current);
     const step = { j: 1, k: -1 }[event.key];
     if (step) this.#move(Math.min(Math.max(0, this.current + step), this.list.length - 1));
-    else if (event.key === "x" && node) { this.#select(node.uuid); this.draw(); }
+    else if ((event.key === "x" || event.key === "X") && node) this.#select(this.current, event.shiftKey);
     else if (event.key === "Enter" && node && !event.target.closest("a, button")) location.hash = `#/nodes/${node.uuid}`;
   }
 

@@ -87,7 +87,7 @@ function distinctions(selection, changed) {
 }
 
 export const page = {
-  title: "Operations", path: "/operations", key: "o",
+  title: "Operations", path: "/operations", key: "o", rule: "operation:list",
   async show(root, { api, live, params, keep, signal }) {
     let dimensions = (params.by || USUAL).split(",").filter(name => name in DISTINCTIONS);
     if (!dimensions.length) dimensions = USUAL.split(",");

@@ -1,5 +1,7 @@
 // Parts of a page that are read again and again, each with a heading and a state of its own.
 
+import { download } from "./api.js";
+import { notice } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
 
 // Make a part: a card whose content is `draw(document)`, for the document that `read()` returns.
@@ -41,21 +43,23 @@ function keepingFocus(content, make) {
 // Return the indicator of the connection; `show(state)` takes the states of a subscription.
 export function liveness() {
   const status = element("span", { "aria-live": "polite" });
+  let lostAt = null;
   const show = state => {
-    status.className = state === "live" ? "live" : "bad";
-    status.textContent = state === "live" ? "live" : "The connection is lost; trying again.";
+    lostAt = state === "live" ? null : lostAt ?? new Date();
+    status.className = lostAt ? "bad" : "live";
+    status.textContent = lostAt ? `The connection is lost; trying again. What is shown is from before ${lostAt.toLocaleTimeString()}.` : "live";
   };
   return { element: status, show };
 }
 
-// A state as a badge, with its word.
+// A state as a badge, with its word. kind: its colour, if that is not the word's.
 const KINDS = {
-  running: "busy", waiting: "wait", held: "hold", queued: "wait", failed: "failed", aborted: "failed",
-  ok: "stable", warning: "wait", critical: "failed",
-  succeeded: "stable", alive: "stable", impeded: "failed", lost: "failed", stopped: "hold",
-  draining: "hold", drained: "hold",
+  running: "busy", waiting: "wait", held: "hold", queued: "wait", pending: "rest", failed: "failed", aborted: "failed",
+  ok: "stable", warning: "wait", critical: "failed", paused: "hold", aborting: "wait",
+  succeeded: "stable", success: "stable", failure: "failed", denied: "failed",
+  alive: "stable", impeded: "failed", lost: "failed", stopped: "hold", draining: "hold", drained: "hold",
 };
-export const badge = word => element(`span.badge.${KINDS[word] || "wait"}`, {}, word);
+export const badge = (word, kind = KINDS[word] || "wait") => element(`span.badge.${kind}`, {}, word);
 
 // A link to a node.
 export const nodeLink = ({ node_uuid: uuid, node_name: name }) =>
@@ -64,3 +68,12 @@ export const nodeLink = ({ node_uuid: uuid, node_name: name }) =>
 // A link to the nodes of a filter.
 export const fleetLink = (filter, ...content) =>
   element("a", { href: `#/fleet?${new URLSearchParams(filter)}` }, content);
+
+// A link that downloads a file of the API with the credentials of the page.
+export const downloadLink = (path, name, text) => element("a", {
+  href: `v1/${path}`, download: name,
+  onclick: event => {
+    event.preventDefault();
+    download(path, name).catch(error => notice(error.message, "bad"));
+  },
+}, text);

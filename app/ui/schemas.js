@@ -1,15 +1,23 @@
 // What forms and lists need of the OpenAPI document: kinds of resources, their fields, patches.
 
 const BODY = "application/json";
+const POLICY = "x-policy"; // of an operation: its rule
 
 const resolve = (document_, schema) => schema?.$ref
   ? schema.$ref.replace("#/", "").split("/").reduce((node, name) => node[name], document_)
   : schema;
 
+// The schema of the body of a request, as ("/v1/nodes", "post").
+export const bodySchema = (document_, path, method) =>
+  resolve(document_, document_.paths[path][method].requestBody.content[BODY].schema);
+
+// The schema of a property that refers to another schema.
+export const propertySchema = (document_, schema, name) => resolve(document_, schema.properties[name]);
+
 // Kinds of resources that can be listed, created, changed and deleted, in the order of the
 // document, without parts of nodes; nodes have a page of their own. Each kind is
-// { title, path, member, detail, create, change }: `member` of the list's answer, whether the list
-// takes `detail`, and schemas of bodies.
+// { title, path, member, detail, create, change, rules }: `member` of the list's answer, whether the list
+// takes `detail`, schemas of bodies, and the rules of the policy.
 export function kindsOf(document_) {
   const bodyOf = operation => resolve(document_, operation?.requestBody?.content[BODY]?.schema);
   return Object.entries(document_.paths).flatMap(([path, { get, post }]) => {
@@ -22,6 +30,7 @@ export function kindsOf(document_) {
     return [{
       title: titleOf(name), path: name, member: Object.keys(answer.properties).find(key => key !== "next"),
       detail: get.parameters.some(parameter => parameter.name === "detail"), create: bodyOf(post), change: bodyOf(patch),
+      rules: { create: post[POLICY], change: patch[POLICY], remove: remove[POLICY] },
     }];
   });
 }

@@ -1,9 +1,13 @@
 """Files of the page at /ui: types, entity tags, restrictions, and the facts that they show."""
 
+import gzip
 import re
+from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
+from app import ui
 from app.api.declarations import node_fields
 from app.lifecycle.provision_states import MACHINE, VERBS
 from app.server.application import PAGES
@@ -17,14 +21,21 @@ KINDS = {
     "txt": "text/plain",
 }
 #: Files of others; `tests/e2e/test_consoles.py` has them under the policy of the page.
-VENDORED = {"/ui/xterm.js"}
+VENDORED = "xterm.js"
+#: Name of a module of the page -> its text.
+MODULES = {
+    path.name: path.read_text()
+    for path in Path(ui.__file__).parent.glob("*.js")
+    if path.name != VENDORED
+}
 
 
 def test_each_file_has_its_type_and_no_credentials_are_needed(api):
     assert "text/html; charset=utf-8" == api("GET", "/ui").content_type
-    assert {"main.js", "fleet.js", "node.js", "style.css", "facts.json"} <= {
+    assert {"main.js", "xterm.js", "style.css", "facts.json"} <= {
         path.rpartition("/")[2] for path in FILES
     }
+    assert "/ui/fleet.js" not in FILES, "it is part of main.js"
     for path in FILES:
         answer = api.at(None)("GET", path)
         assert 200 == answer.status_code, path
@@ -37,6 +48,31 @@ def test_an_unchanged_file_is_not_sent_again(api):
     assert (304, b"") == (again.status_code, again.data)
     assert 200 == api("GET", "/ui/main.js", **{"If-None-Match": '"other"'}).status_code
     assert "no-cache" == first.headers["Cache-Control"]
+
+
+def test_the_script_is_kept_as_long_as_the_page_names_its_digest(api):
+    address = re.search(r'src="(ui/main\.js\?v=\w+)"', api("GET", "/ui").text)[1]
+    kept = api("GET", f"/{address}")
+    assert "public, max-age=31536000, immutable" == kept.headers["Cache-Control"]
+    assert kept.data == api("GET", "/ui/main.js").data
+    other_release = api("GET", "/ui/main.js?v=0123456789abcdef")
+    assert "no-cache" == other_release.headers["Cache-Control"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/ui/main.js", "/ui/style.css", "/ui/facts.json", "/docs/page.js"]
+)
+def test_a_file_is_compressed_for_browsers_that_take_it(api, path):
+    plain = api("GET", path)
+    packed = api("GET", path, **{"Accept-Encoding": "br, gzip"})
+    assert ("gzip", None) == (
+        packed.headers["Content-Encoding"], plain.headers.get("Content-Encoding"),
+    )  # fmt: skip
+    assert "Accept-Encoding" == packed.headers["Vary"] == plain.headers["Vary"]
+    assert plain.data == gzip.decompress(packed.data)
+    assert plain.headers["ETag"] != packed.headers["ETag"]
+    again = {"Accept-Encoding": "gzip", "If-None-Match": packed.headers["ETag"]}
+    assert 304 == api("GET", path, **again).status_code
 
 
 def test_an_address_with_a_slash_at_its_end_leads_to_the_page(api):
@@ -52,23 +88,19 @@ def test_nothing_else_is_served(api, path):
 def test_the_page_has_no_inline_code_and_makes_no_element_from_a_string(api):
     page = api("GET", "/ui").text
     assert not re.search(r"<style|<script(?![^>]* src=)|\son\w+=|\sstyle=|javascript:", page)
-    for path in FILES:
-        if path.endswith(".js") and path not in VENDORED:
-            script = api("GET", path).text
-            assert not re.search(
-                r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script
-            )
-            assert not re.search(r"https?://(?!www\.w3\.org)", script), path
+    for name, script in MODULES.items():
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script
+        ), name
+        assert not re.search(r"https?://(?!www\.w3\.org)", script), name
 
 
 def test_each_file_that_is_named_exists(api):
-    named = re.findall(r'(?:src|href)="(ui/[^"]+)"', api("GET", "/ui").text)
-    for path in FILES:
-        if path.endswith(".js"):
-            named += [
-                f"ui/{name}" for name in re.findall(r' from "\./([^"]+)"', api("GET", path).text)
-            ]
-    assert len(named) > 20
+    named = re.findall(r'(?:src|href)="(ui/[^"?]+)', api("GET", "/ui").text)
+    for script in MODULES.values():
+        named += re.findall(r'"(ui/[\w.]+)"', script)
+        named += [f"ui/{name}" for name in re.findall(r'import\("\./([^"]+)"\)', script)]
+    assert {"ui/main.js", "ui/style.css", "ui/xterm.js", "ui/xterm.css"} <= {*named}
     assert {f"/{name}" for name in named} <= {*FILES}
 
 
@@ -82,6 +114,8 @@ def test_the_facts_are_those_of_the_tables(api):
     assert {*node_fields.FILTERS, "associated", "conductor"} <= facts["filters"].keys()
     assert not {"limit", "marker", "fields", "sort_key"} & facts["filters"].keys()
     assert ["true", "false"] == facts["filters"]["maintenance"]["values"]
+    query = urlencode({"where": facts["failed"]})
+    assert 200 == api("GET", f"/v1/provision_states?{query}").status_code
     for name, each in facts["filters"].items():
         for value in each["values"] or []:
             assert 200 == api("GET", f"/v1/nodes?{name}={value}").status_code, (name, value)

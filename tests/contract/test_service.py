@@ -184,3 +184,22 @@ def test_no_cache_keeps_an_answer(api, path):
 def test_files_of_the_page_are_revalidated(api):
     answer = api("GET", "/ui")
     assert ["no-cache"] == answer.headers.getlist("Cache-Control")
+
+
+def test_the_settings_are_shown_with_their_origin_and_without_secrets(api):
+    answer = api("GET", "/v1/service/settings")
+    assert 200 == answer.status_code, answer.text
+    assert answer.json["release"]
+    settings = {(each["group"], each["name"]): each for each in answer.json["settings"]}
+    strategy = settings["DEFAULT", "auth_strategy"]
+    assert ("noauth", "default") == (strategy["value"], strategy["origin"])
+    secret = "letmein-7f3a"
+    changed = replace(
+        api.runtime.settings,
+        oidc=replace(api.runtime.settings.oidc, client_secret=secret),
+        broker=replace(api.runtime.settings.broker, url=f"redis://:{secret}@127.0.0.1:1/0"),
+    )
+    other = Api(create_app(replace(api.runtime, settings=changed)).test_client(), api.runtime, [])
+    text = other("GET", "/v1/service/settings").text
+    assert secret not in text
+    assert "******@127.0.0.1:1/0" in text

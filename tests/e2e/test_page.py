@@ -3,26 +3,18 @@
 import os
 import re
 import signal
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from drivers.simulator.simulator import running
-from tests.support.browser import NARROW, WIDE, desk, grave_findings
+from tests.support.browser import NARROW, WIDE, desk, grave_findings, picture
 from tests.support.fleet import AGENTS, PATIENCE, Fleet, until
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 PACE = {"boot_seconds": 0.5, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
 HOLD = '[{"step": "hold", "args": {}, "priority": 90}]'
-#: Folder for pictures of the pages, as docs/images; unset: none are taken.
-PICTURES = os.environ.get("INGOT_TEST_PICTURES")
-
-
-def picture(page, name):
-    if PICTURES:
-        page.screenshot(path=Path(PICTURES, f"ui-{name}.png"))
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +132,7 @@ def test_a_verb_starts_only_when_its_dry_run_is_shown(chromium, site):
     with desk(chromium, site.url, at=f"/nodes/{site.good}") as page:
         held = []
         page.route("**/states/provision", lambda route: held.append(route))  # noqa: PLW0108 - not a builtin
-        page.get_by_role("button", name="deploy", exact=True).click()
+        page.get_by_role("button", name="deploy install", exact=True).click()
         dialog = page.get_by_role("dialog")
         start = dialog.get_by_role("button", name="Start deploy")
         expect(dialog).to_contain_text("Asking")
@@ -160,11 +152,12 @@ def test_a_verb_starts_only_when_its_dry_run_is_shown(chromium, site):
 
 def test_a_deployment_is_rehearsed_started_held_and_watched_to_active(chromium, site):
     with desk(chromium, site.url, at=f"/nodes/{site.good}") as page:
-        states = page.get_by_role("region", name="States")
+        page.get_by_text("State machine", exact=True).click()  # folded until asked for
+        states = page.get_by_role("region", name="State machine")
         expect(states.get_by_role("img")).to_have_attribute(
             "aria-label", re.compile("The node is available; it may become deploying")
         )
-        page.get_by_role("button", name="deploy", exact=True).click()
+        page.get_by_role("button", name="deploy install", exact=True).click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("deploy.write_image")
         assert "available" == site.states()[site.good]  # a dry run changes nothing
@@ -212,7 +205,7 @@ def test_a_killed_conductor_and_the_takeover_are_shown(chromium, tmp_path):
             return [pid for pid in fleet.pids()["conductors"].values() if fleet.stopped(pid)]
 
         with desk(chromium, fleet.url, at=f"/nodes/{node}") as page:
-            page.get_by_role("button", name="manage", exact=True).click()
+            page.get_by_role("button", name="manage check the BMC").click()
             page.get_by_role("dialog").get_by_text("The node becomes verifying").wait_for()
             page.get_by_role("button", name="Start manage").click()
             (pid,) = until(stopped, "the stop")

@@ -163,6 +163,7 @@ def test_a_runbook_is_created_changed_and_deleted_by_forms(chromium, fleet):
         page.get_by_role("button", name="Edit CUSTOM_WIPE").click()
         expect(form.locator("[name=description]")).to_have_value("Wipe it")
         form.locator("[name=description]").fill("")
+        form.get_by_text("Other fields").click()
         form.locator("[name=extra]").fill('{"rack": 7}')
         form.get_by_role("button", name="Change").click()
         expect(form).to_have_count(0)
@@ -195,7 +196,7 @@ def test_every_kind_of_resource_has_a_form(chromium, fleet):
                 page.locator(f"section[aria-label='{kind}'] > :not(:text('Loading'))")
             ).to_be_visible()
             page.get_by_role("button", name="Create", exact=True).click()
-            expect(page.get_by_role("dialog").locator("[name=uuid]")).to_be_visible()
+            expect(page.get_by_role("dialog").locator("[name=uuid]")).to_be_attached()
             page.get_by_role("dialog").get_by_role("button", name="Close").click()
             expect(page.locator("dialog")).to_have_count(0)  # hidden before it is removed
 

@@ -178,3 +178,36 @@ def test_a_person_of_the_provider_chooses_a_scope_and_comes_back_to_the_page(chr
         assert page.url.endswith(f"#{at}")
         page.get_by_role("button", name="Sign out jane").click()
         expect(page.get_by_role("link", name="Sign in with your organisation")).to_be_visible()
+
+
+def test_the_page_offers_what_the_role_of_the_caller_allows(chromium, site):
+    users = Directory(site.transaction)
+    users.user("kim", ("reader", "blue"))
+    users.user("lou", ("member", "blue"))
+    at = f"/nodes/{site.nodes['blue']}"
+    pages = {"kim": ["Fleet", "Operations", "Rollouts", "Changes", "Resources"]}
+    pages["lou"] = pages["kim"]
+    pages["ann"] = [*pages["kim"], "Service"]
+    for user, offered in pages.items():
+        with desk(chromium, site.url) as page:
+            expect(page.get_by_label("Password")).to_be_visible()
+            expect(page.get_by_role("searchbox")).to_have_count(0)
+            fill(page, user)
+            expect(page.get_by_role("link", name="of-blue")).to_be_visible()
+            expect(page.locator("#pages a")).to_have_text(offered)
+            mays = {"kim": 0, "lou": 0, "ann": 1}  # a member must not enrol
+            expect(page.get_by_role("button", name="Enrol")).to_have_count(mays[user])
+            page.get_by_label("Select of-blue").check()
+            expect(page.get_by_role("button", name="Roll out…")).to_have_count(int(user != "kim"))
+            actions = page.get_by_label("Verb").locator("option").all_inner_texts()
+            assert (user == "kim") == (["Choose…"] == actions), actions
+            assert (user == "ann") == ("delete" in actions), actions
+            page.goto(f"{site.url}/ui#{at}")
+            expect(page.get_by_role("region", name="Why")).to_contain_text("of-blue")
+            verbs = page.get_by_role("group", name="Verbs").get_by_role("button")
+            if user == "kim":
+                expect(verbs).to_have_count(0)
+            else:
+                expect(verbs.filter(has_text="manage")).to_have_count(1)
+            expect(verbs.filter(has_text="Delete")).to_have_count(mays[user])
+            page.get_by_role("button", name=f"Sign out {user}").click()

@@ -8,6 +8,7 @@ A browser, Debian's Chromium, for tests of the page at /ui.
 import os
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import sync_playwright
@@ -20,6 +21,8 @@ from tests.support.prerequisites import not_run
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 #: Impacts of findings that a page must not have.
 GRAVE = ("serious", "critical")
+#: Folder for pictures of the pages, as docs/images; unset: none are taken.
+PICTURES = os.environ.get("INGOT_TEST_PICTURES")
 
 
 @contextmanager
@@ -102,13 +105,24 @@ def _is_policy(line):
     return line.type == "error" and "Content Security Policy" in line.text
 
 
+def picture(page, name):
+    """Keep a picture of the page for the documentation, if there is a folder for them."""
+    if PICTURES:
+        page.screenshot(path=Path(PICTURES, f"ui-{name}.png"))
+
+
 def grave_findings(page):
     """Findings of axe on the page that are serious: rule -> the elements."""
+    return findings(page, GRAVE)
+
+
+def findings(page, impacts=("minor", "moderate", *GRAVE)):
+    """Findings of axe on the page: rule -> the elements."""
     if page.evaluate("typeof axe") == "undefined":  # the document has not loaded it yet
         page.evaluate(AXE_SCRIPT)
     found = page.evaluate("axe.run({resultTypes: ['violations']}).then(each => each.violations)")
     return {
         each["id"]: [node["html"][:200] for node in each["nodes"]]
         for each in found
-        if each["impact"] in GRAVE
+        if each["impact"] in impacts
     }

@@ -1,10 +1,12 @@
 """Route of the state of the service: an addition to Ironic's API."""
 
+from dataclasses import asdict
 from typing import Any
 
 from flask import Response
 
 from app.api.openapi.shapes import (
+    ANYTHING,
     BOOLEAN,
     INTEGER,
     NUMBER,
@@ -22,6 +24,8 @@ from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.transport.responses import json
 from app.api.values.value_types import NoQuery
+from app.api.web.root import INSTALLED
+from app.config.description import describe
 from app.models import ACTIVE, Conductor, OperationKind, OperationState
 from app.reports import service_state
 
@@ -54,6 +58,13 @@ SERVICE = Component("Service", exactly({
     })),
     "flower_url": or_null(TEXT),
 }))  # fmt: skip
+SETTINGS = exactly({
+    "release": TEXT,
+    "settings": array(exactly({
+        **dict.fromkeys(("group", "name", "variable", "help", "origin"), TEXT),
+        **dict.fromkeys(("value", "default"), ANYTHING), "choices": array(TEXT),
+    })),
+})  # fmt: skip
 
 
 @service.declare("GET", "/service", rule="baremetal:service:get", returns=SERVICE)
@@ -63,3 +74,15 @@ def show_service(context: RequestContext, _query: Any) -> Response:
     with context.runtime.reading() as session:
         document = service_state.describe(session)
     return json(document | {"flower_url": context.runtime.settings.api.flower_url})
+
+
+@service.declare("GET", "/service/settings", rule="baremetal:service:get", returns=SETTINGS)
+@service.arguments(NoQuery, location="query")
+def show_settings(context: RequestContext, _query: Any) -> Response:
+    """
+    Show the release and the settings of the process that answers, with secrets masked
+
+    `origin` names the file, the variable or the option that a value comes from.
+    """
+    settings = [asdict(setting) for setting in describe(context.runtime.settings)]
+    return json({"release": INSTALLED, "settings": settings})

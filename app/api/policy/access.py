@@ -263,6 +263,22 @@ class Access:
             return mask(document)
         return {"redacted_contents": redacted(rule)}
 
+    def passed(self, rules: Iterable[str], node: str | None = None) -> list[str]:
+        """
+        Return the rules that the caller passes: for a node, or else for resources of its project.
+
+        Raises NotFound, Forbidden: the caller must not learn that the node exists.
+        """
+        if not self.caller.restricted:
+            return list(rules)
+        if node is None:
+            names = {name for owned in OWNED.values() for name in owned.facts}
+            project = self.caller.project_id
+            facts = {name: project for name in sorted(names) if project is not None}
+        else:
+            facts = dict(self._seen(_NODES, node)[0])
+        return [rule for rule in rules if self._allows(rule, facts)]
+
     def _allows(self, rule: str, facts: Facts) -> bool:
         if self._passes(rule, facts):
             return True

@@ -67,6 +67,7 @@ SECTIONS = {
     "conductors": "Conductors", "service": "State of the service",
     "shards": "Shards", "agents": "Agents", "webhooks": "Webhooks", "holds": "Holds on nodes",
     "events": "Events of other services", "audit": "Audit", "login": "Sessions of browsers",
+    "permissions": "Permissions of the caller",
     "root": "The service",
 }  # fmt: skip
 #: Parts of the paths whose handlers wait for a call to a conductor.

@@ -11,7 +11,11 @@ from app.api.node import node_states
 from app.api.schemas.nodes import NodeFilters
 from app.api.transport.responses import OPTIONS
 from app.api.values.value_types import Flag, ListQuery
-from app.lifecycle.provision_states import MACHINE, VERBS
+from app.lifecycle.provision_states import MACHINE, VERBS, Kind, State
+
+_FAILED_STATES = [*(state for state in State if MACHINE[state].kind is Kind.FAILED), State.ERROR]
+#: Expression that selects all nodes with a failure of any kind.
+FAILED = f"provision_state in ({', '.join(_FAILED_STATES)}) or failure_code=* or fault=*"
 
 
 def encoded() -> bytes:
@@ -21,6 +25,7 @@ def encoded() -> bytes:
         "verbs": {verb: _verb(verb) for verb in VERBS},
         "filters": dict(_filters()),
         "fields": node_fields.FULL,
+        "failed": FAILED,
     }
     return orjson.dumps(facts, option=OPTIONS)
 
