@@ -15,7 +15,8 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from app.audit import sanitation_proofs
-from app.db.prepared import Typed
+from app.db import detached_rows
+from app.db.prepared import Prepared
 from app.db.sealing import keyring_of
 from app.db.transactions import connection_of
 from app.engine import erasures
@@ -28,7 +29,6 @@ from app.models import (
     OperationState,
     OperationStep,
     SanitationReport,
-    draft,
 )
 from app.observe import log
 
@@ -49,7 +49,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
 }
 #: Most characters of an error, and most disks of an inspection in a report.
 _LONGEST, _MOST_DISKS = 500, 512
-_INVENTORY = Typed(
+_INVENTORY = Prepared(
     select(NodeInventory.__table__.c.inventory).where(
         NodeInventory.__table__.c.node_id == bindparam("node_id")
     )
@@ -112,7 +112,7 @@ def record(session: Session, node: Node, operation: Operation) -> None:
         signature=signature,
         public_key=public_key,
     )
-    draft.add_all(connection, [row])
+    detached_rows.add_all(connection, [row])
     # the log is kept elsewhere, so that the removal of a report is seen
     logger.info(
         "sanitation.reported",
