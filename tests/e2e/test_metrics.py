@@ -99,9 +99,14 @@ def healths(prometheus):
 def test_prometheus_answers_the_dashboard_and_counters_survive_kills(tmp_path):
     port = free_port()
     settings = {"INGOT_METRICS_PORT": str(port)}
-    power_sync = {"INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "2"}
+    sweeps = {
+        "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "2",
+        "INGOT_SENSOR_DATA_SEND_SENSOR_DATA": "true",
+        "INGOT_SENSOR_DATA_ENABLE_FOR_UNDEPLOYED_NODES": "true",
+        "INGOT_SENSOR_DATA_INTERVAL": "2",
+    }
     with (
-        Fleet(tmp_path, conductors=2, restart=True, **settings, **power_sync, **CALM) as fleet,
+        Fleet(tmp_path, conductors=2, restart=True, **settings, **sweeps, **CALM) as fleet,
         prometheus_on(tmp_path, port) as prometheus,
     ):
         until(lambda: ask(prometheus, 'up{job="ingot"} == 1'), "a scrape")
@@ -133,6 +138,11 @@ def test_prometheus_answers_the_dashboard_and_counters_survive_kills(tmp_path):
             else:
                 until(lambda query=query: ask(prometheus, query), query)
         until(lambda: ["3"] == values(ask(prometheus, "sum(ingot_nodes)")), "3 nodes")
+        sensors = f"http://127.0.0.1:{port}/metrics/sensors"
+        until(
+            lambda: 6 == requests.get(sensors, timeout=10).text.count("ingot_sensor_health{"),
+            "two sensors of each node",
+        )
         until(lambda: {"ok"} == set(healths(prometheus)), "an evaluation of each rule")
         assert not ask(prometheus, 'ALERTS{severity="critical"}')
 

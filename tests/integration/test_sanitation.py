@@ -16,7 +16,8 @@ from app.engine import operations, transitions
 from app.inventory import nodes
 from app.models import NodeInventory, SanitationReport
 from app.rows import data_keys
-from tests.integration.harness import Harness, requested
+from drivers.core.errors import Refused
+from tests.integration.harness import AcmePower, Harness, requested
 from tests.support.inside import Inside
 from tests.unit.drivers.machines import scripted_agent
 from workers import cli
@@ -117,6 +118,23 @@ def test_a_later_clean_is_of_the_same_tenancy(harness):
     harness.finish(node, result=ERASED)
     second = report(harness)
     assert ("sanitized", first["tenancy"]) == (second["result"], second["tenancy"])
+
+
+def test_a_tear_down_that_fails_is_of_the_present_tenancy(harness, monkeypatch):
+    def refuse(*_):
+        raise Refused("the BMC refuses")
+
+    monkeypatch.setattr(AcmePower, "order", refuse)
+    present, former = str(uuid4()), {"instance_uuid": str(uuid4()), "ended_by": str(uuid4())}
+    node = harness.with_agent(
+        "active", instance_uuid=present, power_state="power on",
+        driver_internal_info={"tenancy": former},
+    )  # fmt: skip
+    tear_down(harness, node)
+    assert "error" == harness.state(node)
+    proof = report(harness)
+    assert "not sanitized" == proof["result"]
+    assert (present, None) == (proof["tenancy"]["instance_uuid"], proof["tenancy"]["ended_by"])
 
 
 def test_a_tear_down_without_a_cleaning_is_not_sanitized(harness):
