@@ -42,6 +42,8 @@ BODIES = {
     "PATCH /v1/allocations/<ident>": EXTRA,
     "PATCH /v1/webhooks/<ident>": [{"op": "add", "path": "/types/-", "value": "node.created"}],
     "PATCH /v1/inspection_rules/<uuid>": DESCRIPTION,
+    "PATCH /v1/networks/<ident>": DESCRIPTION,
+    "PATCH /v1/switches/<ident>": DESCRIPTION,
     "PATCH /v1/holds/<uuid>": [{"op": "replace", "path": "/reason", "value": "it moves"}],
     "POST /v1/events": {
         "events": [{"event": "network.bind_port", "port_id": uuid("port"), "mac_address": MAC, "status": "ACTIVE"}]
@@ -74,6 +76,7 @@ REFUSED = {
     "DELETE /v1/rollouts/<uuid>": 409,  # it has not ended
     "PUT /v1/nodes/<ident>/bmc/recording": 400,  # of a node without Redfish
     "POST /v1/nodes/<ident>/console/tickets": 409,  # the console is not enabled
+    "POST /v1/nodes/<ident>/switch_ports/restore": 400,  # of network interface noop
     "POST /v1/login": 400,  # without local users
     "POST /v1/login/scope": 400,
 }  # fmt: skip

@@ -68,7 +68,7 @@ KNOWN = {
     "ports": ["port"], "connectors": ["connector"], "targets": ["target"],
     "allocations": ["asked"], "deploy_templates": [TRAIT], "runbooks": ["book"],
     "rollouts": ["rollout"], "inspection_rules": ["rule"], "webhooks": ["hook"],
-    "holds": ["hold"],
+    "holds": ["hold"], "networks": ["net"], "switches": ["leaf"],
     "drivers": ["fake-hardware"], "conductors": ["rack-1"],
     "traits": [TRAIT, "HW_CPU_X86_VMX"], "vifs": ["vif-1"], "bios": ["BootMode"],
     "history": ["entry"], "operations": ["operation"], "agent-logs": ["log.tar.gz"],
@@ -100,6 +100,13 @@ RIGHT = {
     },
     "/v1/inspection_rules": {"actions": [{"op": "fail", "args": {"msg": "no"}}]},
     "/v1/webhooks": {"name": "new", "url": "http://receiver.test/", "secret": "0123456789abcdef"},
+    "/v1/networks": {"name": "new", "vlan": 200, "tagged_vlans": [30]},
+    "/v1/switches": {
+        "name": "new", "switch_id": "0c:c4:7a:00:00:01", "device_type": "cisco_ios",
+        "address": "192.0.2.7", "username": "ingot", "password": "secret", "ports": ["Gi1/*"],
+        "host_key":
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1Q2yGq0oR0rmbcuyHk0bLrV0R4t8UO3zJp3y1a0yNq",
+    },
     "/v1/holds": {"node_uuid": uuid("n4"), "kind": "scheduling", "reason": "moves"},
     "/v1/nodes/{ident}/holds": {"kind": "scheduling", "reason": "moves"},
     "/v1/webhooks/{ident}/replay": {"after": 0},
@@ -134,6 +141,8 @@ def populate(api):
     make("inspection_rules", "rule")
     make("webhooks", "hook", name="hook")
     make("holds", "hold")
+    make("networks", "net", name="net", vlan=201)
+    make("switches", "leaf", name="leaf", switch_id="0c:c4:7a:00:00:02")
     assert 204 == api("PUT", "/v1/nodes/n1/traits", {"traits": [TRAIT]}).status_code
     assert 202 == api("PUT", "/v1/nodes/n5/states/provision", {"target": "manage"}).status_code
     with api.runtime.transaction() as session:

@@ -65,13 +65,17 @@ SECTIONS = {
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
     "inspection_rules": "Inspection rules", "chassis": "Chassis", "drivers": "Drivers",
     "conductors": "Conductors", "service": "State of the service",
+    "networks": "Networks and switches", "switch_ports": "Switch ports of nodes",
     "shards": "Shards", "agents": "Agents", "webhooks": "Webhooks", "holds": "Holds on nodes",
     "events": "Events of other services", "audit": "Audit", "login": "Sessions of browsers",
     "permissions": "Permissions of the caller",
     "root": "The service",
 }  # fmt: skip
 #: Parts of the paths whose handlers wait for a call to a conductor.
-CALLS = ("/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console", "/console")
+CALLS = (
+    "/management/", "/bmc/", "/vmedia", "/vendor_passthru", "/states/console", "/console",
+    "/switch_ports",
+)  # fmt: skip
 #: Location of parameters that `parsing` accepts in the body or in the query.
 BODY_OR_QUERY = "json_or_query"
 
