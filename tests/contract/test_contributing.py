@@ -3,12 +3,14 @@ The additions of docs/contributing.md in a copy of the tree; test_added_field.py
 """
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from tests.support.tree_copy import BEFORE, PAGE, additions
 
-VERB, STEP, FIELD, TASK, SETTING = additions()
+VERB, STEP, FIELD, COLUMN, TASK, SETTING = additions()
 OPTION = "maintenance_report_interval"
 VARIABLE = f"INGOT_CONDUCTOR_{OPTION.upper()}"
 #: Print the beat's schedule, then run the task as a conductor's control process does; the second
@@ -89,6 +91,17 @@ def test_the_page_counts_the_files_of_a_verb():
     assert 6 == len([path for path in paths if not path.startswith("tests/")])
     page = PAGE.read_text()
     assert all(f"| `{path}` |" in page for path in paths)
+
+
+def test_an_added_column_of_operations_is_written_and_read_by_all_statements(extended, node):
+    """With two changed files: the verbs of the other tests claim, record and end operations."""
+    assert "active" == provision(extended, node, "adopt")["provision_state"]
+    with closing(sqlite3.connect(extended.folder / "ingot.db")) as database:
+        channels = database.execute("SELECT DISTINCT channel FROM operations").fetchall()
+    assert [("api",)] == channels
+    assert ["app/models/operation.py", "migrations/versions/rack_channel.py"] == [
+        name for name, _ in additions()[COLUMN]
+    ]
 
 
 def test_an_added_clean_step_is_listed_and_run(extended, node):
