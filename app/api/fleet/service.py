@@ -1,6 +1,7 @@
 """Route of the state of the service: an addition to Ironic's API."""
 
 from dataclasses import asdict
+from importlib.metadata import version
 from typing import Any
 
 from flask import Response
@@ -24,10 +25,12 @@ from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.transport.responses import json
 from app.api.values.value_types import NoQuery
-from app.api.web.root import INSTALLED
 from app.config.description import describe
 from app.models import ACTIVE, Conductor, OperationKind, OperationState
 from app.reports import service_state
+
+#: Version of the installed package.
+RELEASE = version("ingot")
 
 service = Routes("service", "Ring, load and health of the service")
 
@@ -84,4 +87,4 @@ def show_settings(context: RequestContext, _query: Any) -> Response:
     `origin` names the file, the variable or the option that a value comes from.
     """
     settings = [asdict(setting) for setting in describe(context.runtime.settings)]
-    return json({"release": INSTALLED, "settings": settings})
+    return json({"release": RELEASE, "settings": settings})
