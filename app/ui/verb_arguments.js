@@ -35,7 +35,7 @@ export function verbArguments(api, verbFacts, { values = {}, node = null } = {})
   function stepsField(name) {
     const initial = values[name];
     const area = element("textarea", { name, spellcheck: "false", value: initial ? JSON.stringify(initial, null, 2) : "" });
-    const offers = element("select", { "aria-label": `Add to ${name}`, hidden: true });
+    const offers = element("select", { "aria-label": "Steps that the node offers", hidden: true });
     controls.set(name, () => (area.value.trim() ? JSON.parse(area.value) : undefined));
     if (node) {
       api.get(`nodes/${node}/${FLOWS[name]}/steps`).then(steps => {

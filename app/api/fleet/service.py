@@ -29,6 +29,9 @@ from app.config.description import describe
 from app.models import ACTIVE, Conductor, OperationKind, OperationState
 from app.reports import service_state
 
+#: Version of the installed package.
+RELEASE = version("ingot")
+
 service = Routes("service", "Ring, load and health of the service")
 
 SERVICE = Component("Service", exactly({
@@ -37,8 +40,7 @@ SERVICE = Component("Service", exactly({
     })),
     "conductors": array(exactly({
         **column_shapes(Conductor, ("hostname", "conductor_group")),
-        "state": one_of(("alive", "impeded", "draining", "drained", "lost", "stopped")),
-        "version": INTEGER, "drained_at": or_null(TIME), "drain_reason": or_null(TEXT),
+        "state": one_of(("alive", "impeded", "lost", "stopped")), "version": INTEGER,
         "impediment": or_null(TEXT), "heartbeat_seconds": NUMBER,
         "nodes": INTEGER, "threads": INTEGER,
         "holds": exactly(dict.fromkeys(map(str, ACTIVE), INTEGER)),
@@ -85,4 +87,4 @@ def show_settings(context: RequestContext, _query: Any) -> Response:
     `origin` names the file, the variable or the option that a value comes from.
     """
     settings = [asdict(setting) for setting in describe(context.runtime.settings)]
-    return json({"release": version("ingot"), "settings": settings})
+    return json({"release": RELEASE, "settings": settings})
