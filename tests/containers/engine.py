@@ -1,8 +1,8 @@
 """
 Podman, as Debian packages it, with all that it keeps in one folder.
 
-The runtime is runc and the storage `vfs`: both work where namespaces are nested and limits may not be
-raised. Nothing of a Podman that the host has otherwise is read or changed.
+The runtime is runc, which works where namespaces are nested and limits may not be raised. Nothing of a
+Podman that the host has otherwise is read or changed.
 """
 
 import os
@@ -27,7 +27,7 @@ network_config_dir = "{folder}/networks"
 """
 STORAGE = """\
 [storage]
-driver = "vfs"
+driver = "{driver}"
 graphroot = "{folder}/storage"
 runroot = "{folder}/run"
 """
@@ -68,6 +68,22 @@ def _helper(name):
     return any(Path(folder, name).exists() for folder in ("/usr/lib/podman", "/usr/libexec/podman"))
 
 
+def _driver(folder):
+    """`overlay` if this host can mount one; else `vfs`, which copies an image for each container."""
+    parts = {name: folder / "probe" / name for name in ("lower", "upper", "work", "merged")}
+    for path in parts.values():
+        path.mkdir(parents=True, exist_ok=True)
+    options = f"lowerdir={parts['lower']},upperdir={parts['upper']},workdir={parts['work']}"
+    mounted = subprocess.run(
+        ["mount", "-t", "overlay", "overlay", "-o", options, parts["merged"]],
+        check=False, capture_output=True, timeout=60,
+    )  # fmt: skip
+    if mounted.returncode == 0:
+        subprocess.run(["umount", parts["merged"]], check=True, timeout=60)
+    shutil.rmtree(folder / "probe")
+    return "overlay" if mounted.returncode == 0 else "vfs"
+
+
 class Engine:
     """
     Podman with its files in a folder.
@@ -79,7 +95,7 @@ class Engine:
         self.folder, self.say = folder, say
         (folder / "networks").mkdir(parents=True, exist_ok=True)
         for name, text in (("containers.conf", CONTAINERS), ("storage.conf", STORAGE)):
-            (folder / name).write_text(text.format(folder=folder))
+            (folder / name).write_text(text.format(folder=folder, driver=_driver(folder)))
         (folder / "registries.conf").write_text(
             'unqualified-search-registries = ["docker.io"]\nshort-name-mode = "disabled"\n'
         )
@@ -112,7 +128,7 @@ class Engine:
         """
         Build an image in one layer for each stage, with the network and certificates of the host.
 
-        Each layer is a whole copy of the files with the storage `vfs`.
+        With the storage `vfs` each layer is a whole copy of the files.
         """
         options = ["--network=host", "--layers=false", "--file", containerfile]
         options += [word for tag in tags for word in ("--tag", tag)]
