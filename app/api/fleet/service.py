@@ -40,7 +40,8 @@ SERVICE = Component("Service", exactly({
     })),
     "conductors": array(exactly({
         **column_shapes(Conductor, ("hostname", "conductor_group")),
-        "state": one_of(("alive", "impeded", "lost", "stopped")), "version": INTEGER,
+        "state": one_of(("alive", "impeded", "draining", "drained", "lost", "stopped")),
+        "version": INTEGER, "drained_at": or_null(TIME), "drain_reason": or_null(TEXT),
         "impediment": or_null(TEXT), "heartbeat_seconds": NUMBER,
         "nodes": INTEGER, "threads": INTEGER,
         "holds": exactly(dict.fromkeys(map(str, ACTIVE), INTEGER)),
