@@ -77,7 +77,7 @@ class Breakers:
         try:
             connection.ensure_connection(max_retries=0)
             producer = Producer(connection.channel())
-            # of each connection, a RabbitMQ that is short of memory confirms the first message alone
+            # RabbitMQ confirms the first message of a connection even if it is short of memory
             for _ in range(2):
                 producer.publish(b"", routing_key=self._key, confirm_timeout=PROBE_TIMEOUT)
         finally:
