@@ -64,7 +64,7 @@ class Breakers:
             connection.set(self._key, b"", px=1000)
 
     def _send(self) -> None:
-        """Send a message without a receiver, and wait for the confirmation."""
+        """Send messages without a receiver, and wait for the confirmations."""
         if not self.broker.messages_url:
             self._write()
             return
@@ -76,10 +76,10 @@ class Breakers:
         )
         try:
             connection.ensure_connection(max_retries=0)
-            # a RabbitMQ that is short of memory accepts connections, and confirms nothing
-            Producer(connection.channel()).publish(
-                b"", routing_key=self._key, confirm_timeout=PROBE_TIMEOUT
-            )
+            producer = Producer(connection.channel())
+            # RabbitMQ confirms the first message of a connection even if it is short of memory
+            for _ in range(2):
+                producer.publish(b"", routing_key=self._key, confirm_timeout=PROBE_TIMEOUT)
         finally:
             connection.collect()  # unlike `close`, it waits for no answer
 

@@ -84,7 +84,7 @@ def phase(site, about, clients):
         if about.loses:
             # the rows of the judge are those of the end, so a restore has been detected by then
             end = wall + about.loses + MARGIN
-            lost = frozenset(_lost_with_the_database(ledger, wall - MARGIN, end) | _restored(site))
+            lost = frozenset(lost_with_the_database(ledger, wall - MARGIN, end) | _restored(site))
             probes.stale.clear()
         excuses = Excuses(wall, about.allowed, about.excused, tuple(site.stops), lost)
         verdict = judging.judge(ledger, probes.stale, excuses, stuck)
@@ -110,13 +110,15 @@ def phase(site, about, clients):
     )
 
 
-def _lost_with_the_database(ledger, begin, end):
-    """Nodes with requests in the time whose writes the database has lost."""
-    return {
+def lost_with_the_database(ledger, begin, end):
+    """Nodes with requests in the time whose writes the database has lost, or with lost holds."""
+    lost = {
         node
         for node, entries in ledger.accepted.items()
         if any(begin <= entry.known and entry.sent <= end for entry in entries)
-    } | {node for node, _ in ledger.unknown}
+    }
+    lost |= {held.node for held in ledger.holds if held.refused is False}
+    return lost | {node for node, _ in ledger.unknown}
 
 
 def _restored(site):

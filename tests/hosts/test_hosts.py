@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.chaos.clients import Ledger
+from tests.chaos.clients import Entry, Held, Ledger
 from tests.hosts import balancer, database, isolation, judge, phases, probes, table
 from tests.hosts.judge import interleaved, missing_events, number_gaps
 from tests.hosts.rigs import NotReady, Rigs
-from tests.hosts.run import Row
+from tests.hosts.run import Row, lost_with_the_database
 from tests.support.fleet import ROOT, until
 from tests.support.postgresql import NoServer
 from tests.support.prerequisites import not_allowed, not_run
@@ -240,6 +240,14 @@ def test_connections_to_a_silent_backend_are_cut_only_while_another_one_answers(
     made.note("a", is_well=True)
     made.note("b", is_well=False)
     assert ["a", "b"] == cut
+
+
+def test_a_node_whose_hold_the_database_has_lost_is_excused():
+    ledger = Ledger()
+    ledger.holds += [Held("a", "u1", refused=False), Held("b", "u2", refused=True), Held("c", "u3")]
+    ledger.accepted["d"].append(Entry("power", "active", {}, 8.0, 9.0, 1))
+    ledger.accepted["e"].append(Entry("power", "active", {}, 21.0, 22.0, 1))
+    assert {"a", "d"} == lost_with_the_database(ledger, 5.0, 20.0)
 
 
 def test_a_row_counts_what_is_wrong_and_names_it():
