@@ -17,6 +17,7 @@ from app.models.idempotency import Answered
 from app.models.identity import ApiToken, Group, Membership, Project, RoleAssignment, User
 from app.models.inspection import InspectionReport, InspectionRule
 from app.models.node import Chassis, Fault, Node, NodeTrait
+from app.models.node_search import NodeSearch
 from app.models.operation import (
     ACTIVE,
     BESIDE,
@@ -79,6 +80,7 @@ __all__ = [
     "Node",
     "NodeHistory",
     "NodeInventory",
+    "NodeSearch",
     "NodeTrait",
     "NotificationCursor",
     "Operation",
