@@ -1,4 +1,4 @@
-"""Grammar of selections: what each form of an expression means, and what is refused where."""
+"""Grammar of selections: the tree of each form of an expression, and the place of each error."""
 
 from datetime import datetime, timedelta
 
