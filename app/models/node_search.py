@@ -20,7 +20,7 @@ class NodeSearch(Base):
         ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )
     #: name, UUID, driver, resource class, conductor group, shard, description, instance
-    own: Mapped[str] = mapped_column(Text)
+    texts: Mapped[str] = mapped_column(Text)
     related: Mapped[str] = mapped_column(Text)  # MAC addresses and traits
     # visible by rules of their own
     last_error: Mapped[str | None] = mapped_column(Text)

@@ -24,7 +24,7 @@ _SEARCH = NodeSearch.__table__
 Rows = Select[Any]
 
 #: Column of `node_search` -> the field of a node whose visibility it has; empty: the node's.
-TEXTS = {"own": "", "related": "", "last_error": "last_error", "bmc": "driver_info"}
+TEXTS = {"texts": "", "related": "", "last_error": "last_error", "bmc": "driver_info"}
 
 
 def rows(

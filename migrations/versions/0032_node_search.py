@@ -71,7 +71,7 @@ class Texts:
             f" {self.lower(f'{row}.last_error')}, {self.bmc(row)}"
         )
         return (
-            "INSERT INTO node_search (node_id, own, related, last_error, bmc)"
+            "INSERT INTO node_search (node_id, texts, related, last_error, bmc)"
             f" SELECT {values}{source}"
         )
 
@@ -80,7 +80,7 @@ def triggers(texts: Texts) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield (name, table, event, condition, statement) of each trigger."""
     yield "node_created", "nodes", "INSERT", "", texts.insertion("NEW", "")
     for name, columns, text in (
-        ("own", ", ".join(OWN), texts.own),
+        ("texts", ", ".join(OWN), texts.own),
         ("last_error", "last_error", lambda row: texts.lower(f"{row}.last_error")),
         ("bmc", "driver_info", texts.bmc),
     ):
@@ -105,7 +105,7 @@ def upgrade() -> None:
     op.create_table(
         "node_search",
         sa.Column("node_id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("own", sa.Text(), nullable=False),
+        sa.Column("texts", sa.Text(), nullable=False),
         sa.Column("related", sa.Text(), nullable=False),
         sa.Column("last_error", sa.Text(), nullable=True),
         sa.Column("bmc", sa.Text(), nullable=True),

@@ -33,7 +33,7 @@ def changed(inside, table, **values):
 
 def test_a_new_node_has_its_texts_in_small_letters(inside, node):
     row = texts(inside, node)
-    assert {"rack1-u1", "fake-hardware"} < set(row["own"])
+    assert {"rack1-u1", "fake-hardware"} < set(row["texts"])
     assert (["timed out"], ["10.0.0.5", "https://bmc-1/redfish"]) == (row["last_error"], row["bmc"])
 
 
@@ -43,10 +43,10 @@ def test_a_new_node_has_its_texts_in_small_letters(inside, node):
 )  # fmt: skip
 def test_a_changed_column_changes_the_text(inside, node, column):
     changed(inside, Node, **{column: "Ä-New"})
-    assert "Ä-new" in texts(inside, node)["own"]
+    assert "Ä-new" in texts(inside, node)["texts"]
     if column not in ("driver", "conductor_group"):
         changed(inside, Node, **{column: None})
-        assert "Ä-new" not in texts(inside, node)["own"]
+        assert "Ä-new" not in texts(inside, node)["texts"]
 
 
 def test_the_last_error_and_the_addresses_follow(inside, node):
@@ -99,8 +99,8 @@ def test_the_migration_fills_the_table_and_its_way_back_removes_the_triggers(ins
     changed(inside, Node, name="later")
     schema.upgrade(url)
     after = texts(inside, node)
-    assert before | {"own": after["own"]} == after
-    assert "later" in after["own"]
+    assert before | {"texts": after["texts"]} == after
+    assert "later" in after["texts"]
     engine = connections.connect(url)
     with engine.connect() as connection:
         assert 1 == connection.execute(text("SELECT count(*) FROM node_search")).scalar_one()
