@@ -73,7 +73,7 @@ def settings() -> Lines:
     yield "## Options of earlier releases\n"
     yield "A value of one of these is ignored, with a warning in the log.\n"
     yield from table(
-        ("option", "what holds instead"),
+        ("option", "rule now"),
         ((code(f"[{name.replace('.', ']', 1)}"), instead) for name, instead in REMOVED.items()),
     )
 

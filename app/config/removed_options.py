@@ -7,7 +7,7 @@ that a service starts after an upgrade as it did before.
 
 from collections.abc import Mapping
 
-_DELIVERIES = "what is due is looked for every 2 seconds"
+_DELIVERIES = "due deliveries are looked for every 2 seconds"
 _RETRIES = "the pause between two attempts grows up to a minute"
 _PER_CALLER = "a caller has a quarter of them, at most 16"
 _REFUSED = "in a minute, an address has {} of them answered with their reason"

@@ -18,6 +18,7 @@ from app.models.identity import ApiToken, Group, Membership, Project, RoleAssign
 from app.models.inspection import InspectionReport, InspectionRule
 from app.models.network import Network, Switch
 from app.models.node import Chassis, Fault, Node, NodeTrait
+from app.models.node_search import NodeSearch
 from app.models.operation import (
     ACTIVE,
     BESIDE,
@@ -83,6 +84,7 @@ __all__ = [
     "Node",
     "NodeHistory",
     "NodeInventory",
+    "NodeSearch",
     "NodeSensors",
     "NodeTrait",
     "NotificationCursor",

@@ -15,9 +15,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Select,
-    Text,
     and_,
-    cast,
     false,
     func,
     literal,
@@ -32,7 +30,7 @@ from app.lifecycle.provision_states import State
 from app.models import Fault, Hold, Node, NodeTrait, Operation, Port
 from app.models.hold import in_effect
 from app.reports import fleet_operations
-from app.selection import grammar, sql_texts
+from app.selection import free_words, grammar, sql_texts
 from app.selection.grammar import FieldType, Kind
 from app.selection.tree import All, Comparison, Not, Operator, Pattern, Some, Tree, Value, Word
 
@@ -107,10 +105,15 @@ def _related(
     return condition
 
 
-def _failed(key: str, test: Test, sight: Sight) -> ColumnElement[bool]:
+def _standing(key: str, test: Test, sight: Sight) -> Select[Any]:
+    """Return the query for the ids of nodes with a failure whose code or step passes."""
     standing = fleet_operations.standing_failures()
-    rows = standing.with_only_columns(Operation.node_id)
-    return _NODES.id.in_(sight.narrow(rows.where(test(fleet_operations.OF_OPERATION[key]))))
+    rows = standing.with_only_columns(Operation.__table__.c.node_id)
+    return sight.narrow(rows.where(test(fleet_operations.OF_OPERATION[key])))
+
+
+def _failed(key: str, test: Test, sight: Sight) -> ColumnElement[bool]:
+    return _NODES.id.in_(_standing(key, test, sight))
 
 
 def _is_set(column: str, test: Test, _sight: Sight) -> ColumnElement[bool]:
@@ -177,6 +180,8 @@ FIELDS = (
     _column("inspection_finished_at", "the end of its last inspection", Kind.TIME),
 )  # fmt: skip
 BY_NAME: Mapping[str, Field] = {field.name: field for field in FIELDS}
+#: Fields that free words search without `node_search`.
+SEARCHED_APART = ("provision_state", "failure_code")
 NAMES = (*BY_NAME, *(f"{document}.KEY" for document in DOCUMENTS))
 
 
@@ -194,17 +199,24 @@ def parse(text: str) -> Tree:
     return grammar.parse(text, type_of, NAMES)
 
 
-def condition(tree: Tree, sight: Sight) -> ColumnElement[bool]:
-    """Translate a tree into a condition on rows of `nodes`, as the caller sees them."""
+def condition(tree: Tree, sight: Sight, *, drives: bool = True) -> ColumnElement[bool]:
+    """
+    Translate a tree into a condition on rows of `nodes`, as the caller sees them.
+
+    drives: no other part selects nodes that this one does not.
+    """
     match tree:
         case All(parts=parts):
-            return and_(*(condition(part, sight) for part in parts))
+            return and_(*(condition(part, sight, drives=drives) for part in parts))
         case Some(parts=parts):
-            return or_(*(condition(part, sight) for part in parts))
+            words = [part for part in parts if isinstance(part, Word)]
+            if len(words) == len(parts):
+                return _of_words(words, sight, drives=drives)
+            return or_(*(condition(part, sight, drives=False) for part in parts))
         case Not(part=part):
-            return not_(func.coalesce(condition(part, sight), false()))
+            return not_(func.coalesce(condition(part, sight, drives=False), false()))
         case Word():
-            return or_(*(_visible(field, _word(field, tree), sight) for field in _free(tree)))
+            return _of_words([tree], sight, drives=drives)
     if tree.keys:
         return _in_document(_NODES[tree.field], tree)
     field = BY_NAME[tree.field]
@@ -218,11 +230,21 @@ def _visible(field: Field, test: Test, sight: Sight) -> ColumnElement[bool]:
     return passes if is_visible is None else and_(is_visible, passes)
 
 
-def _free(word: Word) -> Iterable[Field]:
-    """Return the fields that a free word may be in: a MAC address has no letter beyond f."""
-    text = word.value if isinstance(word.value, str) else "".join(word.value.parts)
-    hexadecimal = set(text.lower()) <= set("0123456789abcdef:")
-    return (field for field in FIELDS if field.free and (field.name != "mac" or hexadecimal))
+def _of_words(words: Iterable[Word], sight: Sight, *, drives: bool) -> ColumnElement[bool]:
+    """Return the condition of the nodes with one of some words in a field that they search."""
+    queries: list[Select[Any]] = []
+    for word in words:
+        failed = _standing("code", _word(BY_NAME["failure_code"], word), sight)
+        queries += free_words.rows(word, sight.hidden.get, _fields_fit(word, sight), failed)
+    return free_words.selects(queries, drives=drives)
+
+
+def _fields_fit(word: Word, sight: Sight) -> ColumnElement[bool] | None:
+    """Return the condition that a field of `node_search` fits a pattern; None: it is none."""
+    if isinstance(word.value, str):
+        return None
+    fields = (field for field in FIELDS if field.free and field.name not in SEARCHED_APART)
+    return or_(*(_visible(field, _word(field, word), sight) for field in fields))
 
 
 def _word(field: Field, word: Word) -> Test:
@@ -258,7 +280,7 @@ def _compares(operator: Operator, value: Value, column: ColumnElement[Any]) -> C
     if isinstance(value, Pattern):
         return sql_texts.fits(column, value)
     if operator == Operator.CONTAINS:
-        return sql_texts.contains(cast(column, Text), str(value))
+        return sql_texts.contains(column, str(value))
     matches: ColumnElement[bool] = column == value
     return matches
 

@@ -23,8 +23,9 @@ from app.selection.tree import All, Comparison, Not, Operator, Pattern, Some, Tr
 
 #: Most characters of an expression, and of a value.
 LONGEST, LONGEST_VALUE = 4096, 255
-#: Deepest nesting, most comparisons and words, most wildcards of a value.
-DEEPEST, MOST_TERMS, MOST_WILDCARDS = 20, 100, 4
+#: Deepest nesting, most comparisons and words, most words, most wildcards of a value. A word looks
+#: at the texts of all nodes.
+DEEPEST, MOST_TERMS, MOST_WORDS, MOST_WILDCARDS = 20, 100, 10, 4
 
 
 class Kind(StrEnum):
@@ -96,7 +97,7 @@ class _Parser:
         self, text: str, type_of: Callable[[str], FieldType | None], names: Sequence[str]
     ) -> None:
         self._text, self._type_of, self._names = text, type_of, names
-        self._place = self._depth = self._terms = 0
+        self._place = self._depth = self._terms = self._words = 0
 
     def whole(self) -> Tree:
         if "\0" in self._text:
@@ -200,6 +201,12 @@ class _Parser:
                 self._place = end
                 return Comparison(name, Operator.EQUAL, (True,))
         self._place = begin
+        return self._word(begin)
+
+    def _word(self, begin: int) -> Word:
+        self._words += 1
+        if self._words > MOST_WORDS:
+            self._refuse(f"too many words without a field: at most {MOST_WORDS}", begin)
         quoted = self._skip(_QUOTED)
         if quoted is not None:
             return Word(self._literal(quoted, begin))

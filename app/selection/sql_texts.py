@@ -5,6 +5,7 @@ LIKE of SQLite ignores case, lower() of PostgreSQL depends on the collation, and
 values to text in different ways.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,12 @@ class _Contains(_Condition):
     inherit_cache = True
 
 
+class _HasFolded(_Condition):
+    """A text whose ASCII letters are in lower case contains another such one."""
+
+    inherit_cache = True
+
+
 class _JsonText(FunctionElement[str]):
     """Text of a string, an integer or a truth value in a document: (document, path, keys...)."""
 
@@ -57,6 +64,13 @@ class _JsonNumber(FunctionElement[float]):
 
     type = Float()
     inherit_cache = True
+
+
+def has(value: str | Pattern, text: str) -> bool:
+    """Whether a text contains a value, in any case; or, as a whole, fits a pattern."""
+    if isinstance(value, Pattern):
+        return re.fullmatch(".*".join(map(re.escape, value.parts)), text, re.DOTALL) is not None
+    return folded(value) in folded(text)
 
 
 def fits(text: ColumnElement[Any], pattern: Pattern) -> ColumnElement[bool]:
@@ -73,6 +87,11 @@ def fits(text: ColumnElement[Any], pattern: Pattern) -> ColumnElement[bool]:
 def contains(text: ColumnElement[Any], part: str) -> ColumnElement[bool]:
     """Return the condition of the texts that contain a part, in capital or small letters."""
     return _Contains(text, literal(folded(part), Text))
+
+
+def has_folded(text: ColumnElement[Any], part: str) -> ColumnElement[bool]:
+    """Return the condition of the texts, with letters in lower case, that contain a part."""
+    return _HasFolded(text, literal(folded(part), Text))
 
 
 def json_text(document: ColumnElement[Any], keys: Sequence[str]) -> ColumnElement[str]:
@@ -115,6 +134,18 @@ def _contains_on_sqlite(element: _Contains, compiler: SQLCompiler, **kwargs: Any
 def _contains_on_postgresql(element: _Contains, compiler: SQLCompiler, **kwargs: Any) -> str:
     text, part = _parts(element, compiler, kwargs)
     return f'(strpos(lower({text} COLLATE "C"), {part}) > 0)'
+
+
+@compiles(_HasFolded, "sqlite")
+def _has_folded_on_sqlite(element: _HasFolded, compiler: SQLCompiler, **kwargs: Any) -> str:
+    text, part = _parts(element, compiler, kwargs)
+    return f"(instr({text}, {part}) > 0)"
+
+
+@compiles(_HasFolded, "postgresql")
+def _has_folded_on_postgresql(element: _HasFolded, compiler: SQLCompiler, **kwargs: Any) -> str:
+    text, part = _parts(element, compiler, kwargs)
+    return f"(strpos({text}, {part}) > 0)"
 
 
 @compiles(_JsonText, "sqlite")

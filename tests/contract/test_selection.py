@@ -238,7 +238,7 @@ def test_a_list_is_read_page_by_page(api, rows):
         ("a)", 2, "')'"), ("a or", 5, "expected"), ("and a", 1, "missing before 'and'"),
         ("name=", 6, "missing"), ("name in (a b)", 12, "','"), ("name='a", 6, "quote"),
         ("created_at since yesterday", 18, "8h"), ("name=*a*b*c*d*", 6, "wildcards"),
-        ("not " * 30 + "a", 81, "levels"), ("a " * 101, 201, "at most 100"),
+        ("not " * 30 + "a", 81, "levels"), ("name=a " * 101, 701, "at most 100"), ("a " * 11, 21, "at most 10"),
         ("driver_info.redfish_password~a", 1, "no field"), ("instance_info.image_url~a", 1, "no field"),
         ("name in (a", 11, "','"), ("created_at in (8h)", 16, "since"), ("", 1, "expected"),
         ("created_at since 99999999999h", 18, "span"), ("created_at since 99999w", 18, "days"), ("a\0", 2, "NUL"), ("name=" + "a" * 256, 6, "long"),

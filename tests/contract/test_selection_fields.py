@@ -1,4 +1,4 @@
-"""Fields of selections: what each one compares, which ones free words search."""
+"""Fields of selections: compared values, and free words."""
 
 from datetime import timedelta
 from urllib.parse import quote

@@ -238,7 +238,8 @@ def why(api, uuid):
 def test_why_offers_no_verb_that_the_node_refuses(api, columns, accepted, refused, reason):
     uuid = api.node(**columns)["uuid"]
     answer = why(api, uuid)
-    assert accepted == set(answer["verbs"])
+    assert accepted <= set(answer["verbs"])
+    assert refused not in answer["verbs"]
     assert reason in answer["refused_verbs"][refused]
     (act,) = rehearse(api, uuid, refused)["refused"]
     assert act["reason"] == answer["refused_verbs"][refused]

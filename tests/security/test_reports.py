@@ -81,9 +81,9 @@ def test_each_mebibyte_of_a_refused_report_counts_as_a_report():
         environ = create_environ(PATH, method="POST") | {"CONTENT_LENGTH": str(length)}
         limits.middleware(refuse)(environ, lambda status, *_: statuses.append(int(status[:3])))
 
-    for length in (16 << 20, 16 << 20, 16 << 20, 100, 100):
+    for length in (16 << 20, 16 << 20, 16 << 20, 16 << 20, 100, 100):
         send(length)
-    assert [404, 404, 429, 404, 404] == statuses
+    assert [404, 404, 404, 429, 404, 404] == statuses
 
 
 def test_late_bodies_of_an_address_delay_no_other_address():

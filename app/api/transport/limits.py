@@ -23,7 +23,8 @@ from app.requests.rate_limit import RateLimit
 #: Refused requests of an address that a process answers with their reason in a minute: agents of
 #: many machines may have one address and retry every few seconds; a report is larger than a lookup.
 REFUSED_PER_MINUTE: Mapping[str, int] = {LOOKUP: 600, HEARTBEAT: 600, REPORT: 60}
-#: Likewise long polls and streams for which there was no place: a client retries after seconds.
+#: Long polls and streams of an address that are refused with the reason in a minute, for want of a
+#: place: a client retries after seconds.
 REFUSED_FOLLOWERS_PER_MINUTE = 60
 
 

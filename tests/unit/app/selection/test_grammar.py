@@ -1,4 +1,4 @@
-"""Grammar of selections: what each form of an expression means, and what is refused where."""
+"""Grammar of selections: the tree of each form of an expression, and the place of each error."""
 
 from datetime import datetime, timedelta
 
@@ -180,13 +180,15 @@ def test_a_refusal_names_the_place_and_what_would_be_right(text, place, hint):
 
 
 def test_limits_are_those_of_the_documentation():
-    assert All((A,) * 100) == parse("a " * 100)
-    assert (201, "too many parts: at most 100 comparisons and words") == refusal("a " * 101)
+    assert All((name("a"),) * 100) == parse("name=a " * 100)
+    assert (701, "too many parts: at most 100 comparisons and words") == refusal("name=a " * 101)
+    assert All((A,) * 10) == parse("a " * 10)
+    assert (21, "too many words without a field: at most 10") == refusal("a " * 10 + "'a'")
     parse("not " * 19 + "a")
     assert "20 levels" in refusal("not " * 20 + "a")[1]
     parse("(" * 19 + "a" + ")" * 19)
     assert "20 levels" in refusal("(" * 20 + "a" + ")" * 20)[1]
-    parse("((a) (b)) " * 21)  # not nested in each other
+    parse("((name=a) (name=b)) " * 21)  # not nested in each other
     longest = " " * 4095 + "a"
     assert A == parse(longest)
     with pytest.raises(Invalid, match="at most 4096 characters"):
