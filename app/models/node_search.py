@@ -11,7 +11,7 @@ class NodeSearch(Base):
     Values of a node that free words search, with ASCII letters in lower case, one value per line.
 
     A scan of these short rows costs a tenth of one of `nodes`. Triggers of the database write them
-    in the transaction of the change, so no statement can omit them: see migration 0032.
+    in the transaction of the change, so no statement can omit them: see migration 0029.
     """
 
     __tablename__ = "node_search"

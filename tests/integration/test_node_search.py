@@ -95,7 +95,7 @@ def test_the_migration_fills_the_table_and_its_way_back_removes_the_triggers(ins
     config = Config()
     config.set_main_option("script_location", str(schema.MIGRATIONS))
     config.attributes["url"] = url
-    command.downgrade(config, "0032-1")
+    command.downgrade(config, "0029-1")
     changed(inside, Node, name="later")
     schema.upgrade(url)
     after = texts(inside, node)
