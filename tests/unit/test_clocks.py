@@ -17,6 +17,7 @@ READS = {
 ALLOWED = {
     "app/broker/monitoring.py": "times of events, as Flower wants them",
     "app/cli/operation_progress.py": "shows how long an operation has run",
+    "app/cli/terminal/times.py": "times that a user names, such as yesterday",
     "app/db/clock.py": "has the host's clock, for the doctor",
     "app/process/tracing.py": "times of spans, as collectors want them",
     "app/ui/changes.js": "begin of the time whose changes are shown",

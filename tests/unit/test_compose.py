@@ -187,7 +187,7 @@ def test_the_image_contains_the_files_of_every_role():
     words = {word for line in copied for word in line.split()}
     assert {"app", "workers", "drivers", "migrations", "requirements/run.txt"} <= words
     read_by_build = re.findall(r'file = \["(\S+)"\]', (ROOT / "pyproject.toml").read_text())
-    names = {"run", "mysql", "openstack", "otel"}
+    names = {"run", "mysql", "openstack", "otel", "switch"}
     assert {f"requirements/{name}.in" for name in names} == set(read_by_build)
     assert {f"requirements/{name}.txt" for name in names} <= words
     assert set(read_by_build) <= words

@@ -66,7 +66,7 @@ def test_each_row_of_the_table_names_interfaces_of_this_service():
     [
         ("ilo", "bios", "ilo", "redfish", ""), ("ilo", "boot", "ilo-pxe", "pxe", ""), ("ilo", "boot", "ilo-ipxe", "ipxe", ""),
         ("ilo", "boot", "ilo-uefi-https", "redfish-https", ""), ("irmc", "boot", "irmc-virtual-media", "redfish-virtual-media", ""),
-        ("ilo", "inspect", "inspector", "agent", ""), ("ilo", "deploy", "autodetect", "direct", " (without choice of the deploy interface by the image)"),
+        ("ilo", "inspect", "inspector", "agent", ""),
         ("irmc", "console", "ipmitool-shellinabox", "no-console", " (without console)"), ("idrac", "power", "idrac-wsman", "idrac-redfish", ""),
         ("idrac", "inspect", "idrac", "idrac-redfish", ""), ("ibmc", "vendor", "ibmc", "redfish", " (without vendor functions of iBMC)"),
     ],

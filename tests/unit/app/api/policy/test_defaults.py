@@ -25,7 +25,7 @@ PUBLIC = {
     ("get", "/v1/nodes/{ident}/console/stream"),
 }  # fmt: skip
 #: Allowed with any token: links, and a heartbeat, which carries the agent's token as well.
-FOR_ALL = {("get", "/v1/volume"), ("post", "/v1/heartbeat")}
+FOR_ALL = {("get", "/v1/volume"), ("get", "/v1/permissions"), ("post", "/v1/heartbeat")}
 #: Lists that system readers see completely, and projects not at all; see the policy tests.
 FOR_THE_SYSTEM = {("get", "/v1/operations")}
 #: Resources of policy rules that belong to a project, directly or through their node.

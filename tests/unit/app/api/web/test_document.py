@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.fleet.conductors import CONDUCTOR, FULL
+from app.api.fleet.conductors import CHOOSABLE, COMPUTED, CONDUCTOR
 from app.api.openapi.returns import NO_CONTENT, Returns
 from app.api.openapi.shapes import LINKS, TEXT, UUID, Component, array, exactly, or_null, versioned
 from app.api.request.routes import Routes
@@ -66,5 +66,5 @@ def test_a_computed_field_without_a_schema_is_refused():
 
 
 def test_the_schema_of_a_conductor_has_the_same_field_order_in_every_process():
-    stored = [name for name in FULL if name not in ("alive", "drivers")]
+    stored = [name for name in CHOOSABLE if name not in COMPUTED]
     assert [*stored, "alive", "drivers", "links"] == list(CONDUCTOR.schema["properties"])
