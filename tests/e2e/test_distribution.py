@@ -70,7 +70,7 @@ def test_the_metadata_names_the_extras_bounds_and_python(wheel):
         metadata = email.message_from_bytes(file.read(name))
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert version[1] == metadata["Version"]
-    assert {"mysql", "openstack", "otel"} == set(metadata.get_all("Provides-Extra"))
+    assert {"mysql", "openstack", "otel", "switch"} == set(metadata.get_all("Provides-Extra"))
     requirements = metadata.get_all("Requires-Dist")
     assert [] == [line for line in requirements if ">=" not in line], "a lower bound is missing"
     base = [line for line in requirements if "extra ==" not in line]
@@ -83,7 +83,7 @@ def test_the_metadata_names_the_extras_bounds_and_python(wheel):
 
 def test_pinned_releases_satisfy_the_bounds():
     """The lock files are those of the bounds, so the bounds have been tested."""
-    for name in ("run", "mysql", "openstack", "otel"):
+    for name in ("run", "mysql", "openstack", "otel", "switch"):
         pins = dict(
             re.findall(
                 r"^([\w.-]+)==([\w.]+)",

@@ -195,7 +195,7 @@ class _Supervisor:
         """Restart children that end, until a signal; return the exit status."""
         from app.db import sqlite  # here: the import takes long
 
-        wait: float | None = None
+        wait: float | None = 0.0  # an examination may be due before the first signal
         while wait_for_signal(wait) not in STOPS:
             self.children.reap()
             waits = (self.children.start_due(), examinations.go_on())
