@@ -4,7 +4,7 @@ Images of container registries, as disks and as containers.
 An index leads to one manifest, by the architecture of the machine and the type of the disk. The
 manifest of a disk has a single layer, the image. All content is compared with its digest.
 
-Errors are those of `drivers.images.registries`, and BadImage for what is no disk, or ambiguous.
+Errors are those of `drivers.images.registries`, and BadImage for a container or several images.
 """
 
 import hashlib

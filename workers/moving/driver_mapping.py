@@ -44,6 +44,8 @@ INTERFACES: Mapping[tuple[str, str], tuple[Sequence[str], str]] = {
     ("boot", "ilo-pxe"): (("pxe",), ""),
     ("boot", "irmc-pxe"): (("pxe",), ""),
     ("console", "ilo"): (("no-console",), "console"),
+    ("console", "ipmitool-shellinabox"): (("no-console",), "console"),
+    ("console", "ipmitool-socat"): (("no-console",), "console"),
     ("console", "redfish-graphical"): (("no-console",), "console"),
     ("console", "fake-graphical"): (("fake",), "graphical console"),
     ("inspect", "idrac"): (("idrac-redfish",), ""),

@@ -59,6 +59,8 @@ READ = {
     },
     "instance_info": {
         "boot_iso": "drivers/images/instance.py",
+        "bootc_authorized_keys": "drivers/agent/bootc.py",
+        "bootc_tpm2_luks": "drivers/agent/bootc.py",
         "capabilities": "drivers/core/capabilities.py",
         "configdrive": "drivers/agent/image.py",
         "display_name": "app/inventory/nodes.py",
@@ -71,6 +73,7 @@ READ = {
         "image_download_source": "drivers/images/published.py",
         "image_os_hash_algo": "drivers/images/checksums.py",
         "image_os_hash_value": "drivers/images/checksums.py",
+        "image_pull_secret": "drivers/images/registries.py",
         "image_rootfs_uuid": "drivers/agent/image.py",
         "image_source": "drivers/agent/image.py",
         "image_type": "drivers/agent/image.py",
@@ -111,7 +114,7 @@ UNREAD = {
         redfish_tls_ciphers redfish_tls_minimum_version vmedia_transport_protocol
     """,
     "instance_info": """
-        container_image_type image_properties image_pull_secret image_request_authorization_secret
+        container_image_type image_properties image_request_authorization_secret
         image_tags image_url oci_image_manifest_url ramdisk_image_download_source root_device
     """,
     "properties": "local_gb root_device skip_block_devices",

@@ -1,4 +1,4 @@
-"""Deploy interfaces bootc and autodetect: what they need, and what they are."""
+"""Deploy interfaces bootc and autodetect: fields, and choice."""
 
 import pytest
 
