@@ -59,7 +59,9 @@ RIGHTS: Mapping[str, Rights] = {
         beat="SELECT (sequence, created_at, type, step, after)",
     ),
     "chassis": OF_REQUESTS,
-    "conductors": Rights(api="SELECT", beat="SELECT"),
+    "conductors": Rights(
+        api="SELECT, UPDATE (drained_at, drain_reason, updated_at)", beat="SELECT"
+    ),
     "data_keys": Rights(api="SELECT", conductor="SELECT, UPDATE (bound)", beat="SELECT"),
     "deploy_templates": OF_REQUESTS,
     "holds": Rights(beat="SELECT (id, node_id, owner, expires_at)"),
@@ -78,7 +80,7 @@ RIGHTS: Mapping[str, Rights] = {
         beat="SELECT (node_id, kind, state, queue, created_at, admitted_at, finished_at, wake_at,"
         " deadline_at, claimed_by, sent_at, first_sent_at, sent_to, id)"
     ),
-    "periodic_passes": Rights(api="SELECT", beat=ALL),
+    "periodic_passes": Rights(api="SELECT, DELETE", beat=ALL),
     "power_update_cursor": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "projects": Rights(api="SELECT", conductor="SELECT"),
     "role_assignments": Rights(api="SELECT", conductor="SELECT"),

@@ -108,11 +108,13 @@ def test_a_machine_that_finds_no_boot_file_is_rebooted(site):
 def test_files_are_served_in_parts_and_folders_are_not(site):
     fleet, _, _ = site
     url = fleet.get("drivers/redfish") and f"http://127.0.0.1:{port_of(fleet)}"
-    part = requests.get(f"{url}/boot.ipxe", headers={"Range": "bytes=2-5"}, timeout=10)
+    (fleet.data / "httpboot" / "script").write_text("#!ipxe\n")
+    part = requests.get(f"{url}/script", headers={"Range": "bytes=2-5"}, timeout=10)
     assert (206, b"ipxe") == (part.status_code, part.content)
-    for path in ("nodes", "", "../ingot.db", "%2e%2e/ingot.db"):
+    assert 204 == requests.get(f"{url}/", timeout=10).status_code  # for health checks
+    for path in ("nodes", "../ingot.db", "%2e%2e/ingot.db"):
         assert 404 == requests.get(f"{url}/{path}", timeout=10).status_code
-    assert 405 == requests.post(f"{url}/boot.ipxe", timeout=10).status_code
+    assert 405 == requests.post(f"{url}/script", timeout=10).status_code
 
 
 def port_of(fleet):

@@ -33,8 +33,8 @@ def test_a_drain_outlives_a_kill_and_ends_when_an_operator_says_so(tmp_path):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         fleet.await_state(nodes, "available")
-        until(lambda: conductors(fleet)["fleet-1"]["state"] == "drained", "the restart")
-        assert pid != fleet.conductor(1)
+        until(lambda: fleet.pids()["conductors"].get("fleet-1", pid) != pid, "the restart")
+        until(lambda: conductors(fleet)["fleet-1"]["state"] == "drained", "its heartbeat")
 
         fleet.provision(nodes, "manage")
         fleet.await_state(nodes, "manageable")

@@ -4,7 +4,7 @@ import json
 
 from tests.bench import bench_api, bench_power_sync, floor
 from tests.bench.bench_load import measure
-from workers.periodic import power_sync
+from workers.periodic import bmc_sweep
 
 NODES, SECONDS, QUICK = 120, 3, 4
 #: Most MiB of 108 more of them; each is a row, and a task of the wait monitor.
@@ -25,7 +25,7 @@ def test_waiting_operations_cost_no_threads_and_hardly_any_memory(tmp_path):
 
 
 def test_machines_that_never_answer_do_not_delay_a_power_sync(monkeypatch):
-    monkeypatch.setattr(power_sync, "PAGE", 50)
+    monkeypatch.setattr(bmc_sweep, "PAGE", 50)
     monkeypatch.setattr(bench_power_sync, "SILENT", 50)
     monkeypatch.setattr(bench_power_sync, "TIMEOUT", 6.0)  # a busy machine answers within it
     with bench_power_sync.machines() as port, bench_power_sync.silence() as silent:

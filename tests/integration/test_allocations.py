@@ -14,7 +14,7 @@ from app.db.clock import after, age
 from app.engine import operations, provision_state
 from app.inventory import allocations, scheduling
 from app.lifecycle.provision_states import Event, State
-from app.models import Allocation, Node, NodeTrait
+from app.models import Allocation, Node, NodeTrait, Operation
 from app.process import kill_points
 
 FREE = {"state": "available", "power_state": "power off", "resource_class": "large"}
@@ -281,7 +281,8 @@ def test_a_node_that_is_torn_down_loses_its_allocation(inside):
     seek(inside, name)
     with inside.runtime.transaction() as session:
         row = operations.lock(session, node)
-        provision_state.apply_effects(session, row, State.DELETING, Event.CLEAN, None)
+        operation = Operation(uuid="o-1")
+        provision_state.apply_effects(session, row, State.DELETING, Event.CLEAN, operation)
 
     row = inside.read(node)
     assert (None, {}) == (row.instance_uuid, row.instance_info)

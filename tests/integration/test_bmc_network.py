@@ -11,6 +11,7 @@ from drivers.fake.hardware import FakeManagement, FakePower
 from tests.support.fleet import until
 from tests.support.inside import AlwaysGiven
 from tests.support.ports import free_port
+from tests.support.redis import breakers
 from workers.conductor.rpc_server import CallHandler
 from workers.periodic import bmc_network, schedule
 from workers.periodic.bmc_network import FEWEST, BmcNetwork
@@ -38,7 +39,7 @@ class Calls:
 class Site:
     """Conductor c-1, whose power syncs run here, and its neighbour c-2."""
 
-    def __init__(self, inside, redis_client, monkeypatch):
+    def __init__(self, inside, redis_client, redis_url, monkeypatch):
         self.inside, self.monkeypatch, self.reports = inside, monkeypatch, []
         for name in ("c-1", "c-2"):
             inside.conductor(name)
@@ -49,6 +50,7 @@ class Site:
         monkeypatch.setattr(schedule, "_spaced", lambda _seconds, work: work)
         monkeypatch.setattr(bmc_network, "RETRY", 0.01)
         application = Celery(set_as_current=False)
+        application.breakers = breakers(redis_url)
         network = BmcNetwork(self.runtime, "c-1", self.reports.append)
         schedule.register_tasks(application, self.runtime, "c-1", redis_client, network)
         self.sync = application.tasks[TASK]
@@ -66,8 +68,8 @@ class Site:
 
 
 @pytest.fixture
-def site(inside, redis_client, monkeypatch):
-    site = Site(inside, redis_client, monkeypatch)
+def site(inside, redis_client, redis_url, monkeypatch):
+    site = Site(inside, redis_client, redis_url, monkeypatch)
     for _ in range(FEWEST):
         inside.node("available", power_state="power off")
     site.reads(FakePower, Unreachable("no answer"))

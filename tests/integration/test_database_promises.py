@@ -108,8 +108,8 @@ PROMISES = {
         ),
     },
     "ingot_beat": {
-        "read nodes, operations and webhooks except states and times": (
-            "SELECT driver_info FROM nodes", "SELECT uuid FROM nodes", "SELECT * FROM operations",
+        "read nodes, operations and webhooks except names, owners, states, times and sensors": (
+            "SELECT driver_info FROM nodes", "SELECT instance_info FROM nodes", "SELECT * FROM operations",
             "SELECT secret FROM webhooks", "SELECT * FROM operation_steps", "SELECT * FROM agents",
         ),
         "write anything but its lease": (

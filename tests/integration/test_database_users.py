@@ -124,7 +124,12 @@ def test_the_beat_finds_out_which_tasks_have_work(aged):
     finally:
         engine.dispose()
     assert "ingot.deliver_webhooks" not in idle
-    assert {"ingot.check_allocations", "ingot.advance_rollouts", "ingot.end_expired_holds"} == idle
+    assert {
+        "ingot.check_allocations",
+        "ingot.check_switch_ports",
+        "ingot.advance_rollouts",
+        "ingot.end_expired_holds",
+    } == idle
 
 
 def test_the_beat_counts_the_fleet_for_its_metrics(aged):

@@ -11,6 +11,7 @@ from app.db.clock import after
 from app.models import BeatLease, Conductor, Operation, PeriodicPass
 from app.reports import health, service_state
 from app.server.application import create_app
+from tests.support.redis import breakers
 from workers.doctor import database_checks
 from workers.doctor.checks import Installation
 from workers.periodic import reconciler, schedule
@@ -45,7 +46,7 @@ def grow_old(inside, seconds=100.0):
 
 
 @pytest.fixture
-def blink(inside, redis_client, monkeypatch):
+def blink(inside, redis_client, redis_url, monkeypatch):
     """Return a function that makes the task BLINK of some work, in a control process."""
 
     def make(work, **columns):
@@ -53,6 +54,7 @@ def blink(inside, redis_client, monkeypatch):
         monkeypatch.setattr(schedule, "PERIODIC", (row,))
         monkeypatch.setattr(schedule, "_spaced", lambda _seconds, work: work)
         application = Celery(set_as_current=False)
+        application.breakers = breakers(redis_url)
         schedule.register_tasks(application, inside.runtime, "c-1", redis_client)
         return application.tasks[BLINK]
 

@@ -11,6 +11,7 @@ from app.engine import dispatch, operations
 from app.errors import Unavailable
 from app.models import AgentRecord, Conductor, Node, Operation, Watermark
 from drivers.core.steps import Done, Wait
+from tests.support.redis import breakers
 from workers.conductor import claims, recording
 from workers.periodic import reconciler, schedule
 from workers.restoration import restore
@@ -559,12 +560,13 @@ def test_the_broker_has_held_no_message_before_the_first_operation(inside):
 
 
 def test_all_queued_operations_are_sent_again_once_after_redis_was_emptied(
-    inside, cleaning, redis_client, monkeypatch
+    inside, cleaning, redis_client, redis_url, monkeypatch
 ):
     from celery import Celery
 
     monkeypatch.setattr(schedule, "_spaced", lambda _seconds, work: work)
     application = Celery(set_as_current=False)
+    application.breakers = breakers(redis_url)
     schedule.register_tasks(application, inside.runtime, "c-1", redis_client)
     reconcile_task = application.tasks[schedule.RECONCILE]
     for sent in (2, 2):
