@@ -111,45 +111,45 @@ def compare_due(runtime: Runtime) -> int:
         query = select(Baseline.id, Baseline.name, Baseline.version).where(_IS_DUE)
         passes = [_Pass(*row) for row in session.execute(query.order_by(Baseline.due_at))]
     count = 0
-    for due in passes:
-        with isolated("baseline.not_compared", baseline=due.name):
-            count += _run(runtime, due)
-        retrying(lambda due=due: _end(runtime, due))  # type: ignore[misc]
+    for due_pass in passes:
+        with isolated("baseline.not_compared", baseline=due_pass.name):
+            count += _run(runtime, due_pass)
+        retrying(lambda due_pass=due_pass: _end(runtime, due_pass))  # type: ignore[misc]
     return count
 
 
-def _run(runtime: Runtime, due: _Pass) -> int:
+def _run(runtime: Runtime, due_pass: _Pass) -> int:
     count, last_id = 0, 0
     while True:
         with runtime.reading() as session:
-            baseline = session.get(Baseline, due.baseline_id)
-            if baseline is None or baseline.version != due.version:
+            baseline = session.get(Baseline, due_pass.baseline_id)
+            if baseline is None or baseline.version != due_pass.version:
                 return count  # it is due again, or deleted
             ids, end = _outdated(session, baseline, last_id)
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
-            count += retrying(lambda batch=batch: _compare_batch(runtime, due, batch))  # type: ignore[misc]
+            count += retrying(lambda batch=batch: _compare_batch(runtime, due_pass, batch))  # type: ignore[misc]
         if end is None:
             return count
         last_id = end
 
 
-def _end(runtime: Runtime, due: _Pass) -> None:
+def _end(runtime: Runtime, due_pass: _Pass) -> None:
     """Set the time of the next pass, unless the baseline was changed since the begin."""
     interval = runtime.settings.conductor.check_baselines_interval
-    is_unchanged = (Baseline.id == due.baseline_id) & (Baseline.version == due.version)
+    is_unchanged = (Baseline.id == due_pass.baseline_id) & (Baseline.version == due_pass.version)
     with runtime.transaction() as session:
         session.execute(update(Baseline).where(is_unchanged).values(due_at=after(interval)))
 
 
-def _compare_batch(runtime: Runtime, due: _Pass, ids: Sequence[int]) -> int:
+def _compare_batch(runtime: Runtime, due_pass: _Pass, ids: Sequence[int]) -> int:
     """Compare some nodes; those whose rows are locked are left to the next pass."""
     with runtime.transaction() as session:
         of_batch = select(Node).where(Node.id.in_(ids)).order_by(Node.id)
         nodes = session.scalars(of_batch.with_for_update(skip_locked=True)).all()
         baseline = session.scalar(
             select(Baseline)
-            .where(Baseline.id == due.baseline_id, Baseline.version == due.version)
+            .where(Baseline.id == due_pass.baseline_id, Baseline.version == due_pass.version)
             .with_for_update(read=True, key_share=True)
         )
         if baseline is None:

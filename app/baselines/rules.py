@@ -50,7 +50,7 @@ class Field:
     """
     A fact that rules may name.
 
-    key: what follows the name, as COMPONENT in `firmware.COMPONENT`; empty: nothing.
+    key: word for the rest of the name, as COMPONENT in `firmware.COMPONENT`; empty: there is none.
     """
 
     name: str
@@ -198,15 +198,14 @@ def _checked(field: Field, value: Any) -> int | str:
 
 def _matches(fact: Any, pattern: Any) -> bool:
     """Whether a text has the parts of a pattern, in their order; in time linear in the text."""
-    first, *others = pattern.split("*")
-    if not others:
+    prefix, *further_parts = pattern.split("*")
+    if not further_parts:
         return bool(fact == pattern)
-    *middle, last = others
-    end = len(fact) - len(last)
-    if not (fact.startswith(first) and fact.endswith(last) and len(first) <= end):
+    *middle_parts, suffix = further_parts
+    position, end = len(prefix), len(fact) - len(suffix)
+    if not (fact.startswith(prefix) and fact.endswith(suffix) and position <= end):
         return False
-    position = len(first)
-    for part in middle:
+    for part in middle_parts:
         position = fact.find(part, position, end)
         if position < 0:
             return False

@@ -22,14 +22,14 @@ def nodes(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
 ) -> None:
-    """List the nodes that a baseline is for: who differs, in what, since when."""
+    """List the nodes of a baseline, with the differences of each and their begin."""
     query = {} if state is None else {"state": state}
     items = api.every("baselines", baseline, "nodes", limit=limit, **query)
     output.items((_row(output, item) for item in items), OF_BASELINE)
 
 
 def compliance(api: Api, output: Output, node: Node) -> None:
-    """List the baselines that are for a node: in what it differs, since when."""
+    """List the baselines of a node, with its differences from each and their begin."""
     items = api.get("nodes", node, "compliance")["compliance"]
     output.items([_row(output, item) for item in items], OF_NODE)
 

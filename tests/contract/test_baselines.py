@@ -81,7 +81,7 @@ WRONG = [
     ({"expected": [7]}, "expected"), ({"expected": [{}]}, "field"),
     ({"expected": [MEMORY] * 201}, "expected"),
     ({"expected": [MEMORY | {"field": "memory"}]}, "the nearest is memory_mb"),
-    ({"expected": [MEMORY | {"field": 7}]}, "field"), ({"expected": [MEMORY | {"field": "a\0"}]}, "field"),
+    ({"expected": [MEMORY | {"field": 7}]}, "field"), ({"expected": [MEMORY | {"field": "a\0"}]}, "expected"),
     ({"expected": [MEMORY | {"operator": "matches"}]}, "memory_mb is a number, which takes =, >=, <=, in"),
     ({"expected": [MEMORY | {"operator": "~"}]}, "operator"), ({"expected": [MEMORY | {"operator": None}]}, "operator"),
     ({"expected": [MEMORY | {"value": "64"}]}, "memory_mb is a number: an integer"),
@@ -141,7 +141,9 @@ def test_a_pass_compares_the_selected_nodes(api):
         item[name] for name in ("baseline_name", "state", "hold_uuid")
     )
     why = api("GET", "/v1/nodes/small/why").json
-    assert "It differs from baseline rack-a: memory_mb is 1024, expected >= 65536." in why["summary"]
+    assert (
+        "It differs from baseline rack-a: memory_mb is 1024, expected >= 65536." in why["summary"]
+    )
     assert why["waiting_for"] is None
     (unknown,) = api("GET", f"/v1/nodes/{unread}/compliance").json["compliance"]
     assert (None, "unknown") == (unknown["differences"][0]["actual"], unknown["state"])

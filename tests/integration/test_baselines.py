@@ -100,7 +100,10 @@ def test_a_hostile_inventory_is_recorded_and_unknown(harness, inspect, inventory
     create(harness, MEMORY, acceptance=True)
     node = harness.node()
     inspect(node, inventory)
-    assert ("unknown", None) == (row(harness, node).state, row(harness, node).differences[0]["actual"])
+    assert ("unknown", None) == (
+        row(harness, node).state,
+        row(harness, node).differences[0]["actual"],
+    )
     assert 1 == len(held(harness, node)), "unknown is not accepted"
 
 
@@ -119,9 +122,7 @@ def test_a_node_that_is_not_accepted_gets_no_instance_until_it_complies(harness,
     inspect(node, {"memory": {"physical_mb": 1024}})
     (hold,) = held(harness, node)
     assert ("scheduling", None, "baseline base") == (hold.kind, hold.owner, hold.user_name)
-    assert (
-        "not as baseline base expects: memory_mb is 1024, expected >= 65536" == hold.reason
-    )
+    assert "not as baseline base expects: memory_mb is 1024, expected >= 65536" == hold.reason
     inspect(node, {"memory": {"physical_mb": 2048}})
     assert [hold.uuid] == [each.uuid for each in held(harness, node)]
     assert "available" == harness.do(node, "provide")

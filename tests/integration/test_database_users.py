@@ -127,6 +127,7 @@ def test_the_beat_finds_out_which_tasks_have_work(aged):
     assert {
         "ingot.check_allocations",
         "ingot.check_switch_ports",
+        "ingot.compare_baselines",
         "ingot.advance_rollouts",
         "ingot.end_expired_holds",
     } == idle

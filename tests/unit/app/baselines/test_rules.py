@@ -1,6 +1,7 @@
 """Rules of baselines, and the facts that they compare, from hostile inventories."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -67,7 +68,10 @@ HOSTILE = [
         ({"cpu": {"model_name": value}}, ["cpu.model"])
         for value in (7, "", "\0", " \x1b\x07 ", ["x"], {"a": 1}, None, b"x")
     ),
-    *((({"disks": value}, ["disks.count"])) for value in ({}, "sda", 3, [None], [[DISK]], [DISK, 1])),
+    *(
+        (({"disks": value}, ["disks.count"]))
+        for value in ({}, "sda", 3, [None], [[DISK]], [DISK, 1])
+    ),
     *(
         ({"disks": [DISK, {"size": value}]}, ["disks.from_gb.1"])
         for value in (None, "4 TB", -5, 1e30, 10**30, True)
@@ -160,3 +164,8 @@ def test_each_field_can_be_named():
     for field in FIELDS:
         label = f"{field.name}.7" if field.key else field.name
         assert field is rule(label, "in", ["x"] if field.kind == "text" else [1]).field
+
+
+def test_the_documentation_names_each_field():
+    text = (Path(__file__).parents[4] / "docs" / "baselines.md").read_text()
+    assert [] == [field.label for field in FIELDS if f"`{field.label}`" not in text]
