@@ -76,9 +76,10 @@ def test_a_group_of_failures_leads_to_its_nodes_with_one_click(chromium, fleet):
         expect(group).to_contain_text("check that its address can be reached from the conductor")
         group.get_by_role("link", name="2 nodes").click()
         expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
-        expect(page.get_by_text("dead-0")).to_be_visible()
-        expect(page.get_by_text("dead-1")).to_be_visible()
-        expect(page.get_by_text("worked-0")).to_have_count(0)
+        nodes = page.get_by_role("table", name="Nodes")
+        expect(nodes.get_by_text("dead-0")).to_be_visible()
+        expect(nodes.get_by_text("dead-1")).to_be_visible()
+        expect(nodes.get_by_text("worked-0")).to_have_count(0)
         assert "failure_code=unreachable" in page.url
         assert "resource_class=dead" in page.url
 
