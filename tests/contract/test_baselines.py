@@ -1,5 +1,7 @@
 """/v1/baselines, their nodes, and the compliance of nodes."""
 
+import json
+
 import pytest
 from sqlalchemy import func, select, update
 
@@ -7,6 +9,7 @@ from app.baselines import comparison
 from app.inventory import hardware_inventory, nodes
 from app.models import Baseline, BaselineNode, ChangeEvent, FirmwareComponent
 from tests.contract.conftest import fault
+from tests.support.inside_commands import Ingot
 
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 MEMORY = {"field": "memory_mb", "operator": ">=", "value": 65536}
@@ -252,3 +255,34 @@ def test_firmware_is_compared_by_component(api):
         (difference["field"], difference["actual"]) for difference in item["differences"]
     ]
     assert "differs" == item["state"]
+
+
+def test_commands_show_differences_in_words(api, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    ingot = Ingot(api.client.application)
+    rules = tmp_path / "rules.json"
+    rules.write_text(
+        json.dumps([MEMORY, {"field": "cpu.count", "operator": "in", "value": [8, 16]}])
+    )
+    selection = ("--selection", "resource_class=compute")
+    assert (
+        0
+        == ingot(
+            "baseline", "create", "--name", "rack-a", *selection, "--expected", str(rules)
+        ).status
+    )
+    machine(api, 1024, "small")
+    run_passes(api)
+    row = "memory_mb 1024 (expected >= 65536); cpu.count unknown (expected in 8,16)"
+    for words in (("baseline", "nodes", "rack-a"), ("node", "compliance", "small")):
+        table = ingot(*words)
+        assert row in table.out, table.err
+        (item,) = json.loads(ingot(*words, "-o", "json").out)
+        assert [1024, None] == [each["actual"] for each in item["differences"]]
+    assert [] == json.loads(
+        ingot("baseline", "nodes", "rack-a", "--state", "complies", "-o", "json").out
+    )
+    wrong_rules = '[{"field": "memory", "operator": "=", "value": 1}]'
+    wrong = ingot("baseline", "set", "rack-a", "--expected", wrong_rules, status=1)
+    assert "the nearest is memory_mb" in wrong.err
+    assert 0 == ingot("baseline", "delete", "rack-a").status
