@@ -1,6 +1,7 @@
 """/v1/baselines, their nodes, and the compliance of nodes."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import func, select, update
@@ -78,7 +79,7 @@ def test_a_baseline_is_created_shown_listed_changed_and_deleted(api):
 WRONG = [
     ({"name": "a b"}, "name"), ({"name": None}, "name"), ({"selection": ""}, "selection"),
     ({"selection": "memory=5"}, "Character 1 of selection: there is no field 'memory'"),
-    ({"selection": "(name=x"}, "of selection"), ({"selection": 7}, "selection"),
+    ({"selection": "name=x or not differs=rack-a"}, "by differs"), ({"selection": "(name=x"}, "of selection"), ({"selection": 7}, "selection"),
     ({"selection": "name=*\0"}, "selection"), ({"selection": "x" * 4097}, "selection"),
     ({"expected": None}, "expected"), ({"expected": []}, "expected"), ({"expected": {}}, "expected"),
     ({"expected": [7]}, "expected"), ({"expected": [{}]}, "field"),
@@ -286,3 +287,28 @@ def test_commands_show_differences_in_words(api, tmp_path, monkeypatch):
     wrong = ingot("baseline", "set", "rack-a", "--expected", wrong_rules, status=1)
     assert "the nearest is memory_mb" in wrong.err
     assert 0 == ingot("baseline", "delete", "rack-a").status
+
+
+@BOTH
+def test_nodes_are_selected_by_their_differences(api):
+    for name in ("rack-a", "rack-b"):
+        create(api, name=name)
+    machine(api, 65536, "large")
+    machine(api, None, "unread")
+    machine(api, 1024, "small")
+    machine(api, 1, "else", resource_class="storage")
+    run_passes(api)
+
+    def selected(expression):
+        answer = api("GET", f"/v1/nodes?fields=name&where={quote(expression)}")
+        return [node["name"] for node in answer.json["nodes"]]
+
+    for expression in ("differs=rack-a", "differs=*", "differs=rack-b,other", "differs~ACK"):
+        assert ["small"] == selected(expression), expression
+    assert [] == selected("differs=other")
+    assert ["large", "unread", "else"] == selected("not differs=rack-a")
+    body = {"target": "clean", "nodes": {"where": "differs=rack-a"}, "dry_run": True}
+    body["clean_steps"] = [{"interface": "bios", "step": "factory_reset"}]
+    api.set(api("GET", "/v1/nodes/small").json["uuid"], provision_state="manageable")
+    plan = api("POST", "/v1/rollouts", body).json
+    assert ["small"] == [node["node_name"] for node in plan["nodes"]]

@@ -2,9 +2,10 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 
 from app.api.schemas.baselines import BaselineCreate
 from app.baselines import baselines, comparison
@@ -24,6 +25,8 @@ SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 MEMORY = {"field": "memory_mb", "operator": ">=", "value": 65536}
 BMC = {"field": "firmware.bmc", "operator": "=", "value": "2.0"}
 BOOT = {"field": "bios.BootMode", "operator": "=", "value": "Uefi"}
+#: Statement that the database refuses.
+REPEATED = "INSERT INTO baselines SELECT * FROM baselines"
 INVENTORY = {"memory": {"physical_mb": 65536}}
 
 
@@ -177,12 +180,16 @@ def test_a_node_with_all_holds_is_inspected_all_the_same(harness, inspect, monke
     assert ("unknown", None) == (row(harness, node).state, row(harness, node).hold_uuid)
 
 
-@SQLITE
-def test_a_defect_of_the_comparison_does_not_fail_the_inspection(harness, inspect, monkeypatch):
+@pytest.mark.parametrize(
+    "defect", [lambda *_: 1 / 0, lambda session, *_: session.execute(text(REPEATED))]
+)
+def test_a_defect_of_the_comparison_does_not_fail_the_inspection(
+    harness, inspect, monkeypatch, defect
+):
     create(harness, MEMORY)
     node = harness.node()
     with monkeypatch.context() as patch:
-        patch.setattr(comparison, "_differences", lambda *_: 1 / 0)
+        patch.setattr(comparison, "_facts", defect)
         inspect(node, INVENTORY)
     assert row(harness, node) is None
     assert 1 == run_passes(harness)
@@ -258,18 +265,11 @@ def test_a_locked_node_is_left_to_the_next_pass(harness, database):
         pytest.skip("there, transactions write one after the other")
     create(harness, MEMORY)
     nodes = [harness.node(), harness.node()]
-    with harness.inside.runtime.transaction() as session:
+    with ThreadPoolExecutor(1) as threads, harness.inside.runtime.transaction() as session:
         session.get_one(Node, nodes[0], with_for_update=True)
-        assert 1 == run_passes_in_thread(harness)
+        assert 1 == threads.submit(run_passes, harness).result(timeout=30)
     assert (None, "unknown") == (row(harness, nodes[0]), row(harness, nodes[1]).state)
     assert 1 == run_passes(harness)
-
-
-def run_passes_in_thread(harness):
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(run_passes, harness).result(timeout=30)
 
 
 def test_the_nodes_are_counted_by_baseline_and_state(harness):

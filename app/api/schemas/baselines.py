@@ -10,6 +10,7 @@ from app.baselines.rules import LONGEST_FIELD, MOST_RULES, MOST_VALUES, Operator
 from app.errors import Invalid
 from app.models import Compliance
 from app.selection import conditions, grammar
+from app.selection.tree import fields_of
 
 
 class Selection(Text):
@@ -21,9 +22,13 @@ class Selection(Text):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         try:
-            conditions.parse(text)
+            tree = conditions.parse(text)
         except Invalid as error:
             raise ValidationError(str(error).replace(" of where", " of {name}")) from None
+        if conditions.DIFFERS in fields_of(tree):
+            raise ValidationError(
+                f"{{name}}: a baseline cannot be for nodes by {conditions.DIFFERS}, its own result"
+            )
         return text
 
 
