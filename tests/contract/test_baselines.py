@@ -199,7 +199,7 @@ def test_pages_and_batches_are_small(api, monkeypatch):
     monkeypatch.setattr(comparison, "BATCH", 2)
     create(api, selection="name=*")
     compared = [machine(api, 1, f"n{number}") for number in range(7)]
-    machine(api, parent_node=compared[0])
+    machine(api, 1, "child", parent_node=compared[0])
     assert 7 == run_passes(api)
     path, found = "/v1/baselines/rack-a/nodes?limit=3", []
     while path:
