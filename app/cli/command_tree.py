@@ -68,6 +68,7 @@ NODE: Mapping[str, Entry] = {
     "history": at("node_commands.inquiries", "history"),
     "agent-logs": at("agent_logs", "agent_logs"),
     "sensors": at("node_commands.sensors", "sensors"),
+    "compliance": at("baselines", "compliance"),
     "trait": Group(
         "Traits of a node, for scheduling.",
         {
@@ -160,6 +161,10 @@ GROUPS: Mapping[str, Group] = {
     "port": Group("Network interfaces of nodes.", _all_of("PORT")),
     "network": Group("Networks of network interface switch.", _all_of("NETWORK")),
     "switch": Group("Switches of network interface switch.", _all_of("SWITCH")),
+    "baseline": Group(
+        "Baselines: expected facts of machines, and who differs.",
+        {**_all_of("BASELINE"), "nodes": at("baselines", "nodes")},
+    ),
     "driver": Group(
         "Hardware types of the live conductors.",
         {

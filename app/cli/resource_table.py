@@ -141,6 +141,26 @@ NETWORK = Kind(
     ),
     filters=(("owner", "of this project"),),
 )
+BASELINE = Kind(
+    "a baseline",
+    "baselines, the facts that are expected of machines",
+    "baselines",
+    ("name", "selection", "acceptance", "uuid"),
+    Fields(
+        (
+            Field("name", "A name that no other baseline has"),
+            Field("selection", "The nodes that it is for, as resource_class=compute"),
+            Field("expected", "Its rules, each with field, operator and value", Given.JSON),
+            Field(
+                "acceptance",
+                "A node that does not comply at its inspection gets a hold",
+                Given.FLAG,
+            ),
+            _ABOUT,
+        ),
+        required=("name", "selection", "expected"),
+    ),
+)
 SWITCH = Kind(
     "a switch",
     "switches, whose ports the service configures",

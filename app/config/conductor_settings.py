@@ -49,6 +49,7 @@ class Conductor:
     soft_power_off_timeout: float = seconds(600, "Seconds for a system to shut down", minimum=1)
     power_state_change_timeout: float = seconds(60, "Seconds for power to change", minimum=1)
     check_allocations_interval: float = seconds(5, "Seconds between searches for lost allocations")
+    check_baselines_interval: float = seconds(600, "Seconds between passes over the nodes of a baseline, which compare those whose comparison is outdated; 0: none, and only changed facts are compared")
     # power
     sync_power_state_interval: float = seconds(120, "Seconds between power syncs; 0: none")
     sync_power_state_workers: int = count(64, "Number of BMCs queried for power states at a time", minimum=1)

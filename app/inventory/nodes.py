@@ -26,6 +26,7 @@ from app.lifecycle.provision_states import State
 from app.models import (
     AgentRecord,
     Allocation,
+    BaselineNode,
     BiosSetting,
     BmcExchanges,
     FirmwareComponent,
@@ -53,7 +54,7 @@ from drivers.core.errors import HardwareError
 OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
-    InspectionReport, Hold, BmcExchanges, NodeSensors,
+    InspectionReport, Hold, BmcExchanges, NodeSensors, BaselineNode,
 )  # fmt: skip
 REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 

@@ -208,6 +208,11 @@ SENSOR_SWEEP_NODES = Counter(
 
 # the fleet
 
+BASELINE_NODES = Gauge(
+    "baseline_nodes",
+    "Nodes that baselines are for",
+    {"baseline": "its name", "state": "`complies`, `differs`; `unknown`: a fact is not recorded"},
+)
 WEBHOOKS_FAILING = Gauge("webhooks_failing", "Enabled webhooks whose last attempt failed", {})
 NOTIFICATIONS_WAITING = Gauge(
     "notifications_waiting", "Events whose notifications are not sent yet, at most 10,000", {}

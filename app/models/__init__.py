@@ -7,6 +7,7 @@ from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState
 from app.models.audit import AuditCheckpoint, AuditRecord, Outcome
 from app.models.base import Base
+from app.models.baseline import Baseline, BaselineNode, Compliance
 from app.models.bmc_exchange import BmcExchanges
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
@@ -64,12 +65,15 @@ __all__ = [
     "AuditCheckpoint",
     "AuditRecord",
     "Base",
+    "Baseline",
+    "BaselineNode",
     "BeatLease",
     "BiosSetting",
     "BmcExchanges",
     "ChangeEvent",
     "ChangeType",
     "Chassis",
+    "Compliance",
     "Conductor",
     "DataKey",
     "DeployTemplate",

@@ -24,6 +24,8 @@ class ChangeType(StrEnum):
     POWER_STATE = "node.power_state"
     MAINTENANCE = "node.maintenance"
     HOLD = "node.hold"
+    #: it begins or ceases to differ from a baseline
+    COMPLIANCE = "node.compliance"
     #: created or changed, except for the changes between queued and running at each step
     OPERATION_STATE = "operation.state"
     STEP_STATE = "step.state"
@@ -47,8 +49,8 @@ class ChangeEvent(Base):
     A change of a node, an operation, a step or another resource.
 
     Triggers of the database insert the rows in the transaction of the change, so no statement can
-    omit them: see migrations 0008, 0011, 0015 and 0027. On PostgreSQL `app.events.change_events`
-    numbers them afterwards.
+    omit them: see migrations 0008, 0011, 0015, 0027 and 0030. On PostgreSQL
+    `app.events.change_events` numbers them afterwards.
     """
 
     __tablename__ = "change_events"
@@ -87,7 +89,7 @@ class ChangeEvent(Base):
         String(300)
     )  # as "deploy.write_image"; null without a step
     # state before and after; "true" or "false" for maintenance and drained conductors; the kind of
-    # a hold; null without a value
+    # a hold; the result of a comparison; null without a value
     before: Mapped[str | None] = mapped_column(String(32))
     after: Mapped[str | None] = mapped_column(String(32))
     # for notifications, as JSON text: fields of the node or resource after the change; child node

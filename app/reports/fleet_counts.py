@@ -19,6 +19,9 @@ from app.metrics.kinds import Gauge
 from app.models import (
     ACTIVE,
     UNENDED,
+    Baseline,
+    BaselineNode,
+    Compliance,
     Conductor,
     Node,
     Operation,
@@ -56,6 +59,7 @@ def in_database(session: Session, timeout: float, grace: float) -> Iterator[Coun
     if (waiting := notification_events.waiting(session)) is not None:
         yield table.NOTIFICATIONS_WAITING, (), waiting.events
     yield from _rollouts(session)
+    yield from _baselines(session)
     yield table.BEAT_LEADS, (), float(conductors.beat_leads(session))
     if (silence := conductors.beat_silence(session)) is not None:
         yield table.BEAT_SILENCE, (), silence
@@ -122,6 +126,19 @@ def _rollouts(session: Session) -> Iterator[Count]:
     yield table.ROLLOUT_NODES, (RolloutNodeState.PENDING,), float(nodes - sum(numbers))
     for column, number in zip(columns, numbers, strict=True):
         yield table.ROLLOUT_NODES, (column.key,), float(number)
+
+
+def _baselines(session: Session) -> Iterator[Count]:
+    states = select(BaselineNode.baseline_id, BaselineNode.state, func.count())
+    counts = {
+        (baseline_id, state): count
+        for baseline_id, state, count in session.execute(
+            states.group_by(BaselineNode.baseline_id, BaselineNode.state)
+        )
+    }
+    for baseline_id, name in session.execute(select(Baseline.id, Baseline.name)):
+        for state in Compliance:
+            yield table.BASELINE_NODES, (name, state), counts.get((baseline_id, state), 0)
 
 
 def oldest_messages(session: Session) -> dict[str, float]:

@@ -15,7 +15,7 @@ from app.agents import agent_logs
 from app.broker.refused_lookups import Refusal
 from app.cluster import conductors
 from app.engine import admission, agent_waits, console_history, operations, provisioning, timeouts
-from app.inventory import holds, sensors
+from app.inventory import compliance, holds, sensors
 from app.lifecycle.hold_kinds import EFFECTS, HoldKind
 from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import ACTIVE, Conductor, Hold, Node, Operation, OperationState, OperationStep, Port
@@ -103,6 +103,7 @@ def explain(
             answer.summary,
             *(f"held by a {holds.described(hold)}" for hold in node_holds),
             critical,
+            *compliance.deviations(session, node.id),
         ),
         verbs=verbs,
         refused_verbs={verb: reason for verb, reason in reasons.items() if reason is not None},

@@ -53,6 +53,9 @@ RIGHTS: Mapping[str, Rights] = {
         conductor="SELECT (id, created_at, outcome, status, mac), DELETE",
     ),
     "audit_checkpoints": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
+    # beat looks for passes that are due; the exporter beside it counts
+    "baseline_nodes": Rights(api="SELECT, DELETE", beat="SELECT (baseline_id, state)"),
+    "baselines": Rights(conductor="SELECT, UPDATE", beat="SELECT (id, name, due_at)"),
     "beat_lease": Rights(api="SELECT", conductor="SELECT", beat="SELECT, INSERT, UPDATE"),
     "change_events": Rights(
         api="SELECT, INSERT, UPDATE (sequence)",

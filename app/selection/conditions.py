@@ -27,7 +27,17 @@ from sqlalchemy import (
 from app.db.clock import after, fixed
 from app.lifecycle.hold_kinds import HoldKind
 from app.lifecycle.provision_states import State
-from app.models import Fault, Hold, Node, NodeTrait, Operation, Port
+from app.models import (
+    Baseline,
+    BaselineNode,
+    Compliance,
+    Fault,
+    Hold,
+    Node,
+    NodeTrait,
+    Operation,
+    Port,
+)
 from app.models.hold import in_effect
 from app.reports import fleet_operations
 from app.selection import free_words, grammar, sql_texts
@@ -37,6 +47,8 @@ from app.selection.tree import All, Comparison, Not, Operator, Pattern, Some, Tr
 _NODES = Node.__table__.c
 #: Documents that callers see unmasked, keys of which are fields.
 DOCUMENTS = ("extra", "properties")
+#: Field whose values are the results of comparisons with baselines.
+DIFFERS = "differs"
 #: Keys of `driver_info` with the address of the BMC.
 BMC_ADDRESSES = ("redfish_address", "ipmi_address")
 
@@ -112,6 +124,16 @@ def _standing(key: str, test: Test, sight: Sight) -> Select[Any]:
     return sight.narrow(rows.where(test(fleet_operations.OF_OPERATION[key])))
 
 
+def _differs(test: Test, _sight: Sight) -> ColumnElement[bool]:
+    """Return the condition of nodes that differ from a baseline whose name passes."""
+    rows = (
+        select(BaselineNode.node_id)
+        .join(Baseline, Baseline.id == BaselineNode.baseline_id)
+        .where(test(Baseline.__table__.c.name), BaselineNode.state == Compliance.DIFFERS)
+    )
+    return _NODES.id.in_(rows)
+
+
 def _failed(key: str, test: Test, sight: Sight) -> ColumnElement[bool]:
     return _NODES.id.in_(_standing(key, test, sight))
 
@@ -148,6 +170,8 @@ FIELDS = (
     _column("fault", "reason of the service for maintenance", Kind.CHOICE, Fault),
     Field("hold", Kind.CHOICE, "kind of a hold that has not expired",
           _related(Hold.__table__.c.kind, Hold.__table__.c.node_id, in_effect), tuple(HoldKind)),
+    Field(DIFFERS, Kind.TEXT, "the name of a baseline that it differs from", _differs,
+          shown_with="last_error"),  # for the callers who may see its compliance
     Field("trait", Kind.TEXT, "a trait",
           _related(NodeTrait.__table__.c.trait, NodeTrait.__table__.c.node_id), free=True),
     Field("mac", Kind.TEXT, "MAC address of a port",

@@ -61,6 +61,7 @@ from app.api.request.context import RequestContext, Services, begin, current
 from app.api.request.parsing import Json
 from app.api.request.routes import Route
 from app.api.resource.allocations import allocations
+from app.api.resource.baselines import baselines
 from app.api.resource.chassis import chassis
 from app.api.resource.holds import holds
 from app.api.resource.inspection_rules import inspection_rules
@@ -92,7 +93,7 @@ BLUEPRINTS = (
     management, machine_states, consoles, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, bmc_recordings,
-    agent_logs, sanitation, networks, switch_ports, permissions,
+    agent_logs, sanitation, networks, switch_ports, baselines, permissions,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64

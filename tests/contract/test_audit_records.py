@@ -43,6 +43,7 @@ BODIES = {
     "PATCH /v1/webhooks/<ident>": [{"op": "add", "path": "/types/-", "value": "node.created"}],
     "PATCH /v1/inspection_rules/<uuid>": DESCRIPTION,
     "PATCH /v1/networks/<ident>": DESCRIPTION,
+    "PATCH /v1/baselines/<ident>": DESCRIPTION,
     "PATCH /v1/switches/<ident>": DESCRIPTION,
     "PATCH /v1/holds/<uuid>": [{"op": "replace", "path": "/reason", "value": "it moves"}],
     "POST /v1/events": {

@@ -69,7 +69,7 @@ KNOWN = {
     "ports": ["port"], "connectors": ["connector"], "targets": ["target"],
     "allocations": ["asked"], "deploy_templates": [TRAIT], "runbooks": ["book"],
     "rollouts": ["rollout"], "inspection_rules": ["rule"], "webhooks": ["hook"],
-    "holds": ["hold"], "networks": ["net"], "switches": ["leaf"],
+    "holds": ["hold"], "networks": ["net"], "switches": ["leaf"], "baselines": ["base"],
     "drivers": ["fake-hardware"], "conductors": ["rack-1"],
     "traits": [TRAIT, "HW_CPU_X86_VMX"], "vifs": ["vif-1"], "bios": ["BootMode"],
     "history": ["entry"], "operations": ["operation"], "agent-logs": ["log.tar.gz"],
@@ -108,6 +108,10 @@ RIGHT = {
         "host_key":
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1Q2yGq0oR0rmbcuyHk0bLrV0R4t8UO3zJp3y1a0yNq",
     },
+    "/v1/baselines": {
+        "name": "new", "selection": "resource_class=baremetal", "acceptance": True,
+        "expected": [{"field": "memory_mb", "operator": ">=", "value": 65536}],
+    },
     "/v1/holds": {"node_uuid": uuid("n4"), "kind": "scheduling", "reason": "moves"},
     "/v1/nodes/{ident}/holds": {"kind": "scheduling", "reason": "moves"},
     "/v1/webhooks/{ident}/replay": {"after": 0},
@@ -142,6 +146,7 @@ def populate(api):
     make("inspection_rules", "rule")
     make("webhooks", "hook", name="hook")
     make("holds", "hold")
+    make("baselines", "base", name="base")
     make("networks", "net", name="net", vlan=201)
     make("switches", "leaf", name="leaf", switch_id="0c:c4:7a:00:00:02")
     assert 204 == api("PUT", "/v1/nodes/n1/traits", {"traits": [TRAIT]}).status_code

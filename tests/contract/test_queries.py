@@ -11,6 +11,8 @@ from app.models import (
     AgentRecord,
     Allocation,
     AuditRecord,
+    Baseline,
+    BaselineNode,
     BiosSetting,
     BmcExchanges,
     Chassis,
@@ -42,7 +44,7 @@ FEW, MANY = 2, 20
 #: Resources in the paths of lists: the first of each kind.
 FIRST = {
     "nodes": "n0", "portgroups": "g0", "chassis": str(UUID(int=0)), "runbooks": "b0",
-    "webhooks": "w0", "rollouts": str(UUID(int=5000)),
+    "webhooks": "w0", "baselines": "l0", "rollouts": str(UUID(int=5000)),
 }  # fmt: skip
 #: Lists of constant length, or that machines answer.
 FIXED = {
@@ -96,6 +98,11 @@ def parts(number, own, first):
     yield Switch(name=name, switch_id=name, device_type="cisco_ios", address="x", username="x", host_key="x",
                  **numbered)  # fmt: skip
     yield Webhook(name=f"w{number}", url="http://x", secret=name, position=0, **numbered)
+    yield Baseline(id=number + 1, name=f"l{number}", selection="name=*", expected=[], **numbered)
+    compared = {"version": 1, "compared_at": now, "state": "differs", "since": now}
+    yield BaselineNode(baseline_id=1, node_id=own.id, **compared)
+    if number:
+        yield BaselineNode(baseline_id=number + 1, node_id=node_id, **compared)
     yield Hold(node_id=node_id, kind="hardware", reason="x", **numbered)
     yield WebhookFailure(webhook_id=1, after=number, last=number, error="x")
     yield Rollout(target="provide", state="paused", waves=1, error_budget=1, nodes=1,

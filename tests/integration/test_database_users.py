@@ -6,6 +6,7 @@ import uuid
 import pytest
 from sqlalchemy import Text, cast, func, select, text
 
+from app.baselines import baselines
 from app.db import connections, transactions
 from app.db.clock import utcnow
 from app.db.master_keys import masters_of
@@ -14,7 +15,9 @@ from app.models import (
     Answered,
     ApiToken,
     AuditRecord,
+    BaselineNode,
     ChangeEvent,
+    Compliance,
     Conductor,
     Node,
     NodeHistory,
@@ -76,6 +79,10 @@ def aged(inside):
 
 def test_a_conductor_runs_all_periodic_tasks(aged):
     change_events.number(aged.runtime)
+    rule = {"field": "memory_mb", "operator": "=", "value": 1}
+    with aged.runtime.transaction() as session:
+        fields = {"name": "b", "selection": "uuid=*", "expected": [rule]}
+        baselines.create(session, fields)
     limited = Inside(
         url_of("conductor", aged.url),
         INGOT_DATABASE_SECRETS_KEY=KEY,
@@ -102,6 +109,7 @@ def test_a_conductor_runs_all_periodic_tasks(aged):
         limited.close()
     with transactions.reading(aged.runtime.engine) as session:
         left = {model: session.scalar(select(func.count()).select_from(model)) for model in PRUNED}
+        assert Compliance.UNKNOWN in session.scalars(select(BaselineNode.state)).all()
         assert "RabbitMQ" in str(session.scalar(select(NotificationCursor.last_error)))
         assert {model: rows for model, (_, rows) in PRUNED.items()} == left
         assert "calvin" not in str(session.scalar(select(cast(Node.driver_info, Text))))
@@ -127,6 +135,7 @@ def test_the_beat_finds_out_which_tasks_have_work(aged):
     assert {
         "ingot.check_allocations",
         "ingot.check_switch_ports",
+        "ingot.compare_baselines",
         "ingot.advance_rollouts",
         "ingot.end_expired_holds",
     } == idle

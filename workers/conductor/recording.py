@@ -7,6 +7,7 @@ cursor takes a single UPDATE (`advance`).
 
 from sqlalchemy.orm import Session
 
+from app.baselines.comparison import compare_recorded
 from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.clock import after
 from app.db.diagnosis import database_problem
@@ -23,6 +24,9 @@ from workers.conductor.claims import Attempt
 from workers.conductor.conductor import Conductor
 
 logger = log.get(__name__)
+
+#: Reports with facts that baselines compare.
+FACTS = frozenset({"findings", "bios_settings", "firmware"})
 
 
 def advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
@@ -97,7 +101,7 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
         step = operations.current_step(session, operation)
         child = attempt.child and operations.lock(session, attempt.child.id)
         try:
-            driver_reports.apply(session, child or node, attempt.reports, conductor.incarnation)
+            _write_reports(conductor, session, child or node, attempt)
         except InspectionFailed as error:
             outcome = Failed(str(error), error.code)
         outcome = timeouts.retry_transient(step, outcome)
@@ -120,6 +124,17 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
             dispatch.send(session, node, operation)
             return None
         return operation.cursor if continues else None
+
+
+def _write_reports(conductor: Conductor, session: Session, node: Node, attempt: Attempt) -> None:
+    """
+    Write the reports of the driver, and compare reported facts with the baselines.
+
+    Raises InspectionFailed: the findings of an inspection cannot be stored.
+    """
+    driver_reports.apply(session, node, attempt.reports, conductor.incarnation)
+    if attempt.reports.keys() & FACTS:
+        compare_recorded(session, node, at_inspection="findings" in attempt.reports)
 
 
 def _watch(

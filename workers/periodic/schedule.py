@@ -20,6 +20,7 @@ from celery.schedules import schedule as period
 from sqlalchemy import Engine
 
 from app.agents import silent_boots
+from app.baselines import comparison
 from app.broker import backlog, outages
 from app.broker.queue import queues_of, send_task
 from app.cluster import conductors, periodic_passes
@@ -134,6 +135,13 @@ PERIODIC = (
         lambda control: scheduling.resend_due(control.runtime),
         lambda settings: settings.conductor.check_allocations_interval,
         work=scheduling.DUE_ONE,
+    ),
+    Periodic(
+        "ingot.compare_baselines",
+        lambda control: comparison.compare_due(control.runtime),
+        lambda settings: 5 if settings.conductor.check_baselines_interval else None,
+        at_most=1,
+        work=comparison.DUE_ONE,
     ),
     Periodic(
         "ingot.end_expired_holds",

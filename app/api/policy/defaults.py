@@ -127,6 +127,7 @@ NODE = (
     Rule("baremetal:event:list_all", SYSTEM_READ, "List all change events; those of resources only with the rule for listing them"),
     Rule(f"{_NODE}:sanitation:get", SEE_WITHIN, "Show the sanitation reports of a node; those of a deleted node: system readers"),
     Rule(f"{_NODE}:inventory:get", SEE_WITHIN, "Show the inventory"),
+    Rule(f"{_NODE}:compliance:get", SEE_WITHIN, "Show how a node differs from the baselines that are for it"),
     Rule(f"{_NODE}:agent_logs:get", SYSTEM_ADMIN, "Download kept logs of a node's agents, which may contain secrets"),
     Rule(f"{_NODE}:record_bmc", SYSTEM_ADMIN, "Record documents of a node's BMC, or what operations exchange with it", SYSTEM),
     Rule(f"{_NODE}:vendor_passthru", SYSTEM_ADMIN, "Call vendor functions of a node"),
@@ -171,6 +172,13 @@ VLAN = (
     Rule("baremetal:switch:create", SYSTEM_ADMIN, "Create a switch", SYSTEM),
     Rule("baremetal:switch:update", SYSTEM_ADMIN, "Change a switch", SYSTEM),
     Rule("baremetal:switch:delete", SYSTEM_ADMIN, "Delete a switch", SYSTEM),
+)  # fmt: skip
+
+BASELINE = (
+    Rule("baremetal:baseline:get", SYSTEM_READ, "List and show baselines, and the nodes that differ from them", SYSTEM),
+    Rule("baremetal:baseline:create", SYSTEM_ADMIN, "Create a baseline", SYSTEM),
+    Rule("baremetal:baseline:update", SYSTEM_ADMIN, "Change a baseline", SYSTEM),
+    Rule("baremetal:baseline:delete", SYSTEM_ADMIN, "Delete a baseline", SYSTEM),
 )  # fmt: skip
 
 VOLUME = (
@@ -260,6 +268,7 @@ SECTIONS: Mapping[str, tuple[Rule, ...]] = {
     "Holds": HOLD,
     "Ports and port groups": NETWORK,
     "Networks and switches": VLAN,
+    "Baselines": BASELINE,
     "Volumes": VOLUME,
     "Allocations": ALLOCATION,
     "Runbooks": RUNBOOK,

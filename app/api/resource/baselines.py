@@ -1,0 +1,124 @@
+"""
+Routes of /v1/baselines, and of the compliance of nodes with them: additions to Ironic's API.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from sqlalchemy import Row, Select, select
+
+from app.api.declarations import versions
+from app.api.node.node_identifiers import id_of
+from app.api.openapi.returns import listed
+from app.api.openapi.shapes import TEXT, TIME, UUID, Component, array, exactly, one_of, or_null
+from app.api.request.context import RequestContext
+from app.api.request.paging import collection, page_of
+from app.api.request.routes import Routes
+from app.api.resource.resource_routes import ResourceRoutes, without_context
+from app.api.resource.resources import Resource
+from app.api.schemas.baselines import (
+    BaselineChange,
+    BaselineCreate,
+    BaselineNodesQuery,
+    BaselinesQuery,
+)
+from app.api.transport.responses import json
+from app.api.values.value_types import NoQuery
+from app.baselines import baselines as service
+from app.baselines.rules import Operator
+from app.models import Baseline, BaselineNode, Compliance, Node
+from app.rows.keyset_pages import fetch
+
+baselines = Routes("baselines", "Baselines: expected facts of machines, and who differs from them")
+
+VALUE = {"type": ["integer", "string"]}
+EXPECTED = {"anyOf": [VALUE, array(VALUE)]}
+RULE = exactly({"field": TEXT, "operator": one_of(Operator), "value": EXPECTED})
+COMPARISON = {
+    "state": one_of(Compliance), "since": TIME, "compared_at": TIME,
+    "differences": array(exactly({
+        "field": TEXT, "operator": one_of(Operator), "expected": EXPECTED,
+        "actual": {"type": ["integer", "string", "null"]}, "since": TIME,
+    })),
+    "hold_uuid": or_null(UUID),
+}  # fmt: skip
+BASELINE_NODE = Component(
+    "BaselineNode", exactly({"node_uuid": UUID, "node_name": or_null(TEXT), **COMPARISON})
+)
+COMPLIANCE = Component(
+    "Compliance", exactly({"baseline_uuid": UUID, "baseline_name": TEXT, **COMPARISON})
+)
+BASELINE = Resource(
+    name="baseline",
+    path="baselines",
+    schema="Baseline",
+    model=Baseline,
+    short=("uuid", "name", "selection", "acceptance"),
+    all_fields=(
+        "uuid", "created_at", "updated_at", "name", "description", "selection", "expected",
+        "acceptance", "version", "links",
+    ),
+    names_since=versions.MIN,
+    shapes={"expected": array(RULE)},
+)  # fmt: skip
+
+ROUTES = ResourceRoutes(BASELINE, baselines, "baseline", "baselines", "baremetal:baseline")
+ROUTES.lists(BaselinesQuery, rule="get")
+ROUTES.creates(BaselineCreate, without_context(service.create))
+ROUTES.shows()
+ROUTES.changes(BaselineChange(), without_context(service.change))
+ROUTES.deletes(without_context(service.remove))
+
+
+@baselines.declare(
+    "GET",
+    "/baselines/<ident>/nodes",
+    rule="baremetal:baseline:get",
+    returns=listed("nodes", BASELINE_NODE, (), ()),
+)
+@baselines.arguments(BaselineNodesQuery, location="query")
+def list_baseline_nodes(context: RequestContext, query: Mapping[str, Any], ident: str) -> Response:
+    """List the nodes that a baseline is for, with their differences"""
+    page = page_of(context, query, "baseline node", sortable=())
+    of_baseline = BaselineNode.baseline_id == BASELINE.id_of(context, ident)
+    statement: Select[Any] = (
+        select(Node.id, Node.uuid, Node.name, *BaselineNode.__table__.c)
+        .join(BaselineNode, BaselineNode.node_id == Node.id)
+        .where(of_baseline)
+    )
+    if "state" in query:
+        statement = statement.where(BaselineNode.state == query["state"])
+    compared_nodes = Node.id.in_(select(BaselineNode.node_id).where(of_baseline))
+    with context.runtime.reading() as session:
+        rows = fetch(session, statement, Node, page, among=compared_nodes)
+    items = [{"node_uuid": row.uuid, "node_name": row.name, **_comparison(row)} for row in rows]
+    marker = rows[-1].uuid if len(rows) == page.limit else None
+    return json(collection(context, "nodes", items, page, last_item=marker))
+
+
+@baselines.declare(
+    "GET",
+    "/nodes/<ident>/compliance",
+    rule="baremetal:node:compliance:get",
+    returns=exactly({"compliance": array(COMPLIANCE)}),
+)
+@baselines.arguments(NoQuery, location="query")
+def show_compliance(context: RequestContext, _query: Any, ident: str) -> Response:
+    """List the baselines that are for a node, with its differences"""
+    statement = (
+        select(Baseline.uuid, Baseline.name, *BaselineNode.__table__.c)
+        .join(Baseline, Baseline.id == BaselineNode.baseline_id)
+        .where(BaselineNode.node_id == id_of(context, ident))
+        .order_by(Baseline.name)
+    )
+    with context.runtime.reading() as session:
+        rows = session.execute(statement).all()
+    items = [
+        {"baseline_uuid": row.uuid, "baseline_name": row.name, **_comparison(row)} for row in rows
+    ]
+    return json({"compliance": items})
+
+
+def _comparison(row: Row[Any]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in COMPARISON}

@@ -1,0 +1,109 @@
+"""Request schemas of baselines."""
+
+from typing import Any
+
+from marshmallow import Schema, ValidationError, fields, validate, validates_schema
+
+from app.api.values.value_types import NOT_EMPTY, Flag, ListQuery, Name, PageQuery, Text, Uuid
+from app.baselines import rules
+from app.baselines.rules import LONGEST_FIELD, MOST_RULES, MOST_VALUES, Operator, RuleError
+from app.errors import Invalid
+from app.models import Compliance
+from app.selection import conditions, grammar
+from app.selection.tree import fields_of
+
+
+class Selection(Text):
+    """Expression of selection."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(grammar.LONGEST, shortest=1, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        try:
+            tree = conditions.parse(text)
+        except Invalid as error:
+            raise ValidationError(str(error).replace(" of where", " of {name}")) from None
+        if conditions.DIFFERS in fields_of(tree):
+            raise ValidationError(
+                f"{{name}}: a baseline cannot be for nodes by {conditions.DIFFERS}, its own result"
+            )
+        return text
+
+
+class Value(fields.Field[Any]):
+    """Expected value: a number, a text, or a list of them."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        items = value if isinstance(value, list) else [value]
+        if not all(type(item) in (int, str) for item in items) or len(items) > MOST_VALUES:
+            raise ValidationError(
+                f"Expected for {{name}} a whole number, a text, or a list of at most {MOST_VALUES}"
+                " of them"
+            )
+        return value
+
+
+class Expectation(Schema):
+    """A rule of a baseline."""
+
+    field = Text(
+        LONGEST_FIELD, required=True, metadata={"description": "Fact, as memory_mb, firmware.bmc"}
+    )
+    operator = Text(choices=Operator, required=True)
+    value = Value(required=True, metadata={"description": "Number, text, or a list for `in`"})
+
+    @validates_schema(skip_on_field_errors=True)
+    def _is_rule(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        try:
+            rules.parse(data)
+        except RuleError as error:
+            raise ValidationError(str(error), error.member) from None
+
+
+def _expected(**kwargs: Any) -> fields.List[Any]:
+    return fields.List(
+        fields.Nested(Expectation),
+        validate=[NOT_EMPTY, validate.Length(max=MOST_RULES)],
+        metadata={"description": "Rules: field, operator and value of each expected fact"},
+        **kwargs,
+    )
+
+
+class BaselineChange(Schema):
+    """Fields of a baseline that may be set and changed."""
+
+    name = Name(null=False)
+    description = Text(allow_none=True)
+    selection = Selection(
+        metadata={"description": "Nodes that it is for, as resource_class=compute"}
+    )
+    expected = _expected()
+    acceptance = Flag(
+        metadata={"description": "A node that does not comply at its inspection gets a hold"}
+    )
+
+
+BaselineCreate = BaselineChange.from_dict(
+    {
+        "uuid": Uuid(allow_none=True),
+        "name": Name(required=True),
+        "selection": Selection(required=True),
+        "expected": _expected(required=True),
+    },
+    name="BaselineCreate",
+)
+
+
+class BaselinesQuery(ListQuery):
+    """Query parameters of the list of baselines."""
+
+
+class BaselineNodesQuery(PageQuery):
+    """Query parameters of the nodes of a baseline."""
+
+    class Meta:
+        exclude = ("sort_key",)
+
+    state = Text(choices=Compliance)

@@ -1,0 +1,1 @@
+"""Baselines: expected facts of machines, and the nodes that differ from them."""

@@ -1,0 +1,42 @@
+"""Compliance of nodes with baselines, as comparisons have recorded it, in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.models import Baseline, BaselineNode, Compliance
+
+Difference = Mapping[str, Any]  # field, operator, expected, actual, since
+
+#: Most differences in a sentence.
+MOST_NAMED = 5
+
+
+def summary(differences: Sequence[Difference]) -> str:
+    """Describe differences, in one phrase."""
+    phrases = [_phrase(difference) for difference in differences[:MOST_NAMED]]
+    remainder = len(differences) - len(phrases)
+    return "; ".join(phrases) + (f"; and {remainder} more" if remainder > 0 else "")
+
+
+def _phrase(difference: Difference) -> str:
+    actual, expected = difference["actual"], difference["expected"]
+    values = ", ".join(map(str, expected)) if isinstance(expected, list) else str(expected)
+    fact = "is unknown" if actual is None else f"is {actual}"
+    return f"{difference['field']} {fact}, expected {difference['operator']} {values}"
+
+
+def deviations(session: Session, node_id: int) -> list[str]:
+    """Describe the baselines that a node differs from, a phrase for each."""
+    query = (
+        select(Baseline.name, BaselineNode.differences)
+        .join(Baseline, Baseline.id == BaselineNode.baseline_id)
+        .where(BaselineNode.node_id == node_id, BaselineNode.state == Compliance.DIFFERS)
+        .order_by(Baseline.name)
+    )
+    return [
+        f"it differs from baseline {name}: {summary(differences)}"
+        for name, differences in session.execute(query)
+    ]
