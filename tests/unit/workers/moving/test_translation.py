@@ -19,7 +19,7 @@ from app.models import (
     VolumeTarget,
 )
 from workers.moving import translation
-from workers.moving.translation import NotMoved
+from workers.moving.bundles import NotMoved
 
 TIMES = {"created_at": datetime(2025, 1, 2), "updated_at": None}
 TYPES = {"fake-hardware": {kind: ["fake"] for kind in (
