@@ -164,6 +164,21 @@ def test_the_standard_signature_covers_id_time_and_body(secret):
     assert headers["webhook-id"] != standard_headers([secret], 17, b"bodY")["webhook-id"]
 
 
+def test_a_repeated_delivery_has_the_id_of_the_first(inside, deliverer, receiver):
+    node = inside.node()
+    hook = create(inside, receiver)
+    changed(inside, node)
+    receiver.status = 503
+    drain(inside, deliverer, hook)
+    receiver.status = 200
+    due(inside, hook)
+    drain(inside, deliverer, hook)
+    changed(inside, node)
+    drain(inside, deliverer, hook)
+    first, second, third = receiver.idents
+    assert first == second != third
+
+
 def test_filters_choose_types_node_and_project(inside, deliverer):
     one, two = inside.node(owner="p-1"), inside.node(owner="p-2", lessee="p-1")
     three = inside.node(owner="p-3")
