@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from app.lifecycle.provision_states import Kind, of_kind
 from app.models import Allocation, Node, NodeHistory, NodeTrait, Port, Portgroup, VolumeTarget
+from app.models.audit import AuditRecord
 from app.rows import data_keys
 from tests.compare import ironic as real_ironic
 from tests.support.inside import Inside
@@ -111,6 +112,15 @@ def test_settled_nodes_arrive_with_all_that_belongs_to_them(run, database, ironi
     }
     assert {"clean wait", "wait call-back"} == set(left)
     assert "abort it" in left["clean wait"]
+
+
+def test_each_import_is_recorded(run, database):
+    run("--apply")
+    view = Inside(database)
+    with view.runtime.reading() as session:
+        actions = session.query(AuditRecord.action).filter_by(target=ACTIVE).all()
+    view.close()
+    assert [("import/node",)] == actions
 
 
 def test_a_second_run_changes_nothing(run, database):
