@@ -233,8 +233,9 @@ def test_a_fleet_made_here_arrives_again_as_it_was(
         node["driver_info"]
     )
     assert {"is_whole_disk_image": True} == json.loads(node["driver_internal_info"])
-    assert ("{}", "{}", "{}", None) == tuple(
-        node[name] for name in ("clean_step", "deploy_step", "service_step", "reservation")
+    assert ("{}", "{}", "{}", None, ironic_39.VERSIONS["nodes"]) == tuple(
+        node[name]
+        for name in ("clean_step", "deploy_step", "service_step", "reservation", "version")
     )
     (allocation,) = rows(there, "allocations")
     assert (node["id"], node["allocation_id"]) == (allocation["node_id"], allocation["id"])
@@ -494,11 +495,17 @@ def test_interfaces_are_replaced_by_ironics_with_a_note(run, view, there):
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_row_that_ironics_database_refuses_is_named(run, view, there):
     add_fleet(view)
-    change(there, f"INSERT INTO nodes (uuid, name) VALUES ('{ACTIVE}', 'r1')")
+    change(
+        there,
+        f"INSERT INTO nodes (id, uuid) VALUES (1, '{ACTIVE}')",
+        f"INSERT INTO ports (uuid, node_id, address) VALUES ('{RULE}', 1, '52:54:00:00:00:03')",
+    )
     status, items, _ = run("--apply", "--yes")
-    assert (1, "skipped") == (status, items_of(items, "node", "skipped")[0]["outcome"])
-    assert "Ironic's database refuses it: UNIQUE" in items_of(items, "node", "skipped")[0]["detail"]
-    assert [] == rows(there, "ports")
+    (item,) = items_of(items, "node", "skipped")
+    assert (1, ENROLLED) == (status, item["uuid"])
+    assert "Ironic's database refuses it: UNIQUE constraint failed: ports.address" in item["detail"]
+    assert [ACTIVE] == [node["uuid"] for node in rows(there, "nodes")], "half of a node"
+    assert 1 == len(rows(there, "ports"))
 
 
 def items_of(items, kind, outcome):

@@ -41,9 +41,6 @@ IDLE: Mapping[str, Any] = {
     "clean_step": {},
     "deploy_step": {},
     "service_step": {},
-    "conductor_affinity": None,
-    "allocation_id": None,
-    "reservation": None,
 }
 
 
