@@ -99,6 +99,34 @@ def _meaning(each: options.Option) -> str:
 
 # api.md
 
+CLIENT = """## A client library
+
+From the document of a running service, [openapi-python-client][1] generates a typed Python client,
+with a function for each `operationId`. These names do not change.
+
+```
+$ pip install openapi-python-client
+$ echo 'content_type_overrides: {application/gzip: application/octet-stream}' > client.yaml
+$ openapi-python-client generate --url http://127.0.0.1:6385/openapi.json --config client.yaml
+$ pip install ./ingot-client
+```
+
+```python
+from ingot_client import Client
+from ingot_client.api.nodes import create_node, list_nodes
+from ingot_client.models import NodeCreate
+
+latest = {"x_open_stack_ironic_api_version": "latest"}
+with Client("http://127.0.0.1:6385") as client:
+    node = create_node.sync(client=client, body=NodeCreate(driver="fake-hardware"), **latest)
+    page = list_nodes.sync(client=client, **latest)
+```
+
+openstacksdk and python-ironicclient know the routes of Ironic, and not the others.
+
+[1]: https://github.com/openapi-generators/openapi-python-client
+"""
+
 
 def api() -> Lines:
     yield "# The API\n"
@@ -106,6 +134,7 @@ def api() -> Lines:
     yield f"The header `{versions.HEADER}` selects the version of a request;"
     yield f"the default is 1.{versions.MIN}. A running service describes parameters and bodies"
     yield "at `/docs` and `/openapi.json`. [policy.md](policy.md) lists the rules.\n"
+    yield CLIENT
     by_tag: dict[str, list[tuple[str, ...]]] = {}
     paths = _openapi()["paths"]
     for path, methods in paths.items():

@@ -1,7 +1,7 @@
 """The tables of moving-from-ironic.md, generated from `workers.moving.driver_mapping`."""
 
 from docs.markdown import Lines, code, table
-from workers.moving.driver_mapping import HARDWARE_TYPES, INTERFACES, RENAMED
+from workers.moving.driver_mapping import HARDWARE_TYPES, INTERFACES, RENAMED, WAY_BACK
 
 
 def moving_tables() -> Lines:
@@ -21,5 +21,12 @@ def moving_tables() -> Lines:
         (
             (kind, code(name), code(*successors), lost)
             for (kind, name), (successors, lost) in INTERFACES.items()
+        ),
+    )
+    yield from table(
+        ("kind", "interface here", "in Ironic, on the way back", "without"),
+        (
+            (kind, code(name), code(*successors), lost)
+            for (kind, name), (successors, lost) in WAY_BACK.items()
         ),
     )

@@ -41,6 +41,7 @@ for group in (role_commands.grants, role_commands.api_tokens):
     app.add_typer(group)
 app.add_typer(settings_commands.group, name="config")
 app.command("import-ironic")(moving_commands.import_ironic)
+app.command("export-ironic")(moving_commands.export_ironic)
 
 
 def main() -> None:

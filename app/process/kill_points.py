@@ -28,6 +28,7 @@ The points, in the order of a step's execution:
     posted       the receiver of a webhook, or RabbitMQ or Nova, has answered, the outcome is not
                  yet recorded; kind: webhook, notification, power_update
     importing    rows of Ironic are written, not yet committed; kind: of the resource, as node
+    exporting    rows are written to Ironic's database, not yet committed; kind: of the resource
     sealed       older rows of a table (the kind) are encrypted, the transaction not yet committed
 """
 
@@ -40,7 +41,7 @@ from contextlib import suppress
 POINTS = (
     "handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
     "recorded", "followed", "waking", "called", "reconciling", "decided", "admitting", "admitted",
-    "beating", "posted", "importing", "sealed",
+    "beating", "posted", "importing", "exporting", "sealed",
 )  # fmt: skip
 #: (point, kind, action)
 _armed: list[tuple[str, str, str]] = []

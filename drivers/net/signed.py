@@ -2,13 +2,15 @@
 Signed requests to receivers of webhooks, and the answers that are read of them.
 
 The signature is an HMAC (SHA-256) of time and body, so that a receiver can refuse forged and
-old requests.
+old requests. Deliveries of events are also signed as https://www.standardwebhooks.com specifies.
 """
 
+import base64
+import binascii
 import hashlib
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import requests
 
@@ -22,6 +24,8 @@ from drivers.net.urls import redacted
 
 #: Header of the signature.
 SIGNATURE = "Ingot-Signature"
+#: Prefix of a secret that is base64, as Standard Webhooks writes keys; fewest and most bytes in it.
+PREFIX, KEY_BYTES = "whsec_", (24, 64)
 #: Bytes of the longest answer that is read.
 LONGEST = 1 << 16
 
@@ -31,6 +35,46 @@ def signature(secrets: Sequence[str], seconds: int, body: bytes) -> str:
     signed = b"%d." % seconds + body
     digests = [hmac.digest(secret.encode(), signed, hashlib.sha256).hex() for secret in secrets]
     return ",".join((f"t={seconds}", *(f"v1={digest}" for digest in digests)))
+
+
+def standard_headers(secrets: Sequence[str], seconds: int, body: bytes) -> Mapping[str, str]:
+    """
+    Return the headers of Standard Webhooks.
+
+    seconds: time since 1970. The id is that of the body: repeats of a delivery have the same one.
+    """
+    ident = f"msg_{hashlib.sha256(body).hexdigest()[:32]}"
+    signed = b"%s.%d.%s" % (ident.encode(), seconds, body)
+    digests = [hmac.digest(key(secret), signed, hashlib.sha256) for secret in secrets]
+    return {
+        "webhook-id": ident,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": " ".join(
+            f"v1,{base64.b64encode(value).decode()}" for value in digests
+        ),
+    }
+
+
+def key(secret: str) -> bytes:
+    """Return the key of Standard Webhooks that a secret stands for."""
+    try:
+        return decoded(secret) if secret.startswith(PREFIX) else secret.encode()
+    except ValueError:  # stored before such secrets were checked
+        return secret.encode()
+
+
+def decoded(secret: str) -> bytes:
+    """Return the bytes of a secret with `PREFIX`. Raises ValueError: they are no key."""
+    try:
+        decoded_key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        decoded_key = b""
+    if not KEY_BYTES[0] <= len(decoded_key) <= KEY_BYTES[1]:
+        raise ValueError(
+            f"after {PREFIX} must be base64 of {KEY_BYTES[0]} to {KEY_BYTES[1]} bytes, such as the"
+            " output of `openssl rand -base64 32`"
+        )
+    return decoded_key
 
 
 def exchange(

@@ -1,7 +1,9 @@
 """The document at /openapi.json is complete and correct; test_fuzz.py checks the answers."""
 
 import json
+import keyword
 import re
+from pathlib import Path
 
 import jsonschema_rs  # importing jsonschema takes 2 s
 import pytest
@@ -12,6 +14,7 @@ from app.api.schemas.nodes import NodeCreate
 from app.api.values.value_types import Text
 from app.models import Node
 
+OPERATION_IDS = Path(__file__).with_name("operation_ids.txt")
 METHODS = {"get", "post", "put", "patch", "delete"}
 #: Operations that ignore their query, or pass it to a vendor's function.
 NO_MATTER = {"discover", "healthcheck", "show_v1", "return_from_provider"}
@@ -54,6 +57,34 @@ def test_every_operation_has_its_version_its_rule_its_answers_and_its_errors(ope
         assert (401 in statuses) == (about["security"] != []), name
         assert (403 in statuses) == ("x-policy" in about or 101 in statuses), name
         assert ("requestBody" in about) >= (method == "patch"), name
+
+
+def test_operation_ids_are_names_of_functions_that_stay(operations):
+    assert all(re.fullmatch("[a-z][a-z0-9_]*", name) for name in operations)
+    assert not {name for name in operations if keyword.iskeyword(name)}
+    released = set(OPERATION_IDS.read_text().split())
+    assert not released - operations.keys(), "generated clients call these: keep their names"
+    document = OPERATION_IDS.name
+    assert not operations.keys() - released, f"add them to {document}: they are a promise"
+
+
+def test_no_schema_of_an_object_is_there_twice(document):
+    places = {}
+
+    def walk(node, place):
+        if isinstance(node, dict):
+            if node.get("type") == "object" and len(node.get("properties", ())) > 1:
+                places.setdefault(json.dumps(node, sort_keys=True), []).append(place)
+            for name, inner in node.items():
+                walk(inner, f"{place}/{name}")
+        elif isinstance(node, list):
+            for inner in node:
+                walk(inner, place)
+
+    walk(document["paths"], "paths")
+    walk(document["components"], "components")
+    twice = [found for found in places.values() if len(found) > 1]
+    assert not twice, "make it a Component, so that clients have one class for it"
 
 
 def test_every_schema_is_valid_and_every_reference_resolves(document):

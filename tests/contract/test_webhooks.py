@@ -83,6 +83,9 @@ def test_a_webhook_with_failures_is_deleted(api):
         ({"url": "http://[::ffff:127.0.0.1]/"}, "[webhooks]denied_networks"),
         ({"url": "https://h/" + "x" * 2048}, "is too long: at most 2048 characters"),
         ({"secret": "short"}, "must be 16 to 255 printable ASCII characters"),
+        ({"secret": f"whsec_{'!' * 24}"}, "after whsec_ must be base64 of 24 to 64 bytes"),
+        ({"secret": f"whsec_{'QUJD' * 7}"}, "must be base64 of 24 to 64"),
+        ({"secret": f"whsec_{'QUJD' * 22}"}, "must be base64 of 24 to 64"),
         ({"secret": "x" * 256}, "must be 16 to 255"), ({"secret": 16 * "\n"}, "must be 16 to 255"),
         ({"types": ["node"]}, "'node' is not one of ['node.created',"), ({"types": "node.created"}, "types"),
         ({"node_uuid": "n1"}, "Expected UUID for node_uuid: n1"),
@@ -129,6 +132,7 @@ def test_webhooks_of_the_system_lead_to_private_networks(api):
     [
         ("replace", "/url", "http://[fe80::1]/", "[webhooks]denied_networks"),
         ("replace", "/secret", "short", "must be 16 to 255"),
+        ("replace", "/secret", "whsec_ffffffffffffffff", "after whsec_ must be base64"),
         ("remove", "/secret", None, "it cannot be removed"),
         ("remove", "/url", None, "it cannot be removed"),
         ("replace", "/position", 0, "position"),

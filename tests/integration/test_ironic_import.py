@@ -4,10 +4,8 @@ import base64
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,15 @@ from typer.testing import CliRunner
 
 from app.lifecycle.provision_states import Kind, of_kind
 from app.models import Allocation, Node, NodeHistory, NodeTrait, Port, Portgroup, VolumeTarget
+from app.models.audit import AuditRecord
 from app.rows import data_keys
 from tests.compare import ironic as real_ironic
 from tests.support.inside import Inside
+from tests.support.ironic_databases import change, recorded
 from workers import cli
 from workers.moving import driver_mapping
 from workers.moving.ironic_database import RUNNING
 
-RECORDED = Path(__file__).parent / "ironic_database" / "ironic-39.sql"
 KEY = base64.b64encode(bytes(32)).decode()
 ACTIVE = "00000000-0000-4000-8000-000000000103"
 ENROLLED = "00000000-0000-4000-8000-000000000100"
@@ -32,10 +31,7 @@ ENROLLED = "00000000-0000-4000-8000-000000000100"
 @pytest.fixture
 def ironic(tmp_path):
     """Path of a copy of the recorded database."""
-    path = tmp_path / "ironic.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(RECORDED.read_text())
-    return path
+    return recorded(tmp_path / "ironic.db")
 
 
 @pytest.fixture
@@ -58,12 +54,6 @@ def run(database, ironic):
         )
 
     return call
-
-
-def change(path, *statements):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def content(database, **environ):
@@ -122,6 +112,15 @@ def test_settled_nodes_arrive_with_all_that_belongs_to_them(run, database, ironi
     }
     assert {"clean wait", "wait call-back"} == set(left)
     assert "abort it" in left["clean wait"]
+
+
+def test_each_import_is_recorded(run, database):
+    run("--apply")
+    view = Inside(database)
+    with view.runtime.reading() as session:
+        actions = session.query(AuditRecord.action).filter_by(target=ACTIVE).all()
+    view.close()
+    assert [("import/node",)] == actions
 
 
 def test_a_second_run_changes_nothing(run, database):

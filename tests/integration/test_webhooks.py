@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from base64 import b64encode
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,10 +17,10 @@ from app.db.clock import after
 from app.errors import Conflict, Invalid
 from app.events import change_events, webhooks
 from app.models import ChangeEvent, Node, Webhook, WebhookFailure
-from drivers.net.signed import signature
+from drivers.net.signed import signature, standard_headers
 from tests.support.fleet import until
 from tests.support.inside import Inside
-from tests.support.receiver import SECRET, receiving, verified
+from tests.support.receiver import SECRET, receiving, standard_verified, verified
 from workers.periodic import delivery, pruning
 from workers.periodic.webhooks import Webhooks
 
@@ -129,6 +130,53 @@ def test_the_signature_covers_time_and_body():
     assert verified("s", signature(["other", "s"], 17, b"body"), b"body")
     assert not verified("s", signature(["s"], 17, b"body"), b"another body")
     assert not verified("s", signature(["s"], 17, b"body").replace("17", "18", 1), b"body")
+
+
+WHSEC = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def test_the_standard_signature_is_that_of_the_published_example():
+    # of the specification's reference libraries: this secret, id, time and body
+    headers = {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+    assert standard_verified(WHSEC, headers, b'{"test": 2432232314}')
+    assert not standard_verified(SECRET, headers, b'{"test": 2432232314}')
+
+
+@pytest.mark.parametrize("secret", [WHSEC, SECRET, "whsec_no base64 at all"])
+def test_the_standard_signature_covers_id_time_and_body(secret):
+    headers = standard_headers(["previous", secret], 17, b"body")
+    is_standard = (
+        secret != "whsec_no base64 at all"
+    )  # one of earlier releases: its bytes are the key
+    verifier = secret if is_standard else f"whsec_{b64encode(secret.encode()).decode()}"
+    assert standard_verified(verifier, headers, b"body")
+    assert standard_verified("previous", headers, b"body")
+    assert not standard_verified("another", headers, b"body")
+    assert not standard_verified(verifier, headers, b"bodY")
+    for name, value in (("webhook-id", "msg_1"), ("webhook-timestamp", "18")):
+        assert not standard_verified(verifier, {**headers, name: value}, b"body")
+    assert "." not in headers["webhook-id"]
+    assert headers["webhook-id"] == standard_headers([secret], 18, b"body")["webhook-id"]
+    assert headers["webhook-id"] != standard_headers([secret], 17, b"bodY")["webhook-id"]
+
+
+def test_a_repeated_delivery_has_the_id_of_the_first(inside, deliverer, receiver):
+    node = inside.node()
+    hook = create(inside, receiver)
+    changed(inside, node)
+    receiver.status = 503
+    drain(inside, deliverer, hook)
+    receiver.status = 200
+    due(inside, hook)
+    drain(inside, deliverer, hook)
+    changed(inside, node)
+    drain(inside, deliverer, hook)
+    first, second, third = receiver.idents
+    assert first == second != third
 
 
 def test_filters_choose_types_node_and_project(inside, deliverer):

@@ -1,5 +1,6 @@
 """Receiver of a webhook: verifies each delivery as docs/events.md describes."""
 
+import base64
 import hashlib
 import hmac
 import json
@@ -24,18 +25,22 @@ class Receiver:
         self.gate = threading.Event()
         self.gate.set()
         self.deliveries = []  # accepted ones, as (header of the signature, document)
+        self.idents = []  # of Standard Webhooks, of all requests
         self.requests = 0
         self.arrived = threading.Event()
         self._lock = threading.Lock()
 
-    def take(self, signature, body):
+    def take(self, headers, body):
         """Record a delivery, and return the status of its answer."""
+        signature = headers["Ingot-Signature"]
         with self._lock:
             self.requests += 1
         self.arrived.set()
         self.gate.wait(60)
         assert verified(self.secret, signature, body), "a wrong signature"
+        assert standard_verified(self.secret, headers, body), "a wrong standard signature"
         with self._lock:
+            self.idents.append(headers["webhook-id"])
             if self.status == 200:
                 self.deliveries.append((signature, json.loads(body)))
             return self.status
@@ -66,10 +71,22 @@ def verified(secret, signature, body):
     return any(hmac.compare_digest(digest.hexdigest(), each) for _, each in signed)
 
 
+def standard_verified(secret, headers, body):
+    """Whether a secret has signed a body, by the rule of Standard Webhooks."""
+    encoded = secret.partition("whsec_")[2] or base64.b64encode(secret.encode())
+    content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    digest = hmac.new(base64.b64decode(encoded), content, hashlib.sha256).digest()
+    expected = base64.b64encode(digest).decode()
+    versions = [part.split(",") for part in headers["webhook-signature"].split(" ")]
+    return any(
+        version == "v1" and hmac.compare_digest(expected, sent) for version, sent in versions
+    )
+
+
 class _Posted(Handler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        status = self.server.receiver.take(self.headers["Ingot-Signature"], body)
+        status = self.server.receiver.take(self.headers, body)
         redirected = {"Location": self.server.url} if 300 <= status < 400 else {}
         with suppress(ConnectionError):  # the sender has given up, or was killed
             self.answer(status, b"", redirected | self.server.receiver.headers)

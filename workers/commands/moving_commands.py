@@ -1,34 +1,43 @@
 """
-The command that moves Ironic's database here: `ingot import-ironic`.
+The commands that move nodes from Ironic's database and back: `import-ironic`, `export-ironic`.
 """
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.terminal.output_format import Form
 from app.config.loading import secret_in_file
-from app.config.settings import SettingsError
+from app.config.settings import Settings, SettingsError
 from app.text.masking import mask_urls
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location
 from workers.supervisor.location import StartError
 
+if TYPE_CHECKING:
+    from app.runtime import Runtime
+    from workers.moving.outcomes import MovedRow
+
 #: Variables with the URL of Ironic's database, and with the path of a file that has it.
 URL, URL_FILE = "IRONIC_DATABASE_URL", "IRONIC_DATABASE_URL_FILE"
 
 
+Source = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SOURCE]",
+        help="ironic.conf, or URL without a password: mysql+pymysql://, postgresql://,"
+        f" sqlite:///FILE; default: {URL} or {URL_FILE}",
+    ),
+]
+OutputForm = Annotated[Form, typer.Option("--output", "-o", "-f", help="Output format")]
+
+
 def import_ironic(
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[SOURCE]",
-            help="ironic.conf, or URL without a password: mysql+pymysql://, postgresql://,"
-            f" sqlite:///FILE; default: {URL} or {URL_FILE}",
-        ),
-    ] = None,
+    source: Source = None,
     *,
     apply: Annotated[
         bool, typer.Option("--apply", help="Import; without it nothing is changed")
@@ -42,9 +51,7 @@ def import_ironic(
             metavar="KIND:NAME=HERE", help="Replace an interface of Ironic: network:flat=noop"
         ),
     ] = None,
-    output: Annotated[
-        Form, typer.Option("--output", "-o", "-f", help="Output format")
-    ] = Form.TABLE,
+    output: OutputForm = Form.TABLE,
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     config: Config = None,
@@ -55,43 +62,123 @@ def import_ironic(
     Ironic's database is only read. Rows that exist here are never changed, so that a second run
     goes on where one was interrupted. Exit status: 0; 1 if any row is not here as it is in Ironic.
     """
-    from sqlalchemy.exc import SQLAlchemyError  # here: these imports are slow
-
-    from app import runtime
-    from app.cli.terminal.output import Output
-    from app.db.diagnosis import reason
-    from app.process import kill_points
-    from workers.moving import arrival, ironic_database
+    from workers.moving import arrival, ironic_database  # here: slow to import
 
     url = ironic_database.connection_of(_source(source, os.environ))
-    replacements = _replacements(interface or ())
+    replacements = _replacements(interface or (), "HERE")
     settings = location.complete(
         read(config, DEFAULT__data_dir=data_dir and str(data_dir), database__connection=database)
     )
-    kill_points.arm(settings.default.kill_points, "import")
-    import_runtime = runtime.make(settings, send=lambda _message: False)
+    with _moving(settings, "import") as runtime, ironic_database.opened(url) as ironic:
+        _check_stopped("Ironic", ironic.running(), apply=apply, force=force)
+        run = arrival.Import(runtime, ironic, replacements, write=apply)
+        rows = list(run.run())
+    _report(rows, output)
+
+
+def export_ironic(
+    source: Source = None,
+    *,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Export; without it nothing is changed")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Change rows of Ironic that have other content")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Export while conductors of Ironic or Ingot are running"),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")] = False,
+    interface: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND:NAME=THERE",
+            help="Replace an interface by one of Ironic: network:switch=noop",
+        ),
+    ] = None,
+    output: OutputForm = Form.TABLE,
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    config: Config = None,
+) -> None:
+    """
+    Report what an export to Ironic's database would do to each node; export with --apply.
+
+    Ironic's database has the schema of its release 39. Passwords of BMCs and of volumes are written
+    to it IN PLAIN TEXT, as Ironic stores them. Rows that exist in Ironic with other content are
+    changed with --overwrite only. Exit status: 0; 1 if any row differs in Ironic.
+    """
+    from app.cli import bulk  # here: slow to import
+    from app.cli.terminal.errors import Failure
+    from workers.moving import departure, ironic_39, ironic_database
+
+    url = ironic_database.connection_of(_source(source, os.environ))
+    replacements = _replacements(interface or (), "THERE")
+    settings = location.complete(
+        read(config, DEFAULT__data_dir=data_dir and str(data_dir), database__connection=database)
+    )
+    with (
+        _moving(settings, "export") as runtime,
+        ironic_database.opened(url, write=apply) as ironic,
+    ):
+        ironic.check_revision(ironic_39.REVISION, ironic_39.RELEASE)
+        run = departure.Export(runtime, ironic, replacements, write=apply, overwrite=overwrite)
+        _check_stopped("Ironic", ironic.running(), apply=apply, force=force)
+        _check_stopped("Ingot", run.conductors(), apply=apply, force=force)
+        if apply and not yes:
+            try:
+                bulk.confirm(
+                    "Passwords of BMCs and volumes are written IN PLAIN TEXT to"
+                    f" {ironic.address}, as Ironic stores them. Export"
+                )
+            except Failure as error:
+                raise StartError(str(error)) from None
+        if staying := run.staying():
+            counts = ", ".join(f"{kind}: {count}" for kind, count in staying.items())
+            typer.echo(f"Not exported, as Ironic has no tables for them: {counts}", err=True)
+        rows = list(run.run())
+    _report(rows, output)
+
+
+@contextmanager
+def _moving(settings: Settings, process: str) -> Iterator["Runtime"]:
+    """Yield a runtime for a move. process: its name in kill points. Raises StartError."""
+    from sqlalchemy.exc import SQLAlchemyError  # here: these imports are slow
+
+    from app import runtime
+    from app.db.diagnosis import reason
+    from app.process import kill_points
+    from workers.moving import ironic_database
+
+    kill_points.arm(settings.default.kill_points, process)
+    moving_runtime = runtime.make(settings, send=lambda _message: False)
     try:
-        with ironic_database.opened(url) as ironic:
-            _check_stopped(ironic.running(), apply=apply, force=force)
-            run = arrival.Import(import_runtime, ironic, replacements, write=apply)
-            arrivals = list(run.run())
+        yield moving_runtime
     except ironic_database.NotIronic as error:
         raise StartError(f"Ironic's database {error}") from None
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None
     finally:
-        import_runtime.engine.dispose()
+        moving_runtime.engine.dispose()
+
+
+def _report(rows: list["MovedRow"], form: Form) -> None:
+    """Write the outcome of each row, and exit with a status."""
+    from app.cli.terminal.output import Output  # here: slow to import
+    from workers.moving.outcomes import LEFT, Outcome
+
     columns = ("kind", "uuid", "name", "provision_state", "outcome", "detail")
-    Output(output).items([item.document() for item in arrivals], columns)
-    if output is Form.TABLE:
-        for outcome in arrival.Outcome:
-            if count := sum(item.outcome is outcome for item in arrivals):
+    Output(form).items([row.document() for row in rows], columns)
+    if form is Form.TABLE:
+        for outcome in Outcome:
+            if count := sum(row.outcome is outcome for row in rows):
                 typer.echo(f"{outcome}: {count}")
-    raise typer.Exit(any(item.outcome in arrival.LEFT for item in arrivals))
+    raise typer.Exit(any(row.outcome in LEFT for row in rows))
 
 
 def _source(source: str | None, environ: Mapping[str, str]) -> str:
-    """Return the source of the import. Raises SettingsError: none, or one with a password."""
+    """Return the source of a database. Raises SettingsError: none, or one with a password."""
     if source is not None:
         if mask_urls(source) != source:
             raise SettingsError(
@@ -108,30 +195,37 @@ def _source(source: str | None, environ: Mapping[str, str]) -> str:
     return secret_in_file(URL_FILE, path)
 
 
-def _replacements(texts: Iterable[str]) -> dict[tuple[str, str], str]:
-    """Return {(kind, interface of Ironic): interface here}. Raises SettingsError."""
+def _replacements(texts: Iterable[str], destination: str) -> dict[tuple[str, str], str]:
+    """
+    Return {(kind, interface): its replacement}.
+
+    destination: word of the option for the replacement.
+
+    Raises SettingsError.
+    """
     from drivers.core.interface_kinds import KINDS  # here: slow to import
 
     replacements = {}
     for text in texts:
-        interface, _, here = text.partition("=")
+        interface, _, replacement = text.partition("=")
         kind, _, name = interface.partition(":")
-        if kind not in KINDS or not name or not here:
+        if kind not in KINDS or not name or not replacement:
             raise SettingsError(
-                f"--interface {text}: not KIND:NAME=HERE, with a KIND of {', '.join(KINDS)}"
+                f"--interface {text}: not KIND:NAME={destination}, with a KIND of"
+                f" {', '.join(KINDS)}"
             )
-        replacements[kind, name] = here
+        replacements[kind, name] = replacement
     return replacements
 
 
-def _check_stopped(conductors: Iterable[str], *, apply: bool, force: bool) -> None:
-    """Refuse an import while conductors of Ironic run; warn of a report. Raises StartError."""
+def _check_stopped(service: str, conductors: Iterable[str], *, apply: bool, force: bool) -> None:
+    """Refuse a move while conductors of a service run; warn of a report. Raises StartError."""
     names = ", ".join(conductors)
     if not names:
         return
     if apply and not force:
         raise StartError(
-            f"Ironic is running: conductor {names} had a heartbeat within the last minute. Two"
-            " services on one machine overrule each other: stop Ironic, or repeat with --force"
+            f"{service} is running: conductor {names} had a heartbeat within the last minute. Two"
+            f" services on one machine overrule each other: stop {service}, or repeat with --force"
         )
-    typer.echo(f"Ironic is running: conductor {names}; nodes may change", err=True)
+    typer.echo(f"{service} is running: conductor {names}; nodes may change", err=True)

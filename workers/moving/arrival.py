@@ -4,13 +4,10 @@ Import of Ironic's rows: a transaction per node or resource, so that a second ru
 A row that exists is never changed: it is compared, and reported if its content differs.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
@@ -31,39 +28,10 @@ from app.models import (
 from app.models.base import kind_of
 from app.process import kill_points
 from app.runtime import Runtime
-from workers.moving import translation
+from workers.moving import bundles, translation
+from workers.moving.bundles import Bundle, NotMoved, Values
 from workers.moving.ironic_database import IronicDatabase, Row
-from workers.moving.translation import Bundle, NotMoved, Values
-
-
-class Outcome(StrEnum):
-    """Outcome of the import of one row of Ironic."""
-
-    WOULD_IMPORT = "would be imported"
-    IMPORTED = "imported"
-    PRESENT = "there already"
-    DIFFERS = "there, with other content"
-    SKIPPED = "skipped"
-
-
-#: Outcomes of rows that are not here as they are in Ironic.
-LEFT = (Outcome.DIFFERS, Outcome.SKIPPED)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A row of Ironic, and its outcome."""
-
-    kind: str  # as "node", "deploy template"
-    uuid: str
-    name: str | None
-    provision_state: str | None  # of a node
-    outcome: Outcome
-    detail: str  # reason, differing fields, or changes on the way; empty: none
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
-
+from workers.moving.outcomes import MovedRow, Outcome
 
 #: Ironic's table -> model here, and the function that translates a row; in the order of references.
 RESOURCES: Mapping[str, tuple[type[Base], Callable[[IronicDatabase, Row], Bundle]]] = {
@@ -72,8 +40,6 @@ RESOURCES: Mapping[str, tuple[type[Base], Callable[[IronicDatabase, Row], Bundle
     "runbooks": (Runbook, translation.runbook),
     "inspection_rules": (InspectionRule, translation.inspection_rule),
 }
-#: Columns of times that say nothing about the content.
-_TIMES = {"created_at", "updated_at"}
 
 
 class Import:
@@ -94,7 +60,7 @@ class Import:
             for name, kinds in runtime.drivers.types.items()
         }
 
-    def run(self) -> Iterator[Arrival]:
+    def run(self) -> Iterator[MovedRow]:
         """Import all rows, and yield the outcome of each after its commit."""
         for table, (model, translate) in RESOURCES.items():
             for row in self._ironic.rows(table):
@@ -109,7 +75,7 @@ class Import:
     def _node(self, row: Row) -> Bundle:
         return translation.node(self._ironic, row, self._types, self._replacements)
 
-    def _arrive(self, model: type[Base], row: Row, translate: Callable[[Row], Bundle]) -> Arrival:
+    def _arrive(self, model: type[Base], row: Row, translate: Callable[[Row], Bundle]) -> MovedRow:
         try:
             outcome, detail = self._outcome(translate(row))
         except NotMoved as error:
@@ -117,13 +83,15 @@ class Import:
         except (IntegrityError, DataError) as error:
             outcome, detail = Outcome.SKIPPED, f"the database refuses it: {reason(error)}"
         name, state = row.get("name"), row.get("provision_state")
-        return Arrival(kind_of(model), row["uuid"], name, state, outcome, detail)
+        return MovedRow(kind_of(model), row["uuid"], name, state, outcome, detail)
 
     def _outcome(self, bundle: Bundle) -> tuple[Outcome, str]:
         with self._runtime.reading() as session:
-            present = _stored(session, bundle)
+            present = bundles.stored(
+                session, bundle.model, bundle.values["uuid"], bundle.parts.keys()
+            )
         if present is not None:
-            differing = _differences(bundle, present)
+            differing = bundles.differences(bundle, present)
             return (Outcome.DIFFERS if differing else Outcome.PRESENT), ", ".join(differing)
         if not self._write:
             return Outcome.WOULD_IMPORT, "; ".join(bundle.notes)
@@ -157,51 +125,3 @@ def _added(session: Session, model: type[Base], values: Values) -> Any:
     session.add(row)
     session.flush()
     return row
-
-
-def _stored(session: Session, bundle: Bundle) -> Bundle | None:
-    """Return the row with this UUID and the rows that belong to it, in the form of a bundle."""
-    table: Any = bundle.model.__table__
-    query = select(table).where(table.c.uuid == bundle.values["uuid"])
-    row = session.execute(query).mappings().one_or_none()
-    if row is None:
-        return None
-    parts = {model: _parts_of(session, model, row["id"]) for model in bundle.parts}
-    return Bundle(bundle.model, dict(row), parts)
-
-
-def _parts_of(session: Session, model: Any, node_id: int) -> list[Values]:
-    table = model.__table__
-    mappings = session.execute(select(table).where(table.c.node_id == node_id)).mappings()
-    rows = [dict(row) for row in mappings]
-    for row in rows:
-        row["node_id"] = None
-        if row.get("portgroup_id"):
-            group = select(Portgroup.uuid).where(Portgroup.id == row["portgroup_id"])
-            row["portgroup_id"] = session.scalar(group)
-    return rows
-
-
-def _differences(bundle: Bundle, present: Bundle) -> list[str]:
-    """Return the names of fields, and of kinds of parts, whose content differs."""
-    fields = [
-        name
-        for name, value in bundle.values.items()
-        if name not in _TIMES and present.values[name] != value
-    ]
-    kinds = [
-        kind_of(model)
-        for model, parts in bundle.parts.items()
-        if _sorted(parts) != _sorted(present.parts[model])
-    ]
-    return [*fields, *kinds]
-
-
-def _sorted(parts: Sequence[Values]) -> list[Any]:
-    """Return parts in an order, without ids and times."""
-    ignored = _TIMES | {"id"}
-    rows = [
-        sorted((name, value) for name, value in part.items() if name not in ignored)
-        for part in parts
-    ]
-    return sorted(rows, key=repr)

@@ -1,7 +1,8 @@
 """
-Ironic's hardware types and interfaces, and what serves their machines here.
+Ironic's hardware types and interfaces, and what serves their machines here; and the way back.
 
-A name that the hardware type has here stays as it is; only other names are looked up in the tables.
+A name that the hardware type has at the destination stays as it is; only other names are looked up
+in the tables.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,10 +72,39 @@ INTERFACES: Mapping[tuple[str, str], tuple[Sequence[str], str]] = {
     ("vendor", "ilo"): (("redfish",), "vendor functions of iLO"),
     ("vendor", "irmc"): (("redfish",), "vendor functions of iRMC"),
 }
+#: Of the way back: (kind, interface here) -> interfaces of Ironic, and what
+#: users lose.
+WAY_BACK: Mapping[tuple[str, str], tuple[Sequence[str], str]] = {
+    ("boot", "redfish-virtual-media"): (("idrac-redfish-virtual-media",), ""),
+    ("console", "ipmitool-shellinabox"): (("ipmitool-socat",), "the console as a web page"),
+    ("console", "redfish-serial"): (("no-console",), "console"),
+    ("inspect", "redfish"): (("idrac-redfish",), ""),
+    ("management", "redfish"): (("idrac-redfish",), ""),
+    ("raid", "redfish"): (("idrac-redfish",), ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """The tables of a move, and the words of its refusals."""
+
+    successors: Mapping[str, Successor]
+    interfaces: Mapping[tuple[str, str], tuple[Sequence[str], str]]
+    no_type: str  # of an unserved hardware type, before the list of the others
+    offered: str  # before the list of interfaces
+
+
+ARRIVAL = Direction(
+    HARDWARE_TYPES,
+    INTERFACES,
+    "is not enabled here; see [DEFAULT]enabled_hardware_types, which has",
+    "is not served; enabled are",
+)
+DEPARTURE = Direction({}, WAY_BACK, "is none of Ironic, which has", "is not in Ironic, which has")
 
 
 class NotServed(Exception):
-    """Nothing here serves a hardware type or an interface; the message says what to do."""
+    """The destination serves no such hardware type or interface; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +122,34 @@ def mapped(
     driver_info: Mapping[str, Any],
     types: Mapping[str, Mapping[str, Sequence[str]]],
     replacements: Mapping[tuple[str, str], str],
+    direction: Direction = ARRIVAL,
 ) -> Mapped:
     """
-    Map driver and interfaces of a node of Ironic.
+    Map driver and interfaces of a node to those of the destination.
 
-    types: {hardware type: {kind: [interface]}} that are enabled here.
-    replacements: (kind, interface of Ironic) -> interface, by the operator; it precedes the table.
+    types: {hardware type: {kind: [interface]}} of the destination.
+    replacements: (kind, interface) -> its replacement, by the operator; it precedes the table.
 
     Raises NotServed.
     """
     name = node["driver"]
-    successor = HARDWARE_TYPES.get(name, Successor(name))
+    successor = direction.successors.get(name, Successor(name))
     if successor.name not in types:
         raise NotServed(
-            f"driver {name}: hardware type {successor.name} is not enabled here; see"
-            f" [DEFAULT]enabled_hardware_types, which has {', '.join(sorted(types)) or 'none'}"
+            f"driver {name}: hardware type {successor.name} {direction.no_type}"
+            f" {', '.join(sorted(types)) or 'none'}"
         )
     notes = [f"driver {name} -> {successor.name}"] if successor.name != name else []
     info, renamed = _renamed(driver_info, successor)
     interfaces: dict[str, str | None] = {}
     for kind in KINDS:
         field = f"{kind}_interface"
-        ironic_name = node.get(field)
-        name_here, lost = _interface(kind, ironic_name, types[successor.name][kind], replacements)
-        interfaces[field] = name_here
-        if name_here != ironic_name:
+        old_name, available = node.get(field), types[successor.name][kind]
+        new_name, lost = _interface(kind, old_name, available, replacements, direction)
+        interfaces[field] = new_name
+        if new_name != old_name:
             loss = f" (without {lost})" if lost else ""
-            notes.append(f"{field} {ironic_name} -> {name_here}{loss}")
+            notes.append(f"{field} {old_name} -> {new_name}{loss}")
     return Mapped(successor.name, interfaces, info, [*notes, *renamed])
 
 
@@ -127,6 +158,7 @@ def _interface(
     name: str | None,
     available: Sequence[str],
     replacements: Mapping[tuple[str, str], str],
+    direction: Direction,
 ) -> tuple[str | None, str]:
     """Return the interface that replaces one, and what is lost. Raises NotServed."""
     if name is None:
@@ -140,12 +172,12 @@ def _interface(
         return selected, ""
     if name in available:
         return name, ""
-    candidates, lost = INTERFACES.get((kind, name), ((), ""))
+    candidates, lost = direction.interfaces.get((kind, name), ((), ""))
     for candidate in candidates:
         if candidate in available:
             return candidate, lost
     raise NotServed(
-        f"{kind}_interface {name} is not served; enabled are {', '.join(available)}: choose one by"
+        f"{kind}_interface {name} {direction.offered} {', '.join(available)}: choose one by"
         f" --interface {kind}:{name}=NAME"
     )
 

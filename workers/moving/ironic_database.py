@@ -1,7 +1,8 @@
 """
-Ironic's database, read only: MariaDB, PostgreSQL or SQLite, of Ironic 39 or an older release.
+Ironic's database: MariaDB, PostgreSQL or SQLite, of Ironic 39 or an older release.
 
 Tables are read by the columns that they have, as releases differ in them; documents stay JSON text.
+Only a database that is opened for an export is written.
 """
 
 import sqlite3
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, MetaData, Table, create_engine, select, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, SQLAlchemyError
 
 from app.config import ironic_conf
 from app.config.settings import SettingsError
@@ -33,6 +34,17 @@ DRIVERS: Mapping[str, tuple[str, str]] = {
 #: Seconds after its last heartbeat in which a conductor of Ironic counts as running: the default of
 #: Ironic's `[conductor]heartbeat_timeout`, six heartbeats.
 RUNNING = 60.0
+_READ_ONLY = "SET TRANSACTION READ ONLY"
+#: (database, whether it is written) -> first statement of the session. In its lax modes MySQL cuts
+#: texts that are too long, and only warns.
+_SESSION: Mapping[tuple[str, bool], str] = {
+    ("postgresql", False): _READ_ONLY,
+    ("mysql", False): _READ_ONLY,
+    ("mariadb", False): _READ_ONLY,
+    ("sqlite", True): "PRAGMA foreign_keys = ON",
+    ("mysql", True): "SET SESSION sql_mode = 'TRADITIONAL'",
+    ("mariadb", True): "SET SESSION sql_mode = 'TRADITIONAL'",
+}
 #: Tables without which a database is none of Ironic.
 _NEEDED = ("nodes", "ports", "conductors", "conductor_hardware_interfaces")
 
@@ -109,11 +121,53 @@ class IronicDatabase:
         for ident in idents:
             yield from self.of("nodes", id=ident)
 
+    def uuids(self, name: str, *conditions: Any) -> Sequence[str]:
+        """Return the UUIDs of the rows of a table."""
+        table = self._tables[name]
+        with _readable(self._address):
+            return self._connection.scalars(select(table.c.uuid).where(*conditions)).all()
+
+    def table(self, name: str) -> Table:
+        """Return a table with the columns that it has in this database."""
+        return self._tables[name]
+
+    @property
+    def address(self) -> str:
+        """URL without password."""
+        return self._address
+
+    def check_revision(self, revision: str, release: str) -> None:
+        """Check the revision of the schema. Raises NotIronic: it is that of another release."""
+        revisions = [row["version_num"] for row in self.rows("alembic_version")]
+        if revisions != [revision]:
+            raise NotIronic(
+                f"{self._address}: its schema has revision {', '.join(revisions) or 'none'}, and an"
+                f" export writes that of Ironic {release}, {revision}: install Ironic {release},"
+                " and run `ironic-dbsync upgrade`"
+            )
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """
+        Open a transaction that writes.
+
+        Raises IntegrityError, DataError: the database refuses a row. Raises NotIronic.
+        """
+        try:
+            yield self._connection
+            self._connection.commit()
+        except (IntegrityError, DataError):
+            raise
+        except SQLAlchemyError as error:
+            raise NotIronic(f"{self._address}: {reason(error)}") from None
+        finally:
+            self._connection.rollback()
+
     @cached_property
     def _tables(self) -> Mapping[str, Table]:
         metadata = MetaData()
         with _readable(self._address):
-            metadata.reflect(self._connection)
+            metadata.reflect(self._connection, resolve_fks=False)
         missing = [name for name in _NEEDED if name not in metadata.tables]
         if missing:
             raise NotIronic(f"{self._address}: no database of Ironic: it has no table {missing[0]}")
@@ -121,15 +175,15 @@ class IronicDatabase:
 
 
 @contextmanager
-def opened(url: str) -> Iterator[IronicDatabase]:
+def opened(url: str, *, write: bool = False) -> Iterator[IronicDatabase]:
     """
-    Open a database of Ironic, read only.
+    Open a database of Ironic, by default read only.
 
     Raises NotIronic.
     """
     address = mask_urls(url)
     try:
-        engine = _engine(url)
+        engine = _engine(url, write=write)
     except (ValueError, ArgumentError) as error:
         raise NotIronic(f"{address}: {error}") from None
     except ModuleNotFoundError as error:
@@ -138,8 +192,8 @@ def opened(url: str) -> Iterator[IronicDatabase]:
         stack.callback(engine.dispose)
         with _readable(address):
             connection = stack.enter_context(engine.connect())
-            if connection.dialect.name != "sqlite":
-                connection.execute(text("SET TRANSACTION READ ONLY"))
+            if statement := _SESSION.get((connection.dialect.name, write)):
+                connection.execute(text(statement))
         yield IronicDatabase(connection, address)
 
 
@@ -152,17 +206,17 @@ def _readable(address: str) -> Iterator[None]:
         raise NotIronic(f"{address}: {reason(error)}") from None
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str, *, write: bool) -> Engine:
     address = engine_url(url)
     scheme = address.drivername.partition("+")[0]
     if scheme not in DRIVERS:
         raise ValueError(f"{scheme} is none of {', '.join(DRIVERS)}")
     address = address.set(drivername=DRIVERS[scheme][0])
     if scheme == "sqlite":
-        return create_engine("sqlite://", creator=lambda: _sqlite(address))
+        return create_engine("sqlite://", creator=lambda: _sqlite(address, write=write))
     return create_engine(address)
 
 
-def _sqlite(address: URL) -> sqlite3.Connection:
-    path = Path(address.database or "").absolute()
-    return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+def _sqlite(address: URL, *, write: bool) -> sqlite3.Connection:
+    path, mode = Path(address.database or "").absolute(), "rw" if write else "ro"
+    return sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True)

@@ -7,8 +7,7 @@ References between rows are UUIDs here, under the name of the column with the id
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Boolean, Column, Integer, String
 
@@ -34,14 +33,21 @@ from app.models import (
     VolumeTarget,
 )
 from workers.moving import driver_mapping
+from workers.moving.bundles import Bundle, NotMoved, Values
 from workers.moving.driver_mapping import NotServed
-from workers.moving.ironic_database import IronicDatabase, Row
+from workers.moving.ironic_database import Row
 
-Values = dict[str, Any]
+
+class Source(Protocol):
+    """Rows of Ironic: an `IronicDatabase`, or some that are not written yet."""
+
+    def of(self, name: str, **values: Any) -> Sequence[Row]:
+        """Return the rows of a table that have these values."""
+
 
 #: States that a node may have: nothing is under way.
 SETTLED = of_kind(Kind.STABLE, Kind.FAILED)
-#: Kind of another state -> what to do in Ironic.
+#: Kind of another state -> what to do in the service that has the node.
 UNSETTLED: Mapping[Kind, str] = {
     Kind.BUSY: "wait for the end of its operation",
     Kind.WAIT: "wait for the end of its operation, or abort it",
@@ -69,22 +75,8 @@ PARTS: Mapping[type[Base], str] = {
 _LARGEST = 2**31
 
 
-class NotMoved(Exception):
-    """A row cannot be taken over; the message says why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """A row and the rows that belong to it, which are written in one transaction."""
-
-    model: type[Base]
-    values: Values
-    parts: Mapping[type[Base], Sequence[Values]] = field(default_factory=dict)
-    notes: Sequence[str] = ()  # changes on the way, in words
-
-
 def node(
-    ironic: IronicDatabase,
+    ironic: Source,
     row: Row,
     types: Mapping[str, Mapping[str, Sequence[str]]],
     replacements: Mapping[tuple[str, str], str],
@@ -94,7 +86,7 @@ def node(
 
     Raises NotMoved.
     """
-    _check_settled(row)
+    check_settled(row, "start Ironic, ", "import")
     try:
         driver = driver_mapping.mapped(row, document(row["driver_info"]), types, replacements)
     except NotServed as error:
@@ -122,27 +114,33 @@ def node(
     return Bundle(Node, values, _parts(ironic, row["id"]), notes)
 
 
-def _check_settled(row: Row) -> None:
-    """Check that nothing is under way. Raises NotMoved."""
+def check_settled(row: Mapping[str, Any], start: str, verb: str) -> None:
+    """
+    Check that nothing is under way on a node.
+
+    start: how to let its service work, as "start Ironic, "; verb: import or export, for messages.
+
+    Raises NotMoved.
+    """
     state = row["provision_state"]
     if state not in set(State):
         raise NotMoved(f"provision_state {state}: there is no such state here")
     if state not in SETTLED:
         action = next(text for kind, text in UNSETTLED.items() if state in of_kind(kind))
-        raise NotMoved(f"provision_state {state}: start Ironic, {action}, then import it")
+        raise NotMoved(f"provision_state {state}: {start}{action}, then {verb} it")
     if row["reservation"]:
         raise NotMoved(
             f"locked by conductor {row['reservation']}: start that conductor, stop it with SIGTERM,"
-            " then import it"
+            f" then {verb} it"
         )
     if row["target_power_state"]:
         raise NotMoved(
-            f"its power is on the way to {row['target_power_state']!r}: start Ironic, wait for it,"
-            " then import it"
+            f"its power is on the way to {row['target_power_state']!r}: {start}wait for it,"
+            f" then {verb} it"
         )
 
 
-def _parts(ironic: IronicDatabase, ident: int) -> Mapping[type[Base], Sequence[Values]]:
+def _parts(ironic: Source, ident: int) -> Mapping[type[Base], Sequence[Values]]:
     groups = {row["id"]: row["uuid"] for row in ironic.of("portgroups", node_id=ident)}
     parts: dict[type[Base], Sequence[Values]] = {}
     for model, table in PARTS.items():
@@ -173,12 +171,18 @@ def _part(model: type[Base], row: Row, groups: Mapping[int, str]) -> Values:
     return copied(model, row, node_id=None, **further)
 
 
-def _allocation(row: Row) -> Values:
-    """Return the values of an allocation that differ. Raises NotMoved: a search is under way."""
+def check_allocation_settled(row: Mapping[str, Any]) -> None:
+    """Check that an allocation has ended its search. Raises NotMoved."""
     if row["state"] == AllocationState.ALLOCATING:
         raise NotMoved(
-            f"allocation {row['uuid']} is looking for a node: start Ironic and wait, or delete it"
+            f"allocation {row['uuid']} is looking for a node: start its service and wait, or delete"
+            " it"
         )
+
+
+def _allocation(row: Row) -> Values:
+    """Return the values of an allocation that differ. Raises NotMoved: a search is under way."""
+    check_allocation_settled(row)
     return {
         "traits": document(row["traits"], []),
         "candidate_nodes": document(row["candidate_nodes"], []),
@@ -187,18 +191,18 @@ def _allocation(row: Row) -> Values:
     }
 
 
-def chassis(_ironic: IronicDatabase, row: Row) -> Bundle:
+def chassis(_ironic: Source, row: Row) -> Bundle:
     """Return a chassis."""
     return Bundle(Chassis, copied(Chassis, row))
 
 
-def deploy_template(ironic: IronicDatabase, row: Row) -> Bundle:
+def deploy_template(ironic: Source, row: Row) -> Bundle:
     """Return a deploy template with its steps."""
     rows = ironic.of("deploy_template_steps", deploy_template_id=row["id"])
     return Bundle(DeployTemplate, copied(DeployTemplate, row, steps=_steps(rows, "priority")))
 
 
-def runbook(ironic: IronicDatabase, row: Row) -> Bundle:
+def runbook(ironic: Source, row: Row) -> Bundle:
     """Return a runbook with its steps and traits."""
     rows = ironic.of("runbook_steps", runbook_id=row["id"])
     traits = sorted(trait["trait"] for trait in ironic.of("runbook_traits", runbook_id=row["id"]))
@@ -211,7 +215,7 @@ def _steps(rows: Sequence[Row], position: str) -> list[Values]:
     return [{**{name: row[name] for name in names}, "args": document(row["args"])} for row in rows]
 
 
-def inspection_rule(_ironic: IronicDatabase, row: Row) -> Bundle:
+def inspection_rule(_ironic: Source, row: Row) -> Bundle:
     """Return an inspection rule. Raises NotMoved: it is for some nodes only."""
     if row["scope"]:
         raise NotMoved(
@@ -222,7 +226,7 @@ def inspection_rule(_ironic: IronicDatabase, row: Row) -> Bundle:
     return Bundle(InspectionRule, copied(InspectionRule, row, **lists))
 
 
-def allocation(_ironic: IronicDatabase, row: Row) -> Bundle:
+def allocation(_ironic: Source, row: Row) -> Bundle:
     """Return an allocation that has no node. Raises NotMoved: a search is under way."""
     return Bundle(Allocation, copied(Allocation, row, node_id=None, **_allocation(row)))
 

@@ -27,7 +27,7 @@ from app.runtime import Runtime
 from app.text.masking import Unreadable
 from drivers.core.errors import HardwareError
 from drivers.net import fetch, networks
-from drivers.net.signed import SIGNATURE, signature
+from drivers.net.signed import SIGNATURE, signature, standard_headers
 from workers.periodic.delivery import Deliverer, Sent, is_due
 
 _HOOK: Any = Webhook.__table__.c
@@ -84,10 +84,12 @@ class Webhooks(Deliverer):
             "events": documents,
         }
         body = orjson.dumps(document, option=orjson.OPT_NAIVE_UTC)
+        seconds = int(row.read_at.replace(tzinfo=UTC).timestamp())
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "ingot",
-            SIGNATURE: signature(secrets, int(row.read_at.replace(tzinfo=UTC).timestamp()), body),
+            SIGNATURE: signature(secrets, seconds, body),
+            **standard_headers(secrets, seconds, body),
         }
         try:
             reach = networks.of_webhooks(self._options, project=row.owner is not None)

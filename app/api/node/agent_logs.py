@@ -10,7 +10,7 @@ from app.agents import agent_logs as service
 from app.api.node.node_identifiers import node_of
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import (
-    ANYTHING,
+    BINARY,
     LINKS,
     TEXT,
     TIME,
@@ -66,7 +66,7 @@ def _view(context: RequestContext, node: Node, agent_log: service.KeptLog) -> di
     "GET",
     "/nodes/<ident>/agent-logs/<name>",
     rule="baremetal:node:agent_logs:get",
-    returns=Returns({200: ANYTHING}, types=(GZIP,)),
+    returns=Returns({200: BINARY}, types=(GZIP,)),
 )
 @agent_logs.arguments(NoQuery, location="query")
 def show_agent_log(context: RequestContext, _query: Any, ident: str, name: str) -> Response:

@@ -68,9 +68,9 @@ TAKEN_BY: Mapping[str, tuple[str, ...]] = {
 }
 REQUIRED = {"clean": "clean_steps", "service": "service_steps", "rescue": "rescue_password"}
 
-REHEARSED_STEP = exactly(
+REHEARSED_STEP = Component("RehearsedStep", exactly(
     {**STEP, "source": one_of(StepSource), "in_band": BOOLEAN, "child_node": or_null(UUID)}
-)
+))  # fmt: skip
 REHEARSAL = Component("Rehearsal", exactly(
     {
         "node_uuid": UUID, "target": TEXT, "from": one_of(State), "to": TEXT, "accepted": BOOLEAN,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from marshmallow import Schema
 
-from app.api.openapi.shapes import ANYTHING, Shape, array, exactly, one_of, page
+from app.api.openapi.shapes import ANYTHING, Component, Shape, array, exactly, one_of, page
 from app.api.transport.responses import JSON
 from app.rows.json_patch import OPERATIONS
 
@@ -30,7 +30,7 @@ ACCEPTED = Returns({202: None})
 STARTED = Returns({202: None}, PROGRESS)
 
 
-def listed(name: str, item: Shape, fields: Iterable[str], sortable: Iterable[str]) -> Returns:
+def listed(name: str, item: Component, fields: Iterable[str], sortable: Iterable[str]) -> Returns:
     """Response with a page of a list, whose items have the fields in the query."""
     sorts = ("id", *sorted(sortable))
     return Returns({200: page(name, item)}, fields=(*fields, "links"), sortable=sorts)

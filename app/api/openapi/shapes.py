@@ -19,6 +19,7 @@ INTEGER: Shape = {"type": "integer"}
 BOOLEAN: Shape = {"type": "boolean"}
 ANYTHING: Shape = {}
 DOCUMENT: Shape = {"type": "object"}
+BINARY: Shape = {"type": "string", "format": "binary"}
 
 #: Type of a column -> its schema; columns of other types are text.
 TYPES = ((Boolean, BOOLEAN), (Integer, INTEGER), (Float, NUMBER), (DateTime, TIME))
@@ -79,9 +80,10 @@ def subset_of(properties: Mapping[str, Shape], *, always: Iterable[str] = ()) ->
     return exactly(properties, optional=properties.keys() - set(always))
 
 
-def page(name: str, item: Shape) -> Shape:
+def page(name: str, item: Component) -> Component:
     """Object with one page of a list, and the link to the next page."""
-    return exactly({name: array(item), "next": TEXT | {"format": "uri"}}, optional=["next"])
+    shape = exactly({name: array(item), "next": TEXT | {"format": "uri"}}, optional=["next"])
+    return Component(f"{item.name}Page", shape)
 
 
 def column_shape(name: str, column: ColumnElement[Any], *, nullable: bool) -> Shape:
@@ -121,5 +123,5 @@ def versioned(name: str, shape: Shape) -> Shape:
     return shape | {"properties": properties}
 
 
-LINK = exactly({"href": TEXT, "rel": TEXT, "type": TEXT}, optional=["type"])
+LINK = Component("Link", exactly({"href": TEXT, "rel": TEXT, "type": TEXT}, optional=["type"]))
 LINKS = Component("Links", array(LINK))

@@ -8,7 +8,7 @@ from marshmallow import Schema
 from sqlalchemy import Select
 
 from app.api.node.node_identifiers import id_of
-from app.api.openapi.shapes import LINKS, exactly
+from app.api.openapi.shapes import LINKS, Component, exactly
 from app.api.policy.access import Access
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
@@ -59,7 +59,7 @@ TARGET: Resource[VolumeTarget] = Resource(
     masked={"properties": Access.target_properties},
 )  # fmt: skip
 #: Document with links to both collections.
-OVERVIEW = exactly(dict.fromkeys(("connectors", "targets", "links"), LINKS))
+OVERVIEW = Component("Volumes", exactly(dict.fromkeys(("connectors", "targets", "links"), LINKS)))
 
 
 def _overview(context: RequestContext, path: str) -> Response:

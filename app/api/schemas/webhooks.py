@@ -4,6 +4,7 @@ from marshmallow import Schema, ValidationError, fields, validate
 
 from app.api.values.value_types import Flag, ListQuery, Name, Text, Uuid
 from app.models import TYPES
+from drivers.net import signed
 
 #: Fewest and most characters of a secret.
 SECRET = (16, 255)
@@ -15,6 +16,11 @@ def _check_secret(text: str) -> None:
             f"must be {SECRET[0]} to {SECRET[1]} printable ASCII characters, such as the output of"
             " `openssl rand -hex 32`"
         )
+    if text.startswith(signed.PREFIX):
+        try:
+            signed.decoded(text)
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
 
 
 class WebhookChange(Schema):

@@ -16,7 +16,7 @@ from app.api.authentication import login_attempt, session_cookie
 from app.api.authentication.local_users import LocalUsers
 from app.api.declarations.public_paths import CALLBACK
 from app.api.openapi.returns import NO_CONTENT, Returns
-from app.api.openapi.shapes import BOOLEAN, TEXT, array, exactly, or_null
+from app.api.openapi.shapes import BOOLEAN, TEXT, Component, array, exactly, or_null
 from app.api.request import auditing, repeats
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
@@ -36,14 +36,17 @@ PAGE = "/ui"
 REDIRECT = Returns({302: None}, {"Location": "URL to which the browser goes"})
 SHOWN = Returns(
     {
-        200: exactly(
-            {
-                "strategy": TEXT,
-                "oidc": BOOLEAN,
-                "user": or_null(TEXT),
-                "scope": or_null(TEXT),
-                "scopes": array(TEXT),
-            }
+        200: Component(
+            "Session",
+            exactly(
+                {
+                    "strategy": TEXT,
+                    "oidc": BOOLEAN,
+                    "user": or_null(TEXT),
+                    "scope": or_null(TEXT),
+                    "scopes": array(TEXT),
+                }
+            ),
         )
     }
 )

@@ -78,8 +78,8 @@ def test_an_interface_is_replaced_with_a_note(driver, kind, name, here, loss):
 
 
 def test_the_first_candidate_that_the_hardware_type_has_is_taken(monkeypatch):
-    row = {("boot", "old"): (("nonesuch", "pxe", "ipxe"), "")}
-    monkeypatch.setattr(driver_mapping, "INTERFACES", row)
+    candidates = (("nonesuch", "pxe", "ipxe"), "")
+    monkeypatch.setitem(driver_mapping.INTERFACES, ("boot", "old"), candidates)
     assert "pxe" == mapped(node("ipmi", boot="old"), {}, LOADED, {}).interfaces["boot_interface"]
 
 

@@ -19,7 +19,7 @@ from app.models import (
     VolumeTarget,
 )
 from workers.moving import translation
-from workers.moving.translation import NotMoved
+from workers.moving.bundles import NotMoved
 
 TIMES = {"created_at": datetime(2025, 1, 2), "updated_at": None}
 TYPES = {"fake-hardware": {kind: ["fake"] for kind in (
@@ -69,6 +69,7 @@ def test_values_of_a_node_are_kept_and_those_of_ironics_work_are_not():
         values["extra"], values["conductor_group"], values["console_enabled"],
         values["maintenance"], values["reservation"],
     )  # fmt: skip
+    assert values["maintenance"] is True, "a truth value, as JSON shows it"
     assert "id" not in values
     assert TIMES["created_at"] == values["created_at"]
 
