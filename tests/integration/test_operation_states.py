@@ -11,7 +11,7 @@ from app.lifecycle.operation_states import OPERATIONS, Actor, IllegalTransition,
 from app.models import Conductor, Node, Operation, OperationState, OperationStep
 from drivers.core.steps import Failed
 from tests.integration.harness import AcmeBoot, Harness, requested
-from tests.integration.test_manual_cleaning import HOLD, POLISH
+from tests.integration.manual_cleaning.conftest import HOLD, POLISH
 from tests.model.test_operation_states import MODELLED
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import claims, drain
