@@ -1,9 +1,11 @@
 // The service: health of its parts, conductors and their load, the ring, queues, takeovers.
 
 import { element, empty, table } from "./dom.js";
+import { drainButton, drainOf } from "./drains.js";
 import { duration } from "./facts.js";
 import { gathered } from "./live.js";
 import { badge, fleetLink, nodeLink, part } from "./parts.js";
+import { permissions } from "./permissions.js";
 import { settingsDrawn } from "./settings.js";
 import { age, ticking } from "./times.js";
 
@@ -27,15 +29,19 @@ const load = conductor => element("span.row", {},
     "aria-label": `Busy threads of ${conductor.hostname}`,
   }), `${conductor.holds.running} of ${conductor.threads}`);
 
-const conductorsDrawn = ({ conductors }) => conductors.length
+// drainButton: a function of the service and a conductor; null for a caller who must not drain.
+const conductorsDrawn = drainButton => service => service.conductors.length
   ? table("Conductors", [
     "Name", "Group", "State", "Nodes", "Threads", "Waiting", "Queued", "Messages", "Oldest", "Heartbeat",
-  ], conductors.map(conductor => [
-    element("code", {}, conductor.hostname), groupName(conductor.conductor_group), [badge(conductor.state), " ", conductor.impediment || ""],
+    ...(drainButton ? ["Drain"] : []),
+  ], service.conductors.map(conductor => [
+    element("code", {}, conductor.hostname), groupName(conductor.conductor_group),
+    [badge(conductor.state), " ", drainOf(conductor), conductor.impediment],
     conductor.nodes ? fleetLink({ conductor: conductor.hostname }, conductor.nodes) : 0,
     load(conductor), conductor.holds.waiting + conductor.holds.held, conductor.holds.queued, conductor.messages ?? "-",
     conductor.oldest_message_seconds === null ? "-" : duration(conductor.oldest_message_seconds),
     `${duration(conductor.heartbeat_seconds)} ago`,
+    ...(drainButton ? [drainButton(service, conductor)] : []),
   ]))
   : empty("No conductor has been started: `ingot conductor` starts one.");
 
@@ -80,10 +86,12 @@ const periodicDrawn = ({ periodic_tasks: tasks }) => tasks.length
 export const page = {
   title: "Service", path: "/conductors", key: "c", rule: "service:get",
   async show(root, { api, signal }) {
+    const may = await permissions(api);
+    const drains = may("conductor:drain") ? (...args) => drainButton(api, ...args, () => renewSoon()) : null;
     let state = null; // one read of the service for all its parts
     const part_ = (title, draw) => part(title, () => state, draw, signal);
     const ofService = [
-      part_("Health", healthDrawn), part_("Conductors", conductorsDrawn), part_("Ring", ringDrawn),
+      part_("Health", healthDrawn), part_("Conductors", conductorsDrawn(drains)), part_("Ring", ringDrawn),
       part_("Periodic tasks", periodicDrawn), part_("Takeovers", takeoversDrawn),
     ];
     const queues = part("Queues", () => api.get("operations/queues", {}, signal), queuesDrawn, signal);

@@ -6,7 +6,7 @@ const OF_FLEET = [
   "baremetal:node:set_power_state", "baremetal:node:set_maintenance", "baremetal:node:clear_maintenance",
   "baremetal:node:set_boot_device", "baremetal:hold:create", "baremetal:rollout:create", "baremetal:rollout:update",
   "baremetal:rollout:list", "baremetal:operation:list", "baremetal:event:list", "baremetal:audit:get", "baremetal:service:get",
-  "baremetal:port:create", "baremetal:webhook:update",
+  "baremetal:port:create", "baremetal:webhook:update", "baremetal:conductor:drain",
 ];
 //: Rules that the page of a node asks for.
 const OF_NODE = [

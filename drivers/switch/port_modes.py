@@ -44,6 +44,9 @@ class PortMode:
 #: A port without a network: no frame passes.
 DISCONNECTED = PortMode(up=False)
 
+#: A port that the switch does not have, such as one of a line card that was removed.
+ABSENT = PortMode(other="no such port", up=False)
+
 
 def from_document(document: Mapping[str, Any]) -> PortMode:
     """Return the mode of a document that `PortMode.document` has made."""

@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from drivers.core.errors import InvalidDriverInfo, WithoutEffect
+from drivers.core.errors import InvalidDriverInfo, NotFound, WithoutEffect
 from drivers.core.switching import Switch
 from drivers.core.target import Nic, Target
 from drivers.switch import port_modes, sessions
-from drivers.switch.port_modes import PortMode
+from drivers.switch.port_modes import ABSENT, PortMode
 
 #: Key of `internal_info` of a port: the last order for its switch port, which was seen there.
 ORDERED = "switch_port"
@@ -154,12 +154,20 @@ def carry_out(
 
 def read(options: Mapping[str, Any], switch: Switch, ports: Iterable[str]) -> dict[str, PortMode]:
     """
-    Return the modes of ports of a switch.
+    Return the modes of ports of a switch; `ABSENT` for those that it does not have.
 
-    options: settings [switch]. Raises Unreachable, Refused, NotFound.
+    options: settings [switch]. Raises Unreachable, Refused, Unexpected.
     """
-    names = sorted(set(ports))
-    return sessions.run(switch, options, lambda session: session.dialect.read(session, names))
+    return sessions.run(switch, options, partial(_read, ports=sorted(set(ports))))
+
+
+def _read(session: sessions.SwitchSession, ports: Sequence[str]) -> dict[str, PortMode]:
+    try:
+        return session.dialect.read(session, ports)
+    except NotFound:
+        if len(ports) == 1:
+            return {ports[0]: ABSENT}
+        return {port: mode for name in ports for port, mode in _read(session, [name]).items()}
 
 
 def drift(ordered: Mapping[str, Any], mode: PortMode) -> str | None:

@@ -19,6 +19,7 @@ from app.models import (
     FirmwareComponent,
     Hold,
     InspectionRule,
+    Network,
     Node,
     NodeHistory,
     NodeTrait,
@@ -30,6 +31,7 @@ from app.models import (
     RolloutNode,
     Runbook,
     SanitationReport,
+    Switch,
     VolumeConnector,
     VolumeTarget,
     Webhook,
@@ -47,7 +49,7 @@ FIXED = {
     "discover", "healthcheck", "list_drivers", "list_steps", "list_boot_devices", "show_operation",
     "list_indicators", "list_virtual_media", "list_vifs", "list_runbook_traits",
     "list_sensors", "show_sensors", "show_login", "list_agent_logs", "list_console_history", "open_console",
-    "show_switch_ports",
+    "show_switch_ports", "list_permissions", "show_settings",
 }  # fmt: skip
 #: Lists of groups, which one statement makes of all rows.
 SUMMARIES = {
@@ -90,6 +92,9 @@ def parts(number, own, first):
     yield DeployTemplate(name=f"CUSTOM_{number}", **numbered)
     yield Runbook(name=f"b{number}", **numbered)
     yield InspectionRule(**numbered)
+    yield Network(name=name, **numbered)
+    yield Switch(name=name, switch_id=name, device_type="cisco_ios", address="x", username="x", host_key="x",
+                 **numbered)  # fmt: skip
     yield Webhook(name=f"w{number}", url="http://x", secret=name, position=0, **numbered)
     yield Hold(node_id=node_id, kind="hardware", reason="x", **numbered)
     yield WebhookFailure(webhook_id=1, after=number, last=number, error="x")

@@ -1,4 +1,4 @@
-"""A drained conductor is killed in a step, starts again, and still gets no work until its end."""
+"""A drained conductor is killed at work, starts again, and still gets no work until its end."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def test_a_drain_outlives_a_kill_and_ends_when_an_operator_says_so(tmp_path):
         ]
         assert drained_nodes
         fleet.provision(nodes, "provide")
-        until(lambda: conductors(fleet)["fleet-1"]["holds"]["running"], "a step on fleet-1")
+        until(lambda: any(conductors(fleet)["fleet-1"]["holds"].values()), "work of fleet-1")
         pid = fleet.conductor(1)
         fleet.http.put(f"{fleet.url}/v1/conductors/fleet-1/drain", json={"reason": "a new fan"})
         with suppress(ProcessLookupError):

@@ -376,8 +376,6 @@ def test_an_unfinished_search_is_refused_with_the_place(chromium, fleet):
         expect(page.locator("tr[data-uuid]")).to_have_count(0)
 
 
-#: Address -> name of its pictures.
-PICTURED = {"/fleet": "jobs", "/changes": "changes", "/rollouts": "rollouts"}
 #: Elements of the content that a finger hits, and that are smaller than 24 pixels; links in a text are not.
 SMALL_TARGETS = """() => [...document.querySelectorAll("main :is(button, input, select, summary), nav a")]
   .filter(each => each.checkVisibility() && !each.closest("label.target, label.inline"))
@@ -391,19 +389,19 @@ CUT = """() => [...document.querySelectorAll("main .scroll")].filter(each => eac
 @pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", NARROW)])
 def test_every_view_is_accessible_and_fits_a_phone(chromium, fleet, scheme, size):
     (rollout,) = fleet.get("rollouts", state="aborted")["rollouts"]
-    views = (
-        "/fleet", f"/nodes/{fleet.dead[0]}", "/operations", "/rollouts", f"/rollouts/{rollout['uuid']}",
-        "/changes", "/resources?kind=ports", "/conductors",
-    )  # fmt: skip
+    paths = {
+        "failures": "/fleet", "failed-node": f"/nodes/{fleet.dead[0]}", "operations": "/operations",
+        "rollouts": "/rollouts", "rollout": f"/rollouts/{rollout['uuid']}", "changes": "/changes",
+        "resources": "/resources?kind=ports", "service": "/conductors",
+    }  # fmt: skip
     with desk(chromium, fleet.url, scheme=scheme, size=size) as page:
-        for at in views:
+        for view, at in paths.items():
             page.goto(f"{fleet.url}/ui#{at}")
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             expect(page.get_by_text(re.compile("^(Loading|Reading)…$"))).to_have_count(0)
             assert {} == findings(page), at
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), at
-            if at in PICTURED:
-                picture(page, f"{PICTURED[at]}-{'phone-dark' if size == NARROW else 'light'}")
+            picture(page, f"{view}-{'phone-dark' if size == NARROW else 'light'}")
             if size == NARROW:
                 assert [] == page.evaluate(CUT), at
                 assert [] == page.evaluate(SMALL_TARGETS), at

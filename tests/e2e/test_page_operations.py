@@ -76,9 +76,10 @@ def test_a_group_of_failures_leads_to_its_nodes_with_one_click(chromium, fleet):
         expect(group).to_contain_text("check that its address can be reached from the conductor")
         group.get_by_role("link", name="2 nodes").click()
         expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
-        expect(page.get_by_text("dead-0")).to_be_visible()
-        expect(page.get_by_text("dead-1")).to_be_visible()
-        expect(page.get_by_text("worked-0")).to_have_count(0)
+        nodes = page.get_by_role("table", name="Nodes")
+        expect(nodes.get_by_text("dead-0")).to_be_visible()
+        expect(nodes.get_by_text("dead-1")).to_be_visible()
+        expect(nodes.get_by_text("worked-0")).to_have_count(0)
         assert "failure_code=unreachable" in page.url
         assert "resource_class=dead" in page.url
 
@@ -132,12 +133,31 @@ def test_conductors_show_ring_load_queues_and_a_death(chromium, fleet):
         os.kill(fleet.conductor(2), signal.SIGKILL)
         expect(second).to_contain_text("lost")
         expect(row(part(page, "Ring"), "redfish").locator("td").last).to_have_text("fleet-1")
+        page.get_by_role("button", name="Drain fleet-1").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("6 nodes have no other conductor")
+        dialog.get_by_role("button", name="Close").click()
         for at in ("fleet", "operations"):
             page.goto(f"{fleet.url}/ui#/{at}")
             fault = part(page, "Conductors at fault").locator("[data-conductor=fleet-2]")
             expect(fault).to_contain_text("lost no heartbeat for")
             expect(fault).to_contain_text("Other conductors get all new work.")
             expect(part(page, "Conductors at fault").locator("p")).to_have_count(1)
+
+
+def test_a_conductor_is_drained_and_gets_work_again(chromium, fleet):
+    with desk(chromium, fleet.url, at="/conductors") as page:
+        first = row(part(page, "Conductors"), "fleet-1")
+        page.get_by_role("button", name="Drain fleet-1").click()
+        dialog = page.get_by_role("dialog")
+        dialog.locator("[name=reason]").fill("new fan")
+        dialog.get_by_role("button", name="Drain", exact=True).click()
+        expect(dialog).to_have_count(0)
+        expect(first).to_contain_text("drain")
+        expect(first).to_contain_text(": new fan")
+        page.get_by_role("button", name="Undrain fleet-1").click()
+        expect(first).to_contain_text("alive")
+        expect(page.get_by_role("button", name="Drain fleet-1")).to_be_visible()
 
 
 def test_a_runbook_is_created_changed_and_deleted_by_forms(chromium, fleet):

@@ -211,3 +211,4 @@ def test_the_page_offers_what_the_role_of_the_caller_allows(chromium, site):
                 expect(verbs.filter(has_text="manage")).to_have_count(1)
             expect(verbs.filter(has_text="Delete")).to_have_count(mays[user])
             page.get_by_role("button", name=f"Sign out {user}").click()
+            expect(page.get_by_label("Password")).to_be_visible()

@@ -324,7 +324,7 @@ def test_a_conductor_that_dies_while_it_deletes_holds_repeats_it(inside):
 
 def test_the_periodic_task_is_declared(inside):
     (task,) = [each for each in PERIODIC if each.name == "ingot.end_expired_holds"]
-    assert 10 == task.period(inside.settings)
+    assert 5 == task.period(inside.settings)
 
 
 def test_holds_survive_operations_that_end_meanwhile(inside):

@@ -198,7 +198,7 @@ def test_an_unknown_interface_stops_the_start_of_api_and_conductor(tmp_path, com
     settings = {"INGOT_ENABLED_NETWORK_INTERFACES": "vxlan,noop", "INGOT_API_PORT": "0", **broker}
     assert (
         "[DEFAULT]enabled_network_interfaces: there is no network interface 'vxlan'; installed are"
-        " flat, neutron, noop"
+        " flat, neutron, noop, switch"
     ) == refused(tmp_path, command, **settings)
 
 

@@ -85,14 +85,15 @@ def load_networks():
     return load([*HARDWARE_TYPES, Acme], enabled_interfaces={"network": INTERFACES["network"]})
 
 
-def node_of(harness, state="available", **info):
+def node_of(harness, state="available", switch_port="Gi1/0/7", **info):
     """A node with one wired port, which has a VIF."""
     node = harness.with_agent(
         state, network_interface="switch", power_state="power off", instance_info=harness.image
     )
     with harness.inside.runtime.transaction() as session:
         port = session.query(Port).filter_by(node_id=node).one()
-        port.local_link_connection, port.address = LINK, f"52:54:00:00:00:{node:02x}"
+        port.local_link_connection = LINK | {"port_id": switch_port}
+        port.address = f"52:54:00:00:00:{node:02x}"
         port.internal_info = {"tenant_vif_port_id": "red", **info}
     return node
 
@@ -198,9 +199,9 @@ def port_id(harness, node):
 # Changes by others
 
 
-def idle_node(harness, device):
+def idle_node(harness, **options):
     """An active node whose port is in its network."""
-    node = node_of(harness)
+    node = node_of(harness, **options)
     harness.do(node, "active")
     assert "active" == finish(harness, node)
     return node
@@ -216,7 +217,7 @@ def compare(harness):
 
 
 def test_a_change_by_others_is_told_until_it_is_undone(harness, device):
-    node = idle_node(harness, device)
+    node = idle_node(harness)
     assert {"agree": 1, "differ": 0, "unread": 0} == compare(harness)
     device.interfaces["Gi1/0/7"][:] = ["switchport mode access", "switchport access vlan 100"]
     assert {"agree": 0, "differ": 1, "unread": 0} == compare(harness)
@@ -232,7 +233,7 @@ def test_a_change_by_others_is_told_until_it_is_undone(harness, device):
 @on_sqlite
 def test_an_order_that_came_in_between_is_not_compared(harness, device, monkeypatch):
     """The switch is read, then another order is given, then the comparison is recorded."""
-    node = idle_node(harness, device)
+    node = idle_node(harness)
     device.interfaces["Gi1/0/7"][:] = ["switchport mode access", "switchport access vlan 100"]
     read = switch_ports.switch_ports.read
 
@@ -252,7 +253,7 @@ def test_an_order_that_came_in_between_is_not_compared(harness, device, monkeypa
 
 @on_sqlite
 def test_a_node_at_work_and_those_of_others_are_not_compared(harness, device):
-    node = idle_node(harness, device)
+    node = idle_node(harness)
     device.interfaces["Gi1/0/7"][:] = []
     assert {"agree": 0, "differ": 0, "unread": 0} == switch_ports.check(
         harness.inside.runtime, "c-2"
@@ -262,8 +263,20 @@ def test_a_node_at_work_and_those_of_others_are_not_compared(harness, device):
 
 
 @on_sqlite
+def test_a_port_that_the_switch_has_no_more_hides_no_change_of_another(harness, device):
+    """A line card with one of the ports was removed."""
+    removed, changed = (idle_node(harness, switch_port=f"Gi1/0/{port}") for port in (7, 8))
+    del device.interfaces["Gi1/0/7"]
+    device.interfaces["Gi1/0/8"][:] = ["switchport mode access", "switchport access vlan 100"]
+    assert {"agree": 0, "differ": 2, "unread": 0} == compare(harness)
+    drift = "leaf-1 Gi1/0/7 has no such port, and VLAN 200 (network red) was ordered"
+    assert drift == info_of(harness, removed)["switch_drift"]
+    assert "leaf-1 Gi1/0/8 has VLAN 100" in info_of(harness, changed)["switch_drift"]
+
+
+@on_sqlite
 def test_a_switch_that_is_away_tells_nothing_about_its_ports(harness, device):
-    node = idle_node(harness, device)
+    node = idle_node(harness)
     device.fail_after = 0
     assert {"agree": 0, "differ": 0, "unread": 1} == compare(harness)
     assert "switch_drift" not in info_of(harness, node)

@@ -23,7 +23,7 @@ from app.models import Node, Port, Switch
 from app.observe import log
 from app.runtime import Runtime
 from drivers.builtin import switch_ports
-from drivers.core.errors import HardwareError, NotFound
+from drivers.core.errors import HardwareError
 
 logger = log.get(__name__)
 
@@ -84,9 +84,6 @@ def _check_switch(runtime: Runtime, name: str, ports: Sequence[OrderedPort]) -> 
     options = runtime.settings.options()[switch_ports.GROUP]
     try:
         modes = switch_ports.read(options, switch, [port.order["port"] for port in ports])
-    except NotFound as error:  # of one port, which need not be that of all others
-        logger.warning("switch.port_missing", switch=name, detail=str(error))
-        return {"unread": len(ports)}
     except HardwareError as error:
         logger.warning("switch.unread", switch=name, detail=str(error))
         return {"unread": len(ports)}
