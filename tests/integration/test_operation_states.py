@@ -18,6 +18,7 @@ from workers.conductor import claims, drain
 from workers.doctor import database_checks
 from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 from workers.restoration import restore as restoration
 
 S, E = OperationState, OperationEvent
@@ -170,7 +171,7 @@ def conductor_drains(world):
 
 def reconcile(world):
     world.inside.runtime.cache.clear()
-    reconciler.reconcile(world.inside.runtime, reconciler.Contact(timeout=0))
+    reconciler.reconcile(world.inside.runtime, Contact(timeout=0))
 
 
 def conductor_dies(world):

@@ -15,6 +15,7 @@ from tests.support.redis import breakers
 from workers.doctor import database_checks
 from workers.doctor.checks import Installation
 from workers.periodic import control_tasks, pruning, reconciler, schedule
+from workers.periodic.database_contact import Contact
 from workers.periodic.schedule import Periodic
 
 SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -244,7 +245,7 @@ def test_health_is_green_only_where_all_is_well(healthy, fault):
 def test_a_resend_does_not_renew_the_age_of_a_message(healthy):
     name = healthy.request(healthy.node("manageable"), "provide")
     healthy.change(Operation, name, first_sent_at=after(-1000), sent_at=after(-90))
-    trusted = reconciler.Contact(0)
+    trusted = Contact(0)
     assert 1 == reconciler.reconcile(healthy.runtime, trusted)["resent"]
     assert "messages" in reasons(healthy)
 

@@ -9,7 +9,7 @@ from app.engine import operations, pending_power, power
 from app.identity.caller import Caller
 from app.models import Node, Operation, OperationState, OperationStep
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON
-from drivers.core.power_pursuit import PENDING
+from drivers.core.kinds.power_pursuit import PENDING
 from drivers.simulator.simulator import running
 from tests.integration.harness import Harness
 from tests.integration.reconciler.conftest import reconcile

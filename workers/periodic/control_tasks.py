@@ -22,6 +22,7 @@ from app.runtime import Runtime
 from workers.periodic import reconciler, schedule, webhooks
 from workers.periodic.bmc_network import BmcNetwork
 from workers.periodic.consoles import Consoles
+from workers.periodic.database_contact import Contact
 from workers.periodic.notifications import Notifications
 from workers.periodic.power_updates import PowerUpdates
 from workers.restoration.restore_guard import RestoreGuard
@@ -83,7 +84,7 @@ def register_tasks(
 def _reconciler_pass(
     application: Celery, runtime: Runtime, conductor: str, broker: redis.Redis
 ) -> Callable[[], None]:
-    contact = reconciler.Contact(runtime.settings.conductor.heartbeat_timeout)
+    contact = Contact(runtime.settings.conductor.heartbeat_timeout)
     messages = backlog.messages_of(application, runtime.settings, broker)
     reach = application.breakers.of_reads()
     witness = RestoreGuard(broker, runtime.settings.broker.prefix, reach)

@@ -6,6 +6,7 @@ from app.engine import timeouts
 from app.models import Node, Operation
 from tests.integration.harness import requested
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -28,7 +29,7 @@ def test_an_agent_without_a_heartbeat_ends_the_wait_in_its_failed_state(
     operation = harness.last(node)
     assert operation.deadline_at
     harness.inside.change(Operation, operation.uuid, deadline_at=operation.created_at)
-    reconciler.reconcile(harness.inside.runtime, reconciler.Contact(timeout=0))
+    reconciler.reconcile(harness.inside.runtime, Contact(timeout=0))
     harness.run()
     row = harness.inside.read(node)
     assert (ends, ends == "clean failed") == (row.provision_state, row.maintenance)

@@ -9,6 +9,7 @@ from drivers.core.steps import Flow
 from tests.integration.harness import Acme, Harness, requested
 from tests.unit.drivers.machines import scripted_agent
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 from .conftest import BURN, ERASE, POLISH
 
@@ -84,7 +85,7 @@ def test_a_failure_before_the_first_step_powers_off_if_wanted(
             harness.call(node)
         else:
             harness.inside.change(Operation, harness.last(node).uuid, deadline_at=after(-1))
-            reconciler.reconcile(view.runtime, reconciler.Contact(timeout=0))
+            reconciler.reconcile(view.runtime, Contact(timeout=0))
             harness.run()
         assert f"{verb} failed" == harness.state(node)
         assert (wanted and not begun) == (Acme.did[-1:] == ["power off"])

@@ -4,9 +4,10 @@ import pytest
 
 from workers.conductor import claims
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 #: Contact with the database long enough to declare conductors dead.
-TRUSTED = reconciler.Contact(timeout=0)
+TRUSTED = Contact(timeout=0)
 
 
 def reconcile(inside, contact=TRUSTED):

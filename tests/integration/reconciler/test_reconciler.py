@@ -8,6 +8,7 @@ from app.models import Conductor, Operation
 from drivers.core.steps import Done
 from workers.conductor import recording
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 from .conftest import TRUSTED, claim, reconcile
 
@@ -110,7 +111,7 @@ def test_a_reconciler_that_lost_contact_declares_no_conductor_dead(inside, clean
     inside.conductor("c-2")
     inside.change(Conductor, "c-1", heartbeat_at=after(-16))
     clock = iter([100, 100, 114, 116, 136]).__next__  # values at the start and at each pass
-    contact = reconciler.Contact(15, clock)
+    contact = Contact(15, clock)
     assert [{}, {}, {"taken_over": 1}] == [reconcile(inside, contact) for _ in range(3)]
     claim(inside, inside.claimant, cleaning[1])
     assert {} == reconcile(
@@ -121,7 +122,7 @@ def test_a_reconciler_that_lost_contact_declares_no_conductor_dead(inside, clean
 def test_a_new_registration_of_a_name_orphans_the_old_claims_at_once(inside, cleaning):
     claim(inside, inside.claimant, cleaning[1])
     inside.conductor("c-1")
-    assert {"taken_over": 1} == reconcile(inside, reconciler.Contact(15))
+    assert {"taken_over": 1} == reconcile(inside, Contact(15))
 
 
 def test_a_claim_of_a_new_conductor_is_not_an_orphan(inside, cleaning):

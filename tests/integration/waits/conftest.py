@@ -9,6 +9,7 @@ from app.reports import why
 from tests.integration.harness import Acme, Harness, requested
 from tests.unit.drivers.machines import image_server, scripted_agent
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 BURN = requested("deploy", "burn")
 CRAWL, STROLL = requested("management", "crawl"), requested("management", "stroll")
@@ -60,7 +61,7 @@ class Waiting(Harness):
 
     def look(self, node):
         """Check for due waits, as a conductor does."""
-        reconciler.reconcile(self.inside.runtime, reconciler.Contact(timeout=0))
+        reconciler.reconcile(self.inside.runtime, Contact(timeout=0))
         self.run()
         return self.inside.read(node)
 

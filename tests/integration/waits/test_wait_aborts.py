@@ -7,6 +7,7 @@ from app.models import Conductor
 from tests.integration.harness import Acme
 from workers.conductor import claims
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 from .conftest import ALL, CRAWL, STEPS
 
@@ -84,7 +85,7 @@ def test_a_conductor_that_dies_during_the_cleanup_of_an_abort_is_replaced(make, 
     harness.conductor = harness.inside.conductor("c-2")
     harness.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
     harness.inside.runtime.cache.clear()
-    reconciler.reconcile(harness.inside.runtime, reconciler.Contact(timeout=0))
+    reconciler.reconcile(harness.inside.runtime, Contact(timeout=0))
     assert ("clean failed", "c-2") == (harness.state(node), harness.inside.read(node).reservation)
     harness.run()
     row = harness.inside.read(node)

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from drivers.core.errors import HardwareError
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON
-from drivers.core.power import Power
-from drivers.core.power_settlement import Order
+from drivers.core.kinds.power import Power
+from drivers.core.kinds.power_settlement import Order
 from drivers.core.steps import Wait
 
 WANTED = {

@@ -16,8 +16,8 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF
-from drivers.core.power_pursuit import PENDING
-from drivers.core.power_settlement import LASTING, Order
+from drivers.core.kinds.power_pursuit import PENDING
+from drivers.core.kinds.power_settlement import LASTING, Order
 from drivers.core.steps import Done, Failed, Wait
 from tests.unit.drivers.machines import target
 

@@ -4,8 +4,16 @@ import pytest
 
 from drivers.core.errors import Busy, HardwareError, Refused, Unconfirmed, Unreachable
 from drivers.core.interface_kinds import POWER_ON
-from drivers.core.power_pursuit import PENDING
-from drivers.core.power_settlement import LASTING, Action, Answer, Order, Reading, decide, rows
+from drivers.core.kinds.power_pursuit import PENDING
+from drivers.core.kinds.power_settlement import (
+    LASTING,
+    Action,
+    Answer,
+    Order,
+    Reading,
+    decide,
+    rows,
+)
 from drivers.core.steps import Done, Wait
 from tests.unit.drivers.machines import target
 

@@ -6,8 +6,8 @@ import pytest
 
 from drivers.core.errors import Busy, HardwareError, Unreachable
 from drivers.core.steps import Done
-from drivers.redfish.changes import orders
-from drivers.redfish.changes.orders import Result
+from drivers.redfish.changes import order_answers
+from drivers.redfish.changes.order_answers import Result
 from drivers.redfish.transport import errors
 from drivers.redfish.transport.client import Reply
 from drivers.simulator.documents import ROOT, SYSTEM
@@ -63,7 +63,7 @@ from .conftest import BIOS, resets, then, update, updated
     ],
 )  # fmt: skip
 def test_an_answer_to_an_order_has_a_type(reply, result, paths):
-    answer = orders.answer_of(reply, UPDATE)
+    answer = order_answers.answer_of(reply, UPDATE)
     assert (result, paths) == (answer.result, answer.paths)
 
 
@@ -75,7 +75,7 @@ def test_an_answer_to_an_order_has_a_type(reply, result, paths):
 def test_a_message_of_a_busy_bmc_has_one_meaning_for_reads_and_orders(name, said):
     message = {key: text.format(name) for key, text in said.items()}
     document = {"error": {"code": "x", "message": "no", "@Message.ExtendedInfo": [message]}}
-    assert Result.BUSY == orders.answer_of(Reply(400, document), UPDATE).result
+    assert Result.BUSY == order_answers.answer_of(Reply(400, document), UPDATE).result
     with pytest.MonkeyPatch.context() as patch:
         bmc = ScriptedBmc(scripts={("GET", SYSTEM): [(400, {}, document)]}).install(patch)
         with pytest.raises(Busy):

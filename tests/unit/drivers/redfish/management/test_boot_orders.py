@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from drivers.builtin import HARDWARE_TYPES
-from drivers.core import boot_settings
 from drivers.core.errors import Refused, StepFailed
+from drivers.core.kinds import boot_settings
 from drivers.core.registry import load
 from drivers.core.steps import Done
 from drivers.redfish.booting import boot_device

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from drivers.core import boot_settings
 from drivers.core.errors import HardwareError, NotSupported
 from drivers.core.interface import Interface
+from drivers.core.kinds import boot_settings
 from drivers.core.steps import Outcome
 from drivers.core.target import Options, Target
 

@@ -21,7 +21,7 @@ from drivers.core.errors import (
     StepFailed,
     Unexpected,
 )
-from drivers.core.power import POWER_OFF, REBOOT
+from drivers.core.kinds.power import POWER_OFF, REBOOT
 from drivers.core.steps import AWAITED, Done, Outcome, Wait
 from drivers.core.target import Target, run_parts
 

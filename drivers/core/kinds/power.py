@@ -2,9 +2,9 @@
 The power interface: power on, power off, reboot.
 
 A driver implements `get_power_state` and `order`. This module sends the order and polls, as
-`drivers.core.power_settlement` decides. While the effect of an order is unknown, the node has the
-key `PENDING` in driver_internal_info: the next power step, and the power sync, then do not believe
-a single reading.
+`drivers.core.kinds.power_settlement` decides. While the effect of an order is unknown, the node has
+the key `PENDING` in driver_internal_info: the next power step, and the power sync, then do not
+believe a single reading.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import Busy, HardwareError, LeaseLost
 from drivers.core.interface import Interface
-from drivers.core.power_pursuit import PENDING, Pursuit, answer_of, report_pending
-from drivers.core.power_settlement import Action, Answer, Order, Reading
+from drivers.core.kinds.power_pursuit import PENDING, Pursuit, answer_of, report_pending
+from drivers.core.kinds.power_settlement import Action, Answer, Order, Reading
 from drivers.core.steps import Done, Outcome, Wait
 from drivers.core.target import Options, Target
 

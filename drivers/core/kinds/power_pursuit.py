@@ -14,7 +14,7 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.core.power_settlement import Action, Answer, Order, Reading, decide
+from drivers.core.kinds.power_settlement import Action, Answer, Order, Reading, decide
 from drivers.core.steps import Failed
 from drivers.core.target import Target
 
