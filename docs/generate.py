@@ -147,6 +147,8 @@ def api() -> Lines:
         yield from table(("method", "path", "since", "action", "answers", "rule"), rows)
     yield "## Repeated and conditional requests\n"
     yield REPEATS
+    yield from table(("answer", "the write", "a repetition with the same key"), OUTCOMES)
+    yield CONDITIONS
     head = ("method", "path", repeats.HEADER, repeats.IF_MATCH)
     yield from table(head, _headers(paths))
     yield "## The fields of a node\n"
@@ -155,15 +157,46 @@ def api() -> Lines:
     yield from table(node_fields.HEAD, node_fields.rows())
 
 
-#: About the headers of repeated and of conditional requests.
+#: About the header of repeated requests.
 REPEATS = f"""\
 A client that got no answer to a write repeats it with the same `{repeats.HEADER}`, a text
 of 1 to {repeats.LONGEST} printable characters: the write is executed once, and each repetition
 gets the first answer again, with status, body, `Location` and `ETag`, and
-`{repeats.REPLAYED}: true`. A key belongs to one user and project; with another method, path, body
-or API version it is refused with 400. A refused request does not use its key. An answer is kept for
-a day. Reads may be repeated anyway, and ignore the header; so do requests
-that end in 404 or 405.
+`{repeats.REPLAYED}: true`. A key belongs to one user and project; with another method, path,
+body or API version it is refused with 400. An answer is kept for a day. Reads may be repeated
+anyway, and ignore the header.
+
+The key is recorded in the transaction of the write. A refused request has changed nothing, and its
+key remains free: a repetition is checked as a new request, and executed if the reason of the
+refusal is gone.
+"""
+
+#: Statuses, what they tell of the write, and the effect of a repetition with the same key.
+OUTCOMES = (
+    ("2xx", "executed", "gets this answer again"),
+    (
+        "400, 401, 403, 404, 405, 406, 412, 413",
+        "refused",
+        "is checked again; the client changes the request or gives up",
+    ),
+    (
+        "409, 429",
+        "refused",
+        "is checked again; the client repeats it after `Retry-After`",
+    ),
+    (
+        "500, 502, 503, 504, or none",
+        "refused or executed",
+        "gets the answer of the write if it was executed, and executes it if not",
+    ),
+)
+
+#: About refusals, and the header of conditional requests.
+CONDITIONS = f"""\
+So repeat with one key until the answer is a 2xx, or a refusal that no repetition changes. A refusal
+concerns one attempt: an earlier attempt without an answer may arrive later, and be executed. A
+client that must exclude this sends `{repeats.IF_MATCH}` with each attempt: once the node has
+changed, a late attempt gets 412.
 
 `{repeats.IF_MATCH}` has the `ETag`s of a node that a client has read: if its present one is not
 among them, the answer is 412. `*` stands for any.

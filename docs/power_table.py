@@ -1,9 +1,17 @@
-"""The power table of hardware.md, generated from `drivers.core.power_settlement`."""
+"""The power table of hardware.md, generated from `drivers.core.kinds.power_settlement`."""
 
 from collections.abc import Iterator
 
 from docs.markdown import Lines, table
-from drivers.core.power_settlement import Action, Answer, Order, Reading, Rule, readings, rule_of
+from drivers.core.kinds.power_settlement import (
+    Action,
+    Answer,
+    Order,
+    Reading,
+    Rule,
+    readings,
+    rule_of,
+)
 
 #: Title -> orders with equal rules, and whether an earlier order may still take effect.
 _TABLES = {

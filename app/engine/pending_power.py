@@ -4,7 +4,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.models import Node, Operation, OperationState, OperationStep
-from drivers.core.power_pursuit import PENDING
+from drivers.core.kinds.power_pursuit import PENDING
 
 
 def note(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:

@@ -13,23 +13,27 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from app.inspection import lldp, pci
+from app.inspection.inventory_interfaces import (
+    addresses_of,
+    interfaces_of,
+    is_local,
+    pxe_mac,
+    reasons_of,
+)
 from app.inspection.subject import Subject
 from app.observe import log
 from drivers.core import capabilities
 from drivers.core.errors import InspectionFailed
 from drivers.core.target import Options
-from drivers.net.mac_addresses import station
 
 logger = log.get(__name__)
 
 ENTRY_POINTS = "ingot.inspection_hooks"
 Hook = Callable[[Subject, Options], None]
-Interface = dict[str, Any]
 
 _HOOKS: dict[str, Hook] = {}
 #: Hook -> hooks that must run before it.
 _NEEDS: dict[str, tuple[str, ...]] = {}
-_LOOPBACK = "lo"
 #: Bytes of the smallest disk that a system can be installed on.
 _SMALLEST_DISK = 4 << 30
 
@@ -95,18 +99,18 @@ def validate_interfaces(subject: Subject, options: Options) -> None:
     Sets plugin data: `all_interfaces` and `valid_interfaces` (name -> interface), and `macs` of the
     valid ones; `ignored_interfaces` (name -> reason) if there are any.
     """
-    interfaces, refused_interfaces = _interfaces(subject.inventory)
+    interfaces, refused_interfaces = interfaces_of(subject.inventory)
     if refused_interfaces:
         subject.plugin_data["ignored_interfaces"] = refused_interfaces
         node = subject.node.get("uuid")
         logger.warning("inspection.interfaces_ignored", node=node, interfaces=refused_interfaces)
     if not interfaces:
-        subject.missing("has no valid network interface" + _listed(refused_interfaces))
+        subject.missing("has no valid network interface" + reasons_of(refused_interfaces))
     port_policy = options["inspector"]["add_ports"]
     valid = {
-        name: interface for name, interface in interfaces.items() if not _is_local(interface)
+        name: interface for name, interface in interfaces.items() if not is_local(interface)
         and not (port_policy == "pxe" and not interface["pxe_enabled"])
-        and not (port_policy == "active" and not _addresses(interface))
+        and not (port_policy == "active" and not addresses_of(interface))
     }  # fmt: skip
     if interfaces and not valid:
         subject.missing(
@@ -145,7 +149,7 @@ def ports(subject: Subject, options: Options) -> None:
     ]
     for port in subject.ports:
         pxe_interface = interfaces.get(port["address"], {})
-        if settings["update_pxe_enabled"] and _pxe_mac(subject.inventory):
+        if settings["update_pxe_enabled"] and pxe_mac(subject.inventory):
             port["pxe_enabled"] = bool(pxe_interface.get("pxe_enabled"))
         if pxe_interface.get("client_id"):
             port["extra"] = {**port["extra"], "client-id": pxe_interface["client_id"]}
@@ -216,7 +220,7 @@ def physical_network(subject: Subject, options: Options) -> None:
         port = subject.port(interface["mac_address"])
         names = [
             name
-            for address in _addresses(interface)
+            for address in addresses_of(interface)
             for network, name in networks.items()
             if address in network
         ]
@@ -343,61 +347,3 @@ def _needed(subject: Subject, part: str, key: str, fact: str) -> Any:
 def _disk_sizes(subject: Subject) -> list[int]:
     disks = subject.inventory.get("disks") or ()
     return [disk["size"] for disk in disks if (disk.get("size") or 0) >= _SMALLEST_DISK]
-
-
-def _pxe_mac(inventory: Mapping[str, Any]) -> str | None:
-    """Return the MAC address of the interface that booted; pxelinux prefixes it with 01-."""
-    mac_text = str((inventory.get("boot") or {}).get("pxe_interface") or "").lower()
-    if "-" in mac_text:
-        mac_text = mac_text.partition("-")[2] if mac_text.count("-") > 5 else mac_text
-        mac_text = mac_text.replace("-", ":")
-    return mac_text or None
-
-
-def _interfaces(inventory: Mapping[str, Any]) -> tuple[dict[str, Interface], dict[str, str]]:
-    """
-    Return the interfaces with a name and the MAC address of a station, by name; and why others are
-    ignored, by name.
-
-    `pxe_enabled` of an interface: the machine booted from it, or the boot interface is unknown.
-    """
-    pxe = _pxe_mac(inventory)
-    usable: dict[str, Interface] = {}
-    refused_interfaces: dict[str, str] = {}
-    for interface in inventory.get("interfaces") or ():
-        name = interface.get("name")
-        if not name or name == _LOOPBACK:
-            continue
-        reported_mac = interface.get("mac_address")
-        try:
-            mac = station(reported_mac)
-        except ValueError as error:
-            if reported_mac:
-                refused_interfaces[name] = f"its MAC address {str(reported_mac)[:64]!r} {error}"
-            continue
-        address = str(interface.get("ipv6_address") or "").partition("%")[0] or None
-        usable[name] = {
-            **interface,
-            "mac_address": mac,
-            "ipv6_address": address,
-            "pxe_enabled": pxe is None or mac == pxe,
-        }
-    return usable, refused_interfaces
-
-
-def _listed(refused_interfaces: Mapping[str, str]) -> str:
-    return "".join(f"; {name}: {reason}" for name, reason in refused_interfaces.items())
-
-
-def _addresses(interface: Mapping[str, Any]) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    addresses = []
-    for name in ("ipv4_address", "ipv6_address"):
-        try:
-            addresses.append(ipaddress.ip_address(interface.get(name) or ""))
-        except ValueError:
-            continue
-    return addresses
-
-
-def _is_local(interface: Mapping[str, Any]) -> bool:
-    return any(address.is_loopback for address in _addresses(interface))

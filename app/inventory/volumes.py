@@ -13,7 +13,7 @@ from app.models import Node, VolumeConnector, VolumeTarget
 from app.models.base import kind_of
 from app.rows import row_changes
 from drivers.core.interface_kinds import POWER_OFF
-from drivers.core.power_pursuit import PENDING
+from drivers.core.kinds.power_pursuit import PENDING
 
 Volume = TypeVar("Volume", VolumeConnector, VolumeTarget)
 

@@ -6,10 +6,10 @@ installer posts its status as heartbeats: start, end or error.
 """
 
 from drivers.agent.flows import AgentFlows
-from drivers.core import boot_settings
 from drivers.core.conditions import Condition, conditions
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Frame
+from drivers.core.kinds import boot_settings
 from drivers.core.steps import Done, Failed, Outcome, Wait, step
 from drivers.core.target import Target, run_parts
 from drivers.images import config_drive, instance

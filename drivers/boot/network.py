@@ -23,9 +23,10 @@ from drivers.boot import (
     ramdisks,
     scripts,
 )
-from drivers.core import boot_settings, capabilities
+from drivers.core import capabilities
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.interface_kinds import Boot
+from drivers.core.kinds import boot_settings
 from drivers.core.steps import Outcome
 from drivers.core.target import Nic, Target, run_parts
 from drivers.images import cache, files, instance, script_text

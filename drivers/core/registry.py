@@ -19,11 +19,11 @@ from typing import Any
 
 from drivers.core import overridden_steps, priorities
 from drivers.core.bmc import Bmcs
-from drivers.core.deploy import Deploy
 from drivers.core.driver import Driver, HardwareType
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Interface
 from drivers.core.interface_kinds import KINDS
+from drivers.core.kinds.deploy import Deploy
 from drivers.core.steps import Flow
 from drivers.core.target import Options
 

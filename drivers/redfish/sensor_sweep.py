@@ -16,7 +16,7 @@ from typing import Any
 from drivers.core.bmc import Urgency
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import Busy, HardwareError, LoginRefused, Refused, Unexpected
-from drivers.core.management import ReadSensors
+from drivers.core.kinds.management import ReadSensors
 from drivers.core.password_rotation import require_settled
 from drivers.core.target import Options, Target
 from drivers.net.networks import of_bmcs

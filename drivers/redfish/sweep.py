@@ -27,8 +27,8 @@ from drivers.core.errors import (
     Refused,
     Unexpected,
 )
+from drivers.core.kinds.power import ReadPower
 from drivers.core.password_rotation import require_settled
-from drivers.core.power import ReadPower
 from drivers.core.target import Options, Target
 from drivers.net import answers, tls
 from drivers.net.connections import AsyncResponse, async_connector

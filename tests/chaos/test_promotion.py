@@ -16,6 +16,7 @@ from tests.support.inside import Inside
 from workers.conductor import claims, recording
 from workers.conductor.life import Life
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 
 @pytest.fixture
@@ -101,10 +102,10 @@ def test_claims_and_waits_that_a_promoted_standby_has_again_are_given_up(pair):
     assert life._heartbeat()
     assert ("queued", 2) == (inside.operation(called).state, inside.operation(called).fence)
     assert "waiting" == inside.operation(polled).state
-    counts = reconciler.reconcile(inside.runtime, reconciler.Contact(timeout=0))
+    counts = reconciler.reconcile(inside.runtime, Contact(timeout=0))
     assert 1 == counts["taken_over"]
     states = {each: inside.operation(each).state for each in (done, acted, foreign)}
     assert {done: "queued", acted: "running", foreign: "running"} == states
     assert life._heartbeat()  # the timeline is known: nothing more is given up
-    assert 0 == reconciler.reconcile(inside.runtime, reconciler.Contact(timeout=0))["taken_over"]
+    assert 0 == reconciler.reconcile(inside.runtime, Contact(timeout=0))["taken_over"]
     inside.close()

@@ -22,14 +22,14 @@ from app import runtime
 from app.broker import queue, redis_broker
 from app.config.settings import load
 from app.observe import log
-from workers.periodic import schedule
+from workers.periodic import control_tasks, schedule
 
 url = "redis://127.0.0.1:1"
 settings = load({"INGOT_DATABASE_CONNECTION": f"sqlite:///{sys.argv[1]}", "INGOT_BROKER_URL": url})
 log.set_up("info", "json")
 application = queue.celery(settings)
 made = runtime.make(settings, lambda _: True)
-schedule.register_tasks(application, made, "copy-1", redis_broker.client(url, 1))
+control_tasks.register_tasks(application, made, "copy-1", redis_broker.client(url, 1))
 print(json.dumps(dict(schedule.schedule(settings)), default=lambda period: period.seconds))
 for _ in range(2):
     application.tasks["ingot.report_maintenance"]()

@@ -31,9 +31,10 @@ from workers.conductor import lease as leases_module
 from workers.conductor.conductor import Conductor
 from workers.conductor.lease import Leases
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 #: Contact with the database long enough to declare conductors dead.
-TRUSTED = reconciler.Contact(timeout=0)
+TRUSTED = Contact(timeout=0)
 #: Roles: `wait_monitor`: a thread of a conductor; `now`: the process that runs the reconciler.
 API, CONDUCTOR, WAKER, NOW = "api", "conductor", "waker", "now"
 #: Points inside a transaction: a process that pauses there blocks all others.

@@ -13,7 +13,7 @@ from app.models import Node, Operation
 from app.reports import why
 from drivers.fake.hardware import FakeDeploy
 from tests.integration.harness import Acme, AcmeManagement, Harness, requested
-from tests.integration.test_manual_cleaning import POLISH
+from tests.integration.manual_cleaning.conftest import POLISH
 from workers.conductor import claims
 
 CRAWL, STROLL = requested("management", "crawl"), requested("management", "stroll")

@@ -21,8 +21,9 @@ from tests.support.fleet import Fleet, until
 from tests.support.inside import Inside
 from workers.conductor import attempts
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
-TRUSTED = reconciler.Contact(timeout=0)
+TRUSTED = Contact(timeout=0)
 
 
 @pytest.fixture

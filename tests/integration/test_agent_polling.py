@@ -18,8 +18,8 @@ from app.models import AgentRecord, Conductor, Node, Operation
 from app.reports import why
 from app.runtime import Runtime
 from drivers.core.errors import Unexpected
-from tests.integration.test_manual_cleaning import BURN, band  # noqa: F401 - a fixture
-from tests.integration.test_reconciler import TRUSTED
+from tests.integration.manual_cleaning.conftest import BURN, band  # noqa: F401 - a fixture
+from tests.integration.reconciler.conftest import TRUSTED
 from tests.support.fleet import until
 from tests.unit.drivers.machines import TOKEN
 from workers.conductor import poller

@@ -19,6 +19,7 @@ from drivers.core.errors import LeaseLost
 from drivers.core.steps import Done, Failed
 from workers.conductor import attempts, claims, drain
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 CLEANING = ["deploy.prepare_cleaning", "vendor.log_passthrough", "deploy.tear_down_cleaning"]
 
@@ -191,7 +192,7 @@ def test_a_step_that_lost_its_lease_is_dispatched_again_at_once(inside, cleaning
         patch.setattr(attempts, "call_of", lambda target, _step: target.before_order)
         run(inside, name)
     assert "running" == inside.operation(name).state
-    contact = reconciler.Contact(15.0)
+    contact = Contact(15.0)
     reconciler.reconcile(inside.runtime, contact, lambda _name: 0)
     operation = inside.operation(name)
     assert ("queued", 0) == (operation.state, operation.cursor)

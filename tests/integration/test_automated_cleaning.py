@@ -14,6 +14,7 @@ from tests.integration.harness import Acme, AcmeManagement, Harness, requested
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import attempts, claims
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -55,7 +56,7 @@ def test_a_take_over_repeats_the_interrupted_step_and_no_other(harness, interrup
     sent.clear()  # c-1 has given the step's orders, and dies before it records an outcome
     survivor = harness.inside.conductor("c-2")
     harness.inside.change(Conductor, "c-1", heartbeat_at=after(-16))
-    taken = reconciler.reconcile(harness.inside.runtime, reconciler.Contact(timeout=0))
+    taken = reconciler.reconcile(harness.inside.runtime, Contact(timeout=0))
     assert 1 == taken["taken_over"]
     while sent:
         attempts.run(survivor, sent.pop(0))

@@ -32,8 +32,8 @@ from app.models import (
 from tests.support import programs
 from tests.support.fleet import until
 from workers.periodic import beat
+from workers.periodic.database_contact import Contact
 from workers.periodic.lost_conductors import DeadConductorLog
-from workers.periodic.reconciler import Contact
 from workers.periodic.schedule import beat_time
 
 #: Seconds without a heartbeat after which a conductor is dead.

@@ -13,7 +13,7 @@ from tests.support.inside import AlwaysGiven
 from tests.support.ports import free_port
 from tests.support.redis import breakers
 from workers.conductor.rpc_server import CallHandler
-from workers.periodic import bmc_network, schedule
+from workers.periodic import bmc_network, control_tasks
 from workers.periodic.bmc_network import FEWEST, BmcNetwork
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -47,12 +47,12 @@ class Site:
         self.runtime.calls = Calls(CallHandler(inside.another().runtime, "c-2", AlwaysGiven()))
         # all nodes are those of c-1, also for power syncs
         monkeypatch.setattr("workers.periodic.bmc_sweep.is_owner", lambda *_: True)
-        monkeypatch.setattr(schedule, "_spaced", lambda _seconds, work: work)
+        monkeypatch.setattr(control_tasks, "_spaced", lambda _seconds, work: work)
         monkeypatch.setattr(bmc_network, "RETRY", 0.01)
         application = Celery(set_as_current=False)
         application.breakers = breakers(redis_url)
         network = BmcNetwork(self.runtime, "c-1", self.reports.append)
-        schedule.register_tasks(application, self.runtime, "c-1", redis_client, network)
+        control_tasks.register_tasks(application, self.runtime, "c-1", redis_client, network)
         self.sync = application.tasks[TASK]
 
     def reads(self, kind, result):

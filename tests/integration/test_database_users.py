@@ -29,8 +29,9 @@ from app.rows import data_keys
 from tests.support.database_users import grant, url_of
 from tests.support.inside import Inside
 from tests.support.local_users import Directory
+from workers.periodic.database_contact import Contact
 from workers.periodic.notifications import Notifications
-from workers.periodic.reconciler import Contact, reconcile
+from workers.periodic.reconciler import reconcile
 from workers.periodic.schedule import PERIODIC, Control, has_work
 from workers.periodic.webhooks import Webhooks
 

@@ -19,6 +19,7 @@ from tests.support.fleet import until
 from workers.conductor import claims, recording
 from workers.conductor.results import LONGEST
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 #: Whether another connection to the database waits for a row.
 WAITING = """
@@ -193,7 +194,7 @@ def test_a_step_whose_outcome_cannot_be_recorded_is_taken_over_at_once(harness, 
         with pytest.raises(ZeroDivisionError):
             harness.do(node, "clean", clean_steps=[requested("management", "polish")])
     assert "running" == harness.last(node).state
-    contact = reconciler.Contact(15.0)
+    contact = Contact(15.0)
     assert reconciler.reconcile(harness.inside.runtime, contact)["taken_over"]
     harness.run()
     assert ("manageable", "succeeded") == (harness.state(node), harness.last(node).state)

@@ -19,7 +19,7 @@ from app.models import Allocation, ChangeEvent, Hold, Node, NodeHistory, Operati
 from app.process import kill_points
 from drivers.simulator.simulator import running
 from tests.integration.harness import Harness
-from tests.integration.test_rollouts import Fleet
+from tests.integration.rollouts.conftest import Fleet
 from tests.support.inside import AlwaysGiven
 from workers.conductor.rpc_server import CallHandler
 from workers.periodic import power_sync

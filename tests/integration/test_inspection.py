@@ -24,6 +24,7 @@ from drivers.core.target import Inspected
 from drivers.fake.hardware import FakeInspect
 from tests.integration.harness import Acme, Harness
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 PXE, OTHER = "52:54:00:00:00:0a", "52:54:00:00:00:0b"
 INVENTORY = {
@@ -311,7 +312,7 @@ def test_the_timeout_of_a_silent_agent_counts_from_the_start_of_the_wait(harness
     assert timedelta(seconds=1799) < deadline - began < timedelta(seconds=1802)
     harness.inside.change(Operation, harness.last(node).uuid, deadline_at=began - timedelta(1))
     harness.inside.change(Node, node, inspection_started_at=began - timedelta(1))
-    reconciler.reconcile(harness.inside.runtime, reconciler.Contact(15))
+    reconciler.reconcile(harness.inside.runtime, Contact(15))
     harness.run()
     row = harness.inside.read(node)
     assert "inspect failed" == row.provision_state

@@ -17,7 +17,7 @@ from tests.support.recorded import recording_into
 from workers.conductor import attempts, claims, recording
 from workers.periodic import power_sync, reconciler
 
-from .test_reconciler import TRUSTED
+from .reconciler.conftest import TRUSTED
 
 SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 

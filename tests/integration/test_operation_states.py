@@ -11,13 +11,14 @@ from app.lifecycle.operation_states import OPERATIONS, Actor, IllegalTransition,
 from app.models import Conductor, Node, Operation, OperationState, OperationStep
 from drivers.core.steps import Failed
 from tests.integration.harness import AcmeBoot, Harness, requested
-from tests.integration.test_manual_cleaning import HOLD, POLISH
+from tests.integration.manual_cleaning.conftest import HOLD, POLISH
 from tests.model.test_operation_states import MODELLED
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import claims, drain
 from workers.doctor import database_checks
 from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 from workers.restoration import restore as restoration
 
 S, E = OperationState, OperationEvent
@@ -170,7 +171,7 @@ def conductor_drains(world):
 
 def reconcile(world):
     world.inside.runtime.cache.clear()
-    reconciler.reconcile(world.inside.runtime, reconciler.Contact(timeout=0))
+    reconciler.reconcile(world.inside.runtime, Contact(timeout=0))
 
 
 def conductor_dies(world):

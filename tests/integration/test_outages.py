@@ -32,7 +32,8 @@ from tests.support.inside import Inside
 from tests.support.postgresql import name_of
 from tests.support.redis import breakers
 from workers.conductor.lease import Leases
-from workers.periodic import beat, reconciler
+from workers.periodic import beat
+from workers.periodic.database_contact import Contact
 
 #: Seconds, fewer than 20 attempts take if each waits for half a second.
 EACH_WAITS = 8
@@ -447,7 +448,7 @@ def test_a_defect_of_the_service_is_no_outage(inside):
 
 def test_no_conductor_is_dead_while_the_database_accepts_no_heartbeats():
     clock = SimpleNamespace(now=100.0)
-    contact = reconciler.Contact(10, lambda: clock.now)
+    contact = Contact(10, lambda: clock.now)
     clock.now += 10
     assert contact.record(silence=1)
     clock.now += 6

@@ -14,7 +14,8 @@ from app.server.application import create_app
 from tests.support.redis import breakers
 from workers.doctor import database_checks
 from workers.doctor.checks import Installation
-from workers.periodic import reconciler, schedule
+from workers.periodic import control_tasks, pruning, reconciler, schedule
+from workers.periodic.database_contact import Contact
 from workers.periodic.schedule import Periodic
 
 SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -52,10 +53,10 @@ def blink(inside, redis_client, redis_url, monkeypatch):
     def make(work, **columns):
         row = Periodic(BLINK, lambda _control: work(), lambda _settings: 1.0, **columns)
         monkeypatch.setattr(schedule, "PERIODIC", (row,))
-        monkeypatch.setattr(schedule, "_spaced", lambda _seconds, work: work)
+        monkeypatch.setattr(control_tasks, "_spaced", lambda _seconds, work: work)
         application = Celery(set_as_current=False)
         application.breakers = breakers(redis_url)
-        schedule.register_tasks(application, inside.runtime, "c-1", redis_client)
+        control_tasks.register_tasks(application, inside.runtime, "c-1", redis_client)
         return application.tasks[BLINK]
 
     return make
@@ -116,7 +117,7 @@ def test_a_pass_that_hangs_or_is_refused_for_it_is_not_recorded(inside, blink):
 @SQLITE
 def test_passes_in_quick_succession_are_written_once(inside):
     written, moment = [], [0.0]
-    run = schedule._recorded(
+    run = control_tasks._recorded(
         lambda: written.append(moment[0]), lambda: None, 5.0, lambda: moment[0]
     )
     for moment[0] in (0.0, 2.0, 4.0, 6.0):
@@ -244,7 +245,7 @@ def test_health_is_green_only_where_all_is_well(healthy, fault):
 def test_a_resend_does_not_renew_the_age_of_a_message(healthy):
     name = healthy.request(healthy.node("manageable"), "provide")
     healthy.change(Operation, name, first_sent_at=after(-1000), sent_at=after(-90))
-    trusted = reconciler.Contact(0)
+    trusted = Contact(0)
     assert 1 == reconciler.reconcile(healthy.runtime, trusted)["resent"]
     assert "messages" in reasons(healthy)
 
@@ -262,3 +263,16 @@ def test_a_late_task_is_named_with_what_stops_without_it(healthy):
     assert "power states, health and boot modes are not read" in finding.explanation
     assert "power states" in found["without"]
     assert 390 == found["bound_seconds"]
+
+
+@SQLITE
+def test_rows_of_conductors_that_died_long_ago_are_deleted(inside):
+    inside.environ["INGOT_CONDUCTOR_CONDUCTOR_CLEANUP_TIMEOUT"] = "3600"
+    view = inside.another()
+    for name, silent in (("c-1", 0), ("c-2", 3500), ("c-3", 3700), ("c-4", 86400)):
+        view.conductor(name, heartbeat_at=after(-silent))
+    assert 2 == pruning.forget_conductors(view.runtime)
+    assert 0 == pruning.forget_conductors(view.runtime)
+    with view.runtime.reading() as session:
+        assert {"c-1", "c-2"} == set(session.scalars(select(Conductor.hostname)))
+    view.close()

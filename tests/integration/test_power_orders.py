@@ -9,12 +9,12 @@ from app.engine import operations, pending_power, power
 from app.identity.caller import Caller
 from app.models import Node, Operation, OperationState, OperationStep
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON
-from drivers.core.power_pursuit import PENDING
+from drivers.core.kinds.power_pursuit import PENDING
 from drivers.simulator.simulator import running
 from tests.integration.harness import Harness
+from tests.integration.reconciler.conftest import reconcile
 from tests.integration.test_aborts import CRAWL, STROLL, held_up
 from tests.integration.test_power_sync import WAYS
-from tests.integration.test_reconciler import reconcile
 from tests.support.fleet import until
 from tests.support.power_bmc import CUT, rude_bmc
 from tests.unit.drivers.machines import image_server

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 
 from app.lifecycle.provision_states import Kind, of_kind
-from app.models import Node, Operation
+from app.models import Node, NodeHistory, Operation
 from drivers.simulator.simulator import running
 from tests.integration.harness import AcmePower, Harness, requested
 from tests.support.fleet import until
@@ -151,3 +151,22 @@ def test_a_sweep_polls_the_bmc_of_each_redfish_interface_by_any_name(harness, ma
     harness.inside.change(Node, node, driver=driver)
     power_sync.sync(harness.inside.runtime, "c-1")
     assert "OK" == harness.inside.read(node).health
+
+
+@pytest.mark.parametrize(("enabled", "health"), [("true", "OK"), ("false", "Critical")])
+def test_a_power_sweep_records_the_health_of_machines(inside, enabled, health):
+    inside.environ["INGOT_CONDUCTOR_ENABLE_HEALTH_MONITORING"] = enabled
+    view = inside.another()
+    view.conductor("c-1")
+    with running(machines=1) as fleet:
+        machine = fleet.machines[0]
+        node = view.node("manageable", driver_info=machine.driver_info(), health="Critical")
+        view.change(Node, node, driver="redfish", power_state="power off")
+        for _ in range(2):
+            power_sync.sync(view.runtime, "c-1")
+    events = ["Health is OK; it was Critical."] if enabled == "true" else []
+    with view.runtime.reading() as session:
+        row = session.get_one(Node, node)
+        assert (health, "power off") == (row.health, row.power_state)
+        assert events == list(session.scalars(select(NodeHistory.event).filter_by(node_id=node)))
+    view.close()

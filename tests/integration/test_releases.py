@@ -11,6 +11,7 @@ from app.process import release
 from tests.integration.test_conductor_calls import ScriptedCalls, answer
 from workers.conductor import attempts, claims
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 LATER = release.UNDERSTOOD + 1
 
@@ -57,7 +58,7 @@ def test_an_operation_that_no_conductor_supports_waits(inside, later):
     assert ("queued", None) == (inside.operation(later).state, inside.operation(later).sent_to)
     assert [] == inside.sent
     inside.conductor("c-2", version=LATER)
-    reconciler.reconcile(inside.runtime, reconciler.Contact(0))
+    reconciler.reconcile(inside.runtime, Contact(0))
     assert ["c-2"] == [message.conductor for message in inside.sent]
 
 

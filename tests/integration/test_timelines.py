@@ -15,6 +15,7 @@ from tests.support.inside import Inside
 from workers.conductor import attempts, claims
 from workers.conductor.promotion import Timeline, give_up_lost
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_claim_without_an_attempt_is_taken_over_as_after_a_death(inside, condu
     assert (0, 0) == give_up_lost(conductor), "its attempt is in progress"
     conductor.attempts.discard(attempt.operation.claim)
     assert (1, 0) == give_up_lost(conductor)
-    assert 1 == reconciler.reconcile(inside.runtime, reconciler.Contact(timeout=0))["taken_over"]
+    assert 1 == reconciler.reconcile(inside.runtime, Contact(timeout=0))["taken_over"]
     assert ("queued", 1) == (inside.operation(name).state, inside.steps(name)[0].deaths)
     assert claims.claim(conductor, name, 2, 0).resumed, "the step looks before it acts"
 

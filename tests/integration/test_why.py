@@ -21,6 +21,7 @@ from tests.support.redis import breakers
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import claims
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -135,7 +136,7 @@ def test_the_last_heartbeat_of_an_awaited_agent_is_shown(waiting):
         Node, node, driver_internal_info={"boot_warning": "the boot medium http://a is far away"}
     )
     harness.inside.change(Operation, harness.last(node).uuid, deadline_at=after(-1))
-    reconciler.reconcile(harness.inside.runtime, reconciler.Contact(timeout=0))
+    reconciler.reconcile(harness.inside.runtime, Contact(timeout=0))
     harness.run()
     row = harness.inside.read(node)
     assert row.last_error.startswith("Timeout reached while waiting for the agent of node ")

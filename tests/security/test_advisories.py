@@ -19,7 +19,7 @@ ADVISORIES = {
         f"{SECURITY}/test_advisories.py::test_an_unexpected_error_shows_no_console_and_no_traceback",
     ],
     "CVE-2015-7514, machines offered without cleaning": [
-        "tests/integration/test_manual_cleaning.py::test_an_invalid_step_fails_the_clean_before_any_step",
+        "tests/integration/manual_cleaning/test_manual_cleaning.py::test_an_invalid_step_fails_the_clean_before_any_step",
     ],
     "CVE-2016-4985, credentials in lookups": [
         f"{SECURITY}/test_advisories.py::test_a_lookup_shows_no_credentials",

@@ -16,7 +16,8 @@ from drivers.ipmi.client import Client
 from drivers.net import networks
 from drivers.redfish.transport import access
 from tests.security.hostile import recording, with_body
-from tests.security.test_machine_answers import node, sweep_of
+from tests.security.machine_answers.conftest import node
+from tests.unit.drivers.documents import sweep_of
 from workers.conductor.poller import WaitMonitor
 
 METADATA = "169.254.169.254"

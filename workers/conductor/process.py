@@ -44,7 +44,7 @@ from workers.conductor.poller import WaitMonitor
 from workers.consoles import calls as console_calls
 from workers.consoles.hub import Hub
 from workers.dhcp import server as dhcp_server
-from workers.periodic import schedule
+from workers.periodic import control_tasks
 from workers.periodic.bmc_network import BmcNetwork
 from workers.restoration.restore_guard import RestoreGuard
 from workers.supervisor import permissions
@@ -198,7 +198,7 @@ def _run_control(
     redis_releases.warn(broker)
     calls = runtime.calls = RedisCalls(application, settings, keyring_of(runtime.engine.dialect))
     network = BmcNetwork(runtime, name, signs.network.set)
-    schedule.register_tasks(application, runtime, name, broker, network)
+    control_tasks.register_tasks(application, runtime, name, broker, network)
     abilities.register_echo(application, signs.pulse.answer)
     leases = Leases(
         broker,

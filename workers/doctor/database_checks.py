@@ -30,6 +30,7 @@ from app.reports import stalled_operations
 from drivers.core.errors import FailureCode
 from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
+from workers.periodic.database_contact import Contact
 from workers.periodic.sole_subscriber import MAX_RETRY_INTERVAL
 from workers.restoration import restore
 
@@ -165,7 +166,7 @@ def _service(session: Session, living_count: int) -> str:
 
 def reconcile(installation: Installation, _finding: Finding) -> None:
     """Run one pass of the reconciler, which dispatches all stalled operations."""
-    reconciler.reconcile(installation.runtime, reconciler.Contact(timeout=0))
+    reconciler.reconcile(installation.runtime, Contact(timeout=0))
 
 
 def beat(installation: Installation) -> Iterator[Finding]:

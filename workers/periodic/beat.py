@@ -35,8 +35,8 @@ from app.observe import log
 from app.process import kill_points, vital_signs
 from app.runtime import connect
 from workers.periodic import schedule
+from workers.periodic.database_contact import Contact
 from workers.periodic.lost_conductors import DeadConductorLog
-from workers.periodic.reconciler import Contact
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)

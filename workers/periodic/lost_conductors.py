@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from app.cluster import conductors
 from app.db import transactions
 from app.observe import log
-from workers.periodic.reconciler import Contact
+from workers.periodic.database_contact import Contact
 
 logger = log.get(__name__)
 

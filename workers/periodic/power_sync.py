@@ -8,7 +8,7 @@ power sync leaves the power state to the operation; in hold states, and under ho
 corrections, it records the state that it reads.
 
 A machine in transition changes nothing. While the effect of a power order is unknown
-(`drivers.core.power_pursuit`), nothing is corrected or recorded but the ordered state itself;
+(`drivers.core.kinds.power_pursuit`), nothing is corrected or recorded but the ordered state itself;
 afterwards the machine is corrected to the state that was ordered.
 """
 
@@ -39,8 +39,8 @@ from app.planning import planning
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, PasswordUnsettled
-from drivers.core.power import ReadPower
-from drivers.core.power_pursuit import PENDING
+from drivers.core.kinds.power import ReadPower
+from drivers.core.kinds.power_pursuit import PENDING
 from drivers.core.target import Target
 from workers.periodic import bmc_sweep
 

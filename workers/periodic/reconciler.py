@@ -6,10 +6,8 @@ time. It repairs all losses elsewhere: a lost message, an emptied broker, a proc
 between commit and send, a dead conductor, a missed poll.
 """
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -31,6 +29,7 @@ from app.process import kill_points
 from app.runtime import Runtime, runtime_of
 from drivers.core.errors import FailureCode
 from drivers.core.steps import Failed, Resume
+from workers.periodic.database_contact import Contact
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -43,37 +42,6 @@ TOGETHER, THREADS = 16, 3
 GRACE = 2.0
 #: Most seconds between two messages for one step.
 RESEND_AT_MOST = 60.0
-
-
-@dataclass(slots=True)
-class Contact:
-    """
-    Time for which this process has reached the database without interruption.
-
-    A process that was disconnected itself must not declare conductors dead. Neither may it while
-    the database accepts no heartbeats, because it is read-only or full.
-    """
-
-    timeout: float  # seconds without a heartbeat after which a conductor counts as dead
-    clock: Callable[[], float] = time.monotonic
-    in_touch_since: float = field(init=False)  # start of the uninterrupted time
-    last_contact: float = field(init=False)  # last contact
-
-    def __post_init__(self) -> None:
-        self.in_touch_since = self.last_contact = self.clock()
-
-    def record(self, silence: float = 0.0) -> bool:
-        """
-        Record a contact; return whether the uninterrupted time exceeds the timeout.
-
-        silence: seconds since the last heartbeat of any conductor; more than half a timeout, which
-        is longer than the heartbeat interval, counts as an interruption.
-        """
-        time_of_contact = self.clock()
-        if time_of_contact - self.last_contact > self.timeout or silence > self.timeout / 2:
-            self.in_touch_since = time_of_contact
-        self.last_contact = time_of_contact
-        return time_of_contact - self.in_touch_since >= self.timeout
 
 
 #: Results of a pass, each with its count.

@@ -28,7 +28,7 @@ from app.observe import log
 from app.runtime import Runtime
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, NotSupported, PasswordUnsettled
-from drivers.core.management import ReadSensors
+from drivers.core.kinds.management import ReadSensors
 from drivers.core.target import Target
 from workers.periodic import bmc_sweep
 from workers.periodic.sensor_notifier import Notifier

@@ -4,7 +4,15 @@ Requests that a client may repeat: `Idempotency-Key` and the recorded answers.
 A client that got no response repeats its request with the same key. The key is recorded in the
 transaction of the request (`app.api.request.transactions`), so that the request is executed once,
 even if the process dies. A repeated request gets the recorded answer, whether its resource still
-exists or not. Routes whose work is not in a transaction refuse the header, and so they do
+exists or not.
+
+Refusals are not recorded: they are rolled back with the transaction and have no effect, so a
+repetition is checked as a new request. The draft of the header
+(draft-ietf-httpapi-idempotency-key-header, Error Scenarios) leaves them to the server. A kept
+refusal would turn "locked, retry" into a final answer, and cost a write for each refused request of
+a hostile client.
+
+Routes whose work is not in a transaction refuse the header, and so they do
 `If-Match`: a client that relies on a header must learn that it has no effect.
 """
 

@@ -7,8 +7,9 @@ it, an image is made for the node from `deploy_kernel` and `deploy_ramdisk`.
 
 from drivers.agent import image
 from drivers.boot import command_line, fetchable, iso, media, network_data, ramdisks
-from drivers.core import boot_settings, capabilities
+from drivers.core import capabilities
 from drivers.core.interface_kinds import Boot
+from drivers.core.kinds import boot_settings
 from drivers.core.steps import Done, Outcome
 from drivers.core.target import Target, run_parts
 from drivers.images import files

@@ -14,7 +14,7 @@ from drivers.core.errors import LoginRefused, NotSupported, Refused, Unconfirmed
 from drivers.core.target import Target
 from drivers.redfish.booting import quirks
 from drivers.redfish.booting.quirks import Difference
-from drivers.redfish.changes.orders import Answer, Result, answer_of
+from drivers.redfish.changes.order_answers import Answer, Result, answer_of
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection, Reply
 from drivers.redfish.transport.conversions import entry, text

@@ -30,7 +30,7 @@ from drivers.core.target import Target
 from drivers.redfish.booting import virtual_drives
 from drivers.redfish.booting.virtual_drives import Report
 from drivers.redfish.changes import tasks
-from drivers.redfish.changes.orders import Answer, Result
+from drivers.redfish.changes.order_answers import Answer, Result
 from drivers.redfish.changes.tasks import End
 from drivers.redfish.transport import client
 from drivers.redfish.transport.client import Connection

@@ -18,7 +18,7 @@ from app.models import (
     VolumeConnector,
     VolumeTarget,
 )
-from tests.contract.test_event_stream import Reader
+from tests.contract.event_stream.conftest import Reader
 
 from .conftest import OTHER, OWNER, PEOPLE, each_strategy
 

@@ -5,7 +5,7 @@ from app.api.policy.defaults import RULES
 from app.api.policy.list_scope import ListScope
 from app.server.application import BLUEPRINTS
 
-#: Paths of these lists. An open stream would not end; see test_event_stream.py.
+#: Paths of these lists. An open stream would not end; see event_stream/test_stream_rights.py.
 LISTS = sorted(
     route.path
     for blueprint in BLUEPRINTS

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from drivers.core import boot_settings, capabilities
+from drivers.core import capabilities
 from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, StepFailed
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON
+from drivers.core.kinds import boot_settings
 from drivers.core.steps import Done, Wait
 from tests.unit.drivers.machines import target, with_option
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drivers.core import boot_settings
 from drivers.core.errors import HardwareError
+from drivers.core.kinds import boot_settings
 from drivers.core.steps import Done, Failed, Wait
 from drivers.redfish.booting import boot_device, oem_boot
 from drivers.simulator.documents import MANAGER, ROOT, STORAGE, SYSTEM

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.periodic.reconciler import Contact
+from workers.periodic.database_contact import Contact
 
 TIMEOUT = 15.0
 

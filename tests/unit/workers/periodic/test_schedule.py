@@ -10,8 +10,9 @@ from app.broker.redis_broker import client
 from app.config.settings import load
 from app.runtime import make
 from tests.support.fleet import until
-from workers.periodic import schedule
-from workers.periodic.schedule import FAN_OUT, PERIODIC, Periodic, _at_most, _spaced
+from workers.periodic import control_tasks, schedule
+from workers.periodic.control_tasks import _at_most, _spaced
+from workers.periodic.schedule import FAN_OUT, PERIODIC, Periodic
 
 NOWHERE = {"INGOT_BROKER_URL": "redis://127.0.0.1:1"}
 
@@ -22,7 +23,7 @@ def registered(tmp_path):
     settings = load({**NOWHERE, "INGOT_DATABASE_CONNECTION": f"sqlite:///{tmp_path / 'ingot.db'}"})
     application = queue.celery(settings)
     runtime = make(settings, lambda _: True)
-    schedule.register_tasks(application, runtime, "c-1", client(settings.broker.url, 1))
+    control_tasks.register_tasks(application, runtime, "c-1", client(settings.broker.url, 1))
     yield set(application.tasks)
     runtime.engine.dispose()
     application.close()
@@ -96,10 +97,10 @@ def test_a_fan_out_reaches_every_conductor(tmp_path, monkeypatch):
     settings = load({**NOWHERE, "INGOT_DATABASE_CONNECTION": f"sqlite:///{tmp_path / 'ingot.db'}"})
     application, sent = queue.celery(settings), []
     runtime = make(settings, lambda _: True)
-    schedule.register_tasks(application, runtime, "c-1", client(settings.broker.url, 1))
+    control_tasks.register_tasks(application, runtime, "c-1", client(settings.broker.url, 1))
     members = [SimpleNamespace(name=f"c-{number}") for number in range(3)]
-    monkeypatch.setattr(schedule.conductors, "members", lambda _runtime: members)
-    monkeypatch.setattr(schedule, "send_task", lambda _app, *message: sent.append(message))
+    monkeypatch.setattr(control_tasks.conductors, "members", lambda _runtime: members)
+    monkeypatch.setattr(control_tasks, "send_task", lambda _app, *message: sent.append(message))
     application.tasks[FAN_OUT]("ingot.power_sync")
     assert [("ingot.power_sync", (), f"conductor.c-{number}.now") for number in range(3)] == sent
     runtime.engine.dispose()
