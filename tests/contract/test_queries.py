@@ -140,10 +140,13 @@ def add(api, numbers):
 @pytest.fixture
 def lists(api):
     """handler -> path of every documented list."""
-    found = {}
-    for path, about in api("GET", "/openapi.json").json["paths"].items():
+    found, document = {}, api("GET", "/openapi.json").json
+    for path, about in document["paths"].items():
         shape = about.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
         schema = shape.get("application/json", {}).get("schema", {})
+        name = schema.get("$ref", "").rpartition("/")[2]
+        if name.endswith("Page"):
+            schema = document["components"]["schemas"][name]
         if "array" in [
             each.get("type") for each in (schema, *schema.get("properties", {}).values())
         ]:

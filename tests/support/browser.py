@@ -22,7 +22,7 @@ WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 #: Impacts of findings that a page must not have.
 GRAVE = ("serious", "critical")
 #: Folder for pictures of the pages, as docs/images; unset: none are taken.
-PICTURES = os.environ.get("INGOT_TEST_PICTURES")
+PICTURES = os.environ.get("PAGE_PICTURES")
 
 
 @contextmanager

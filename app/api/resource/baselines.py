@@ -35,13 +35,13 @@ baselines = Routes("baselines", "Baselines: expected facts of machines, and who 
 VALUE = {"type": ["integer", "string"]}
 EXPECTED = {"anyOf": [VALUE, array(VALUE)]}
 RULE = exactly({"field": TEXT, "operator": one_of(Operator), "value": EXPECTED})
+DIFFERENCE = Component("Difference", exactly({
+    "field": TEXT, "operator": one_of(Operator), "expected": EXPECTED,
+    "actual": {"type": ["integer", "string", "null"]}, "since": TIME,
+}))  # fmt: skip
 COMPARISON = {
     "state": one_of(Compliance), "since": TIME, "compared_at": TIME,
-    "differences": array(exactly({
-        "field": TEXT, "operator": one_of(Operator), "expected": EXPECTED,
-        "actual": {"type": ["integer", "string", "null"]}, "since": TIME,
-    })),
-    "hold_uuid": or_null(UUID),
+    "differences": array(DIFFERENCE), "hold_uuid": or_null(UUID),
 }  # fmt: skip
 BASELINE_NODE = Component(
     "BaselineNode", exactly({"node_uuid": UUID, "node_name": or_null(TEXT), **COMPARISON})

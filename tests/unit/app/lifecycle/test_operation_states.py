@@ -85,6 +85,7 @@ def test_only_the_module_of_the_table_writes_the_state_of_an_operation_or_a_step
         ("app/lifecycle/operation_states.py", "step"),
         ("workers/conductor/claims.py", "values"),  # with `sole_move`
         # these have states of their own
+        ("app/baselines/comparison.py", "row"),
         ("app/inventory/scheduling.py", "allocation"),
         ("app/lifecycle/rollout_states.py", "rollout"),
         ("app/rollouts/rollout_waves.py", "member"),

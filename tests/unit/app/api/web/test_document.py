@@ -35,7 +35,7 @@ def test_the_document_has_each_referenced_schema_and_no_other():
     inner = Component("Inner", exactly({"uuid": UUID}))
     outer = Component("Outer", exactly({"inner": or_null(inner), "links": LINKS}))
     found = components({"responses": [{"200": outer}, {"200": array(outer)}]})
-    assert ["Inner", "Links", "Outer"] == list(found)
+    assert ["Inner", "Link", "Links", "Outer"] == list(found)
     assert {"$ref": "#/components/schemas/Inner"} == inner
     assert inner.schema is found["Inner"]
 
