@@ -30,6 +30,7 @@ WITHOUT: Mapping[str, str] = {
     "ingot.power_recovery": "nodes stay in maintenance after their BMC is back",
     "ingot.prune_history": "the history of nodes grows",
     "ingot.check_allocations": "allocations stay in the state allocating",
+    "ingot.compare_baselines": "machines that differ from their baselines are not seen",
     "ingot.check_switch_ports": "changes of switch ports by other hands are not seen",
     "ingot.end_expired_holds": "expired holds still bind their nodes",
     "ingot.advance_rollouts": "rollouts stand still",
