@@ -194,14 +194,16 @@ class FairSlots:
 
 class RequestSlots:
     """
-    Slots for `working` requests of a client that are served, and `waiting` that yielded theirs.
+    Slots for requests that are served, and for `waiting` ones that yielded theirs.
 
-    One more is served if it is another client's. queued: most requests that wait for a slot.
+    working: requests of one address that are served at once until their callers are known. Of known
+    callers one more is served, and of one caller one less (at least one): the long lists of a
+    caller leave processor time to others. max_queued: most requests that wait for a slot.
     """
 
     def __init__(self, working: int, waiting: int, max_queued: int) -> None:
         self._entering = FairSlots(working)  # by address, until the caller is known
-        self._working = FairSlots(working + 1, max_per_client=working)  # by caller
+        self._working = FairSlots(working + 1, max_per_client=max(1, working - 1))  # by caller
         self._waiting = Places(waiting)
         self._queue = SharedPlaces(max_queued)
 
