@@ -196,14 +196,16 @@ class RequestSlots:
     """
     Slots for requests that are served, and for `waiting` ones that yielded theirs.
 
-    working: requests of one address that are served at once until their callers are known. Of known
-    callers one more is served, and of one caller one less (at least one): the long lists of a
-    caller leave processor time to others. max_queued: most requests that wait for a slot.
+    working: requests that are served at once; one more if not all are of the same caller.
+    max_queued: most requests that wait for a slot. per_caller: requests of one caller that are
+    served at once; `working` by default.
     """
 
-    def __init__(self, working: int, waiting: int, max_queued: int) -> None:
+    def __init__(
+        self, working: int, waiting: int, max_queued: int, per_caller: int | None = None
+    ) -> None:
         self._entering = FairSlots(working)  # by address, until the caller is known
-        self._working = FairSlots(working + 1, max_per_client=max(1, working - 1))  # by caller
+        self._working = FairSlots(working + 1, max_per_client=per_caller or working)  # by caller
         self._waiting = Places(waiting)
         self._queue = SharedPlaces(max_queued)
 

@@ -302,7 +302,13 @@ def _limited(
     and agents, which need no credentials, have slots of their own: reads go on while all writes
     wait for a commit.
     """
-    readers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
+    readers = RequestSlots(
+        settings.blocking_threads,
+        settings.waiting_threads,
+        QUEUED,
+        # long lists take processor time, and threads share one processor: leave some to others
+        per_caller=max(1, settings.blocking_threads - 1),
+    )
     writers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
     machines = RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED)
 

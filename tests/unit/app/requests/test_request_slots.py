@@ -204,7 +204,7 @@ def test_a_client_leaves_one_slot_to_others():
 
 def test_requests_wait_as_their_caller_once_it_is_known():
     """Two tenants have one address; one of them has more requests than slots."""
-    turns, leave = RequestSlots(3, 4, 32), threading.Event()
+    turns, leave = RequestSlots(2, 4, 32), threading.Event()
     order, lock = [], threading.Lock()
 
     def work(tenant):
