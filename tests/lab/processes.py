@@ -34,9 +34,11 @@ class Processes:
         """Start a process; its output is in logs/NAME.log."""
         self.logs.mkdir(parents=True, exist_ok=True)
         with open(self.logs / f"{name}.log", "ab") as log:
+            # SPT_NOENV: titles of processes leave the environment, by which `running` finds them
+            mark = {"LAB_PROCESS_OF": str(self.folder), "SPT_NOENV": "1"}
             return subprocess.Popen(
                 [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env={**os.environ, **(environ or {}), "LAB_PROCESS_OF": str(self.folder)},
+                env={**os.environ, **(environ or {}), **mark},
                 start_new_session=True, **about,
             )  # fmt: skip
 
