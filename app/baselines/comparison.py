@@ -9,6 +9,7 @@ something else than a step has written. It reads the facts of those nodes alone.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -114,7 +115,7 @@ def compare_due(runtime: Runtime) -> int:
     for due_pass in passes:
         with isolated("baseline.not_compared", baseline=due_pass.name):
             count += _run(runtime, due_pass)
-        retrying(lambda due_pass=due_pass: _end(runtime, due_pass))  # type: ignore[misc]
+        retrying(partial(_end, runtime, due_pass))
     return count
 
 
@@ -128,7 +129,7 @@ def _run(runtime: Runtime, due_pass: _Pass) -> int:
             ids, end = _outdated(session, baseline, last_id)
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
-            count += retrying(lambda batch=batch: _compare_batch(runtime, due_pass, batch))  # type: ignore[misc]
+            count += retrying(partial(_compare_batch, runtime, due_pass, batch))
         if end is None:
             return count
         last_id = end

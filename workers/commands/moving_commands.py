@@ -11,7 +11,7 @@ import typer
 
 from app.cli.terminal.output_format import Form
 from app.config.loading import secret_in_file
-from app.config.settings import Settings, SettingsError
+from app.config.settings import SettingsError
 from app.text.masking import mask_urls
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location
@@ -66,10 +66,10 @@ def import_ironic(
 
     url = ironic_database.connection_of(_source(source, os.environ))
     replacements = _replacements(interface or (), "HERE")
-    settings = location.complete(
-        read(config, DEFAULT__data_dir=data_dir and str(data_dir), database__connection=database)
-    )
-    with _moving(settings, "import") as runtime, ironic_database.opened(url) as ironic:
+    with (
+        _moving("import", data_dir, database, config) as runtime,
+        ironic_database.opened(url) as ironic,
+    ):
         _check_stopped("Ironic", ironic.running(), apply=apply, force=force)
         run = arrival.Import(runtime, ironic, replacements, write=apply)
         rows = list(run.run())
@@ -115,11 +115,8 @@ def export_ironic(
 
     url = ironic_database.connection_of(_source(source, os.environ))
     replacements = _replacements(interface or (), "THERE")
-    settings = location.complete(
-        read(config, DEFAULT__data_dir=data_dir and str(data_dir), database__connection=database)
-    )
     with (
-        _moving(settings, "export") as runtime,
+        _moving("export", data_dir, database, config) as runtime,
         ironic_database.opened(url, write=apply) as ironic,
     ):
         ironic.check_revision(ironic_39.REVISION, ironic_39.RELEASE)
@@ -142,8 +139,14 @@ def export_ironic(
 
 
 @contextmanager
-def _moving(settings: Settings, process: str) -> Iterator["Runtime"]:
-    """Yield a runtime for a move. process: its name in kill points. Raises StartError."""
+def _moving(
+    process: str, data_dir: DataDir, database: DatabaseUrl, config: Config
+) -> Iterator["Runtime"]:
+    """
+    Yield a runtime for a move, with the settings that the options of its command name.
+
+    process: its name in kill points. Raises StartError, SettingsError.
+    """
     from sqlalchemy.exc import SQLAlchemyError  # here: these imports are slow
 
     from app import runtime
@@ -151,6 +154,9 @@ def _moving(settings: Settings, process: str) -> Iterator["Runtime"]:
     from app.process import kill_points
     from workers.moving import ironic_database
 
+    settings = location.complete(
+        read(config, DEFAULT__data_dir=data_dir and str(data_dir), database__connection=database)
+    )
     kill_points.arm(settings.default.kill_points, process)
     moving_runtime = runtime.make(settings, send=lambda _message: False)
     try:
