@@ -41,6 +41,8 @@ def database_problem(error: SQLAlchemyError) -> str | None:
     for code_prefix, problem in PROBLEMS.items():
         if (code or "").startswith(code_prefix):
             return problem
+    if code == sqlite.STATEMENT_ERROR:
+        return None
     is_lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
     return "is out of reach" if is_lost else None
 

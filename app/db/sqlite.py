@@ -23,6 +23,8 @@ logger = log.get(__name__)
 
 #: Prefix of SQLite's error names that mean: another connection has the lock.
 BUSY = "SQLITE_BUSY"
+#: SQLite's error name of a statement that is wrong, such as one of a table that does not exist.
+STATEMENT_ERROR = "SQLITE_ERROR"
 #: Seconds during which writers fail at once after another program has kept the file locked.
 LOCKED_PAUSE = 3.0
 

@@ -8,18 +8,16 @@ from app.models.allocation import Allocation, AllocationState
 from app.models.audit import AuditCheckpoint, AuditRecord, Outcome
 from app.models.base import Base
 from app.models.baseline import Baseline, BaselineNode, Compliance
-from app.models.bmc_exchange import BmcExchanges
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
-from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory
-from app.models.history import NodeHistory
+from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory, NodeSensors
+from app.models.history import BmcExchanges, NodeHistory
 from app.models.hold import Hold
 from app.models.idempotency import Answered
 from app.models.identity import ApiToken, Group, Membership, Project, RoleAssignment, User
 from app.models.inspection import InspectionReport, InspectionRule
 from app.models.network import Network, Switch
-from app.models.node import Chassis, Fault, Node, NodeTrait
-from app.models.node_search import NodeSearch
+from app.models.node import Chassis, Fault, Node, NodeSearch, NodeTrait
 from app.models.operation import (
     ACTIVE,
     BESIDE,
@@ -31,9 +29,7 @@ from app.models.operation import (
     StepSource,
     StepState,
 )
-from app.models.port import Port
-from app.models.portgroup import Portgroup
-from app.models.power_update import PowerUpdateCursor
+from app.models.port import Port, Portgroup
 from app.models.rollout import (
     UNENDED,
     PauseCause,
@@ -45,8 +41,7 @@ from app.models.rollout import (
 )
 from app.models.sanitation import SanitationReport
 from app.models.secret import DataKey, SealedTable, Secret
-from app.models.sensors import NodeSensors
-from app.models.subscriber import NotificationCursor, Webhook, WebhookFailure
+from app.models.subscriber import NotificationCursor, PowerUpdateCursor, Webhook, WebhookFailure
 from app.models.template import DeployTemplate, Runbook
 from app.models.volume import VolumeConnector, VolumeTarget
 

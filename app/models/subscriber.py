@@ -1,4 +1,4 @@
-"""Subscribers to change events: webhooks, and the broker of notifications."""
+"""Subscribers to change events: webhooks, the broker of notifications, and Nova."""
 
 from datetime import datetime
 
@@ -70,5 +70,13 @@ class NotificationCursor(Subscriber, Timestamped, Base):
     """
 
     __tablename__ = "notification_cursor"
+
+    id: Mapped[int] = mapped_column(primary_key=True)  # 1
+
+
+class PowerUpdateCursor(Subscriber, Timestamped, Base):
+    """The only row: Nova as a subscriber to the power states in change events."""
+
+    __tablename__ = "power_update_cursor"
 
     id: Mapped[int] = mapped_column(primary_key=True)  # 1

@@ -158,7 +158,7 @@ class Bmcs:
             self._note(bmc, urgency, "breaker")
             raise Unreachable(
                 f"BMC {bmc.address} has not answered {bmc.failures} times in a row"
-                f" ({bmc.last_error}); next try in {wait:.0f} s"
+                f" ({bmc.last_error}); it is not asked again for {wait:.0f} s"
             )
 
     def _late(self, bmc: Bmc, urgency: Urgency, seconds: float) -> Unreachable:

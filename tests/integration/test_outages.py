@@ -437,9 +437,12 @@ def test_a_postgresql_without_a_free_connection_is_reported_to_every_caller(post
     engine.dispose()
 
 
-def test_a_defect_of_the_service_is_no_outage(inside):
+@pytest.mark.parametrize(
+    "statement", ["INSERT INTO nodes (id) VALUES (NULL)", "SELECT 1 FROM no_such_table", "SELEC 1"]
+)
+def test_a_defect_of_the_service_is_no_outage(inside, statement):
     with pytest.raises(SQLAlchemyError) as caught, inside.runtime.transaction() as session:
-        session.execute(text("INSERT INTO nodes (id) VALUES (NULL)"))
+        session.execute(text(statement))
     assert diagnosis.database_problem(caught.value) is None
 
 
