@@ -93,6 +93,7 @@ class Default:
     esp_image: str | None = option(None, "Image of an EFI system partition for boot images; empty: made from efi_loader_by_arch")
     efi_loader_by_arch: dict[str, str] = option({"x86_64": "/usr/lib/grub/x86_64-efi/monolithic/gcdx64.efi", "aarch64": "/usr/lib/grub/arm64-efi/monolithic/gcdaa64.efi"}, "architecture:file pairs of UEFI boot loaders in boot images")
     grub_config_path: str = option("/boot/grub/grub.cfg", "Path in boot images from which the EFI boot loader reads its configuration")
+    force_raw_images: bool = option(False, "Convert qcow2 images that agents fetch from conductors to raw ones, by qemu-img; Ironic's default is true")
     webserver_verify_ca: str = option("True", "CA file for image servers, or True: the system's, or False: no verification")
     webserver_connection_timeout: float = seconds(60, "Seconds for an image server to answer", minimum=1)
     log_level: str = option("info", "Lowest level of logged messages", choices=("debug", "info", "warning", "error"))

@@ -155,9 +155,15 @@ def examine(target: Target) -> dict[str, Any]:
     source = str(target.instance_info["image_source"])
     probe = image_server.probe(target, source)
     disk_format = _format(target, source, probe.format)
+    becomes_raw = published.becomes_raw(target, disk_format)
+    if becomes_raw:
+        disk_format = "raw"
+        probe = replace(probe, size=probe.format.written_bytes)
     _check_sizes(target, source, probe, disk_format)
     checksum = _checksum(target, source)
-    if published.needed(target):
+    if becomes_raw:
+        source, checksum = published.publish_raw(target, source, checksum)
+    elif published.needed(target):
         source = published.publish(target, source, checksum)
     return {
         "urls": [source],

@@ -20,7 +20,7 @@ from tests.support.web import Handler, serving
 KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000
 
 _OWN = {
-    "DEFAULT": {"data_dir": "", "webserver_verify_ca": "True", "webserver_connection_timeout": 5},
+    "DEFAULT": {"data_dir": "", "force_raw_images": False, "webserver_verify_ca": "True", "webserver_connection_timeout": 5},
     "conductor": {
         "permitted_image_formats": ("raw", "gpt", "qcow2", "iso"),
         "disable_deep_image_inspection": False,
@@ -95,6 +95,15 @@ def new_registry(bmcs: Bmcs | None = None) -> Registry:
             for interface in interfaces.values():
                 interface.bmcs = bmcs
     return registry
+
+
+def changed_options(**values):
+    """Return OPTIONS with changed values: group__name=value."""
+    options = {group: dict(group_options) for group, group_options in OPTIONS.items()}
+    for name, value in values.items():
+        group, _, option = name.partition("__")
+        options[group][option] = value
+    return options
 
 
 def target(

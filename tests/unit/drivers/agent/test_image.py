@@ -19,7 +19,7 @@ from drivers.core.errors import BadImage, InvalidDriverInfo, Unreachable
 from drivers.images import checksums, published
 from tests.support import debian
 from tests.support.prerequisites import not_run
-from tests.unit.drivers.machines import OPTIONS, target
+from tests.unit.drivers.machines import changed_options, target
 
 MBR = bytes(510) + b"\x55\xaa" + bytes(1 << 20)
 QCOW2 = b"QFI\xfb\0\0\0\3" + bytes(16) + (3 << 30).to_bytes(8, "big") + bytes(480)
@@ -34,20 +34,11 @@ def images(images):
     return images
 
 
-def options(**changed):
-    """Options with changed values: group__name=value."""
-    found = {group: dict(values) for group, values in OPTIONS.items()}
-    for name, value in changed.items():
-        group, _, key = name.partition("__")
-        found[group][key] = value
-    return found
-
-
 def node(images, path="/disk.raw", changed=None, properties=None, **info):
     return target(
         interfaces={"deploy": "direct"},
         instance_info={"image_source": images.url + path, "image_checksum": SHA256} | info,
-        options=options(**(changed or {})),
+        options=changed_options(**(changed or {})),
         properties=properties or {},
     )
 
@@ -281,7 +272,7 @@ def test_a_file_is_served_from_allowed_directories_only(tmp_path, web_root):
 
     def node_with(path):
         info = {"image_source": f"file://{path}", "image_checksum": SHA256}
-        return target(instance_info=info, options=options(**web_root))
+        return target(instance_info=info, options=changed_options(**web_root))
 
     it = node_with(tmp_path / "images" / "disk.raw")
     image.validate(it)
@@ -341,7 +332,7 @@ def test_the_checksum_of_the_requested_algorithm_is_read_from_a_file_of_several(
 @pytest.mark.parametrize("algorithm", ["md5", "crc32", ["sha256"]])
 def test_an_algorithm_that_no_image_may_have_is_refused_before_its_file_is_read(algorithm):
     info = {"image_os_hash_algo": algorithm, "image_os_hash_value": "http://images/SUMS"}
-    it = target(instance_info=STATED | info, options=options())
+    it = target(instance_info=STATED | info, options=changed_options())
     with pytest.raises(InvalidDriverInfo, match=r"md5 is refused|is none of"):
         image.validate(it)
 
@@ -358,7 +349,7 @@ def test_the_checksum_of_a_local_file_is_computed(tmp_path, web_root, name):
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / name).write_bytes(MBR)
     url = f"file://{tmp_path}/images/{quote(name)}"
-    it = target(instance_info={"image_source": url}, options=options(**web_root))
+    it = target(instance_info={"image_source": url}, options=changed_options(**web_root))
     image.validate(it)
     found = image.examine(it)
     assert ("sha256", hashlib.sha256(MBR).hexdigest()) == (
@@ -371,14 +362,15 @@ def test_a_local_file_with_a_checksum_keeps_it(tmp_path, web_root):
     (tmp_path / "images").mkdir()
     (tmp_path / "images/disk.raw").write_bytes(MBR)
     info = {"image_source": f"file://{tmp_path}/images/disk.raw", "image_checksum": SHA512}
-    found = image.examine(target(instance_info=info, options=options(**web_root)))
+    found = image.examine(target(instance_info=info, options=changed_options(**web_root)))
     assert ("sha512", SHA512) == (found["os_hash_algo"], found["os_hash_value"])
 
 
 def test_no_checksum_is_computed_of_a_file_outside_the_allowed_directories(tmp_path, web_root):
     (tmp_path / "secret").write_bytes(MBR)
     it = target(
-        instance_info={"image_source": f"file://{tmp_path}/secret"}, options=options(**web_root)
+        instance_info={"image_source": f"file://{tmp_path}/secret"},
+        options=changed_options(**web_root),
     )
     with pytest.raises(InvalidDriverInfo, match="files may only lie in"):
         image.validate(it)
