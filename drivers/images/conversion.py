@@ -30,11 +30,11 @@ def validate(field: str) -> None:
         raise InvalidDriverInfo(f"{field}: {PROGRAM} is not installed on this conductor")
 
 
-def to_raw(source: Path, path: Path, spare: int) -> None:
+def to_raw(source: Path, path: Path, reserve: int) -> None:
     """
     Write the content of a qcow2 image to another path, which exists only after a success.
 
-    spare: bytes that have to remain free.
+    reserve: bytes that have to remain free.
 
     Raises Impossible: it is damaged or unsafe, or its disk does not fit on the file system.
     Raises OSError: a file cannot be read or written.
@@ -44,7 +44,7 @@ def to_raw(source: Path, path: Path, spare: int) -> None:
     if image_format.name != "qcow2" or image_format.danger:
         raise Impossible(image_format.danger or "it is no qcow2 image")
     size = image_format.written_bytes or 0
-    available_bytes = shutil.disk_usage(path.parent).free - spare
+    available_bytes = shutil.disk_usage(path.parent).free - reserve
     if size > available_bytes:
         raise Impossible(
             f"its disk has {size // _MEBIBYTE} MiB, and {path.parent} has"

@@ -152,16 +152,16 @@ def _converted(path: Path, checksum: Checksum) -> Checksum | None:
 
 def _convert(target: Target, source: str, checksum: Checksum, path: Path) -> Checksum:
     """Convert an image that has this checksum, and return the checksum of the raw one."""
-    spare = int(target.options["conductor"]["fetch_min_free_space"]) << 20
+    reserve = int(target.options["conductor"]["fetch_min_free_space"]) << 20
     try:
         if urls.is_file(source):
             with urls.opened(target.options, source) as (_file, origin):
                 _compare(source, _digest(origin, checksum.algorithm), checksum)
-                conversion.to_raw(origin, path, spare)
+                conversion.to_raw(origin, path, reserve)
         else:
             origin = path.with_name(".origin")
             _fetch(target, source, checksum, origin)
-            conversion.to_raw(origin, path, spare)
+            conversion.to_raw(origin, path, reserve)
             origin.unlink()
     except conversion.Impossible as error:
         raise BadImage(f"{urls.redacted(source)} cannot become a raw image: {error}") from error
