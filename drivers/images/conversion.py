@@ -59,11 +59,11 @@ def to_raw(source: Path, path: Path, reserve: int) -> None:
 
 
 def _run(source: Path, part: Path, size: int) -> None:
-    limits = ["prlimit", f"--as={MEMORY}", f"--fsize={size}"]
+    resource_limits = ["prlimit", f"--as={MEMORY}", f"--fsize={size}"]
     command = [PROGRAM, "convert", "-f", "qcow2", "-O", "raw", f"{source}", f"{part}"]
     try:
         process = subprocess.run(
-            [*limits, *command],
+            [*resource_limits, *command],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
