@@ -29,7 +29,7 @@ SETTINGS = {
 }  # fmt: skip
 
 #: In a file, because pg_rewind starts the server without the options of the command line.
-REWINDABLE = "wal_log_hints = on\nfull_page_writes = on\nfsync = off\n"
+REWINDABLE = "wal_log_hints = on\nfull_page_writes = on\nfsync = off\nwal_keep_size = 128MB\n"
 
 
 class Pair:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 import structlog
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from app.db.clock import after
 from app.models import Operation, OperationState, OperationStep
@@ -15,17 +15,10 @@ from drivers.core.errors import HardwareError, Refused
 from drivers.core.steps import Done, Failed, Hold, Wait
 from drivers.fake.hardware import FakeDeploy
 from tests.integration.harness import AcmeManagement, Harness, requested
-from tests.support.fleet import until
 from workers.conductor import claims, recording
 from workers.conductor.results import LONGEST
 from workers.periodic import reconciler
 from workers.periodic.database_contact import Contact
-
-#: Whether another connection to the database waits for a row.
-WAITING = """
-SELECT count(*) > 0 FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event_type = 'Lock'
-"""
 
 LABEL = "management.polish"
 
@@ -210,16 +203,10 @@ def test_a_step_is_not_advanced_past_a_concurrent_abort(inside):
             session.get_one(Operation, attempt.operation.id, with_for_update=True)
             session.get_one(OperationStep, attempt.step.id).abort_after = True
             advanced = threads.submit(claims.advance, claimant, attempt, {})
-            if inside.runtime.engine.dialect.name == "postgresql":
-                until(lambda: waits_for_a_lock(inside), "the record waits for the lock")
+            inside.await_a_blocked_writer()
         assert not advanced.result()
     operation = inside.operation(name)
     assert ("running", 0) == (operation.state, operation.cursor)
-
-
-def waits_for_a_lock(inside):
-    with inside.runtime.reading() as session:
-        return session.scalar(text(WAITING))
 
 
 def test_the_longest_allowed_pause_can_be_added_by_both_databases(inside):

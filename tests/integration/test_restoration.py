@@ -1,16 +1,21 @@
 """Detection of a database that was restored from a backup, without effects on machines."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import select
 
 from app.broker import redis_broker
 from app.db.clock import utcnow
+from app.engine import operations, provisioning
 from app.errors import InMaintenance
+from app.identity.caller import Caller
 from app.lifecycle.operation_states import Actor
 from app.lifecycle.provision_states import MACHINE, Kind, State
-from app.models import Node, Operation
+from app.models import ENDED, Node, Operation
 from tests.integration.harness import Harness
+from tests.support.fleet import PATIENCE
 from tests.support.redis import breakers
 from workers.conductor import attempts, claims
 from workers.conductor.life import Life
@@ -219,6 +224,31 @@ def test_an_empty_redis_indicates_no_restoration(inside, living):
     inside.redis.flushall()
     living()
     assert inside.read(node).fault is None
+
+
+@pytest.mark.parametrize("change", ["abort", "begin"])
+def test_operations_that_end_or_begin_meanwhile_keep_no_node_from_its_quarantine(inside, change):
+    inside.conductor("c-1")
+    node = inside.node("manageable")
+    operation = inside.request(node, "provide") if change == "abort" else None
+
+    def quarantine():
+        with inside.runtime.transaction(Actor.COMMAND) as session:
+            return restore.quarantine(session)
+
+    with ThreadPoolExecutor(1) as threads:
+        with inside.runtime.transaction() as session:
+            row = operations.lock(session, node)
+            if operation:
+                provisioning.request(session, row, "abort", {}, Caller())
+            quarantined = threads.submit(quarantine)
+            inside.await_a_blocked_writer()
+            if not operation:
+                provisioning.request(session, row, "provide", {}, Caller())
+        assert (int(not operation), 1) == quarantined.result(PATIENCE)
+    with inside.runtime.reading() as session:
+        assert session.scalars(select(Operation.state)).one() in ENDED
+    assert (None, "restored") == (inside.read(node).operation_id, inside.read(node).fault)
 
 
 STATES = [state for state, row in MACHINE.items() if row.kind in (Kind.BUSY, Kind.WAIT, Kind.HOLD)]

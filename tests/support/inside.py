@@ -4,6 +4,8 @@ import uuid
 from contextlib import nullcontext
 from types import SimpleNamespace
 
+from sqlalchemy import text
+
 from app.broker.messages import Message
 from app.cluster import conductors
 from app.config import settings
@@ -13,9 +15,16 @@ from app.engine import dispatch, operations, provisioning
 from app.identity.caller import Caller
 from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
 from app.runtime import make
+from tests.support.fleet import until
 from tests.support.loopback import LOOPBACK
 from workers.conductor import attempts
 from workers.conductor.conductor import Conductor as Claimant
+
+#: Whether another connection to a PostgreSQL database waits for a row.
+BLOCKED = """
+SELECT count(*) > 0 FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 
 
 class AlwaysGiven:
@@ -102,6 +111,15 @@ class Inside:
             session.add(node)
             session.flush()
             return node.id
+
+    def await_a_blocked_writer(self):
+        """Wait until another transaction waits for a row; SQLite has one lock for all rows."""
+        if self.runtime.engine.dialect.name == "postgresql":
+            until(self._is_a_writer_blocked, "a transaction that waits for a row")
+
+    def _is_a_writer_blocked(self):
+        with self.runtime.reading() as session:
+            return session.scalar(text(BLOCKED))
 
     def request(self, node_id, verb):
         """Request a verb, as the API does; return the operation's UUID."""

@@ -127,6 +127,7 @@ def quarantine(session: Session, touched_nodes: Collection[str] | None = None) -
     """
     rollouts.pause_all(session)
     nodes = _affected(session, touched_nodes)
+    _lock_nodes(session, nodes)
     active = session.execute(
         select(Operation.id, Operation.node_id).where(Operation.state.in_(ACTIVE))
     )
@@ -152,6 +153,13 @@ def quarantine(session: Session, touched_nodes: Collection[str] | None = None) -
     session.expire_all()
     logger.error("database.restored", operations=len(ids), nodes=len(nodes))
     return len(ids), len(nodes)
+
+
+def _lock_nodes(session: Session, nodes: Collection[int]) -> None:
+    """Lock the rows of nodes, so that none of their operations begins or ends meanwhile."""
+    for chunk in _chunks(sorted(nodes)):
+        ids = select(Node.id).where(Node.id.in_(chunk)).order_by(Node.id)
+        session.scalars(ids.with_for_update()).all()
 
 
 def _affected(session: Session, touched_nodes: Collection[str] | None) -> set[int]:
