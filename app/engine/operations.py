@@ -74,14 +74,22 @@ def lock_operation(session: Session, operation_id: int) -> tuple[Node, Operation
     return node, operation
 
 
+class OperationLost(Exception):
+    """An operation that was claimed is not in the database: it has lost its last writes."""
+
+
 @contextmanager
 def mapped(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[Node, Operation]]:
     """
     Lock a node and an operation and yield them as rows of the session.
 
-    Raises NotFound.
+    Raises OperationLost.
     """
-    yield lock(session, node_id), session.get_one(Operation, operation_id, with_for_update=True)
+    node = session.scalar(_LOCK, {"node_id": node_id})
+    operation = session.get(Operation, operation_id, with_for_update=True)
+    if node is None or operation is None:
+        raise OperationLost
+    yield node, operation
 
 
 @contextmanager
@@ -92,12 +100,12 @@ def detached(session: Session, node_id: int, operation_id: int) -> Iterator[tupl
     Only attributes of these rows may be changed (`app/db/detached_rows.py`): no step may be
     deleted. Changes are written on exit.
 
-    Raises NotFound.
+    Raises OperationLost.
     """
     connection = connection_of(session)
     record = _DETACHED.first(connection, {"node_id": node_id, "operation_id": operation_id})
     if record is None:
-        raise NotFound("node", str(node_id))
+        raise OperationLost
     columns = iter(record)
     node, operation = _node(columns), _operation(columns)
     session.info[WATERMARK] = next(columns)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from io import StringIO
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, TextIO
 
 import orjson
@@ -27,6 +28,9 @@ from app.observe import request_ids
 ERROR_OUTPUT = "stderr"
 #: Libraries that log at WARNING and above, at any level of this service.
 QUIET = ("alembic", "asyncio", "celery", "kombu", "sqlalchemy", "sushy", "urllib3")
+
+#: Characters of a library's message about the broker.
+LONGEST_MESSAGE = 500
 
 
 def add_trace(
@@ -261,8 +265,9 @@ def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
     Build a filter that limits the records of some libraries to one per source line and interval.
 
     While the broker or the collector of traces is unreachable, they log at every try, and aiohttp
-    logs every malformed request to the file server. Messages are kept; the traceback of an
-    exception is replaced by its text.
+    logs every malformed request to the file server. Messages are cut to `LONGEST_MESSAGE` characters, as
+    an error of Sentinel quotes the objects of its client; the traceback of an exception is replaced
+    by its text.
     """
     last_times: dict[tuple[str, int], float] = {}
 
@@ -277,8 +282,9 @@ def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
         if record.created < last_times.get(place, 0.0) + seconds:
             return False
         last_times[place] = record.created
-        if error and (by_client or record.name.startswith(("celery.worker.consumer", "kombu"))):
-            record.msg, record.args = f"{record.getMessage()}: {error}", ()
+        if by_client or record.name.startswith(("celery.worker.consumer", "kombu")):
+            message = record.getMessage() + (f": {error}" if error else "")
+            record.msg, record.args = shorten(message, LONGEST_MESSAGE, placeholder=" ..."), ()
             record.exc_info = None
         return True
 

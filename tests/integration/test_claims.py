@@ -4,12 +4,15 @@ import time
 import uuid
 
 import pytest
+from sqlalchemy import delete, update
+from structlog.testing import capture_logs
 
 from app.db.clock import now
 from app.engine import operations
-from app.models import Operation, Port
+from app.models import Node, NodeHistory, Operation, OperationStep, Port
 from app.process import release
-from workers.conductor import claims
+from drivers.core.steps import Done, Failed
+from workers.conductor import claims, recording
 from workers.conductor.conductor import StaleWatermark
 
 
@@ -114,6 +117,20 @@ def test_an_outcome_is_recorded_only_while_the_claim_holds(inside, queued, attem
     assert before == (cursor(inside, queued), inside.operation(queued).deadline_at)
     expected = changed == {"state": "waiting"}
     assert expected == claims.is_recorded(inside.operation(queued), attempt)
+
+
+@pytest.mark.parametrize("lost", [Operation, Node])
+@pytest.mark.parametrize("outcome", [Done(), Failed("no answer")])
+def test_an_outcome_of_an_operation_that_the_database_has_lost_is_dropped(
+    inside, attempt, outcome, lost
+):
+    with inside.runtime.transaction() as session:
+        session.execute(update(Node).values(operation_id=None))
+        for model in (OperationStep, Operation, NodeHistory, Node)[: 2 if lost is Operation else 4]:
+            session.execute(delete(model))
+    with capture_logs() as logs:
+        assert recording.record(inside.claimant, attempt, outcome) is None
+    assert ["step.operation_lost"] == [line["event"] for line in logs]
 
 
 def test_an_abort_after_the_step_is_left_to_the_full_record(inside, queued, attempt):

@@ -68,10 +68,14 @@ def record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | No
     Record an outcome; fail the step if the database refuses the driver's reports.
 
     Returns the position of the next step of the chain, or None if no step is due now, or if the
-    plan was replaced and a new chain has been sent.
+    plan was replaced and a new chain has been sent. None, too, if the operation was lost: then the
+    node is lost as well, or in quarantine (`workers.restoration`).
     """
     try:
         return until_available(lambda: _record(conductor, attempt, outcome))
+    except operations.OperationLost:
+        logger.warning("step.operation_lost")
+        return None
     except Exception as error:
         if isinstance(error, OUT_OF_REACH) and database_problem(error) is not None:
             raise

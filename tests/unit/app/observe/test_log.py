@@ -35,6 +35,18 @@ def test_a_repeated_error_is_logged_at_a_limited_rate(lines):
     assert 1 == len(lines())
 
 
+def test_an_error_that_quotes_its_objects_is_one_short_line(lines):
+    error = "No master found for 'ingot' : <redis.client.Redis(" + "host=10.0.0.1, " * 200 + ")>"
+    logging.getLogger("celery.worker.consumer.consumer").error(
+        "consumer: Cannot connect to %s: %s.\n%s\n", "sentinel://10.0.0.1", error, "Will retry."
+    )
+    (line,) = lines()
+    event = json.loads(line)["event"]
+    assert "sentinel://10.0.0.1: No master found for 'ingot'" in event
+    assert len(event) <= 500
+    assert "\n" not in event
+
+
 def test_other_errors_keep_their_traceback(lines):
     full("sushy")
     assert "Traceback" in lines()[0]
