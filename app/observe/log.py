@@ -265,9 +265,9 @@ def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
     Build a filter that limits the records of some libraries to one per source line and interval.
 
     While the broker or the collector of traces is unreachable, they log at every try, and aiohttp
-    logs every malformed request to the file server. Messages are cut to `LONGEST_MESSAGE` characters, as
-    an error of Sentinel quotes the objects of its client; the traceback of an exception is replaced
-    by its text.
+    logs every malformed request to the file server. Messages are cut to `LONGEST_MESSAGE`, as an
+    error of Sentinel quotes the objects of its client; the traceback of an exception is replaced by
+    its text.
     """
     last_times: dict[tuple[str, int], float] = {}
 
