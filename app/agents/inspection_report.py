@@ -207,7 +207,7 @@ def _expects(session: Session, node: Node) -> bool:
     return powered_on <= operation.cursor <= report_position
 
 
-def _store(session: Session, node: Node, report: Mapping[str, Any]) -> None:
+def _store(session: Session, node: Node, report: Mapping[str, object]) -> None:
     row = session.get(InspectionReport, node.id)
     if row is None:
         session.add(InspectionReport(node_id=node.id, body=dict(report)))

@@ -5,7 +5,6 @@ Agent lookup: find the node of a machine by UUID or MAC addresses, and issue its
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -124,6 +123,6 @@ def _expected(settings: Settings, node: Node) -> bool:
     )
 
 
-def fast_track(settings: Settings, driver_info: Mapping[str, Any]) -> bool:
+def fast_track(settings: Settings, driver_info: Mapping[str, object]) -> bool:
     """Whether the agent of a node is kept running between operations."""
     return is_enabled_by(driver_info, settings.deploy.fast_track)

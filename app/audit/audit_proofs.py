@@ -58,11 +58,11 @@ def advance(connection: Connection) -> str | None:
     return _close(connection, checkpoint)
 
 
-def _last(connection: Connection) -> Row[Any] | None:
+def _last(connection: Connection) -> Row[object] | None:
     return connection.execute(select(_C).order_by(_C.first.desc()).limit(1)).one_or_none()
 
 
-def _open(connection: Connection, checkpoint: Row[Any] | None) -> Row[Any] | None:
+def _open(connection: Connection, checkpoint: Row[object] | None) -> Row[object] | None:
     """Insert a checkpoint for the settled records since the last one, if there are any."""
     if checkpoint is None:  # records without a HMAC are older than the first key
         first_id = (connection.scalar(select(func.max(_R.id)).where(_R.mac.is_(None))) or 0) + 1
@@ -88,7 +88,7 @@ def _is_complete(connection: Connection, horizon: int | None) -> bool:
     return horizon is None or (connection.scalar(text(_XMIN)) or 0) >= horizon
 
 
-def _close(connection: Connection, row: Row[Any]) -> str | None:
+def _close(connection: Connection, row: Row[object]) -> str | None:
     facts = _facts(connection, row.first, row.last)
     previous_mac = connection.scalar(
         select(_C.mac).where(_C.first < row.first).order_by(_C.first.desc()).limit(1)
@@ -105,10 +105,10 @@ class _Facts:
 
     successes: int = 0
     others: int = 0
-    newest_at: Any = None
+    newest_at: object = None
     digests: Any = field(default_factory=lambda: (hashlib.sha256(), hashlib.sha256()))
 
-    def add(self, ident: int, created_at: Any, outcome: str, *values: Any) -> None:
+    def add(self, ident: int, created_at: Any, outcome: str, *values: object) -> None:
         succeeded = outcome == Outcome.SUCCESS
         self.successes += succeeded
         self.others += not succeeded
@@ -138,7 +138,7 @@ def _facts(connection: Connection, first_id: int, last_id: int) -> _Facts:
 
 def _records(
     connection: Connection, columns: Sequence[Any], first_id: int, last_id: int | None
-) -> Iterator[Row[Any]]:
+) -> Iterator[Row[object]]:
     """Yield records in the order of their numbers. columns: the first one is `id`."""
     upto = () if last_id is None else (_R.id <= last_id,)
     while True:
@@ -151,7 +151,7 @@ def _records(
 
 
 def _signed(
-    previous_mac: str | None, first_id: int, last_id: int, facts: _Facts | Row[Any]
+    previous_mac: str | None, first_id: int, last_id: int, facts: _Facts | Row[object]
 ) -> bytes:
     if isinstance(facts, _Facts):
         values = facts.columns()
@@ -211,7 +211,7 @@ def verify(connection: Connection, settings: Audit, head: str | None = None) -> 
 
 def _compare(
     connection: Connection,
-    row: Row[Any],
+    row: Row[object],
     settings: Audit,
     later_records: int,
     findings: "_Findings",

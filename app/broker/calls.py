@@ -56,7 +56,7 @@ class RedisCalls:
             queue = queues_of(self._application).now(conductor)
             send_task(self._application, CALL_TASK, hint, queue)
 
-    def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
+    def receive(self, key: str, seconds: float) -> Mapping[str, object] | None:
         name = self._answer(key)
         with self._reaching():
             item = self._client.blpop([name], timeout=seconds)
@@ -70,7 +70,7 @@ class RedisCalls:
         with self._reaching():
             return bool(self._client.delete(self._call(key)))
 
-    def take(self, key: str) -> tuple[Mapping[str, Any], float] | None:
+    def take(self, key: str) -> tuple[Mapping[str, object], float] | None:
         """
         Take a call that no conductor has taken, and the seconds until it expires in Redis.
 

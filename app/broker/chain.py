@@ -78,7 +78,7 @@ class Malformed(Exception):
     """A part of a message, which the text names, has no form that a release of Ingot sends."""
 
 
-def operation_of(arguments: Sequence[Any]) -> str:
+def operation_of(arguments: Sequence[object]) -> str:
     """
     Return the operation's UUID in a message of any release.
 
@@ -122,15 +122,15 @@ def received(conductor: str, request: Any, arguments: Sequence[Any]) -> Message:
     )
 
 
-def _is_name(value: Any) -> bool:
+def _is_name(value: object) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
-def _arguments(message: Message, link: Link) -> list[Any]:
+def _arguments(message: Message, link: Link) -> list[object]:
     return [message.node, message.operation, message.fence, link.position]
 
 
@@ -138,7 +138,7 @@ def _headers(message: Message) -> dict[str, Any]:
     return HEADERS if message.name is None else {**HEADERS, NODE_NAME: message.name}
 
 
-def _signature(message: Message, link: Link, queue: str) -> Mapping[str, Any]:
+def _signature(message: Message, link: Link, queue: str) -> Mapping[str, object]:
     """A later link of a chain in Celery's format of a task signature."""
     return {
         "task": RUN,

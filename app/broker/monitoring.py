@@ -43,7 +43,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._filled = threading.Event()
         #: Of each: sender, kind, wall clock time, fields.
-        self._events: list[tuple[str, str, float, Mapping[str, Any]]] = []
+        self._events: list[tuple[str, str, float, Mapping[str, object]]] = []
         self._thread: threading.Thread | None = None
 
     def add(self, sender: str, kind: str, fields: Sequence[Mapping[str, Any]]) -> None:

@@ -149,7 +149,7 @@ def _is_amqp(url: str) -> bool:
     return url.startswith("amqp")
 
 
-def _transport(settings: Settings) -> tuple[str, dict[str, Any]]:
+def _transport(settings: Settings) -> tuple[str, dict[str, object]]:
     """Return the URL of the broker of messages for Kombu, and the options of its transport."""
     seconds = settings.broker.connect_timeout  # to connect, and for an answer
     if settings.broker.messages_url:
@@ -180,7 +180,7 @@ def _transport(settings: Settings) -> tuple[str, dict[str, Any]]:
 class _Connection(Connection):  # type: ignore[misc]
     """A connection that retries every second, even after a long outage."""
 
-    def ensure_connection(self, *args: Any, **options: Any) -> Any:
+    def ensure_connection(self, *args: object, **options: object) -> object:
         intervals = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 1}
         return super().ensure_connection(*args, **intervals | options)
 

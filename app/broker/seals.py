@@ -25,7 +25,7 @@ class Seals:
     def __init__(self, keyring: Keyring) -> None:
         self._keyring = keyring
 
-    def seal(self, document: Mapping[str, Any], name: str) -> bytes:
+    def seal(self, document: Mapping[str, object], name: str) -> bytes:
         """Return the text of a document. name: its key or channel in Redis."""
         data = orjson.dumps(document)
         return self._keyring.seal(data, name).encode() if self._are_used() else data

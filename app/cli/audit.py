@@ -4,7 +4,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -54,7 +54,7 @@ def list_records(
     output: Output,
     *,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of items")] = NEWEST,
-    **filters: Any,
+    **filters: object,
 ) -> None:
     """List audit records, the newest first."""
     records = api.every("audit", limit=limit, **_query(filters))
@@ -80,7 +80,7 @@ def export(
     output: Output,
     *,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV instead of JSON lines")] = False,
-    **filters: Any,
+    **filters: object,
 ) -> None:
     """Write all audit records, the oldest first: a JSON object a line, or CSV."""
     records = api.every("audit", sort_dir="asc", **_query(filters))
@@ -98,7 +98,7 @@ def _write_csv(records: Iterator[Document]) -> None:
         writer.writerow([_cell(record[name]) for name in COLUMNS])
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     """Format a value for CSV; a text that spreadsheets would evaluate gets an apostrophe."""
     text = " ".join(value) if isinstance(value, list) else value
     if not isinstance(text, str):

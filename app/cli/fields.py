@@ -171,7 +171,7 @@ class Fields:
         return patch
 
 
-def _ordered(steps: Any) -> Any:
+def _ordered(steps: object) -> object:
     """Give each step the order of its place, unless it has one."""
     if not isinstance(steps, list):
         return steps
@@ -181,7 +181,7 @@ def _ordered(steps: Any) -> Any:
     ]
 
 
-def _given(values: Mapping[str, Any], field: Field) -> bool:
+def _given(values: Mapping[str, object], field: Field) -> bool:
     return values.get(field.name) not in (None, [], ())
 
 

@@ -1,7 +1,7 @@
 """Commands for rollouts: a verb for many nodes in waves."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -96,7 +96,7 @@ def run(
     output.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
 
 
-def _without_none(**values: Any) -> Document:
+def _without_none(**values: object) -> Document:
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -62,7 +62,7 @@ class _Lazy(TyperGroup):
         super().__init__(**settings)
         self.commands = _Commands(self.entries)  # type: ignore[assignment]  # nothing is added
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         return list(self.commands)
 
 
@@ -81,7 +81,7 @@ def _nothing() -> None:
     """A group without options."""
 
 
-def _command(name: str, entry: Entry) -> Any:
+def _command(name: str, entry: Entry) -> object:
     if isinstance(entry, Group):
         command = typer.main.get_command(application(entry))
         command.name = name

@@ -145,5 +145,5 @@ def place_of(queued: Mapping[str, Any]) -> str:
     )
 
 
-def _in(step: Mapping[str, Any] | None) -> str:
+def _in(step: Mapping[str, object] | None) -> str:
     return f", in step {label(step)}" if step else ""

@@ -206,7 +206,7 @@ class Api:
         """Get the root document, which needs no credentials."""
         return self._answer("GET", "", timeout=(CONNECT, READ))
 
-    def _answer(self, method: str, path: str, **options: Any) -> requests.Response:
+    def _answer(self, method: str, path: str, **options: object) -> requests.Response:
         try:
             answer = self._sent(method, path, **options)
         except requests.Timeout as error:
@@ -244,7 +244,7 @@ def _part(text: str) -> str:
     return quote(text, safe="")
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

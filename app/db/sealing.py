@@ -156,7 +156,7 @@ class Keyring:
             _warn(place, path)
         return data
 
-    def dumps(self, value: Any, place: Place | None) -> str:
+    def dumps(self, value: object, place: Place | None) -> str:
         """
         Encode a document as JSON text, with its secrets sealed.
 
@@ -165,7 +165,7 @@ class Keyring:
         sealed = self._sealed(value, place, ()) if self._newest() is not None else value
         return orjson.dumps(sealed).decode()
 
-    def loads(self, text: str | bytes, place: Place) -> Any:
+    def loads(self, text: str | bytes, place: Place) -> object:
         """Decode JSON text, and open its sealed texts."""
         value = orjson.loads(text)
         return self.opened(value, place) if has_sealed(text) else value
@@ -174,7 +174,7 @@ class Keyring:
         """Open the sealed texts in the text of a document, for an answer."""
         return shown(self.loads(text, place)) if has_sealed(text) else text
 
-    def opened(self, value: Any, place: Place, path: Path = ()) -> Any:
+    def opened(self, value: object, place: Place, path: Path = ()) -> Any:
         """Open the sealed texts in a decoded document; those that cannot be are `Unreadable`."""
         if isinstance(value, str):
             return self._opened_value(value, place, path) if value.startswith(MARK) else value
@@ -215,7 +215,7 @@ class Keyring:
         raw = key.sign(data), key.public_key().public_bytes_raw()
         return base64.b64encode(raw[0]).decode(), base64.b64encode(raw[1]).decode()
 
-    def _opened_value(self, text: str, place: Place, path: Path) -> Any:
+    def _opened_value(self, text: str, place: Place, path: Path) -> object:
         """Open a text in a document. Texts of callers that look sealed were sealed again."""
         if not self.masters:
             return text
@@ -232,7 +232,7 @@ class Keyring:
             return Unreadable(text)
         return value
 
-    def _sealed(self, value: Any, place: Place | None, path: Path) -> Any:
+    def _sealed(self, value: object, place: Place | None, path: Path) -> object:
         if isinstance(value, Unreadable):
             return str(value)
         if _is_sealed_at_any_key(value) or (_names_secret(path) and not _is_empty(value)):
@@ -280,7 +280,7 @@ def has_sealed(text: str | bytes) -> bool:
     return MARK in text if isinstance(text, str) else MARK.encode() in text
 
 
-def shown(document: Any) -> str:
+def shown(document: object) -> str:
     """Encode an opened document for an answer: an unreadable secret is null."""
     return orjson.dumps(document, lambda _: None, orjson.OPT_PASSTHROUGH_SUBCLASS).decode()
 
@@ -291,10 +291,10 @@ def data_key_of(secret: Unreadable) -> str:
     return sealed[2] if sealed else "unknown"
 
 
-def unreadable_secret(document: Any) -> tuple[str, Unreadable] | None:
+def unreadable_secret(document: object) -> tuple[str, Unreadable] | None:
     """Return path and text of an unreadable secret in an opened document, if there is one."""
     if isinstance(document, dict):
-        pairs: Iterable[tuple[Any, Any]] = document.items()
+        pairs: Iterable[tuple[object, object]] = document.items()
     elif isinstance(document, list):
         pairs = enumerate(document)
     else:
@@ -307,7 +307,7 @@ def unreadable_secret(document: Any) -> tuple[str, Unreadable] | None:
     return None
 
 
-def is_to_seal(value: Any, path: Path = ()) -> bool:
+def is_to_seal(value: object, path: Path = ()) -> bool:
     """Whether a document, as it is stored, has a secret that is open, or bound to no place."""
     if isinstance(value, str) and (sealed := _SEALED.fullmatch(value)):
         return sealed[1] == OF_PURPOSE
@@ -330,12 +330,12 @@ def _names_secret(path: Path) -> bool:
     return bool(path) and isinstance(path[-1], str) and is_secret(path[-1])
 
 
-def _is_sealed_at_any_key(value: Any) -> bool:
+def _is_sealed_at_any_key(value: object) -> bool:
     """Whether it is a text with credentials, or one that would be taken for a sealed text."""
     return isinstance(value, str) and (value.startswith(MARK) or mask_urls(value) != value)
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     return value is None or value == "" or isinstance(value, bool)
 
 

@@ -37,7 +37,7 @@ class _PlacedText(str):
     place: Place
 
 
-_PLACED: Mapping[type, Callable[[Any], Any]] = {
+_PLACED: Mapping[type, Callable[[Any], object]] = {
     dict: _PlacedDict,
     list: _PlacedList,
     tuple: _PlacedList,
@@ -45,7 +45,7 @@ _PLACED: Mapping[type, Callable[[Any], Any]] = {
 }
 
 
-def is_secret(column: ColumnElement[Any]) -> bool:
+def is_secret(column: ColumnElement[object]) -> bool:
     """Whether a column may have secrets."""
     return isinstance(column.type, Document | SealedText)
 
@@ -58,13 +58,13 @@ def row_columns(table: Table) -> list[str]:
     )
 
 
-def place_of(column: Any, row: Mapping[Any, Any]) -> Place:
+def place_of(column: Any, row: Mapping[Any, object]) -> Place:
     """Return the place of a value. row: has at least the columns of `row_columns`."""
     names = row_columns(column.table)
     return f"{_name(column)}:{'/'.join(str(row[name]) for name in names)}"
 
 
-def at(place: Place, value: Any) -> Any:
+def at(place: Place, value: Any) -> object:
     """Return a value that is equal, and is written to a place."""
     if isinstance(value, Unreadable):
         return value
@@ -82,7 +82,7 @@ class _WithPlace(FunctionElement[Any]):
     name = "with_place"
     inherit_cache = True
 
-    def __init__(self, column: ColumnElement[Any]) -> None:
+    def __init__(self, column: ColumnElement[object]) -> None:
         base: Any = next(iter(column.base_columns))
         available = column.table.c
         names = row_columns(base.table)
@@ -93,7 +93,7 @@ class _WithPlace(FunctionElement[Any]):
 
 
 @compiles(_WithPlace)
-def _compile_with_place(element: _WithPlace, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _compile_with_place(element: _WithPlace, compiler: SQLCompiler, **kwargs: object) -> str:
     *row, value = (
         f"CAST({compiler.process(clause, **kwargs)} AS TEXT)" for clause in element.clauses
     )
@@ -104,7 +104,7 @@ def _compile_with_place(element: _WithPlace, compiler: SQLCompiler, **kwargs: An
 class _Secret(TypeDecorator[Any]):
     """Base of both types."""
 
-    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+    def column_expression(self, column: ColumnElement[object]) -> ColumnElement[object]:
         return _WithPlace(column)
 
 
@@ -126,11 +126,11 @@ class Document(_Secret):
     def should_evaluate_none(self, value: bool) -> None:
         self.none_as_null = not value
 
-    def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
+    def coerce_compared_value(self, op: Any, value: object) -> TypeEngine[object]:
         return self.impl_instance.coerce_compared_value(op, value)
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:
-        def sealed(value: Any) -> str | None:
+        def sealed(value: object) -> str | None:
             if value is None and self.none_as_null:
                 return None
             return keyring_of(dialect).dumps(value, getattr(value, "place", None))
@@ -138,7 +138,7 @@ class Document(_Secret):
         return sealed
 
     def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any]:
-        def opened(text: str | None) -> Any:
+        def opened(text: str | None) -> object:
             if text is None:
                 return None
             place, _, document = text.partition("\n")
@@ -176,5 +176,5 @@ class SealedText(_Secret):
         return opened
 
 
-def _name(column: Column[Any]) -> str:
+def _name(column: Column[object]) -> str:
     return f"{column.table.name}.{column.name}"

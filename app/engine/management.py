@@ -101,7 +101,7 @@ def restore_console(session: Session, node: Node, caller: Caller) -> None:
     dispatch.start(session, node, OperationKind.CONSOLE, rows, {}, caller)
 
 
-def set_target_raid_config(session: Session, node: Node, config: Mapping[str, Any]) -> None:
+def set_target_raid_config(session: Session, node: Node, config: Mapping[str, object]) -> None:
     """
     Set the wanted RAID configuration of the machine; an empty one removes it.
 

@@ -90,7 +90,7 @@ class RemoteLocked(RemoteError, NodeLocked):
     """A call that is repeated: the node was locked, its agent busy, or its lease lost."""
 
 
-def call(runtime: Runtime, ident: str, method_name: str, /, **arguments: Any) -> Any:
+def call(runtime: Runtime, ident: str, method_name: str, /, **arguments: object) -> Any:
     """
     Call `method_name`, a key of `rpc.METHODS`, for the node `ident` and return the result (JSON).
 
@@ -104,7 +104,7 @@ def call(runtime: Runtime, ident: str, method_name: str, /, **arguments: Any) ->
     """
     end = time.monotonic() + runtime.settings.api.call_timeout
 
-    def attempt() -> Any:
+    def attempt() -> object:
         with yielding_slot():
             return _call(runtime, ident, method_name, arguments, end)
 
@@ -113,7 +113,7 @@ def call(runtime: Runtime, ident: str, method_name: str, /, **arguments: Any) ->
 
 def ask(
     runtime: Runtime, member: Member, node: str, method_name: str, seconds: float
-) -> Mapping[str, Any]:
+) -> Mapping[str, object]:
     """
     Call one conductor about a node, by its UUID, also if another conductor owns the node.
 
@@ -136,7 +136,7 @@ def ask_all(
     node: str,
     method_name: str,
     seconds: float,
-    **arguments: Any,
+    **arguments: object,
 ) -> dict[str, Any]:
     """
     Call `method_name` for a node, by its UUID, at several conductors at once.
@@ -162,7 +162,7 @@ def ask_all(
 
 
 def call_at(
-    runtime: Runtime, conductor: str, ident: str, method_name: str, /, **arguments: Any
+    runtime: Runtime, conductor: str, ident: str, method_name: str, /, **arguments: object
 ) -> Any:
     """
     Call `method_name` at a conductor, given by its name, that need not own the node; else as
@@ -179,7 +179,7 @@ def _call(  # noqa: PLR0917 - as `call_at` and `call`
     runtime: Runtime,
     ident: str,
     method_name: str,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     end: float,
     conductor: str | None = None,
 ) -> Any:
@@ -203,7 +203,7 @@ def _call(  # noqa: PLR0917 - as `call_at` and `call`
 
 
 def _document(
-    session: Session, node: str, call_name: str, arguments: Mapping[str, Any], seconds: float
+    session: Session, node: str, call_name: str, arguments: Mapping[str, object], seconds: float
 ) -> dict[str, Any]:
     """
     Return the document of a call.
@@ -250,12 +250,12 @@ class _PendingCall:
     runtime: Runtime
     node: Node
     method: Method
-    document: Mapping[str, Any]
+    document: Mapping[str, object]
     end: float  # by this process's monotonic clock
     pinned: bool = False  # to the first conductor: no successor can answer it
     refusing: set[str] = field(default_factory=set)  # incarnations of too old a release
 
-    def result_from(self, member: Member) -> Mapping[str, Any]:
+    def result_from(self, member: Member) -> Mapping[str, object]:
         """Send the call to a conductor, and to its successors, until one has answered."""
         calls = _calls_of(self.runtime)
         callee, key = member, self._post(calls, member)

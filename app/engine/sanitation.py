@@ -123,11 +123,11 @@ def record(session: Session, node: Node, operation: Operation) -> None:
     )
 
 
-def _tenancy(node: Node) -> dict[str, Any]:
+def _tenancy(node: Node) -> dict[str, object]:
     return {"instance_uuid": node.instance_uuid, "owner": node.owner, "lessee": node.lessee}
 
 
-def _ended_tenancy(node: Node, operation: Operation) -> Any:
+def _ended_tenancy(node: Node, operation: Operation) -> object:
     """Return the last tenancy; of a tear-down that has not ended it, the current one."""
     tenancy = node.driver_internal_info.get(TENANCY)
     is_current = operation.kind == OperationKind.DELETED and (
@@ -169,7 +169,7 @@ def _step(step: OperationStep, end: datetime) -> dict[str, Any]:
     }
 
 
-def _checks(steps: Sequence[OperationStep]) -> dict[str, list[dict[str, Any]]]:
+def _checks(steps: Sequence[OperationStep]) -> dict[str, list[dict[str, object]]]:
     """Return the steps about each subject that has some, and their states."""
     found_steps = {
         subject: [
@@ -205,7 +205,7 @@ def _cut(value: object) -> str | None:
     return "".join(filter(str.isprintable, value[:_LONGEST])) or None
 
 
-def _time_or(value: Any, end: datetime) -> str | None:
+def _time_or(value: object, end: datetime) -> str | None:
     """Format a time; one that the statement sets (`now()`) is that of the end."""
     return None if value is None else _time(value if isinstance(value, datetime) else end)
 

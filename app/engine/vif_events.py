@@ -5,7 +5,6 @@ An event is a hint: the step reads the port again.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import orjson
 from sqlalchemy import select
@@ -20,7 +19,7 @@ from app.runtime import Runtime
 FINAL = ("ACTIVE", "ERROR")
 
 
-def resume_waiting(runtime: Runtime, events: Iterable[Mapping[str, Any]]) -> None:
+def resume_waiting(runtime: Runtime, events: Iterable[Mapping[str, object]]) -> None:
     """Resume the operations that wait for the ports of these events."""
     for event in events:
         if event["event"] == "network.bind_port" and event["status"] in FINAL:

@@ -58,7 +58,7 @@ class EventFeed:
     """
 
     def __init__(
-        self, runtime: Runtime, query: Select[Any], encode: Callable[[Row[Any]], bytes]
+        self, runtime: Runtime, query: Select[object], encode: Callable[[Row[object]], bytes]
     ) -> None:
         self._runtime, self._query, self._encode = runtime, query, encode
         self._changed = threading.Condition()

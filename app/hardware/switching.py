@@ -44,7 +44,7 @@ class SwitchedNetworksOfNode(SwitchedNetworks):
                 row = session.scalar(select(SwitchRow).where(SwitchRow.name == name))
             return None if row is None else of_row(row)
 
-    def claims(self, link: Mapping[str, Any]) -> list[str]:
+    def claims(self, link: Mapping[str, object]) -> list[str]:
         switch, port = self.switch(link), str(link.get("port_id"))
         query = (
             select(Port.local_link_connection, Node.uuid, Node.name)
@@ -121,7 +121,7 @@ def _network(row: Network) -> VlanNetwork:
     )
 
 
-def _is_at(link: Mapping[str, Any], switch: Switch | None) -> bool:
+def _is_at(link: Mapping[str, object], switch: Switch | None) -> bool:
     """Whether a `local_link_connection` names a switch."""
     if switch is None:
         return False
@@ -130,7 +130,7 @@ def _is_at(link: Mapping[str, Any], switch: Switch | None) -> bool:
     return link.get("switch_info") == switch.name
 
 
-def contains(column: Any, text: str) -> ColumnElement[bool]:
+def contains(column: object, text: str) -> ColumnElement[bool]:
     """Return the condition that the JSON text of a column contains a text."""
     stored = cast(type_coerce(column, Text), Text)
     return stored.contains(text, autoescape=True)

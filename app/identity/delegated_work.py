@@ -5,7 +5,6 @@ docs/security.md has the table.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
@@ -37,14 +36,14 @@ EFFECTS: Mapping[str, str] = {
 }
 
 
-def of_user(session: Session, user: User) -> Iterator[dict[str, Any]]:
+def of_user(session: Session, user: User) -> Iterator[dict[str, object]]:
     """Yield the work of a user: its kind, its UUID, its subject, and its fate."""
     for kind, query in _queries(user):
         for uuid, subject in session.execute(query):
             yield {"kind": kind, "uuid": uuid, "about": subject, "then": EFFECTS[kind]}
 
 
-def _queries(user: User) -> Iterator[tuple[str, Select[Any, Any]]]:
+def _queries(user: User) -> Iterator[tuple[str, Select[object, object]]]:
     valid = (
         ApiToken.user_id == user.id,
         ApiToken.revoked_at.is_(None),

@@ -31,7 +31,7 @@ from drivers.net.networks import Reach
 
 logger = log.get(__name__)
 
-Claims = Mapping[str, Any]
+Claims = Mapping[str, object]
 T = TypeVar("T")
 
 #: Accepted signatures. Those with a shared secret are none: the secret of a client is no key.
@@ -63,7 +63,7 @@ class Provider:
             "[oidc]issuer", "[oidc]allowed_networks", "[oidc]denied_networks",
             oidc.allowed_networks, oidc.denied_networks,
         )  # fmt: skip
-        self._document: _Kept[dict[str, Any]] = _Kept(self._places)
+        self._document: _Kept[dict[str, object]] = _Kept(self._places)
         self._keys: _Kept[KeySet] = _Kept(self._places)
 
     def login_url(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
@@ -115,7 +115,7 @@ class Provider:
         """
         return self._verified(text, self._oidc.bearer_audience).claims
 
-    def _verified(self, text: Any, audience: str) -> jwt.Token:
+    def _verified(self, text: object, audience: str) -> jwt.Token:
         """Verify signature, issuer, audience and times. Raises Unauthorized, Unavailable."""
         if not isinstance(text, str) or len(text) > LONGEST_JWT:
             raise _refusal(f"a JWT of at most {LONGEST_JWT} characters is needed")
@@ -145,7 +145,7 @@ class Provider:
         url = self._endpoint("jwks_uri")
         return self._keys.get(lambda: self._read_keys(url), other_than)
 
-    def _read_document(self) -> dict[str, Any]:
+    def _read_document(self) -> dict[str, object]:
         document = self._get(get_well_known_url(self._oidc.issuer, external=True))
         if document.get("issuer") != self._oidc.issuer:
             raise ValueError(f"its document names another issuer: {document.get('issuer')!r:.200}")
@@ -171,7 +171,7 @@ class Provider:
     def _adapter(self, url: str) -> answers.MachineAdapter:
         return answers.MachineAdapter(url, NAME, self._reach, LONGEST)
 
-    def _get(self, url: str) -> dict[str, Any]:
+    def _get(self, url: str) -> dict[str, object]:
         with answers.session(self._adapter(url)) as session:
             answer = session.get(
                 url, allow_redirects=False, timeout=self._oidc.timeout, verify=self._verify

@@ -98,7 +98,7 @@ def revoke(session: Session, role: Role, holder: Holder, scope: Scope) -> None:
     session.execute(delete(RoleAssignment).where(RoleAssignment.id.in_(ids)))
 
 
-def _columns(session: Session, role: Role, holder: Holder, scope: Scope) -> dict[str, Any]:
+def _columns(session: Session, role: Role, holder: Holder, scope: Scope) -> dict[str, object]:
     """Return the columns of an assignment; its holder is locked, so that it is inserted once."""
     project = scope.project_id(session)
     return {"role": role.value, "project_id": project, **holder.columns(session)}

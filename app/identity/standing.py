@@ -28,7 +28,7 @@ class Authority:
     roles: tuple[str, ...]  # with implied ones
 
 
-def authority_of(session: Session, caller: Caller) -> Mapping[str, Any] | None:
+def authority_of(session: Session, caller: Caller) -> Mapping[str, object] | None:
     """
     Return the authority of a caller, as a document.
 

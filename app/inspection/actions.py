@@ -24,18 +24,18 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 _RETRIED_STATUSES = (429, 500, 502, 503, 504)
 
 
-def _fail(_subject: Subject, msg: Any) -> None:
+def _fail(_subject: Subject, msg: object) -> None:
     raise InspectionFailed(str(msg))
 
 
-def _log(subject: Subject, msg: Any, level: Any = "info") -> None:
+def _log(subject: Subject, msg: object, level: object = "info") -> None:
     if str(level).lower() not in LEVELS:
         raise InspectionFailed(f"level: {level!r} is none of {', '.join(LEVELS)}")
     number = logging.getLevelNamesMapping()[str(level).upper()]
     logger.log(number, "inspection_rule.logged", node=subject.node["uuid"], text=msg)
 
 
-def parts_of(path: Any) -> list[str]:
+def parts_of(path: object) -> list[str]:
     """Return the names in a path: /a/b or a.b. Raises InspectionFailed."""
     text = str(path)
     parts = text.strip("/").split("/") if "/" in text else text.split(".")
@@ -58,11 +58,11 @@ def _holder(document: Document, parts: list[str], *, create: bool) -> Document:
     return document
 
 
-def _set(document: Document, parts: list[str], value: Any) -> None:
+def _set(document: Document, parts: list[str], value: object) -> None:
     _holder(document, parts, create=True)[parts[-1]] = value
 
 
-def _extend(document: Document, parts: list[str], value: Any, unique: Any) -> None:
+def _extend(document: Document, parts: list[str], value: object, unique: object) -> None:
     holder = _holder(document, parts, create=True)
     items = holder.get(parts[-1])
     if items is None:
@@ -81,7 +81,7 @@ def _delete(document: Document, parts: list[str]) -> None:
         return  # already absent
 
 
-def _node_path(path: Any) -> list[str]:
+def _node_path(path: object) -> list[str]:
     parts = parts_of(path)
     if parts[0] not in NODE_FIELDS and not parts[0].endswith("_interface"):
         raise InspectionFailed(f"path: {parts[0]!r} of a node cannot be changed by rules")
@@ -103,25 +103,27 @@ def _convert(document: Document, name: str, types: Mapping[str, type]) -> None:
         raise InspectionFailed(f"path: {name} cannot be {value!r}")
 
 
-def _set_attribute(subject: Subject, path: Any, value: Any) -> None:
+def _set_attribute(subject: Subject, path: object, value: object) -> None:
     parts = _node_path(path)
     _set(subject.node, parts, value)
     _convert(subject.node, parts[0], NODE_FIELDS)
 
 
-def _extend_attribute(subject: Subject, path: Any, value: Any, unique: Any = False) -> None:
+def _extend_attribute(
+    subject: Subject, path: object, value: object, unique: object = False
+) -> None:
     parts = _node_path(path)
     _extend(subject.node, parts, value, unique)
     _convert(subject.node, parts[0], NODE_FIELDS)
 
 
-def _del_attribute(subject: Subject, path: Any) -> None:
+def _del_attribute(subject: Subject, path: object) -> None:
     parts = _node_path(path)
     _delete(subject.node, parts)
     _convert(subject.node, parts[0], NODE_FIELDS)
 
 
-def _port(subject: Subject, port_id: Any, path: Any) -> tuple[Document, list[str]]:
+def _port(subject: Subject, port_id: object, path: object) -> tuple[Document, list[str]]:
     port, parts = subject.port(str(port_id)), parts_of(path)
     if port is None:
         raise InspectionFailed(f"port_id: the node has no port {port_id}")
@@ -130,54 +132,56 @@ def _port(subject: Subject, port_id: Any, path: Any) -> tuple[Document, list[str
     return port, parts
 
 
-def _set_port_attribute(subject: Subject, port_id: Any, path: Any, value: Any) -> None:
+def _set_port_attribute(subject: Subject, port_id: object, path: object, value: object) -> None:
     port, parts = _port(subject, port_id, path)
     _set(port, parts, value)
     _convert(port, parts[0], PORT_FIELDS)
 
 
 def _extend_port_attribute(
-    subject: Subject, port_id: Any, path: Any, value: Any, unique: Any = False
+    subject: Subject, port_id: object, path: object, value: object, unique: object = False
 ) -> None:
     port, parts = _port(subject, port_id, path)
     _extend(port, parts, value, unique)
     _convert(port, parts[0], PORT_FIELDS)
 
 
-def _del_port_attribute(subject: Subject, port_id: Any, path: Any) -> None:
+def _del_port_attribute(subject: Subject, port_id: object, path: object) -> None:
     port, parts = _port(subject, port_id, path)
     _delete(port, parts)
     _convert(port, parts[0], PORT_FIELDS)
 
 
-def _set_plugin_data(subject: Subject, path: Any, value: Any) -> None:
+def _set_plugin_data(subject: Subject, path: object, value: object) -> None:
     _set(subject.plugin_data, parts_of(path), value)
 
 
-def _extend_plugin_data(subject: Subject, path: Any, value: Any, unique: Any = False) -> None:
+def _extend_plugin_data(
+    subject: Subject, path: object, value: object, unique: object = False
+) -> None:
     _extend(subject.plugin_data, parts_of(path), value, unique)
 
 
-def _unset_plugin_data(subject: Subject, path: Any) -> None:
+def _unset_plugin_data(subject: Subject, path: object) -> None:
     _delete(subject.plugin_data, parts_of(path))
 
 
 # Capabilities, traits
 
 
-def _set_capability(subject: Subject, name: Any, value: Any) -> None:
+def _set_capability(subject: Subject, name: object, value: object) -> None:
     subject.set_capabilities(**{str(name): str(value)})
 
 
-def _unset_capability(subject: Subject, name: Any) -> None:
+def _unset_capability(subject: Subject, name: object) -> None:
     subject.set_capabilities(**{str(name): None})
 
 
-def _add_trait(subject: Subject, name: Any) -> None:
+def _add_trait(subject: Subject, name: object) -> None:
     subject.traits = sorted({*subject.traits, str(name)})
 
 
-def _remove_trait(subject: Subject, name: Any) -> None:
+def _remove_trait(subject: Subject, name: object) -> None:
     subject.traits = [trait for trait in subject.traits if trait != str(name)]
 
 
@@ -186,9 +190,9 @@ def _remove_trait(subject: Subject, name: Any) -> None:
 
 def _call_api(  # noqa: PLR0917 - called by name
     subject: Subject,
-    url: Any,
-    headers: Any = None,
-    proxies: Any = None,
+    url: object,
+    headers: object = None,
+    proxies: object = None,
     timeout: Any = 5,
     retries: Any = 3,
     backoff_factor: Any = 0.3,

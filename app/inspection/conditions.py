@@ -16,7 +16,7 @@ _TRUE, _FALSE = ("yes", "true"), ("no", "false")
 LONGEST_VALUE = 4096
 
 
-def _comparable(values: Any, force_strings: Any) -> list[Any]:
+def _comparable(values: object, force_strings: object) -> list[object]:
     """Return the values in one type: as they are, as numbers, or as text."""
     if not isinstance(values, list):
         raise InspectionFailed(f"values: expected a list, not {values!r}")
@@ -30,10 +30,10 @@ def _comparable(values: Any, force_strings: Any) -> list[Any]:
         return [str(value) for value in values]
 
 
-def _pairs(holds: Callable[[Any, Any], bool]) -> Callable[..., bool]:
+def _pairs(holds: Callable[[object, Any], bool]) -> Callable[..., bool]:
     """Return a function that compares each value with the next one."""
 
-    def check(values: Any, force_strings: Any = False) -> bool:
+    def check(values: object, force_strings: object = False) -> bool:
         comparable_values = _comparable(values, force_strings)
         try:
             return all(
@@ -45,33 +45,33 @@ def _pairs(holds: Callable[[Any, Any], bool]) -> Callable[..., bool]:
     return check
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     return str(value) in ("", "None", "[]", "{}")
 
 
-def _in_net(address: Any, subnet: Any) -> bool:
+def _in_net(address: object, subnet: object) -> bool:
     try:
         return ipaddress.ip_address(str(address)) in ipaddress.ip_network(str(subnet), strict=False)
     except ValueError as error:
         raise InspectionFailed(f"in-net: {error}") from error
 
 
-def _compiled(regex: Any) -> re.Pattern[str]:
+def _compiled(regex: object) -> re.Pattern[str]:
     try:
         return re.compile(str(regex))
     except re.error as error:
         raise InspectionFailed(f"regex: {regex!r} is not a regular expression: {error}") from error
 
 
-def _matches(value: Any, regex: Any) -> bool:
+def _matches(value: object, regex: object) -> bool:
     return _compiled(regex).fullmatch(_text(value)) is not None
 
 
-def _contains(value: Any, regex: Any) -> bool:
+def _contains(value: object, regex: object) -> bool:
     return _compiled(regex).search(_text(value)) is not None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     text = str(value)
     if len(text) > LONGEST_VALUE:
         raise InspectionFailed(
@@ -81,17 +81,17 @@ def _text(value: Any) -> str:
     return text
 
 
-def _one_of(value: Any, values: Any = ()) -> bool:
+def _one_of(value: object, values: object = ()) -> bool:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InspectionFailed(f"values: expected a list, not {values!r}")
     return value in values or str(value) in [str(accepted_value) for accepted_value in values]
 
 
-def _is_true(value: Any) -> bool:
+def _is_true(value: object) -> bool:
     return value.lower() in _TRUE if isinstance(value, str) else bool(value)
 
 
-def _is_false(value: Any) -> bool:
+def _is_false(value: object) -> bool:
     return value.lower() in _FALSE if isinstance(value, str) else not value
 
 

@@ -312,7 +312,7 @@ def _serials(inventory: Mapping[str, Any]) -> set[str]:
     return {disk["serial"] for disk in inventory.get("disks") or () if disk.get("serial")}
 
 
-def _pci_devices(subject: Subject) -> Sequence[Mapping[str, Any]]:
+def _pci_devices(subject: Subject) -> Sequence[Mapping[str, object]]:
     """Return the PCI devices: agents send them next to the inventory, BMCs in it."""
     devices = subject.plugin_data.get("pci_devices") or subject.inventory.get("pci_devices") or ()
     return cast(Sequence[Mapping[str, Any]], devices)
@@ -330,7 +330,7 @@ def _part(subject: Subject, name: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-def _needed(subject: Subject, part: str, key: str, fact: str) -> Any:
+def _needed(subject: Subject, part: str, key: str, fact: str) -> object:
     """
     Return a value of the inventory; None if it is missing, and the inventory may be incomplete.
 

@@ -54,7 +54,7 @@ def text(template: str, context: Mapping[str, Any]) -> Any:
     )
 
 
-def value_at(path: str, context: Any) -> Any:
+def value_at(path: str, context: object) -> object:
     """Return the value at a path. Raises MissingValue."""
     parts = [dotted or bracketed for dotted, bracketed in _PART.findall(path)]
     if not parts:
@@ -70,7 +70,7 @@ def value_at(path: str, context: Any) -> Any:
     return value
 
 
-def _is_index(part: str, sequence: Sequence[Any]) -> bool:
+def _is_index(part: str, sequence: Sequence[object]) -> bool:
     return part.isascii() and part.isdigit() and int(part) < len(sequence)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from drivers.net.mac_addresses import station
 
-Interface = dict[str, Any]
+Interface = dict[str, object]
 _LOOPBACK = "lo"
 
 
@@ -68,6 +68,6 @@ def addresses_of(
     return addresses
 
 
-def is_local(interface: Mapping[str, Any]) -> bool:
+def is_local(interface: Mapping[str, object]) -> bool:
     """Whether an interface has an address of the loopback network."""
     return any(address.is_loopback for address in addresses_of(interface))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 #: One fact of a packet: name, value, and whether a packet may have several of this name.
-Fact = tuple[str, Any, bool]
+Fact = tuple[str, object, bool]
 Parser = Callable[[bytes], Iterable[Fact]]
 
 #: OUIs of organizationally specific values (type 127).

@@ -34,7 +34,7 @@ class Operation:
             )
         return dict(args)
 
-    def _by_name(self, args: list[Any]) -> dict[str, Any]:
+    def _by_name(self, args: list[object]) -> dict[str, object]:
         names = (*self.required, *self.optional)
         if self.required == ("values",) and not (args and isinstance(args[0], list)):
             return {"values": args}  # the list is the one argument

@@ -85,7 +85,7 @@ class Subject:
                 return port
         return None
 
-    def add_port(self, address: str, **fields: Any) -> Document:
+    def add_port(self, address: str, **fields: object) -> Document:
         port = {"uuid": str(uuid4()), "address": address, "extra": {}, **fields}
         self.ports.append(port)
         return port

@@ -90,7 +90,7 @@ def remove(session: Session, allocation: Allocation, node: Node | None) -> None:
         session.delete(allocation)
 
 
-def _make(session: Session, fields: Mapping[str, Any], node: Node | None = None) -> Allocation:
+def _make(session: Session, fields: Mapping[str, object], node: Node | None = None) -> Allocation:
     allocation = row_changes.make(Allocation, fields)
     allocation.traits = sorted(set(allocation.traits))
     traits.check_count(allocation.traits)

@@ -1,14 +1,13 @@
 """Compliance of nodes with baselines, as comparisons have recorded it, in words."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.models import Baseline, BaselineNode, Compliance
 
-Difference = Mapping[str, Any]  # field, operator, expected, actual, since
+Difference = Mapping[str, object]  # field, operator, expected, actual, since
 
 #: Most differences in a sentence.
 MOST_NAMED = 5

@@ -3,7 +3,6 @@ Node history: record events, with the wording of the common ones.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from uuid import uuid4
 
 from sqlalchemy.orm import Session
@@ -66,7 +65,7 @@ def record_request(
     add(session, node, event_type, event, user=caller.user_id, project=caller.project_id)
 
 
-def changed_fields(node: Node, values: Mapping[str, Any]) -> list[str]:
+def changed_fields(node: Node, values: Mapping[str, object]) -> list[str]:
     """
     Return the names of fields whose new values differ, as `field/key` for keys of objects.
 

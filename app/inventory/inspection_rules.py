@@ -44,7 +44,7 @@ def remove_all(session: Session) -> None:
     session.execute(delete(InspectionRule))
 
 
-def in_order(session: Session, phase: str = "main") -> list[dict[str, Any]]:
+def in_order(session: Session, phase: str = "main") -> list[dict[str, object]]:
     """
     Return the rules of a phase in the order of execution: by decreasing priority, then by age.
 

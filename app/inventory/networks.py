@@ -65,7 +65,7 @@ def remove(session: Session, network: Network) -> None:
     session.delete(network)
 
 
-def create_switch(session: Session, fields: Mapping[str, Any]) -> Switch:
+def create_switch(session: Session, fields: Mapping[str, object]) -> Switch:
     """
     Create a switch. `fields` have the API's names, and were validated against its schema.
 
@@ -77,7 +77,7 @@ def create_switch(session: Session, fields: Mapping[str, Any]) -> Switch:
     return switch
 
 
-def change_switch(session: Session, switch: Switch, values: Mapping[str, Any]) -> None:
+def change_switch(session: Session, switch: Switch, values: Mapping[str, object]) -> None:
     """
     Update a switch, whose row is locked.
 

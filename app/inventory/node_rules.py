@@ -150,7 +150,7 @@ def check_state(
         )
 
 
-def check_protection(node: Node, values: Mapping[str, Any]) -> None:
+def check_protection(node: Node, values: Mapping[str, object]) -> None:
     if values.get("protected") and node.provision_state not in (State.ACTIVE, State.RESCUE):
         raise Conflict(
             f"Node {node.uuid} can only be made protected in provision states 'active' or"
@@ -160,7 +160,7 @@ def check_protection(node: Node, values: Mapping[str, Any]) -> None:
         raise Invalid("The protected_reason field can only be set when protected is True")
 
 
-def check_retirement(node: Node, values: Mapping[str, Any]) -> None:
+def check_retirement(node: Node, values: Mapping[str, object]) -> None:
     if values.get("retired") and node.provision_state == State.AVAILABLE:
         raise Conflict(
             f"Node {node.uuid} can not have 'retired' set in provision state 'available', the"
@@ -170,7 +170,7 @@ def check_retirement(node: Node, values: Mapping[str, Any]) -> None:
         raise Invalid(RETIRED_REASON)
 
 
-def check_use(node: Node, values: Mapping[str, Any]) -> None:
+def check_use(node: Node, values: Mapping[str, object]) -> None:
     """Check that a node in use keeps its interfaces, its resource class and its instance."""
     is_unused = node.provision_state in UNUSED
     for field in INTERFACES:

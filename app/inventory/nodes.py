@@ -247,7 +247,7 @@ def remove(session: Session, node: Node) -> None:
     session.delete(node)
 
 
-def _check_allocation(session: Session, node: Node, values: Mapping[str, Any]) -> None:
+def _check_allocation(session: Session, node: Node, values: Mapping[str, object]) -> None:
     """
     Check a change of an allocated node; removing its instance deletes the allocation, too.
 
@@ -311,7 +311,7 @@ def _name_instance(node: Node, old_name: str | None) -> None:
         node.instance_name = name
 
 
-def _clear_dependents(node: Node, values: Mapping[str, Any]) -> None:
+def _clear_dependents(node: Node, values: Mapping[str, object]) -> None:
     """Clear the reasons of flags that are set to false."""
     if values.get("maintenance") is False:
         node.maintenance_reason = node.fault = None

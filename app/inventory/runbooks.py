@@ -71,7 +71,7 @@ def set_traits(runbook: Runbook, trait_names: Iterable[str]) -> None:
 
 def steps_of(
     session: Session, node: Node, ident: str, *, must_fit: bool = True
-) -> tuple[list[dict[str, Any]], bool]:
+) -> tuple[list[dict[str, object]], bool]:
     """
     Return the steps of a runbook (by UUID or name) in their order, and its `disable_ramdisk`.
 

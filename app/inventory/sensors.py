@@ -38,7 +38,7 @@ CALM_READS = 10
 _NAMED = 5
 _LONGEST_ERROR = 1000
 #: Columns that an error leaves, with the values of a new row.
-_FRESH: Mapping[str, Any] = {
+_FRESH: Mapping[str, object] = {
     "read_at": None, "health": "unknown", "critical_since": None, "calm_reads": 0,
     "readings": "[]", "history": "{}",
 }  # fmt: skip
@@ -62,7 +62,7 @@ class Readings:
     health: str = "unknown"
     critical_since: datetime | None = None
     readings: Sequence[Reading] = ()
-    history: Mapping[str, Any] | None = None
+    history: Mapping[str, object] | None = None
 
     @property
     def critical(self) -> str:
@@ -92,7 +92,7 @@ def cleaned(readings: Iterable[Any]) -> list[Reading]:
     return list(kept_readings.values())
 
 
-def _unique(name: str, names: Mapping[str, Any]) -> str:
+def _unique(name: str, names: Mapping[str, object]) -> str:
     number, unique_name = 1, name
     while unique_name in names:
         number += 1
@@ -113,7 +113,7 @@ def store(session: Session, reads: Sequence[Read], length: int) -> None:
     of_nodes = select(*columns).where(columns.node_id.in_(ids))
     rows = {row.node_id: row for row in session.execute(of_nodes)}
     time = moment(session)
-    changes: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    changes: dict[bool, list[dict[str, object]]] = {True: [], False: []}
     for read in reads:
         if read.node_id not in existing_ids:  # deleted since
             continue
@@ -129,13 +129,13 @@ def store(session: Session, reads: Sequence[Read], length: int) -> None:
         session.execute(update(NodeSensors), changes[True])
 
 
-def _after_error(row: Any, error: str) -> dict[str, Any]:
+def _after_error(row: object, error: str) -> dict[str, object]:
     """Return the columns of a node's row after a failed read. row: None if there is none yet."""
     known_values = {name: getattr(row, name) for name in _FRESH} if row else _FRESH
     return {**known_values, "error": error[:_LONGEST_ERROR]}
 
 
-def _after_read(row: Any, read: Read, time: datetime, length: int) -> dict[str, Any]:
+def _after_read(row: Any, read: Read, time: datetime, length: int) -> dict[str, object]:
     """Return the columns of a node's row after a read, without those of `_told`."""
     return {
         "read_at": time,
@@ -146,7 +146,7 @@ def _after_read(row: Any, read: Read, time: datetime, length: int) -> dict[str, 
     }
 
 
-def _told(session: Session, row: Any, read: Read, time: datetime) -> dict[str, Any]:
+def _told(session: Session, row: Any, read: Read, time: datetime) -> dict[str, object]:
     """Record the begin or the end of a critical state in the node's history."""
     since, calm_reads = (row.critical_since, row.calm_reads) if row else (None, 0)
     if worst(read.readings) == "critical":

@@ -26,7 +26,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> DeployTemplate:
     return template
 
 
-def steps_of(session: Session, node: Node) -> list[dict[str, Any]]:
+def steps_of(session: Session, node: Node) -> list[dict[str, object]]:
     """
     Return the steps of the deploy templates that match the traits of the node's instance.
 

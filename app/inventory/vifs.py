@@ -8,7 +8,6 @@ its port before, so that a crash leaves nothing that is not recorded.
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -48,7 +47,7 @@ def attached(session: Session, node: Node) -> list[str]:
 def attach(
     session: Session,
     node: Node,
-    vif: Mapping[str, Any],
+    vif: Mapping[str, object],
     networks: Collection[str] | None = None,
 ) -> None:
     """
@@ -149,7 +148,7 @@ def _drop(place: Place, *keys: str) -> None:
         place.internal_info, place.updated_at = info, now()
 
 
-def _no_port(vif: Mapping[str, Any], reason: str) -> Invalid:
+def _no_port(vif: Mapping[str, object], reason: str) -> Invalid:
     return Invalid(f"Unable to attach VIF {vif['id']}, not enough free physical ports: {reason}.")
 
 
@@ -202,7 +201,7 @@ def _free(places: Collection[Place], members: Mapping[int, list[Port]]) -> list[
     return free_places
 
 
-def _may_hold(place: Place, vif: Mapping[str, Any]) -> bool:
+def _may_hold(place: Place, vif: Mapping[str, object]) -> bool:
     """Whether the request selects this port or port group, or none."""
     selectors = {key: vif[key] for key in PLACES if key in vif}
     return not selectors or selectors.get(f"{kind_of(type(place))}_uuid") == place.uuid

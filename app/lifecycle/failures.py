@@ -119,7 +119,9 @@ def document(step: OperationStep, failure: Failed) -> dict[str, Any]:
     }
 
 
-def with_cleanup(error: Mapping[str, Any], step: OperationStep, failure: Failed) -> dict[str, Any]:
+def with_cleanup(
+    error: Mapping[str, object], step: OperationStep, failure: Failed
+) -> dict[str, object]:
     """Add the failure of a cleanup step to an `error` document; only the first one is added."""
     if "cleanup" in error:
         return dict(error)
@@ -128,7 +130,7 @@ def with_cleanup(error: Mapping[str, Any], step: OperationStep, failure: Failed)
     return {**error, "message": message, "cleanup": step.label}
 
 
-def describe(code: str, message: str) -> dict[str, Any]:
+def describe(code: str, message: str) -> dict[str, object]:
     """Build an `error` document: code, message, cause and hint."""
     cause, hint = KNOWN.get(code, _UNKNOWN_CODE)
     return {"code": str(code), "message": message, "cause": cause, "hint": hint}

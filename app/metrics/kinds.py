@@ -43,7 +43,7 @@ class Recorded(Metric):
     #: Returns the time series of label values; None while nothing is recorded.
     _find: Callable[[tuple[str, ...]], Any] | None = None
 
-    def record_into(self, find: Callable[[tuple[str, ...]], Any] | None) -> None:
+    def record_into(self, find: Callable[[tuple[str, ...]], object] | None) -> None:
         """
         Record into the series that `find` returns for label values, or record nothing without it.
         """

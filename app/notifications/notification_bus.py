@@ -8,7 +8,6 @@ oslo.messaging does, so that a notification is kept also if no consumer has come
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 from uuid import uuid4
 
 from amqp.exceptions import AMQPError, MessageNacked
@@ -46,7 +45,7 @@ class NotificationBus:
             self._connection = self._connect()
             self._producer = Producer(self._connection.default_channel, auto_declare=False)
 
-    def publish(self, notification: Mapping[str, Any], level: str, seconds: float) -> None:
+    def publish(self, notification: Mapping[str, object], level: str, seconds: float) -> None:
         """
         Publish a notification to all topics; return when RabbitMQ has confirmed it.
 
@@ -118,7 +117,7 @@ class NotificationBus:
         return connection
 
 
-def _enveloped(notification: Mapping[str, Any]) -> dict[str, Any]:
+def _enveloped(notification: Mapping[str, object]) -> dict[str, object]:
     """Return the body of the message that carries a notification."""
     unique = {"_unique_id": uuid4().hex}  # of the message: consumers drop a repeated one
     return {"oslo.version": ENVELOPE, "oslo.message": json.dumps({**notification, **unique})}

@@ -117,7 +117,7 @@ class _Subject:
     facts: Document = field(default_factory=dict)  # about the change
 
 
-def made_of(session: Session, rows: Sequence[Row[Any]]) -> Iterator[Notification]:
+def made_of(session: Session, rows: Sequence[Row[object]]) -> Iterator[Notification]:
     """Yield the notifications of events, read by `notification_events.SELECTED`, in their order."""
     subjects = {row.id: _subject(row) for row in rows if row.resource_uuid is None}
     nodes = _Nodes(session, {subject.node_uuid for subject in subjects.values() if subject})
@@ -132,7 +132,7 @@ def made_of(session: Session, rows: Sequence[Row[Any]]) -> Iterator[Notification
             yield _notification(row, action, subject.publisher, payload)
 
 
-def _notification(row: Row[Any], action: str, publisher: str, payload: Document) -> Notification:
+def _notification(row: Row[object], action: str, publisher: str, payload: Document) -> Notification:
     """Return the notification of an event. action: event type without its first word."""
     event_type = f"baremetal.{action}"
     return Notification(
@@ -146,7 +146,7 @@ def _notification(row: Row[Any], action: str, publisher: str, payload: Document)
     )
 
 
-def _subject(row: Row[Any]) -> _Subject | None:
+def _subject(row: Row[object]) -> _Subject | None:
     """Return the content of the notification of an event, if the event has one."""
     facts = orjson.loads(row.facts) if row.facts else {}
     if row.type == ChangeType.STEP_STATE:

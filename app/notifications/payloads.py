@@ -47,7 +47,7 @@ def _value(kind: Any, value: Any) -> Any:
     return value
 
 
-def _shown(name: str, value: Any) -> Any:
+def _shown(name: str, value: object) -> object:
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%SZ")
     return mask(value, name)

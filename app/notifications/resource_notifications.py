@@ -127,7 +127,7 @@ class Resources:
         return f"{kind.noun}.{action}", kind.form.filled(data)
 
 
-def _kind_of(event: Row[Any]) -> Kind:
+def _kind_of(event: Row[object]) -> Kind:
     return KINDS[event.type.partition(".")[0]]
 
 

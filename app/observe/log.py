@@ -34,7 +34,7 @@ LONGEST_MESSAGE = 500
 
 
 def add_trace(
-    _logger: Any, _method: str, event: structlog.typing.EventDict
+    _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     """Add the trace of the request that a line names, if the request is traced."""
     if trace := request_ids.trace_of(event.get("request_id")):
@@ -58,7 +58,7 @@ LONGEST, MOST_ITEMS = 4000, 50
 _TRACEBACK = ("exception", "exc_info", "stack")
 
 
-def _cut(value: Any) -> Any:
+def _cut(value: object) -> object:
     """Shorten long texts and lists."""
     if isinstance(value, str) and len(value) > LONGEST:
         return f"{value[:LONGEST]}... ({len(value)} characters)"
@@ -71,7 +71,7 @@ def _cut(value: Any) -> Any:
 
 
 def bounded(
-    _logger: Any, _method: str, event: structlog.typing.EventDict
+    _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     """Shorten long values of a line, except a traceback."""
     return {name: item if name in _TRACEBACK else _cut(item) for name, item in event.items()}
@@ -88,7 +88,7 @@ class _Quoted:
 
 
 def printable(
-    _logger: Any, _method: str, event: structlog.typing.EventDict
+    _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     """Quote texts with control characters: an untrusted text must not control a terminal."""
     return {
@@ -118,7 +118,7 @@ def name_process(role: str) -> None:
 
 
 def _add_facts(
-    _logger: Any, _method: str, event: structlog.typing.EventDict
+    _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     """Add the facts of the process to a line."""
     return {**event, **_facts}
@@ -248,7 +248,7 @@ class RateLimited:
         self._logged_at: dict[str, float] = {}  # event -> monotonic time
         self._suppressed: dict[str, int] = {}  # event -> lines since
 
-    def warning(self, event: str, **facts: Any) -> None:
+    def warning(self, event: str, **facts: object) -> None:
         """Log a warning, unless one with this event name was logged in the interval."""
         now = time.monotonic()
         with self._lock:
@@ -291,18 +291,18 @@ def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
     return passes
 
 
-def _json(line: Any, default: Any = None, **_: Any) -> str:
+def _json(line: object, default: Any = None, **_: object) -> str:
     return orjson.dumps(line, default=default).decode()
 
 
 @contextmanager
-def bound(**facts: Any) -> Iterator[None]:
+def bound(**facts: object) -> Iterator[None]:
     """Add facts to every line logged within, in this thread."""
     with structlog.contextvars.bound_contextvars(**facts):
         yield
 
 
-def bind(**facts: Any) -> None:
+def bind(**facts: object) -> None:
     """Add facts to every line that this thread logs, until `unbind`."""
     structlog.contextvars.bind_contextvars(**facts)
 
@@ -312,6 +312,6 @@ def unbind(*names: str) -> None:
     structlog.contextvars.unbind_contextvars(*names)
 
 
-def fact(name: str) -> Any:
+def fact(name: str) -> object:
     """Return a fact that the lines of this thread have, if they have it."""
     return structlog.contextvars.get_contextvars().get(name)

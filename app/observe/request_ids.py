@@ -7,7 +7,6 @@ the request, so every process that continues the operation continues its trace, 
 
 import re
 import uuid
-from typing import Any
 
 _TRACED = re.compile(r"req-([0-9a-f]{32})-([0-9a-f]{16})", re.ASCII)
 _VALID = re.compile(r"req-[0-9a-f-]{1,60}", re.ASCII)
@@ -29,12 +28,12 @@ def span_of(request_id: str | None) -> tuple[int, int] | None:
     return (int(match[1], 16), int(match[2], 16)) if match else None
 
 
-def trace_of(request_id: Any) -> str | None:
+def trace_of(request_id: object) -> str | None:
     """Return the trace of a request in hexadecimal, if it is traced."""
     match = _TRACED.fullmatch(request_id) if isinstance(request_id, str) else None
     return match[1] if match else None
 
 
-def received(value: Any) -> str | None:
+def received(value: object) -> str | None:
     """Return a request id from a message, or None if the value is not a request id."""
     return value if isinstance(value, str) and _VALID.fullmatch(value) else None

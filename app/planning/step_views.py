@@ -1,12 +1,10 @@
 """Documents of steps, in Ironic's format."""
 
-from typing import Any
-
 from app.models import Operation, OperationStep
 from app.text.masking import mask
 from drivers.core.steps import Flow
 
-View = dict[str, Any]
+View = dict[str, object]
 #: The operation in progress, its current step, and all its steps.
 Progress = tuple[Operation, OperationStep | None, list[OperationStep]]
 

@@ -108,7 +108,7 @@ def stop() -> None:
     sending.join(FAREWELL)
 
 
-def begin_request(traceparent: str | None) -> Any:
+def begin_request(traceparent: str | None) -> object:
     """
     Start the span of an API request. Returns None if the request is not traced.
 
@@ -145,8 +145,8 @@ def end_request(span: Any, method: str, route: str, status: int) -> None:
 
 
 def continued(
-    request_id: str | None, name: str, *, began: int | None = None, **facts: Any
-) -> AbstractContextManager[Any]:
+    request_id: str | None, name: str, *, began: int | None = None, **facts: object
+) -> AbstractContextManager[object]:
     """
     Continue the trace of a request in this process, by a span around the work inside.
 
@@ -160,7 +160,7 @@ def continued(
     return _running(name, _remote(*parent), SpanKind.CONSUMER, began, facts)
 
 
-def inside(name: str, **facts: Any) -> AbstractContextManager[Any]:
+def inside(name: str, **facts: object) -> AbstractContextManager[object]:
     """Add a span around the work inside, if this thread continues a trace."""
     if not _is_traced():
         return _NO_SPAN
@@ -169,7 +169,7 @@ def inside(name: str, **facts: Any) -> AbstractContextManager[Any]:
     return _running(name, None, SpanKind.INTERNAL, None, facts)
 
 
-def note(*, failed: bool = False, **facts: Any) -> None:
+def note(*, failed: bool = False, **facts: object) -> None:
     """Add facts to the span around this call, if there is one."""
     if not _is_traced():
         return
@@ -196,7 +196,13 @@ def called(name: str, address: str, result: str, seconds: float) -> None:
 
 
 def ended(
-    request_id: str | None, name: str, began: datetime, end: datetime, *, failed: bool, **facts: Any
+    request_id: str | None,
+    name: str,
+    began: datetime,
+    end: datetime,
+    *,
+    failed: bool,
+    **facts: object,
 ) -> None:
     """Add a span of a request's trace that has ended. began, end: UTC."""
     parent = _tracer and request_ids.span_of(request_id)
@@ -219,7 +225,7 @@ def _is_traced() -> bool:
     return bool(get_current_span().is_recording())
 
 
-def _remote(trace: int, span: int) -> Any:
+def _remote(trace: int, span: int) -> object:
     """Return the context whose span is one of another process."""
     from opentelemetry import trace as api
     from opentelemetry.context import Context
@@ -228,15 +234,17 @@ def _remote(trace: int, span: int) -> Any:
     return api.set_span_in_context(api.NonRecordingSpan(parent), Context())
 
 
-def _started(name: str, context: Any, kind: Any, began: int | None, facts: dict[str, Any]) -> Any:
+def _started(
+    name: str, context: object, kind: object, began: int | None, facts: dict[str, Any]
+) -> Any:
     """Start a span. context: of its parent, by default the span of this thread."""
     return _tracer.start_span(name[:LONGEST_VALUE], context, kind, _attributes(facts), (), began)
 
 
 @contextmanager
 def _running(
-    name: str, context: Any, kind: Any, began: int | None, facts: dict[str, Any]
-) -> Iterator[Any]:
+    name: str, context: Any, kind: object, began: int | None, facts: dict[str, object]
+) -> Iterator[object]:
     from opentelemetry.trace import use_span
 
     span = _started(name, context, kind, began, facts)
@@ -251,7 +259,7 @@ def _running(
         span.end()
 
 
-def _attributes(facts: dict[str, Any]) -> dict[str, Any]:
+def _attributes(facts: dict[str, object]) -> dict[str, Any]:
     """Name facts as attributes; one without a dot gets the prefix."""
     return {
         name if "." in name else PREFIX + name: value

@@ -137,7 +137,7 @@ def _cause_of_poll(
     return AwaitedParty.MACHINE, reason
 
 
-def _awaited(progress: Mapping[str, Any]) -> str | None:
+def _awaited(progress: Mapping[str, object]) -> str | None:
     """Return `AWAITED` of a driver's progress, or of a part of the step, if there is one."""
     text = progress.get(AWAITED)
     if isinstance(text, str):

@@ -90,7 +90,7 @@ def explain(
     )
 
 
-def _hold_of(hold: Hold) -> dict[str, Any]:
+def _hold_of(hold: Hold) -> dict[str, object]:
     """Return the fields of a hold as lists of holds name them, and its effects."""
     fields = {name: getattr(hold, name) for name in HOLD_FIELDS}
     return fields | {"effects": sorted(EFFECTS[HoldKind(hold.kind)])}
@@ -211,7 +211,7 @@ def _last_failed(ended_operations: Sequence[Operation]) -> Operation | None:
     return None
 
 
-def _timed_out(error: Mapping[str, Any] | None) -> bool:
+def _timed_out(error: Mapping[str, object] | None) -> bool:
     return error is not None and error.get("code") == FailureCode.TIMEOUT
 
 

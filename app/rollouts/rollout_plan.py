@@ -59,7 +59,7 @@ class Strategy:
     canary: int = 0  # first nodes: if one fails, the rollout pauses
     error_budget: str = "1"  # failed nodes at which the rollout pauses
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return asdict(self)
 
 
@@ -106,23 +106,23 @@ def columns(strategy: Strategy) -> list[ColumnElement[Any]]:
     return [*(_NODES[name] for name in COLUMNS), _group_of(strategy.group_by).label("group")]
 
 
-def _group_of(field: str | None) -> ColumnElement[Any]:
+def _group_of(field: str | None) -> ColumnElement[object]:
     if field is None:
         return sql_cast("", String)
     document, _, key = field.partition(".")
     if key:
-        value: ColumnElement[Any] = _NODES[document][key].as_string()
+        value: ColumnElement[object] = _NODES[document][key].as_string()
         return value
     return _NODES[field]
 
 
 def plan(  # noqa: PLR0917 - what a rollout consists of
     session: Session,
-    node_query: Select[Any],
+    node_query: Select[object],
     target: str,
     strategy: Strategy,
     denial: Denial,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     caller: Caller = UNAUTHENTICATED,
 ) -> Plan:
     """
@@ -131,7 +131,7 @@ def plan(  # noqa: PLR0917 - what a rollout consists of
     A node takes part unless its request would be refused now, by the checks of that request. One
     that is locked, or has no conductor, takes part: it is tried again.
     """
-    accepted_rows: list[Row[Any]] = []
+    accepted_rows: list[Row[object]] = []
     excluded = []
     rows = session.execute(node_query.order_by(_NODES.id)).all()
     holds.preload(session)
@@ -161,12 +161,12 @@ def plan(  # noqa: PLR0917 - what a rollout consists of
     return Plan(members, excluded, wave_number, canary_waves, budget)
 
 
-def _nodes_of(rows: Sequence[Row[Any]]) -> Select[Any]:
+def _nodes_of(rows: Sequence[Row[object]]) -> Select[Any]:
     return select(Node).where(Node.id.in_([row.id for row in rows]))
 
 
 def _refusal(
-    session: Session, node: Node, target: str, arguments: Mapping[str, Any], caller: Caller
+    session: Session, node: Node, target: str, arguments: Mapping[str, object], caller: Caller
 ) -> str | None:
     """Return the reason why the request of a node would be refused, or fail at once; or None."""
     if node.driver not in runtime_of(session).drivers.types:
@@ -187,14 +187,14 @@ def _refusal(
 
 
 def _waves(
-    rows: Iterable[Row[Any]], strategy: Strategy, canary: int
-) -> Iterator[Sequence[Row[Any]]]:
+    rows: Iterable[Row[object]], strategy: Strategy, canary: int
+) -> Iterator[Sequence[Row[object]]]:
     """
     Yield the waves: each has as many nodes as the limits allow, of the first groups.
 
     The first `canary` nodes have waves of their own.
     """
-    by_group: dict[str, deque[Row[Any]]] = {}
+    by_group: dict[str, deque[Row[object]]] = {}
     for row in rows:
         by_group.setdefault(_name_of(row), deque()).append(row)
     total = sum(map(len, by_group.values()))
@@ -208,19 +208,19 @@ def _waves(
         yield wave
 
 
-def _name_of(row: Row[Any]) -> str:
+def _name_of(row: Row[object]) -> str:
     """Return the name of the row's group; empty for nodes without a value."""
     return "" if row.group is None else str(row.group)
 
 
 def _next_wave(
-    groups: deque[deque[Row[Any]]], strategy: Strategy, max_nodes: int
-) -> Sequence[Row[Any]]:
+    groups: deque[deque[Row[object]]], strategy: Strategy, max_nodes: int
+) -> Sequence[Row[object]]:
     """
     Take the nodes of a wave, at most `max_nodes`, from the first groups, and drop empty groups.
     """
-    wave: list[Row[Any]] = []
-    remaining_groups: list[deque[Row[Any]]] = []
+    wave: list[Row[object]] = []
+    remaining_groups: list[deque[Row[object]]] = []
     used = 0
     while groups and len(wave) < max_nodes and used != strategy.max_groups:
         group = groups.popleft()

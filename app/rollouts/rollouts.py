@@ -74,7 +74,7 @@ def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Call
     return rollout
 
 
-def _authority(session: Session, caller: Caller) -> dict[str, Any] | None:
+def _authority(session: Session, caller: Caller) -> dict[str, object] | None:
     """
     Return the authority that each start is checked by, or None if users are not in the database.
     """

@@ -53,7 +53,7 @@ DIFFERS = "differs"
 BMC_ADDRESSES = ("redfish_address", "ipmi_address")
 
 #: Operator -> its condition on a column of the value's type.
-_ORDER: Mapping[Operator, Callable[[Any, Any], ColumnElement[bool]]] = {
+_ORDER: Mapping[Operator, Callable[[object, Any], ColumnElement[bool]]] = {
     Operator.LESS: lambda column, value: column < value,
     Operator.AT_MOST: lambda column, value: column <= value,
     Operator.MORE: lambda column, value: column > value,
@@ -65,7 +65,7 @@ _ORDER: Mapping[Operator, Callable[[Any, Any], ColumnElement[bool]]] = {
 class Sight:
     """Rows that the caller may see. narrow: limits a query for operations to them."""
 
-    narrow: Callable[[Select[Any]], Select[Any]]
+    narrow: Callable[[Select[object]], Select[object]]
     #: Field of a node -> condition of the nodes of which the caller sees it; all, if it is absent.
     hidden: Mapping[str, ColumnElement[bool]]
 
@@ -104,7 +104,9 @@ def _column(
 
 
 def _related(
-    column: ColumnElement[Any], node_id: ColumnElement[Any], *further_conditions: Callable[[], Any]
+    column: ColumnElement[object],
+    node_id: ColumnElement[object],
+    *further_conditions: Callable[[], Any],
 ) -> Callable[[Test, Sight], ColumnElement[bool]]:
     """Return the condition of nodes with a row of another table that passes."""
 
@@ -117,7 +119,7 @@ def _related(
     return condition
 
 
-def _standing(key: str, test: Test, sight: Sight) -> Select[Any]:
+def _standing(key: str, test: Test, sight: Sight) -> Select[object]:
     """Return the query for the ids of nodes with a failure whose code or step passes."""
     standing = fleet_operations.standing_failures()
     rows = standing.with_only_columns(Operation.__table__.c.node_id)
@@ -256,7 +258,7 @@ def _visible(field: Field, test: Test, sight: Sight) -> ColumnElement[bool]:
 
 def _of_words(words: Iterable[Word], sight: Sight, *, drives: bool) -> ColumnElement[bool]:
     """Return the condition of the nodes with one of some words in a field that they search."""
-    queries: list[Select[Any]] = []
+    queries: list[Select[object]] = []
     for word in words:
         failed = _standing("code", _word(BY_NAME["failure_code"], word), sight)
         queries += free_words.rows(word, sight.hidden.get, _fields_fit(word, sight), failed)
@@ -277,7 +279,7 @@ def _word(field: Field, word: Word) -> Test:
     return partial(_compares, Operator.EQUAL, _lowered(word.value) if field.lower else word.value)
 
 
-def _passes(field: Field, comparison: Comparison, column: ColumnElement[Any]) -> Any:
+def _passes(field: Field, comparison: Comparison, column: ColumnElement[object]) -> Any:
     """Return the condition of a column with one of the values of a comparison."""
     values = [_lowered(value) if field.lower else value for value in comparison.values]
     if field.name == "bmc" and comparison.operator == Operator.EQUAL:
@@ -309,7 +311,7 @@ def _compares(operator: Operator, value: Value, column: ColumnElement[Any]) -> C
     return matches
 
 
-def _in_document(document: ColumnElement[Any], comparison: Comparison) -> ColumnElement[bool]:
+def _in_document(document: ColumnElement[object], comparison: Comparison) -> ColumnElement[bool]:
     """Return the condition of a key of a document; a number is compared by its value."""
     text = sql_texts.json_text(document, comparison.keys)
     number = sql_texts.json_number(document, comparison.keys)
@@ -324,13 +326,13 @@ def _in_document(document: ColumnElement[Any], comparison: Comparison) -> Column
     return or_(*conditions)
 
 
-def _lowered(value: Any) -> Any:
+def _lowered(value: object) -> Any:
     if isinstance(value, Pattern):
         return Pattern(tuple(sql_texts.folded(part) for part in value.parts))
     return sql_texts.folded(value) if isinstance(value, str) else value
 
 
-def _of_host(value: Any) -> list[Any]:
+def _of_host(value: object) -> list[object]:
     """Return a host as an address may have it: alone or in a URL, with a port or a path."""
     parts = value.parts if isinstance(value, Pattern) else (value,)
     forms: list[tuple[str, ...]] = []

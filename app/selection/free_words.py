@@ -21,7 +21,7 @@ from app.selection.tree import Pattern, Word
 
 _NODES = Node.__table__
 _SEARCH = NodeSearch.__table__
-Rows = Select[Any]
+Rows = Select[object]
 
 #: Column of `node_search` -> the field of a node whose visibility it has; empty: the node's.
 TEXTS = {"texts": "", "related": "", "last_error": "last_error", "bmc": "driver_info"}
@@ -95,12 +95,12 @@ class _AmongIds(FunctionElement[bool]):
 
 
 @compiles(_AmongIds, "sqlite")
-def _among_on_sqlite(element: _AmongIds, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _among_on_sqlite(element: _AmongIds, compiler: SQLCompiler, **kwargs: object) -> str:
     column, query = (compiler.process(clause, **kwargs) for clause in element.clauses)
     return f"({column} IN {query})"
 
 
 @compiles(_AmongIds, "postgresql")
-def _among_on_postgresql(element: _AmongIds, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _among_on_postgresql(element: _AmongIds, compiler: SQLCompiler, **kwargs: object) -> str:
     column, query = (compiler.process(clause, **kwargs) for clause in element.clauses)
     return f"({column} = ANY (ARRAY {query}))"

@@ -30,7 +30,7 @@ class _Condition(FunctionElement[bool]):
     type = Boolean()
     inherit_cache = True
 
-    def self_group(self, against: Any = None) -> Any:
+    def self_group(self, against: object = None) -> Any:
         return self
 
 
@@ -73,7 +73,7 @@ def has(value: str | Pattern, text: str) -> bool:
     return folded(value) in folded(text)
 
 
-def fits(text: ColumnElement[Any], pattern: Pattern) -> ColumnElement[bool]:
+def fits(text: ColumnElement[object], pattern: Pattern) -> ColumnElement[bool]:
     """Return the condition of the texts that fit a pattern."""
     glob = "*".join(
         part.replace("[", "[[]").replace("?", "[?]").replace("*", "[*]") for part in pattern.parts
@@ -89,16 +89,16 @@ def contains(text: ColumnElement[Any], part: str) -> ColumnElement[bool]:
     return _Contains(text, literal(folded(part), Text))
 
 
-def has_folded(text: ColumnElement[Any], part: str) -> ColumnElement[bool]:
+def has_folded(text: ColumnElement[object], part: str) -> ColumnElement[bool]:
     """Return the condition of the texts, with letters in lower case, that contain a part."""
     return _HasFolded(text, literal(folded(part), Text))
 
 
-def json_text(document: ColumnElement[Any], keys: Sequence[str]) -> ColumnElement[str]:
+def json_text(document: ColumnElement[object], keys: Sequence[str]) -> ColumnElement[str]:
     return _JsonText(document, *_path(keys))
 
 
-def json_number(document: ColumnElement[Any], keys: Sequence[str]) -> ColumnElement[float]:
+def json_number(document: ColumnElement[object], keys: Sequence[str]) -> ColumnElement[float]:
     return _JsonNumber(document, *_path(keys))
 
 
@@ -113,43 +113,43 @@ def _parts(element: FunctionElement[Any], compiler: SQLCompiler, kwargs: Any) ->
 
 
 @compiles(_Fits, "sqlite")
-def _fits_on_sqlite(element: _Fits, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _fits_on_sqlite(element: _Fits, compiler: SQLCompiler, **kwargs: object) -> str:
     text, glob, _ = element.clauses
     return f"({compiler.process(text, **kwargs)} GLOB {compiler.process(glob, **kwargs)})"
 
 
 @compiles(_Fits, "postgresql")
-def _fits_on_postgresql(element: _Fits, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _fits_on_postgresql(element: _Fits, compiler: SQLCompiler, **kwargs: object) -> str:
     text, _, like = element.clauses
     return f"({compiler.process(text, **kwargs)} LIKE {compiler.process(like, **kwargs)})"
 
 
 @compiles(_Contains, "sqlite")
-def _contains_on_sqlite(element: _Contains, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _contains_on_sqlite(element: _Contains, compiler: SQLCompiler, **kwargs: object) -> str:
     text, part = _parts(element, compiler, kwargs)
     return f"(instr(lower({text}), {part}) > 0)"
 
 
 @compiles(_Contains, "postgresql")
-def _contains_on_postgresql(element: _Contains, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _contains_on_postgresql(element: _Contains, compiler: SQLCompiler, **kwargs: object) -> str:
     text, part = _parts(element, compiler, kwargs)
     return f'(strpos(lower({text} COLLATE "C"), {part}) > 0)'
 
 
 @compiles(_HasFolded, "sqlite")
-def _has_folded_on_sqlite(element: _HasFolded, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _has_folded_on_sqlite(element: _HasFolded, compiler: SQLCompiler, **kwargs: object) -> str:
     text, part = _parts(element, compiler, kwargs)
     return f"(instr({text}, {part}) > 0)"
 
 
 @compiles(_HasFolded, "postgresql")
-def _has_folded_on_postgresql(element: _HasFolded, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _has_folded_on_postgresql(element: _HasFolded, compiler: SQLCompiler, **kwargs: object) -> str:
     text, part = _parts(element, compiler, kwargs)
     return f"(strpos({text}, {part}) > 0)"
 
 
 @compiles(_JsonText, "sqlite")
-def _json_text_on_sqlite(element: _JsonText, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _json_text_on_sqlite(element: _JsonText, compiler: SQLCompiler, **kwargs: object) -> str:
     document, path, *_ = element.clauses
     place = f"{compiler.process(document, **kwargs)}, {compiler.process(path, **kwargs)}"
     return (
@@ -160,7 +160,7 @@ def _json_text_on_sqlite(element: _JsonText, compiler: SQLCompiler, **kwargs: An
 
 
 @compiles(_JsonNumber, "sqlite")
-def _json_number_on_sqlite(element: _JsonNumber, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _json_number_on_sqlite(element: _JsonNumber, compiler: SQLCompiler, **kwargs: object) -> str:
     document, path, *_ = element.clauses
     place = f"{compiler.process(document, **kwargs)}, {compiler.process(path, **kwargs)}"
     value = f"json_extract({place})"
@@ -184,7 +184,7 @@ def _on_postgresql(
 
 
 @compiles(_JsonText, "postgresql")
-def _json_text_on_postgresql(element: _JsonText, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _json_text_on_postgresql(element: _JsonText, compiler: SQLCompiler, **kwargs: object) -> str:
     value, text = _on_postgresql(element, compiler, kwargs)
     return (
         f"CASE json_typeof({value}) WHEN 'string' THEN {text} WHEN 'boolean' THEN {text}"
@@ -193,7 +193,9 @@ def _json_text_on_postgresql(element: _JsonText, compiler: SQLCompiler, **kwargs
 
 
 @compiles(_JsonNumber, "postgresql")
-def _json_number_on_postgresql(element: _JsonNumber, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _json_number_on_postgresql(
+    element: _JsonNumber, compiler: SQLCompiler, **kwargs: object
+) -> str:
     value, text = _on_postgresql(element, compiler, kwargs)
     number = f"CAST({text} AS DOUBLE PRECISION)"
     return (

@@ -56,7 +56,7 @@ def mask(value: Any, document: str = "") -> Any:
     return _mask(value, ALSO.get(document, _NONE))
 
 
-def _mask(value: Any, further_keys: frozenset[str]) -> Any:
+def _mask(value: object, further_keys: frozenset[str]) -> object:
     if isinstance(value, str):
         return None if isinstance(value, Unreadable) else mask_urls(value)
     if isinstance(value, dict):
@@ -125,7 +125,7 @@ def _mask_parameter(parameter: re.Match[str]) -> str:
 SHORTEST_TEXT = 4
 
 
-def texts_in(driver_info: Mapping[str, Any]) -> list[str]:
+def texts_in(driver_info: Mapping[str, object]) -> list[str]:
     """Return the values of a node's `driver_info` as errors may quote them, the longest first."""
     texts = {*addresses_in(driver_info)}
     for text in map(str, _scalars(driver_info)):
@@ -135,7 +135,7 @@ def texts_in(driver_info: Mapping[str, Any]) -> list[str]:
     return sorted(texts, key=len, reverse=True)
 
 
-def _scalars(value: Any) -> Iterator[Any]:
+def _scalars(value: object) -> Iterator[object]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
@@ -145,7 +145,7 @@ def _scalars(value: Any) -> Iterator[Any]:
         yield value
 
 
-def addresses_in(driver_info: Mapping[str, Any]) -> list[str]:
+def addresses_in(driver_info: Mapping[str, object]) -> list[str]:
     """Return the addresses of a node's BMC as errors may name them, the longest first."""
     names = set()
     for key, value in driver_info.items():

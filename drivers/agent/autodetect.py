@@ -5,7 +5,6 @@ It is `ramdisk` for an instance that boots an ISO image or a ramdisk, and `direc
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from drivers.agent.deploy import Direct
 from drivers.agent.ramdisk import RamdiskDeploy
@@ -16,7 +15,7 @@ class Autodetect(Direct):
 
     name = "autodetect"
 
-    def stand_in(self, instance_info: Mapping[str, Any]) -> str | None:
+    def stand_in(self, instance_info: Mapping[str, object]) -> str | None:
         if instance_info.get("image_source"):
             return None
         boots_ramdisk = instance_info.get("boot_iso") or (

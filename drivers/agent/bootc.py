@@ -7,7 +7,6 @@ container installs it to the disk. Keys of `instance_info` for the agent: `bootc
 """
 
 from base64 import b64encode
-from typing import Any
 
 from drivers.agent import in_band
 from drivers.agent.deploy import AgentDeploy
@@ -56,7 +55,7 @@ class Bootc(AgentDeploy):
     def execute_bootc_install(self, target: Target) -> Outcome:
         """Have the agent pull the container, install it, and write the config drive."""
 
-        def params() -> dict[str, Any]:
+        def params() -> dict[str, object]:
             info = target.instance_info
             login = registries.login(target, str(info["image_source"]))
             return {

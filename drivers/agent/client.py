@@ -42,7 +42,7 @@ _TLS_REMEDY = (
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
 
 
-def commands(target: Target) -> list[dict[str, Any]]:
+def commands(target: Target) -> list[dict[str, object]]:
     """Return the agent's commands since its start, oldest first."""
     with _observed(target, "get_commands"):
         answer = _call(target, "GET", {}, None, max_bytes=LONGEST_LIST)
@@ -52,7 +52,7 @@ def commands(target: Target) -> list[dict[str, Any]]:
 def run(
     target: Target,
     name: str,
-    params: dict[str, Any],
+    params: dict[str, object],
     *,
     wait: bool,
     max_bytes: int = answers.LONGEST,
@@ -83,7 +83,7 @@ def run(
     return command
 
 
-def result(target: Target, command: dict[str, Any]) -> dict[str, Any]:
+def result(target: Target, command: dict[str, object]) -> dict[str, Any]:
     """
     Return the result of a command that was run with `wait`.
 
@@ -99,7 +99,7 @@ def result(target: Target, command: dict[str, Any]) -> dict[str, Any]:
     return command_result
 
 
-def inventory(target: Target) -> dict[str, Any]:
+def inventory(target: Target) -> dict[str, object]:
     """
     Ask the agent for the inventory of its machine.
 
@@ -108,7 +108,7 @@ def inventory(target: Target) -> dict[str, Any]:
     return result(target, run(target, "poll.get_hardware_info", {}, wait=True))
 
 
-def failure_reason(target: Target, command: dict[str, Any]) -> str:
+def failure_reason(target: Target, command: dict[str, object]) -> str:
     """Return the agent's error text of a failed command, without secrets."""
     error = command.get("command_error") or {}
     if not isinstance(error, dict):
@@ -123,7 +123,7 @@ def scrub(target: Target, text: str) -> str:
     return _QUERY.sub(r"\1?******", text[:_LONGEST_REASON])
 
 
-def command_list(document: Any) -> list[dict[str, Any]]:
+def command_list(document: object) -> list[dict[str, object]]:
     """
     Return the commands in the agent's answer.
 
@@ -139,11 +139,11 @@ def _call(
     target: Target,
     method: str,
     query: dict[str, str],
-    body: dict[str, Any] | None,
+    body: dict[str, object] | None,
     *,
     max_bytes: int = answers.LONGEST,
     is_order: bool = False,
-) -> Any:
+) -> object:
     """
     Send one request; return the answer's JSON.
 
@@ -213,7 +213,7 @@ def _observed(target: Target, command: str) -> Iterator[None]:
         target.observe_agent(command, target.agent.url or "", result, seconds)
 
 
-def authorities_of_node(target: Target) -> Any:
+def authorities_of_node(target: Target) -> object:
     """Return driver_info/agent_verify_ca; None if it is unset. Raises InvalidDriverInfo."""
     value = target.driver_info.get("agent_verify_ca")
     if value in (None, ""):
@@ -222,7 +222,7 @@ def authorities_of_node(target: Target) -> Any:
     return str(of_node(target.options, value, "driver_info/agent_verify_ca"))
 
 
-def _document_of(target: Target, answer: requests.Response) -> Any:
+def _document_of(target: Target, answer: requests.Response) -> object:
     try:
         document = answers.parsed(f"the agent of node {target.uuid}", answer.content)
     except Unexpected:

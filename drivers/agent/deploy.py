@@ -10,7 +10,6 @@ A node that boots from a volume has no image to write. Its agent is booted only 
 """
 
 from dataclasses import replace
-from typing import Any
 
 from drivers.agent import client, image, in_band, logs, raid, root_device, standby
 from drivers.agent.flows import AgentFlows
@@ -183,7 +182,7 @@ class AgentDeploy(AgentFlows):
             else {"target_boot_mode": capabilities.boot_mode(target)}
         )
 
-        def params() -> dict[str, Any]:
+        def params() -> dict[str, object]:
             partitions = standby.partitions(target)
             root_uuid = (
                 target.instance_info.get("image_rootfs_uuid") if raid.is_software(target) else None

@@ -35,7 +35,7 @@ _MOST_BYTES = 64 << 10
 _LARGEST = 2**53
 
 
-def is_one(flow: Flow, step: Mapping[str, Any]) -> bool:
+def is_one(flow: Flow, step: Mapping[str, object]) -> bool:
     """Whether a step of the agent is an erasure, of which a report is made."""
     return flow is Flow.CLEAN and step["interface"] == "deploy" and step["step"] in _STEPS
 
@@ -45,7 +45,7 @@ def settings(target: Target) -> dict[str, Any]:
     return {key: target.options["deploy"][name] for key, name in _SETTINGS.items()}
 
 
-def evidence(target: Target) -> dict[str, Any]:
+def evidence(target: Target) -> dict[str, object]:
     """
     Ask the agent, after a step that erases, which disks the machine has.
 

@@ -6,7 +6,6 @@ Subclasses add the deployment: `direct`, `custom-agent`, `ramdisk`, `anaconda`.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from drivers.agent import client, in_band, logs
 from drivers.core import capabilities, fast_track
@@ -166,7 +165,7 @@ class AgentFlows(Deploy):
             return target.driver.power.power_off(target)
         return Done()
 
-    def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
+    def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, object]) -> Outcome:
         return in_band.execute(target, flow, step)
 
 

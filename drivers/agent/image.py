@@ -85,10 +85,10 @@ def validate(target: Target) -> None:
         _size(info, name)
 
 
-def write_step(target: Target) -> dict[str, Any]:
+def write_step(target: Target) -> dict[str, object]:
     """Return the agent's step that writes the image, and the config drive if there is one."""
     image = image_info(target)
-    args: dict[str, Any] = {"image_info": image}
+    args: dict[str, object] = {"image_info": image}
     drive = config_drive.encoded(target)
     if drive is not None:
         image["configdrive"] = args["configdrive"] = drive
@@ -141,7 +141,7 @@ def described(target: Target, image_facts: Mapping[str, str] | None) -> Target:
     return replace(target, instance_info=further_facts | set_fields)
 
 
-def examine(target: Target) -> dict[str, Any]:
+def examine(target: Target) -> dict[str, object]:
     """
     Return the agent's image fields that depend on the image server's answer.
 
@@ -173,7 +173,7 @@ def examine(target: Target) -> dict[str, Any]:
     }
 
 
-def image_info(target: Target) -> dict[str, Any]:
+def image_info(target: Target) -> dict[str, object]:
     """Return the agent's parameters for fetching, verifying and writing the image."""
     target = described(target, target.driver_internal_info.get(FACTS))
     info = target.instance_info
@@ -267,7 +267,7 @@ def _checksum(target: Target, source: str) -> checksums.Checksum:
     )
 
 
-def _authentication(info: Mapping[str, Any]) -> dict[str, Any]:
+def _authentication(info: Mapping[str, object]) -> dict[str, object]:
     names = ("image_server_auth_strategy", "image_server_user", "image_server_password")
     credentials = {name: info[name] for name in names if info.get(name)}
     strategy = credentials.get("image_server_auth_strategy", "noauth")
@@ -284,13 +284,13 @@ def _authentication(info: Mapping[str, Any]) -> dict[str, Any]:
     return credentials
 
 
-def _proxies(driver_info: Mapping[str, Any]) -> dict[str, Any]:
+def _proxies(driver_info: Mapping[str, object]) -> dict[str, object]:
     proxies = {
         scheme: driver_info[name] for name, scheme in _PROXIES.items() if driver_info.get(name)
     }
     for scheme, url in proxies.items():
         urls.checked(url, f"driver_info/image_{scheme}_proxy")
-    proxy_settings: dict[str, Any] = {"proxies": proxies} if proxies else {}
+    proxy_settings: dict[str, object] = {"proxies": proxies} if proxies else {}
     if not isinstance(hosts := driver_info.get("image_no_proxy"), str | None):
         raise InvalidDriverInfo(
             "driver_info/image_no_proxy must be a text with hosts separated by commas, not"
@@ -301,7 +301,7 @@ def _proxies(driver_info: Mapping[str, Any]) -> dict[str, Any]:
     return proxy_settings
 
 
-def _partitions(target: Target) -> dict[str, Any]:
+def _partitions(target: Target) -> dict[str, object]:
     info = target.instance_info
     image = {
         "image_type": "partition",
@@ -326,7 +326,7 @@ def _memory(target: Target) -> int:
     return _whole(target.properties, "memory_mb", "properties")
 
 
-def _preserves_ephemeral(info: Mapping[str, Any]) -> bool:
+def _preserves_ephemeral(info: Mapping[str, object]) -> bool:
     value = str(info.get("preserve_ephemeral") or False).lower()
     if value not in ("true", "false"):
         raise InvalidDriverInfo(
@@ -335,7 +335,7 @@ def _preserves_ephemeral(info: Mapping[str, Any]) -> bool:
     return value == "true"
 
 
-def _size(info: Mapping[str, Any], name: str) -> int:
+def _size(info: Mapping[str, object], name: str) -> int:
     return _whole(info, name, "instance_info")
 
 

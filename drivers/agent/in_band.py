@@ -53,12 +53,12 @@ class Order:
     """A long-running command for the agent."""
 
     name: str  # "extension.command"
-    params: Callable[[], dict[str, Any]] = dict  # called only when the command is sent
-    step: Mapping[str, Any] | None = None  # the step that the command executes, if any
+    params: Callable[[], dict[str, object]] = dict  # called only when the command is sent
+    step: Mapping[str, object] | None = None  # the step that the command executes, if any
     #: called with the result of a command that has succeeded: a long one is not kept
-    hook: Callable[[Any], None] = lambda _result: None
+    hook: Callable[[object], None] = lambda _result: None
     #: called after the hook: facts that are kept with the result, by their names
-    facts: Callable[[], Mapping[str, Any]] = dict
+    facts: Callable[[], Mapping[str, object]] = dict
 
     @property
     def command(self) -> str:
@@ -66,8 +66,8 @@ class Order:
 
 
 def command_status(
-    commands: Sequence[Mapping[str, Any]], order: Order, command_id: str | None = None
-) -> tuple[CommandStatus, Mapping[str, Any]]:
+    commands: Sequence[Mapping[str, object]], order: Order, command_id: str | None = None
+) -> tuple[CommandStatus, Mapping[str, object]]:
     """
     Return the status of an order, and the list entry that shows it.
 
@@ -104,7 +104,7 @@ def command_status(
     return CommandStatus(status.lower()), last_command
 
 
-def command_ended(document: Mapping[str, Any]) -> bool:
+def command_ended(document: Mapping[str, object]) -> bool:
     """
     Return whether the agent is idle, by its answer to `GET /v1/commands/`.
 
@@ -223,7 +223,7 @@ def collect(target: Target, flow: Flow) -> Outcome:
     return Done()
 
 
-def node_and_ports(target: Target) -> dict[str, Any]:
+def node_and_ports(target: Target) -> dict[str, object]:
     """Return the node and its ports, as sent to the agent with each command about steps."""
     internal_info = target.record.get("driver_internal_info") or {}
     node = {
@@ -247,8 +247,8 @@ def _outcome(
     target: Target,
     order: Order,
     status: CommandStatus,
-    command: Mapping[str, Any],
-    progress: Mapping[str, Any],
+    command: Mapping[str, object],
+    progress: Mapping[str, object],
 ) -> Outcome:
     if status is CommandStatus.RUNNING:
         return Wait({**progress, "sent": True, "command": command.get("id")})
@@ -290,7 +290,7 @@ def _reboot(target: Target, flow: Flow, progress: Mapping[str, Any]) -> Outcome:
     return Done(progress["result"])
 
 
-def _check_step(flow: Flow, step: Any) -> None:
+def _check_step(flow: Flow, step: object) -> None:
     if not isinstance(step, dict) or not {"interface", "step", "priority"} <= step.keys():
         raise Unexpected(
             f"a {flow} step of the agent lacks interface, step or priority: {step!r:.300}"
@@ -309,7 +309,7 @@ def _check_step(flow: Flow, step: Any) -> None:
         raise Unexpected(f"the agent's {flow} step {step['step']!r}: {error}") from error
 
 
-def _since_listed(commands: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _since_listed(commands: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
     """
     Return the commands since the agent last listed its steps; older ones belong to another plan.
     """
@@ -322,7 +322,7 @@ def _since_listed(commands: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str
     return commands[listing_indexes[-1] + 1 :] if listing_indexes else commands
 
 
-def _echoes(command: Mapping[str, Any], order: Order) -> bool:
+def _echoes(command: Mapping[str, object], order: Order) -> bool:
     """Return whether the result of a command names the step of an order."""
     echoed = _result_field(command, "_step")
     return (
@@ -333,7 +333,7 @@ def _echoes(command: Mapping[str, Any], order: Order) -> bool:
     )
 
 
-def _result_field(command: Mapping[str, Any], suffix: str) -> Any:
+def _result_field(command: Mapping[str, object], suffix: str) -> object:
     """Return `clean_result` or `clean_step` (by suffix) of a result, else the whole result."""
     result = command.get("command_result")
     if isinstance(result, Mapping):

@@ -78,13 +78,13 @@ def check(hints: Any, path: str) -> None:
             raise InvalidDriverInfo(f"{path}/{name}: {expression!r:.80} {problem}")
 
 
-def _of_boolean(expression: Any) -> str | None:
+def _of_boolean(expression: object) -> str | None:
     if str(expression).strip().lower() in _BOOLEANS:
         return None
     return "is neither true nor false"
 
 
-def _of_number(expression: Any) -> str | None:
+def _of_number(expression: object) -> str | None:
     if isinstance(expression, bool) or not isinstance(expression, int | str):
         return "is not a whole number, alone or after an operator"
     operator, values, problem = _split(str(expression), int)
@@ -94,7 +94,7 @@ def _of_number(expression: Any) -> str | None:
     return problem
 
 
-def _of_text(expression: Any) -> str | None:
+def _of_text(expression: object) -> str | None:
     if not isinstance(expression, str):
         return "is not a text"
     operator, values, problem = _split(expression, str)

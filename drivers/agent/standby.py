@@ -41,7 +41,7 @@ def write_image(target: Target, step: Mapping[str, Any]) -> Outcome:
     return outcome
 
 
-def partitions(target: Target) -> dict[str, Any]:
+def partitions(target: Target) -> dict[str, object]:
     """Return the UUIDs of the written partitions, by the agent's names."""
     try:
         command = client.run(target, "standby.get_partition_uuids", {}, wait=True)
@@ -50,7 +50,7 @@ def partitions(target: Target) -> dict[str, Any]:
     return client.result(target, command)
 
 
-def _partitions_in_result(commands: list[dict[str, Any]]) -> dict[str, Any]:
+def _partitions_in_result(commands: list[dict[str, object]]) -> dict[str, object]:
     prepare_commands = [command for command in commands if command.get("command_name") == _PREPARE]
     text = str(prepare_commands[-1].get("command_result")) if prepare_commands else ""
     uuids = {_NAMES[name]: uuid.rstrip("'\"}") for name, uuid in _UUID.findall(text)}

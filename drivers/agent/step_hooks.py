@@ -12,7 +12,7 @@ from drivers.core.errors import Unexpected
 from drivers.core.steps import Flow
 from drivers.core.target import Target
 
-Hook = Callable[[Target, Any], None]
+Hook = Callable[[Target, object], None]
 _HOOKS: dict[tuple[Flow, str, str], Hook] = {}
 
 
@@ -31,7 +31,7 @@ def post_service_step_hook(interface: str, step: str) -> Callable[[Hook], Hook]:
     return _register(Flow.SERVICE, interface, step)
 
 
-def run_hook(target: Target, flow: Flow, interface: str, step: str, result: Any) -> None:
+def run_hook(target: Target, flow: Flow, interface: str, step: str, result: object) -> None:
     """Run the hook of a step, if it has one. Raises any error of the hook."""
     hook = _HOOKS.get((flow, interface, step))
     if hook is not None:
@@ -48,7 +48,7 @@ def _register(flow: Flow, interface: str, step: str) -> Callable[[Hook], Hook]:
 
 @post_clean_step_hook("raid", "create_configuration")
 @post_deploy_step_hook("raid", "apply_configuration")
-def record_raid(target: Target, result: Any) -> None:
+def record_raid(target: Target, result: object) -> None:
     """
     Report the RAID configuration that the agent created, and the hint for its root volume.
 
@@ -77,6 +77,6 @@ def _root_device(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @post_clean_step_hook("raid", "delete_configuration")
-def forget_raid(target: Target, result: Any) -> None:
+def forget_raid(target: Target, result: object) -> None:
     """Report an empty RAID configuration, and remove the hint for the root disk on it."""
     target.report(raid_config={}, properties={"root_device": None})

@@ -82,7 +82,7 @@ def _text(target: Target, token: str) -> str:
     return templates.render(text, _values(target, token), field)
 
 
-def _values(target: Target, token: str) -> dict[str, Any]:
+def _values(target: Target, token: str) -> dict[str, object]:
     liveimg = instance.installer_source(target)
     values: dict[str, Any] = {
         "liveimg_url": liveimg,

@@ -107,7 +107,7 @@ class NetworkBoot(Boot):
         files.withdraw(target, files.INSTANCE, files.KICKSTART)
         return boot_settings.after_instance(target)
 
-    def dhcp_options(self, target: Target) -> Sequence[Mapping[str, Any]]:
+    def dhcp_options(self, target: Target) -> Sequence[Mapping[str, object]]:
         return dhcp_options.options(
             target, ipxe="ipxe" in self.name, http=self.devices is _UEFI_HTTP
         )

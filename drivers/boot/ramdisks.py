@@ -6,7 +6,6 @@ images of the other flows.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options, Target
@@ -88,5 +87,5 @@ def _kinds(target: Target) -> tuple[str, ...]:
     return tuple(dict.fromkeys((flow_kind, "deploy")))
 
 
-def _given(options: Options, info: Mapping[str, Any], kind: str, prefix: str) -> Pair | None:
+def _given(options: Options, info: Mapping[str, object], kind: str, prefix: str) -> Pair | None:
     return pair(options, info, f"{kind}_kernel", f"{kind}_ramdisk", prefix)

@@ -10,7 +10,6 @@ import json
 import resource
 import sys
 from contextlib import suppress
-from typing import Any
 
 import jinja2
 from jinja2.sandbox import SandboxedEnvironment
@@ -53,7 +52,7 @@ def _limit(memory: int, seconds: int) -> None:
         resource.setrlimit(kind, (limit, limit))
 
 
-def _render(template: str, values: dict[str, Any]) -> str:
+def _render(template: str, values: dict[str, object]) -> str:
     environment = SandboxedEnvironment(  # no HTML, so no escaping
         autoescape=False, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
 
@@ -17,7 +16,7 @@ TIMEOUT = 30.0
 LONGEST = 1 << 20  # characters of the rendered text
 
 
-def render(template: str, values: Mapping[str, Any], field: str) -> str:
+def render(template: str, values: Mapping[str, object], field: str) -> str:
     """
     Render a Jinja template with `ks_options`. field: the field of the template, for errors.
 

@@ -160,7 +160,7 @@ def written(values: Mapping[str, str], field: str) -> str:
     return text
 
 
-def _pairs(value: Any, field: str) -> Iterable[tuple[str, str]]:
+def _pairs(value: object, field: str) -> Iterable[tuple[str, str]]:
     if isinstance(value, str) and not value.lstrip().startswith(("{", "[", '"')):
         parts = (part.partition(":") for part in value.split(",") if part.strip())
         return [(name.strip(), text.strip()) for name, _, text in parts]

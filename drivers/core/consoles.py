@@ -7,7 +7,6 @@ enabled, starts it again when it ends, and passes its output on (`workers.consol
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from drivers.core.errors import NotSupported
 from drivers.core.interface_kinds import Console
@@ -57,6 +56,6 @@ class ProgramConsole(Console):
     def stop_console(self, target: Target) -> None:
         target.report(console_enabled=False)
 
-    def get_console(self, target: Target) -> dict[str, Any]:
+    def get_console(self, target: Target) -> dict[str, object]:
         """Refuse: the conductor answers, as it knows the port."""
         raise NotSupported(f"{self.name}: its conductor does not run consoles")

@@ -1,7 +1,6 @@
 """Fast track: the agent keeps running between operations, and the next operation uses it."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from drivers.core.interface_kinds import POWER_ON
 from drivers.core.target import Target
@@ -9,7 +8,7 @@ from drivers.core.target import Target
 _YES = ("true", "1", "yes", "on", "t", "y")
 
 
-def is_enabled_by(driver_info: Mapping[str, Any], default: bool) -> bool:
+def is_enabled_by(driver_info: Mapping[str, object], default: bool) -> bool:
     """Return whether fast track is enabled for a node. default: `[deploy]fast_track`."""
     return str(driver_info.get("fast_track", default)).lower() in _YES
 

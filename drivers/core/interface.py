@@ -100,7 +100,7 @@ class Interface:
         Raises InvalidDriverInfo: names the field.
         """
 
-    def stand_in(self, instance_info: Mapping[str, Any]) -> str | None:
+    def stand_in(self, instance_info: Mapping[str, object]) -> str | None:
         """Return the interface of this kind that serves a node instead, by name; None: this one."""
         return None
 
@@ -158,19 +158,19 @@ class Interface:
 
     # Names of the specs, for drivers written against them.
 
-    def get_clean_steps(self, target: Target) -> list[dict[str, Any]]:
+    def get_clean_steps(self, target: Target) -> list[dict[str, object]]:
         """Return enabled clean steps as {interface, step, priority}, by decreasing priority."""
         return self._enabled(target, Flow.CLEAN)
 
-    def get_deploy_steps(self, target: Target) -> list[dict[str, Any]]:
+    def get_deploy_steps(self, target: Target) -> list[dict[str, object]]:
         """Return enabled deploy steps as {interface, step, priority}, by decreasing priority."""
         return self._enabled(target, Flow.DEPLOY)
 
-    def get_service_steps(self, target: Target) -> list[dict[str, Any]]:
+    def get_service_steps(self, target: Target) -> list[dict[str, object]]:
         """Return enabled service steps as {interface, step, priority}, by decreasing priority."""
         return self._enabled(target, Flow.SERVICE)
 
-    def get_verify_steps(self, target: Target) -> list[dict[str, Any]]:
+    def get_verify_steps(self, target: Target) -> list[dict[str, object]]:
         """Return enabled verify steps as {interface, step, priority}, by decreasing priority."""
         return self._enabled(target, Flow.VERIFY)
 

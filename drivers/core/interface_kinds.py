@@ -98,7 +98,7 @@ class Boot(Interface):
         """Frame step: remove files and boot settings of `prepare_instance`."""
         return Done()
 
-    def dhcp_options(self, target: Target) -> Sequence[Mapping[str, Any]]:
+    def dhcp_options(self, target: Target) -> Sequence[Mapping[str, object]]:
         """
         Return the DHCP options of the machine's next boot: {opt_name, opt_value, ip_version}.
 
@@ -152,7 +152,7 @@ class Console(Interface):
             return Done({"started": False})
         return outcome
 
-    def get_console(self, target: Target) -> dict[str, Any]:
+    def get_console(self, target: Target) -> dict[str, object]:
         """Return the console's address: {type, url}."""
         raise NotSupported(f"{self.name}: this node has no console")
 
@@ -196,7 +196,7 @@ class Raid(Interface):
         Arg("delete_existing", "Delete what there is first; false when missing", False, _FLAG),
     )
 
-    def target_config(self, target: Target) -> Mapping[str, Any]:
+    def target_config(self, target: Target) -> Mapping[str, object]:
         """
         Return the node's target configuration.
 
@@ -207,7 +207,7 @@ class Raid(Interface):
             raise InvalidDriverInfo("target_raid_config of the node is empty: set it first")
         return config
 
-    def validate_raid_config(self, target: Target, config: Mapping[str, Any]) -> None:
+    def validate_raid_config(self, target: Target, config: Mapping[str, object]) -> None:
         """
         Check a target configuration.
 
@@ -269,7 +269,9 @@ class Vendor(Interface):
             raise NotSupported(f"{self.name}: there is no vendor function {function!r}")
         return getattr(self, function)(target, **arguments)
 
-    def call_as_step(self, target: Target, function: str, arguments: Mapping[str, Any]) -> Outcome:
+    def call_as_step(
+        self, target: Target, function: str, arguments: Mapping[str, object]
+    ) -> Outcome:
         """Call an asynchronous function; the step of its operation."""
         outcome = self.call(target, function, arguments)
         if isinstance(outcome, Done | Wait | Failed):

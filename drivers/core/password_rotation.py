@@ -293,7 +293,7 @@ def _kept(
     return Failed(f"{reason}; {verdict}", progress.get("code") or FailureCode.UNCONFIRMED)
 
 
-def _fields(info: Mapping[str, Any], field: str) -> tuple[str, ...]:
+def _fields(info: Mapping[str, object], field: str) -> tuple[str, ...]:
     """Return the passwords of driver_info that are one: of the same user at the same host."""
     mine = next(login for login in _LOGINS if login[2] == field)
     same = [
@@ -314,7 +314,7 @@ def _host(address: object) -> str | None:
         return text
 
 
-def _wait(target: Target, progress: dict[str, Any], pause: float, reason: str | None) -> Wait:
+def _wait(target: Target, progress: dict[str, object], pause: float, reason: str | None) -> Wait:
     progress = {**progress, "crashes": target.crashes}
     return Wait(progress, poll_after=pause, timeout=LONGEST, reason=reason or None)
 

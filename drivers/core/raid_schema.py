@@ -17,18 +17,18 @@ class Property:
 
     description: str
     form: str  # accepted values, in words
-    accepts: Callable[[Any], bool]
+    accepts: Callable[[object], bool]
     required: bool = False
 
 
 Document = Mapping[str, Property]
 
 
-def _whole(value: Any) -> bool:
+def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _is(kind: type) -> Callable[[Any], bool]:
+def _is(kind: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kind)
 
 
@@ -86,7 +86,7 @@ def check(config: Mapping[str, Any], schema: Document = SCHEMA) -> None:
         raise InvalidDriverInfo("logical_disks: only one of them can be the root volume")
 
 
-def _check_disk(path: str, disk: Any, schema: Document) -> None:
+def _check_disk(path: str, disk: object, schema: Document) -> None:
     if not isinstance(disk, dict):
         raise InvalidDriverInfo(f"{path}: an object is needed")
     for name, value in disk.items():

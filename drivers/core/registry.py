@@ -156,7 +156,7 @@ def load(  # noqa: PLR0917 - one argument per group of settings
     return registry
 
 
-def _candidates(hardware_types: Iterable[type[HardwareType]]) -> dict[str, Any]:
+def _candidates(hardware_types: Iterable[type[HardwareType]]) -> dict[str, object]:
     """Return hardware types and entry points of hardware types, by name."""
     return {
         **{hardware_type.name: hardware_type for hardware_type in hardware_types},

@@ -7,7 +7,7 @@ Keywords: type, enum, minimum, maximum, items, properties, required. Others are 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_TYPES: Mapping[str, Callable[[Any], bool]] = {
+_TYPES: Mapping[str, Callable[[object], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
     "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),

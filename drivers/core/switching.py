@@ -64,7 +64,7 @@ class SwitchedNetworks:
         """
         return None
 
-    def claims(self, link: Mapping[str, Any]) -> list[str]:
+    def claims(self, link: Mapping[str, object]) -> list[str]:
         """Name the other nodes that have a port at the same switch port."""
         return []
 

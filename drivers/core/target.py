@@ -55,7 +55,7 @@ class Nic:
     pxe_enabled: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
     group: str | None = None  # UUID of its port group
-    local_link_connection: Mapping[str, Any] = field(default_factory=dict)  # switch and its port
+    local_link_connection: Mapping[str, object] = field(default_factory=dict)  # switch and its port
     physical_network: str | None = None
     is_smartnic: bool = False
     internal_info: Mapping[str, Any] = field(default_factory=dict)  # VIFs
@@ -69,7 +69,7 @@ class NicGroup:
     name: str | None
     address: str | None  # MAC address; None: that of a member
     mode: str  # of the bond
-    properties: Mapping[str, Any] = field(default_factory=dict)  # of the bond
+    properties: Mapping[str, object] = field(default_factory=dict)  # of the bond
     physical_network: str | None = None
     internal_info: Mapping[str, Any] = field(default_factory=dict)  # VIFs
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -122,19 +122,20 @@ class Material:
 
     #: the agent's inspection data, with its `inventory`, once received
     report: Mapping[str, Any] | None = None
-    node: Mapping[str, Any] = field(default_factory=dict)  # fields of the node
-    ports: Sequence[Mapping[str, Any]] = ()  # [{uuid, address, bound, ...}]; bound: has a VIF
+    node: Mapping[str, object] = field(default_factory=dict)  # fields of the node
+    ports: Sequence[Mapping[str, object]] = ()  # [{uuid, address, bound, ...}]; bound: has a VIF
     traits: Sequence[str] = ()
-    rules: Sequence[Mapping[str, Any]] = ()  # inspection rules, in the order of their application
-    before: Mapping[str, Any] | None = None  # inventory of the previous inspection
+    # inspection rules, in the order of their application
+    rules: Sequence[Mapping[str, object]] = ()
+    before: Mapping[str, object] | None = None  # inventory of the previous inspection
 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
     """Data of an inspected machine, on which the service runs its hooks and rules."""
 
-    inventory: Mapping[str, Any]  # in the form of the agent's inventory
-    plugin_data: Mapping[str, Any]  # further data, of the agent's collectors
+    inventory: Mapping[str, object]  # in the form of the agent's inventory
+    plugin_data: Mapping[str, object]  # further data, of the agent's collectors
     hooks: Sequence[str]  # names of the hooks, in order
     partial: bool = False  # whether the inventory may lack any fact, as that of a BMC does
 
@@ -158,7 +159,7 @@ class NodeBoot(NodeInterface, Protocol):
     modes: ClassVar[tuple[str, ...]]
 
     def boot_agent_next(self, target: "Target") -> Outcome | None: ...
-    def dhcp_options(self, target: "Target") -> Sequence[Mapping[str, Any]]: ...
+    def dhcp_options(self, target: "Target") -> Sequence[Mapping[str, object]]: ...
     def boot_instance_next(self, target: "Target") -> Outcome | None: ...
     def prepare_instance(self, target: "Target") -> Outcome | None: ...
 
@@ -240,7 +241,7 @@ class Target:
     instance_info: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     #: network configuration of the agent, OpenStack's links, networks and services; empty: DHCP
-    network_data: Mapping[str, Any] = field(default_factory=dict)
+    network_data: Mapping[str, object] = field(default_factory=dict)
     power_state: str | None = None
     provision_state: str | None = None
     disable_power_off: bool = False
@@ -264,10 +265,10 @@ class Target:
     observe_agent: Callable[[str, str, str, float], None] = lambda *_: None
     #: called with each exchange with the BMC (`drivers.core.recording.traffic`); None: the node's
     #: operations are not recorded
-    record_exchange: Callable[[dict[str, Any]], None] | None = None
+    record_exchange: Callable[[dict[str, object]], None] | None = None
     #: returns (name, driver_info) of all other nodes that have a text, such as a host, in their
     #: driver_info
-    nodes_with: Callable[[str], Sequence[tuple[str, Mapping[str, Any]]]] = lambda _text: ()
+    nodes_with: Callable[[str], Sequence[tuple[str, Mapping[str, object]]]] = lambda _text: ()
     #: networks and switches of the service, for network interfaces that configure switches
     switched_networks: SwitchedNetworks = field(default_factory=SwitchedNetworks)
     reports: dict[str, Any] = field(default_factory=dict)  # filled by `report`
@@ -309,11 +310,11 @@ class Target:
         """
         self.reports["agent"] = None
 
-    def option(self, group: str, name: str) -> Any:
+    def option(self, group: str, name: str) -> object:
         """Return a setting; a key of the same name in the node's driver_info overrides it."""
         return self.driver_info.get(name, self.options[group][name])
 
-    def need(self, field_name: str) -> Any:
+    def need(self, field_name: str) -> object:
         """
         Return a required key of driver_info.
 

@@ -85,7 +85,7 @@ class FakeManagement(Management):
     def supported_boot_devices(self, target: Target) -> list[str]:
         return ["pxe"]
 
-    def get_boot_device(self, target: Target) -> dict[str, Any]:
+    def get_boot_device(self, target: Target) -> dict[str, object]:
         return {"boot_device": "pxe", "persistent": recall(target, "persistent", False)}
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
@@ -93,7 +93,7 @@ class FakeManagement(Management):
             raise NotSupported(f"boot device {device!r} is unknown; fake hardware has pxe")
         remember(target, persistent=persistent)
 
-    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, Any]]:
+    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, object]]:
         not_found = {"status": 404, "headers": {}, "encoding": "utf-8", "body": ""}
         return [{"path": path, **not_found} for path in paths]
 
@@ -346,7 +346,7 @@ class FakeConsole(Console):
     def stop_console(self, target: Target) -> None:
         target.report(console_enabled=False)
 
-    def get_console(self, target: Target) -> dict[str, Any]:
+    def get_console(self, target: Target) -> dict[str, object]:
         return {}
 
 

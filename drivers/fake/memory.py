@@ -16,6 +16,6 @@ def remember(target: Target, **facts: Any) -> None:
     target.report(driver_internal_info={KEY: {**_memory(target), **facts}})
 
 
-def _memory(target: Target) -> dict[str, Any]:
+def _memory(target: Target) -> dict[str, object]:
     reported_info = target.reports.get("driver_internal_info", {})
     return dict(reported_info.get(KEY) or target.driver_internal_info.get(KEY) or {})

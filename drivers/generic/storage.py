@@ -83,7 +83,7 @@ class CinderStorage(ExternalStorage):
                 for attachment in service.attachments(volume.volume_id, target.uuid):
                     target.before_order()
                     service.delete(attachment, volume.volume_id)
-        emptied_volumes: dict[str, Any] = {
+        emptied_volumes: dict[str, object] = {
             volume_target.uuid: {"properties": {}} for volume_target in target.volume_targets
         }
         target.report(volume_targets=emptied_volumes)

@@ -106,5 +106,5 @@ def _check_algorithm(target: Target, field: str, algorithm: str) -> None:
         )
 
 
-def is_url(value: Any) -> bool:
+def is_url(value: object) -> bool:
     return str(value).startswith(("http://", "https://"))

@@ -19,7 +19,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE
 _PREFIX = f"{GLANCE}://"
 
 
-def scheme_of(reference: Any) -> str:
+def scheme_of(reference: object) -> str:
     """Return the scheme of a reference, in lower case; empty if it has none."""
     text = str(reference)
     if _UUID.fullmatch(text):
@@ -30,7 +30,7 @@ def scheme_of(reference: Any) -> str:
         return ""
 
 
-def is_served(reference: Any) -> bool:
+def is_served(reference: object) -> bool:
     """Return whether only conductors can read the image, so that they serve it to machines."""
     return scheme_of(reference) in (GLANCE, OCI, "file")
 
@@ -58,7 +58,7 @@ def readable(options: Options, reference: Any, field: str) -> str:
     return urls.readable(options, reference, field)
 
 
-def glance_id(reference: Any, field: str) -> str:
+def glance_id(reference: object, field: str) -> str:
     """
     Return the UUID of an image in Glance, in lower case.
 

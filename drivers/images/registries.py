@@ -220,7 +220,7 @@ class Registry:
         self._authorization = f"Bearer {token}"
 
 
-def _configured(path: str, host: str) -> Any:
+def _configured(path: str, host: str) -> object:
     try:
         registries = json.loads(Path(path).read_text())["auths"]
         login = registries.get(host) or registries.get(f"https://{host}") or {}

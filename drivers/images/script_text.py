@@ -32,7 +32,7 @@ def line(value: Any, field: str) -> str:
     return text
 
 
-def word(value: Any, field: str) -> str:
+def word(value: object, field: str) -> str:
     """
     Return one word or an empty text. field: the field, for errors.
 

@@ -6,7 +6,6 @@ The step is a part of the management interface; `drivers.core.password_rotation`
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import InvalidDriverInfo, NotSupported
@@ -70,7 +69,7 @@ class IpmiAccount:
         return Client.with_credentials(self.target, self.bmcs, login)
 
 
-def _place(info: Mapping[str, Any]) -> str:
+def _place(info: Mapping[str, object]) -> str:
     """Return host:port of a BMC from driver_info."""
     address = info.get("ipmi_address")
     if not isinstance(address, str) or not address:

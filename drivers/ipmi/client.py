@@ -143,7 +143,7 @@ class Client:
             kind = next((kind for codes, kind in _POWER_ERRORS if code in codes), Refused)
             raise kind(self._refusal(CONTROL, code))
 
-    def get_boot_device(self) -> dict[str, Any]:
+    def get_boot_device(self) -> dict[str, object]:
         """
         Return {"boot_device": name or None, "persistent": bool or None, "uefi": bool or None}.
 

@@ -182,7 +182,7 @@ def _optional(target: Target, name: str, read_value: Callable[[Any], Any]) -> An
 
 
 def _number(lowest: int, highest: int) -> Callable[[Any], int]:
-    def read_number(value: Any) -> int:
+    def read_number(value: object) -> int:
         text = str(value)
         if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:
             raise ValueError(f"must be a number from {lowest} to {highest}, not {value!r}")
@@ -198,7 +198,7 @@ def _text(max_length: int) -> Callable[[Any], str]:
     A number counts as its digits: OpenStack's client sends `ipmi_password=1234` as a number.
     """
 
-    def read_text(value: Any) -> str:
+    def read_text(value: object) -> str:
         text = str(value) if _is_number(value) else value
         if (
             not isinstance(text, str)
@@ -222,7 +222,7 @@ def _byte(value: Any) -> int:
     return number
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

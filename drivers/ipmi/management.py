@@ -29,7 +29,7 @@ class IpmiManagement(BmcPassword, Management):
     def supported_boot_devices(self, target: Target) -> list[str]:
         return list(DEVICES)
 
-    def get_boot_device(self, target: Target) -> dict[str, Any]:
+    def get_boot_device(self, target: Target) -> dict[str, object]:
         override = Client.of(target, self.bmcs).get_boot_device()
         return {"boot_device": override["boot_device"], "persistent": override["persistent"]}
 

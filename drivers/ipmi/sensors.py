@@ -183,7 +183,7 @@ def _record(send: Send, bmc: str, record_id: int) -> tuple[int, bytes]:
     raise Unexpected(f"BMC {bmc} cancels each reservation of its sensor data records")
 
 
-def _reading(send: Send, record: bytes) -> dict[str, Any] | None:
+def _reading(send: Send, record: bytes) -> dict[str, object] | None:
     """Read the sensor of a full record; None for one that is malformed, absent or no analogue."""
     from pyghmi.ipmi.private import constants  # here: only conductors need it
     from pyghmi.ipmi.sdr import SDREntry

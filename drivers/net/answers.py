@@ -120,7 +120,7 @@ class MachineAdapter(Adapter):
         return answer
 
 
-def longest_exchange(timeout: Any) -> float:
+def longest_exchange(timeout: object) -> float:
     """Return the seconds for a whole exchange, from a timeout of `requests`."""
     connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
     return float(connect + read * _PATIENCE)

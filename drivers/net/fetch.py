@@ -340,7 +340,7 @@ def _following(
         yield answer
 
 
-def _login(target: Target) -> dict[Any, tuple[str, str]]:
+def _login(target: Target) -> dict[object, tuple[str, str]]:
     """Return the password of the image server, by the origin that it was given for."""
     info = target.instance_info
     name, password = info.get("image_server_user"), info.get("image_server_password")

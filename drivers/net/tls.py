@@ -26,7 +26,7 @@ _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
 }  # fmt: skip
 
 
-def trust(value: Any) -> bool | str:
+def trust(value: object) -> bool | str:
     """
     Parse a setting of trusted certificates.
 

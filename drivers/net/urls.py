@@ -23,7 +23,7 @@ ALL = (*WEB, "file")
 FORBIDDEN = ("/dev", "/proc", "/sys", "/run", "/etc", "/boot")
 
 
-def checked(value: Any, field: str, schemes: tuple[str, ...] = WEB) -> str:
+def checked(value: object, field: str, schemes: tuple[str, ...] = WEB) -> str:
     """
     Check a URL and its scheme; return it.
 

@@ -71,7 +71,7 @@ def remove(target: Target, service: NetworkService) -> None:
         target.report(port_internal_info={nic.uuid: dict.fromkeys(AGENT_VIFS.values())})
 
 
-def boot_options(target: Target) -> Sequence[Mapping[str, Any]]:
+def boot_options(target: Target) -> Sequence[Mapping[str, object]]:
     """Return the DHCP options that lead the machine to its loader, if Neutron provides them."""
     if target.options["dhcp"]["dhcp_provider"] != "neutron":
         return ()
@@ -86,7 +86,7 @@ def _connected(target: Target) -> list[Nic]:
     return [nic for nic in target.nics if nic.pxe_enabled]
 
 
-def _created(service: NetworkService, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _created(service: NetworkService, fields: Mapping[str, object]) -> dict[str, object]:
     """
     Create a port, or return the one that an earlier request has created without an answer.
 

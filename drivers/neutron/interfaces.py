@@ -8,7 +8,7 @@ tenant.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drivers.core.errors import HardwareError, InvalidDriverInfo, Unexpected
 from drivers.core.interface_kinds import Network
@@ -36,7 +36,7 @@ _DELAYED = "delayed"
 _LOOK, _SPARE = 1.0, 10.0
 
 
-def unusable_networks(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def unusable_networks(options: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield (setting, reason) for each network of the settings [neutron] that Neutron lacks."""
     from drivers.neutron.service import connect  # imports openstacksdk's parts, which take long
 
@@ -322,7 +322,7 @@ class Neutron(NeutronNetwork):
     def _bind(self, target: Target, service: "NetworkService", vif: str, place: Place) -> None:
         from drivers.neutron import vifs
 
-        profile: dict[str, Any] = places.profile(target, place)
+        profile: dict[str, object] = places.profile(target, place)
         vifs.bind(target, service, vif, place, profile=profile)
 
     def _await(self, target: Target, service: "NetworkService", vif: str) -> None:

@@ -46,10 +46,10 @@ def members(target: Target, place: Place) -> tuple[Nic, ...]:
     return tuple(nic for nic in target.nics if nic.group == place.uuid)
 
 
-def profile(target: Target, place: Place) -> dict[str, Any]:
+def profile(target: Target, place: Place) -> dict[str, object]:
     """Return the binding profile: the switch ports of a place, and the bond of a port group."""
     nics = members(target, place)
-    binding: dict[str, Any] = {
+    binding: dict[str, object] = {
         "local_link_information": [dict(nic.local_link_connection) for nic in nics]
     }
     networks = (place.physical_network, *(nic.physical_network for nic in nics))
@@ -65,7 +65,7 @@ def profile(target: Target, place: Place) -> dict[str, Any]:
     return binding
 
 
-def _bond_properties(group: NicGroup) -> Iterator[tuple[str, Any]]:
+def _bond_properties(group: NicGroup) -> Iterator[tuple[str, object]]:
     """Yield the options of a bond, named as by the kernel's bonding driver with `bond_` before."""
     for name, value in group.properties.items():
         name = name.replace("-", "_")

@@ -16,7 +16,7 @@ from typing import Any
 from drivers.core.errors import InvalidDriverInfo, NotFound, Refused, Unexpected
 from drivers.net import keystone
 
-Fields = Mapping[str, Any]
+Fields = Mapping[str, object]
 #: Name in Neutron's API -> attribute of openstacksdk, where they differ.
 _ATTRIBUTES = {
     "admin_state_up": "is_admin_state_up",
@@ -76,18 +76,18 @@ class NetworkService:
         except NotFound:
             return None
 
-    def ports(self, **filters: Any) -> list[dict[str, Any]]:
+    def ports(self, **filters: object) -> list[dict[str, Any]]:
         """Return the ports whose fields have one of the values."""
         with _translated("the list of ports"):
             ports = [_document(row) for row in self._neutron.ports(**filters)]
         return [port for port in ports if _fits(port, filters)]  # filters may be ignored
 
-    def create(self, fields: Fields) -> dict[str, Any]:
+    def create(self, fields: Fields) -> dict[str, object]:
         """Create a port."""
         with _translated(f"a new port in network {fields['network_id']}"):
             return _document(self._neutron.create_port(**_attributes(fields)))
 
-    def update(self, uuid: str, fields: Fields) -> dict[str, Any]:
+    def update(self, uuid: str, fields: Fields) -> dict[str, object]:
         """Update a port; return it as it is then."""
         with _translated(f"port {uuid}"):
             return _document(self._neutron.update_port(uuid, **_attributes(fields)))
@@ -97,13 +97,13 @@ class NetworkService:
         with _translated(f"port {uuid}"):
             self._neutron.delete_port(uuid, ignore_missing=True)
 
-    def trunk(self, uuid: str) -> dict[str, Any]:
+    def trunk(self, uuid: str) -> dict[str, object]:
         """Return a trunk."""
         with _translated(f"trunk {uuid}"):
             return _document(self._neutron.get_trunk(uuid))
 
 
-def connect(options: Mapping[str, Any]) -> NetworkService:
+def connect(options: Mapping[str, object]) -> NetworkService:
     """
     Return the network service of the settings [neutron].
 
@@ -136,13 +136,13 @@ def _connect(settings: str) -> NetworkService:
     return NetworkService(connection)
 
 
-def _attributes(fields: Fields) -> dict[str, Any]:
+def _attributes(fields: Fields) -> dict[str, object]:
     return {_ATTRIBUTES.get(name, name): value for name, value in fields.items()}
 
 
-def _document(row: Any) -> dict[str, Any]:
+def _document(row: Any) -> dict[str, object]:
     """Return a resource of openstacksdk with the names of Neutron's API."""
-    document: dict[str, Any] = row.to_dict(original_names=True, computed=False)
+    document: dict[str, object] = row.to_dict(original_names=True, computed=False)
     return document
 
 
@@ -188,7 +188,7 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
-def _bodies(details: Any) -> Iterable[Mapping[str, Any]]:
+def _bodies(details: object) -> Iterable[Mapping[str, object]]:
     if isinstance(details, Mapping):
         yield details
         yield from (body for body in details.values() if isinstance(body, Mapping))

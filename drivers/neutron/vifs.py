@@ -15,7 +15,7 @@ from drivers.neutron import places
 from drivers.neutron.places import Place
 from drivers.neutron.service import NetworkService
 
-_UNBOUND: Mapping[str, Any] = {"binding:host_id": "", "binding:profile": {}}
+_UNBOUND: Mapping[str, object] = {"binding:host_id": "", "binding:profile": {}}
 #: Names of the DHCP options that lead a machine to its loader.
 _BOOT_OPTION = re.compile(r"(tag:!?ipxe6?,)?(59|60|66|67|150|255|server-ip-address)")
 
@@ -26,7 +26,7 @@ def bind(
     vif: str,
     place: Place,
     *,
-    profile: Mapping[str, Any] | None = None,
+    profile: Mapping[str, object] | None = None,
     options: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """
@@ -127,7 +127,7 @@ def physical_networks(service: NetworkService, vif: str, project: str | None) ->
     return sorted({name for name in names if name})
 
 
-def refuse_subport(port: Mapping[str, Any]) -> None:
+def refuse_subport(port: Mapping[str, object]) -> None:
     """Raise InvalidDriverInfo: the port is a part of a trunk, which is attached by its parent."""
     if port.get("device_owner") == "trunk:subport":
         raise InvalidDriverInfo(

@@ -44,7 +44,7 @@ class RedfishBios(Redfish, Bios):
         needs_ramdisk=False,
         resume=Resume.PROBE,
     )
-    def apply_configuration(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
+    def apply_configuration(self, target: Target, settings: list[dict[str, object]]) -> Outcome:
         """Change BIOS settings, and restart the machine, unless they have these values already."""
         if "values" not in target.progress:
             values, other_names = self._plan(target, settings)
@@ -64,7 +64,7 @@ class RedfishBios(Redfish, Bios):
 
     def _plan(
         self, target: Target, settings: list[dict[str, Any]]
-    ) -> tuple[dict[str, Any], list[str]]:
+    ) -> tuple[dict[str, object], list[str]]:
         """
         Return the values to order, {} if they are set, and the names of other pending settings.
 
@@ -127,7 +127,7 @@ class Change(Order):
 
     is_repeatable: ClassVar[bool] = True  # the pending settings show whether the BMC has it
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, object]) -> None:
         self._values = values
         self.subject = f"the change of BIOS setting{'s' * (len(values) > 1)} {', '.join(values)}"
 
@@ -137,7 +137,7 @@ class Change(Order):
     def request(self, bmc: Connection) -> Request:
         document = _bios(bmc)
         settings = entry(document, "@Redfish.Settings")
-        body: dict[str, Any] = {"Attributes": dict(self._values)}
+        body: dict[str, object] = {"Attributes": dict(self._values)}
         times = entry(settings, "SupportedApplyTimes")
         if isinstance(times, list) and "OnReset" in times:
             # without it, an iDRAC keeps the values as pending and plans no change
@@ -193,7 +193,9 @@ class Reset(Order):
             raise NotSupported(f"BMC {bmc.access.address} cannot reset its BIOS settings")
         return Request("POST", path, None)
 
-    def instead(self, request: Request, facts: Mapping[str, Any], refusal: str) -> Request | None:
+    def instead(
+        self, request: Request, facts: Mapping[str, object], refusal: str
+    ) -> Request | None:
         """Send an empty object if the BMC refuses a request without a body."""
         is_refused = refusal.startswith(("400", "411", "415"))
         return replace(request, body={}) if is_refused and request.body is None else None
@@ -205,7 +207,7 @@ class Reset(Order):
             return ""
         return f"no setting was reset, {next(iter(defaults))} among them"
 
-    def shows_at_restart(self, facts: Mapping[str, Any]) -> bool:
+    def shows_at_restart(self, facts: Mapping[str, object]) -> bool:
         return bool(facts["has_registry"])
 
     def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
@@ -221,21 +223,21 @@ def _path(bmc: Connection) -> str:
     return path
 
 
-def _bios(bmc: Connection) -> Mapping[str, Any]:
+def _bios(bmc: Connection) -> Mapping[str, object]:
     return bmc.document(_path(bmc))
 
 
-def _attributes(document: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(document: Mapping[str, object]) -> dict[str, object]:
     attributes = entry(document, "Attributes")
     return dict(attributes) if isinstance(attributes, Mapping) else {}
 
 
-def _settings_path(document: Mapping[str, Any]) -> str | None:
+def _settings_path(document: Mapping[str, object]) -> str | None:
     """Return the path of the settings resource; without it, changes go to the BIOS resource."""
     path = entry(entry(entry(document, "@Redfish.Settings"), "SettingsObject"), "@odata.id")
     return path if isinstance(path, str) and path.startswith("/") else None
 
 
-def _pending(bmc: Connection, document: Mapping[str, Any]) -> dict[str, Any]:
+def _pending(bmc: Connection, document: Mapping[str, object]) -> dict[str, object]:
     path = _settings_path(document)
     return _attributes(bmc.find(path) or {}) if path else {}

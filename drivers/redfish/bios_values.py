@@ -7,7 +7,6 @@ Callers write values as the API shows them, as text. They are converted before t
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.redfish.transport import navigation
@@ -35,8 +34,8 @@ class Setting:
     """A BIOS setting."""
 
     name: str
-    value: Any  # present value
-    facts: Mapping[str, Any] = field(default_factory=dict)  # entry of the registry; {}: none
+    value: object  # present value
+    facts: Mapping[str, object] = field(default_factory=dict)  # entry of the registry; {}: none
 
     @property
     def type(self) -> str:
@@ -55,7 +54,7 @@ class Setting:
         )
         return [name for name in names if isinstance(name, str)]
 
-    def converted(self, value: Any) -> Any:
+    def converted(self, value: object) -> object:
         """
         Convert a desired value to the setting's type.
 
@@ -70,7 +69,7 @@ class Setting:
                 f"settings: {self.name} cannot be {value!r:.100}: {error}"
             ) from None
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, object]:
         """Return the facts of the registry under the names of the API; {} without a registry."""
         if not self.facts:
             return {}
@@ -86,7 +85,7 @@ class Setting:
         }
 
 
-def same(desired: Any, current_value: Any) -> bool:
+def same(desired: object, current_value: object) -> bool:
     """Compare a desired value, which was converted, with a present one, by the former's type."""
     if type(desired) is type(current_value):
         return bool(desired == current_value)
@@ -98,7 +97,7 @@ def same(desired: Any, current_value: Any) -> bool:
         return False
 
 
-def registry(bmc: Connection, bios: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def registry(bmc: Connection, bios: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
     """
     Read the entries of the BIOS's attribute registry, by name; {} if the BMC has none.
 
@@ -125,7 +124,7 @@ def registry(bmc: Connection, bios: Mapping[str, Any]) -> dict[str, Mapping[str,
     return {}
 
 
-def _locations(document: Any) -> Iterator[str]:
+def _locations(document: object) -> Iterator[str]:
     """Yield the paths of a registry's documents, the English one first."""
     locations = entry(document, "Location")
     locations = locations if isinstance(locations, list) else []
@@ -140,12 +139,12 @@ def _locations(document: Any) -> Iterator[str]:
             yield path
 
 
-def _links(items: Any) -> list[str]:
+def _links(items: object) -> list[str]:
     paths = [entry(item, "@odata.id") for item in items] if isinstance(items, list) else []
     return [path for path in paths if isinstance(path, str)]
 
 
-def _integer(setting: Setting, value: Any) -> int:
+def _integer(setting: Setting, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("a whole number is needed")
     try:
@@ -162,7 +161,7 @@ def _integer(setting: Setting, value: Any) -> int:
     return int(number)
 
 
-def _float(_setting: Setting, value: Any) -> float:
+def _float(_setting: Setting, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("a number is needed")
     try:
@@ -171,7 +170,7 @@ def _float(_setting: Setting, value: Any) -> float:
         raise ValueError("a number is needed") from None
 
 
-def _boolean(_setting: Setting, value: Any) -> bool:
+def _boolean(_setting: Setting, value: object) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
@@ -179,7 +178,7 @@ def _boolean(_setting: Setting, value: Any) -> bool:
     raise ValueError("true or false is needed")
 
 
-def _text(setting: Setting, value: Any) -> str:
+def _text(setting: Setting, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("text is needed")
     min_length, max_length = (entry(setting.facts, name) for name in ("MinLength", "MaxLength"))
@@ -190,7 +189,7 @@ def _text(setting: Setting, value: Any) -> str:
     return str(value)
 
 
-def _choice(setting: Setting, value: Any) -> str:
+def _choice(setting: Setting, value: object) -> str:
     if not isinstance(value, str | int | float | bool):
         raise ValueError("text is needed")
     choice = str(value)
@@ -199,17 +198,17 @@ def _choice(setting: Setting, value: Any) -> str:
     return choice
 
 
-def _password(_setting: Setting, _value: Any) -> str:
+def _password(_setting: Setting, _value: object) -> str:
     raise ValueError("passwords are not changed as settings")
 
 
-def _as_given(_setting: Setting, value: Any) -> Any:
+def _as_given(_setting: Setting, value: object) -> object:
     if not isinstance(value, bool | int | float | str):
         raise ValueError("text, a number, true or false is needed")
     return value
 
 
-_CONVERTERS: Mapping[str, Callable[[Setting, Any], Any]] = {
+_CONVERTERS: Mapping[str, Callable[[Setting, object], object]] = {
     "Integer": _integer,
     "Float": _float,
     "Boolean": _boolean,

@@ -52,7 +52,7 @@ class RedfishManagement(Redfish, BmcClock, BmcPassword, SecureBootKeys, Manageme
             target.report(properties={"vendor": vendor})
         return Done(skipped)
 
-    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, Any]]:
+    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, object]]:
         return recording.recorded(target, self.bmcs, paths)
 
     def mac_addresses(self, target: Target) -> list[str]:
@@ -68,7 +68,7 @@ class RedfishManagement(Redfish, BmcClock, BmcPassword, SecureBootKeys, Manageme
         supported_names = {NAMES[value] for value in values if value in NAMES}
         return [name for name in DEVICES if name in supported_names]
 
-    def get_boot_device(self, target: Target) -> dict[str, Any]:
+    def get_boot_device(self, target: Target) -> dict[str, object]:
         device = boot_device.remembered(target)
         if device is not None:
             return {"boot_device": device, "persistent": True}

@@ -101,7 +101,7 @@ class RedfishRaid(Redfish, Raid):
     def _create(
         self,
         target: Target,
-        config: Mapping[str, Any],
+        config: Mapping[str, object],
         root: bool,
         include_others: bool,
         delete: bool,
@@ -150,7 +150,7 @@ class _Change(Order):
     def __init__(self, job: Mapping[str, Any], subject: str) -> None:
         self._job, self.subject = job, subject
 
-    def facts(self, bmc: Connection) -> dict[str, Any]:
+    def facts(self, bmc: Connection) -> dict[str, object]:
         return {"volumes": read(bmc).paths}
 
     def request(self, bmc: Connection) -> Request:
@@ -159,7 +159,9 @@ class _Change(Order):
         body = {**self._job["body"], **timed}
         return Request(self._job["method"], self._job["path"], body or None)
 
-    def instead(self, request: Request, facts: Mapping[str, Any], refusal: str) -> Request | None:
+    def instead(
+        self, request: Request, facts: Mapping[str, object], refusal: str
+    ) -> Request | None:
         """Leave out OperationApplyTime if the BMC lists it and refuses it, as iDRAC 6.00.02."""
         body = dict(request.body or {})
         if "OperationApplyTime" not in refusal or body.pop(_APPLY_TIME, None) is None:
@@ -277,7 +279,7 @@ def _creations(
     jobs = []
     for number, disk in disks.items():
         choice = choices[number]
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "RAIDType": LEVELS[disk["raid_level"]].raid,
             "Links": {"Drives": [{"@odata.id": drive.path} for drive in choice.drives]},
         }
@@ -290,7 +292,7 @@ def _creations(
     return jobs
 
 
-def _deletions(storage: Storage) -> list[dict[str, Any]]:
+def _deletions(storage: Storage) -> list[dict[str, object]]:
     """Return a job for each existing volume."""
     return [
         {"method": "DELETE", "path": volume.path, "body": {}, "apply": controller.apply}
@@ -299,7 +301,7 @@ def _deletions(storage: Storage) -> list[dict[str, Any]]:
     ]
 
 
-def _raid_config(controllers: Sequence[Controller]) -> dict[str, Any]:
+def _raid_config(controllers: Sequence[Controller]) -> dict[str, object]:
     """Return the existing volumes as `raid_config` of the node."""
     disks = [
         {

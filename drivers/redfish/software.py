@@ -23,13 +23,13 @@ _NAMES = {
 _NOT_RUNNING = {"available", "backup", "pending", "previous", "redundant"}
 
 
-def components(bmc: Connection) -> list[dict[str, Any]]:
+def components(bmc: Connection) -> list[dict[str, object]]:
     """
     Read the firmware components that have a version, as `target.report(firmware=...)` takes them.
 
     Raises NotSupported: there are none.
     """
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, object]] = {}
     for component, version, attributes in _versions(bmc, bmc.system(fresh=True)):
         if text(version):
             facts = {name: text(value) for name, value in attributes.items()}
@@ -41,7 +41,7 @@ def components(bmc: Connection) -> list[dict[str, Any]]:
     return list(entries.values())
 
 
-def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, object, dict[str, object]]]:
     """Yield (component, version, other facts), unchecked values of the BMC's documents."""
     system_attributes = {"vendor": system.manufacturer, "model": system.model}
     yield "bios", system.bios_version, {**system_attributes, "serial_number": system.serial_number}
@@ -70,7 +70,7 @@ class Update(Order):
         self.component, self.url, self.target, self.version = component, url, target, version
         self.subject = f"the update of {component}"
 
-    def facts(self, bmc: Connection) -> dict[str, Any]:
+    def facts(self, bmc: Connection) -> dict[str, object]:
         return {"version": current_version(bmc, self.component), "systems": systems(bmc)}
 
     def request(self, bmc: Connection) -> Request:
@@ -94,7 +94,9 @@ class Update(Order):
             "POST", path, {**body, **({"Targets": [update_target]} if update_target else {})}
         )
 
-    def instead(self, request: Request, facts: Mapping[str, Any], refusal: str) -> Request | None:
+    def instead(
+        self, request: Request, facts: Mapping[str, object], refusal: str
+    ) -> Request | None:
         """
         Leave out Targets if the BMC does not know the parameter, and has no other system.
 
@@ -108,7 +110,7 @@ class Update(Order):
         del body["Targets"]
         return replace(request, body=body)
 
-    def difference(self, bmc: Connection, facts: Mapping[str, Any]) -> str:
+    def difference(self, bmc: Connection, facts: Mapping[str, object]) -> str:
         """Compare the version with that of the image; if that is unknown, with the former one."""
         version = current_version(bmc, self.component)
         if version is None:
@@ -117,7 +119,7 @@ class Update(Order):
             return f"the version is still {version}" if version == facts["version"] else ""
         return "" if version == self.version else f"the version is {version}, not {self.version}"
 
-    def was_taken(self, bmc: Connection, facts: Mapping[str, Any]) -> bool:
+    def was_taken(self, bmc: Connection, facts: Mapping[str, object]) -> bool:
         """Whether the version has changed: the same one is no sign that an update has ended."""
         version = current_version(bmc, self.component)
         return version not in (None, facts["version"]) and not self.difference(bmc, facts)
@@ -136,7 +138,7 @@ def systems(bmc: Connection) -> int | None:
     return len(members) if isinstance(members, list) and members else None
 
 
-def _adapters(bmc: Connection, system: Any) -> Iterator[tuple[str, Any]]:
+def _adapters(bmc: Connection, system: object) -> Iterator[tuple[str, Any]]:
     """Yield (component, network adapter) of the chassis of a system."""
     for chassis in navigation.chassis(bmc, system):
         for adapter in navigation.members(bmc, chassis, "network_adapters"):
@@ -145,7 +147,7 @@ def _adapters(bmc: Connection, system: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{NIC}{name}"[:255], adapter
 
 
-def _target(bmc: Connection, service: Any, component: str, choice: str | None) -> str | None:
+def _target(bmc: Connection, service: object, component: str, choice: str | None) -> str | None:
     """
     Return the path of a component's entry in the firmware inventory.
 
@@ -252,7 +254,7 @@ def _chosen(choice: str, system: Any, entries: Collection[Any]) -> str:
     )
 
 
-def _links_to(item: Any, path: str | None) -> bool:
+def _links_to(item: object, path: str | None) -> bool:
     return path in navigation.links(item, "RelatedItem")
 
 
@@ -275,5 +277,5 @@ def _words(item: Any) -> list[str]:
     return re.findall(r"[a-z]+", f"{item.identity} {item.name}".lower())
 
 
-def _is_named(item: Any, names: Collection[str]) -> bool:
+def _is_named(item: object, names: Collection[str]) -> bool:
     return any(f" {name} " in f" {' '.join(_words(item))} " for name in names)

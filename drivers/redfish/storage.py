@@ -170,7 +170,7 @@ def _controller(
     )
 
 
-def raid_of(volume: Mapping[str, Any], drives: frozenset[str]) -> str | None:
+def raid_of(volume: Mapping[str, object], drives: frozenset[str]) -> str | None:
     """
     Return the RAIDType of a volume, else its VolumeType, or None for a drive or a namespace.
 
@@ -192,7 +192,7 @@ def _raids(
     """Return the RAIDTypes of a subsystem's controllers; see `Controller.raids`."""
     path = entry(entry(document, "Controllers"), "@odata.id")
     inline = entry(document, "StorageControllers")
-    controllers: list[Any] = inline if isinstance(inline, list) else []
+    controllers: list[object] = inline if isinstance(inline, list) else []
     if isinstance(path, str):
         controllers = [
             bmc.find(controller_path)
@@ -211,7 +211,7 @@ def _raids(
     return frozenset() if protocols and set(protocols) == {"NVMe"} else None
 
 
-def _drive(path: str, document: Mapping[str, Any]) -> Drive | None:
+def _drive(path: str, document: Mapping[str, object]) -> Drive | None:
     """Return a drive, or None if its bay is empty, or it has no size."""
     capacity = number(entry(document, "CapacityBytes"))
     if capacity is None or not is_present(document):
@@ -225,7 +225,7 @@ def _drive(path: str, document: Mapping[str, Any]) -> Drive | None:
     )
 
 
-def _volume(path: str, document: Mapping[str, Any], raid: str, drives: frozenset[str]) -> Volume:
+def _volume(path: str, document: Mapping[str, object], raid: str, drives: frozenset[str]) -> Volume:
     identity = text(entry(document, "Id")) or path.rstrip("/").rpartition("/")[2]
     return Volume(
         path=path,
@@ -263,7 +263,9 @@ def _members(bmc: Connection, path: str) -> list[str]:
     return paths
 
 
-def _document(bmc: Connection, path: str, unreadable: dict[str, str]) -> Mapping[str, Any] | None:
+def _document(
+    bmc: Connection, path: str, unreadable: dict[str, str]
+) -> Mapping[str, object] | None:
     """
     Read a document; if it is missing or malformed, record it as `unreadable`, and return None.
     """
@@ -274,7 +276,9 @@ def _document(bmc: Connection, path: str, unreadable: dict[str, str]) -> Mapping
         return None
 
 
-def _resource(bmc: Connection, path: str, unreadable: dict[str, str]) -> Mapping[str, Any] | None:
+def _resource(
+    bmc: Connection, path: str, unreadable: dict[str, str]
+) -> Mapping[str, object] | None:
     """Read a resource, as `_document`. An object without an identity is malformed."""
     document = _document(bmc, path, unreadable)
     if document is None or {"@odata.id", "Id"}.intersection(document):
@@ -283,6 +287,6 @@ def _resource(bmc: Connection, path: str, unreadable: dict[str, str]) -> Mapping
     return None
 
 
-def _links(items: Any) -> list[str]:
+def _links(items: object) -> list[str]:
     paths = [entry(item, "@odata.id") for item in items] if isinstance(items, list) else []
     return [path for path in paths if isinstance(path, str)]

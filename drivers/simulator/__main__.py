@@ -59,7 +59,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def behaviour(settings: list[str]) -> dict[str, Any]:
+def behaviour(settings: list[str]) -> dict[str, object]:
     """Return the settings of faults in NAME=JSON settings. A value that is not JSON is text."""
     values: dict[str, Any] = {}
     for setting in settings:

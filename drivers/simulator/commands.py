@@ -46,12 +46,12 @@ class Failed(Exception):
 class Entry:
     """A command. `background`: the agent answers RUNNING at once, unless the client waits."""
 
-    run: Callable[[Ramdisk, Params], Awaitable[Any]]
+    run: Callable[[Ramdisk, Params], Awaitable[object]]
     background: bool = False
 
 
 def _step(
-    interface: str, name: str, priority: int = 0, *, abortable: bool = False, **attributes: Any
+    interface: str, name: str, priority: int = 0, *, abortable: bool = False, **attributes: object
 ) -> Step:
     return {
         "interface": interface,
@@ -108,7 +108,7 @@ def steps(flow: str, faults: Faults) -> list[Step]:
 
 
 def _get_steps(flow: str) -> Entry:
-    async def run(agent: Ramdisk, _params: Params) -> Any:
+    async def run(agent: Ramdisk, _params: Params) -> object:
         faults = agent.machine.faults
         return {
             f"{flow}_steps": {MANAGER: steps(flow, faults)},
@@ -119,7 +119,7 @@ def _get_steps(flow: str) -> Entry:
 
 
 def _execute_step(flow: str) -> Entry:
-    async def run(agent: Ramdisk, params: Params) -> Any:
+    async def run(agent: Ramdisk, params: Params) -> object:
         machine, step = agent.machine, params["step"]
         requested_versions, have = (
             params.get(f"{flow}_version"),
@@ -155,16 +155,16 @@ def _execute_step(flow: str) -> Entry:
     return Entry(run, background=True)
 
 
-async def _write_image(agent: Ramdisk, params: Params) -> Any:
+async def _write_image(agent: Ramdisk, params: Params) -> object:
     args = params["step"].get("args") or {}
     return await write_image(agent, args.get("image_info") or {}, args.get("configdrive"))
 
 
-async def _prepare_image(agent: Ramdisk, params: Params) -> Any:
+async def _prepare_image(agent: Ramdisk, params: Params) -> object:
     return await write_image(agent, params.get("image_info") or {}, params.get("configdrive"))
 
 
-async def write_image(agent: Ramdisk, info: Params, configdrive: Any) -> Any:
+async def write_image(agent: Ramdisk, info: Params, configdrive: object) -> object:
     """Fetch the image, verify its checksum and make it the disk's content."""
     algorithm, expected_digest = await _checksum(agent, info)
     errors = []
@@ -225,19 +225,19 @@ async def _erase(agent: Ramdisk, _params: Params) -> Any:
     agent.machine.disk = None
 
 
-async def _erase_all(agent: Ramdisk, _params: Params) -> Any:
+async def _erase_all(agent: Ramdisk, _params: Params) -> object:
     """Erase all disks; return their names, each without an output, as the agent does."""
     agent.machine.disk = None
     disks = inventory(agent.machine, agent.macs)["inventory"]["disks"]
     return {disk["name"]: None for disk in disks}
 
 
-async def _create_raid(agent: Ramdisk, params: Params) -> Any:
+async def _create_raid(agent: Ramdisk, params: Params) -> object:
     target_config = (params.get("node") or {}).get("target_raid_config")
     return _build_raid(agent, "target_raid_config", target_config)
 
 
-async def _apply_raid(agent: Ramdisk, params: Params) -> Any:
+async def _apply_raid(agent: Ramdisk, params: Params) -> object:
     args = params["step"].get("args") or {}
     kept_disks = [] if args.get("delete_existing", True) else agent.machine.raid
     return _build_raid(agent, "raid_config", args.get("raid_config"), kept_disks)
@@ -247,7 +247,9 @@ async def _delete_raid(agent: Ramdisk, _params: Params) -> Any:
     agent.machine.raid = []
 
 
-def _build_raid(agent: Ramdisk, name: str, config: Any, kept_disks: Sequence[Any] = ()) -> Any:
+def _build_raid(
+    agent: Ramdisk, name: str, config: object, kept_disks: Sequence[Any] = ()
+) -> object:
     """Build logical disks in addition to the kept ones; return the configuration. Raises Failed."""
     if not isinstance(config, Mapping) or not config.get("logical_disks"):
         raise Failed(f"{name} has no logical_disks")
@@ -255,7 +257,7 @@ def _build_raid(agent: Ramdisk, name: str, config: Any, kept_disks: Sequence[Any
     return {**config, "logical_disks": agent.machine.raid}
 
 
-async def _get_partition_uuids(agent: Ramdisk, _params: Params) -> Any:
+async def _get_partition_uuids(agent: Ramdisk, _params: Params) -> object:
     disk = agent.machine.disk
     return {"root uuid": _root_uuid(disk)} if disk else {}
 
@@ -285,7 +287,7 @@ async def _finalize_rescue(agent: Ramdisk, params: Params) -> Any:
     agent.leave("rescued")
 
 
-async def _collect_logs(agent: Ramdisk, _params: Params) -> Any:
+async def _collect_logs(agent: Ramdisk, _params: Params) -> object:
     text = "\n".join(json.dumps(entry, default=str) for entry in agent.machine.log).encode()
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -295,12 +297,12 @@ async def _collect_logs(agent: Ramdisk, _params: Params) -> Any:
     return {"system_logs": base64.b64encode(packed.getvalue()).decode()}
 
 
-async def _nothing(_agent: Ramdisk, _params: Params) -> Any:
+async def _nothing(_agent: Ramdisk, _params: Params) -> object:
     return None
 
 
 #: Effects of steps, by step name without the interface.
-WORK: dict[str, Callable[[Ramdisk, Params], Awaitable[Any]]] = {
+WORK: dict[str, Callable[[Ramdisk, Params], Awaitable[object]]] = {
     "erase_devices": _erase_all,
     "erase_devices_metadata": _erase,
     "erase_devices_express": _erase,
@@ -311,7 +313,7 @@ WORK: dict[str, Callable[[Ramdisk, Params], Awaitable[Any]]] = {
 }
 
 
-async def _get_hardware_info(agent: Ramdisk, _params: Params) -> Any:
+async def _get_hardware_info(agent: Ramdisk, _params: Params) -> object:
     return inventory(agent.machine, agent.macs)["inventory"]
 
 

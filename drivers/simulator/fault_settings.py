@@ -25,7 +25,7 @@ class BadFault(ValueError):
     """There is no such fault, or its value is invalid; the message names it."""
 
 
-def expanded(settings: Settings, profiles: Mapping[str, Settings] = PROFILES) -> dict[str, Any]:
+def expanded(settings: Settings, profiles: Mapping[str, Settings] = PROFILES) -> dict[str, object]:
     """
     Return settings with the contents of their profiles (a name or a list) in place of `profile`.
 
@@ -49,10 +49,10 @@ def merge(*layers: Settings) -> Faults:
     return Faults(**{name: merged[name] for name in merged.keys() - ROWS.keys()}, rude=rude)
 
 
-def shown(faults: Faults) -> dict[str, Any]:
+def shown(faults: Faults) -> dict[str, object]:
     """Return the settings that give these faults."""
     settings: dict[str, Any] = asdict(faults)
-    rude: dict[str, Any] = settings.pop("rude")
+    rude: dict[str, object] = settings.pop("rude")
     return settings | rude
 
 
@@ -72,7 +72,7 @@ def check(settings: Settings) -> None:
             KINDS[name](name, value)
 
 
-def read(path: Path, machines: int) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+def read(path: Path, machines: int) -> tuple[dict[str, object], dict[int, dict[str, object]]]:
     """
     Read a file of faults; return the settings for all machines, and those by number of machine.
 
@@ -90,12 +90,14 @@ def read(path: Path, machines: int) -> tuple[dict[str, Any], dict[int, dict[str,
         raise BadFault(f"{path}: {error}") from None
 
 
-def _parsed(document: Settings, machines: int) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+def _parsed(
+    document: Settings, machines: int
+) -> tuple[dict[str, object], dict[int, dict[str, object]]]:
     if unknown_sections := sorted(document.keys() - {"all", "machines", "profiles"}):
         raise BadFault(f"[{unknown_sections[0]}] is none of [all], [machines.N], [profiles.NAME]")
     profiles = {**PROFILES, **_table("profiles", document.get("profiles", {}))}
     for_all = _settings("all", document.get("all", {}), profiles)
-    for_one: dict[int, dict[str, Any]] = {}
+    for_one: dict[int, dict[str, object]] = {}
     for numbers, section in _table("machines", document.get("machines", {})).items():
         settings = _settings(f"machines.{numbers}", section, profiles)
         for number in _numbers(numbers, machines):
@@ -103,13 +105,13 @@ def _parsed(document: Settings, machines: int) -> tuple[dict[str, Any], dict[int
     return for_all, for_one
 
 
-def _table(name: str, value: Any) -> Settings:
+def _table(name: str, value: object) -> Settings:
     if not isinstance(value, dict):
         raise BadFault(f"[{name}]: a table, not {value!r}")
     return value
 
 
-def _settings(name: str, section: Any, profiles: Mapping[str, Settings]) -> dict[str, Any]:
+def _settings(name: str, section: object, profiles: Mapping[str, Settings]) -> dict[str, object]:
     try:
         settings = expanded(_table(name, section), profiles)
         check(settings)
@@ -132,13 +134,13 @@ def _numbers(text: str, machines: int) -> Iterator[int]:
 # Rude faults
 
 
-def _options(row: Row, value: Any) -> dict[str, Any]:
+def _options(row: Row, value: object) -> dict[str, object]:
     """Return all options of a rude fault from its checked value."""
     options = value if isinstance(value, Mapping) else {"share": 1.0 if value is True else value}
     return {"share": 1.0, "times": 0, **row.defaults, **options}
 
 
-def _check_rude(row: Row, value: Any) -> None:
+def _check_rude(row: Row, value: object) -> None:
     if isinstance(value, bool):
         return
     if not isinstance(value, Mapping):
@@ -154,7 +156,7 @@ def _check_rude(row: Row, value: Any) -> None:
     _rate(f"{row.name}.share", value.get("share", 1.0))
 
 
-def _check_option(name: str, default: Any, value: Any) -> None:
+def _check_option(name: str, default: object, value: object) -> None:
     """Check that an option has the type of its default value."""
     kinds = ((bool, _flag), (int | float, _number), (str, _text), (list, _texts))
     check_kind = next(check_kind for kind, check_kind in kinds if isinstance(default, kind))
@@ -164,12 +166,12 @@ def _check_option(name: str, default: Any, value: Any) -> None:
 # Fields of `Faults`
 
 
-def _flag(name: str, value: Any) -> None:
+def _flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise BadFault(f"{name}: true or false, not {value!r}")
 
 
-def _number(name: str, value: Any) -> None:
+def _number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise BadFault(f"{name}: a number from 0 up, not {value!r}")
 
@@ -180,31 +182,31 @@ def _rate(name: str, value: Any) -> None:
         raise BadFault(f"{name}: a share between 0 and 1, not {value!r}")
 
 
-def _text(name: str, value: Any) -> None:
+def _text(name: str, value: object) -> None:
     if not isinstance(value, str):
         raise BadFault(f"{name}: a text, not {value!r}")
 
 
-def _durations(name: str, value: Any) -> None:
+def _durations(name: str, value: object) -> None:
     for seconds in value.values() if isinstance(value, Mapping) else [value]:
         _number(name, seconds)
 
 
-def _reasons(name: str, value: Any) -> None:
+def _reasons(name: str, value: object) -> None:
     if not isinstance(value, Mapping):
         raise BadFault(f"{name}: an object of step and reason, not {value!r}")
     for reason in value.values():
         _text(name, reason)
 
 
-def _texts(name: str, value: Any) -> None:
+def _texts(name: str, value: object) -> None:
     if not isinstance(value, list | tuple):
         raise BadFault(f"{name}: a list of texts, not {value!r}")
     for text in value:
         _text(name, text)
 
 
-def _steps(name: str, value: Any) -> None:
+def _steps(name: str, value: object) -> None:
     if not isinstance(value, Mapping) or not set(value) <= {"clean", "deploy", "service"}:
         raise BadFault(f"{name}: lists of steps under clean, deploy, service, not {value!r}")
     for step_list in value.values():

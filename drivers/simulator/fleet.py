@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from drivers.simulator import fault_settings
 from drivers.simulator.faults import Faults
@@ -15,12 +14,12 @@ class Fleet:
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.machines = machines
-        self._for_all: dict[str, Any] = {}
-        self._for_one: list[dict[str, Any]] = [{} for _ in machines]
+        self._for_all: dict[str, object] = {}
+        self._for_one: list[dict[str, object]] = [{} for _ in machines]
         self._powers: list[Power] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def set_faults(self, number: int | None = None, /, **settings: Any) -> None:
+    def set_faults(self, number: int | None = None, /, **settings: object) -> None:
         """
         Set faults (see `fault_settings`) of one machine, or of all. None resets a fault.
 

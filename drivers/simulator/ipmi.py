@@ -140,7 +140,7 @@ class SimulatedBmc(Bmc):  # type: ignore[misc]
                 self.authdata, self.kg, sockaddr, self.serversocket, request, self.uuid, bmc=self
             )
 
-    def _refuse_suite(self, request: bytearray, sockaddr: Any) -> None:
+    def _refuse_suite(self, request: bytearray, sockaddr: object) -> None:
         body = bytes([request[0], NO_CIPHER_SUITE_MATCH, 0, 0]) + bytes(request[4:8])
         header = b"\x06\x00\xff\x07\x06\x11" + bytes(8) + struct.pack("<H", len(body))
         self.serversocket.sendto(header + body, sockaddr)

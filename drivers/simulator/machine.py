@@ -13,7 +13,7 @@ from drivers.simulator.faults import Faults
 #: Number of entries in the log of a machine; older ones are dropped.
 LOG_LENGTH = 10_000
 
-BIOS_DEFAULTS: dict[str, Any] = {
+BIOS_DEFAULTS: dict[str, object] = {
     "BootMode": "Uefi",
     "NumLock": "On",
     "ProcHyperthreading": "Enabled",
@@ -88,8 +88,8 @@ class Machine:
     boot_uri: str = ""
     #: Device -> URL of the inserted medium; "": none.
     media: dict[str, str] = field(default_factory=lambda: {"Cd": "", "Floppy": ""})
-    bios: dict[str, Any] = field(default_factory=lambda: dict(BIOS_DEFAULTS))  # in effect
-    bios_pending: dict[str, Any] = field(default_factory=dict)  # applied by the next reset
+    bios: dict[str, object] = field(default_factory=lambda: dict(BIOS_DEFAULTS))  # in effect
+    bios_pending: dict[str, object] = field(default_factory=dict)  # applied by the next reset
     bios_applied: float | None = None  # seconds since the epoch
     secure_boot: bool = False  # setting
     secure_boot_now: bool = False  # in effect since the last start
@@ -101,12 +101,12 @@ class Machine:
     asset_tag: str = ""
     firmware: dict[str, str] = field(default_factory=lambda: {"BIOS": "1.0.0", "BMC": "2.10"})
     volumes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    raid: list[dict[str, Any]] = field(default_factory=list)  # logical disks, built by the agent
+    raid: list[dict[str, object]] = field(default_factory=list)  # logical disks, built by the agent
     tasks: list[Task] = field(default_factory=list)
     unsettled: list[Task] = field(default_factory=list)  # effect still to come
     at_start: list[Callable[[], object]] = field(default_factory=list)  # called once, at next start
     sessions: dict[str, str] = field(default_factory=dict)  # id -> token
-    subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> document
+    subscriptions: dict[str, dict[str, object]] = field(default_factory=dict)  # path -> document
     disk: Image | None = None
     disk_bytes: int = 100 * 1024**3
     memory_gib: int = 32
@@ -114,8 +114,8 @@ class Machine:
     reads: int = 0  # GET requests to the BMC
     boots: int = 0
     spent: set[str] = field(default_factory=set)  # one-time faults that have occurred
-    memory: dict[str, dict[Any, Any]] = field(default_factory=dict)  # of rude faults, by name
-    log: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=LOG_LENGTH))
+    memory: dict[str, dict[object, object]] = field(default_factory=dict)  # of rude faults, by name
+    log: deque[dict[str, object]] = field(default_factory=lambda: deque(maxlen=LOG_LENGTH))
 
     @property
     def system_id(self) -> str:
@@ -131,7 +131,7 @@ class Machine:
 
     def driver_info(
         self, username: str | None = None, password: str | None = None
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return `driver_info` for a node of this machine with hardware type `redfish`."""
         return {
             "redfish_address": self.redfish_address,
@@ -150,7 +150,7 @@ class Machine:
             if task.effect is not None and not task.failure:
                 task.effect()
 
-    def record(self, kind: str, summary: str, detail: Any = None, **facts: Any) -> None:
+    def record(self, kind: str, summary: str, detail: object = None, **facts: object) -> None:
         """
         Add an entry to the machine's log. facts: further keys of the entry.
 
@@ -161,7 +161,7 @@ class Machine:
             {"at": time.time(), "kind": kind, "what": summary, "detail": detail, **facts}
         )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the machine as the control endpoint shows it."""
         return {
             "number": self.number,

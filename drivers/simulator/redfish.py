@@ -169,13 +169,13 @@ class Redfish:
 
     # Actions: each receives the JSON body
 
-    def reset(self, body: dict[str, Any]) -> Response:
+    def reset(self, body: dict[str, object]) -> Response:
         kind = choice(body, "ResetType", system.RESET_TYPES)
         self.machine.record("redfish", RESET_WORDS[kind], kind)
         self.power.reset(kind)
         return DONE
 
-    def change_system(self, body: dict[str, Any]) -> Response:
+    def change_system(self, body: dict[str, object]) -> Response:
         machine = self.machine
         only(body, {"Boot", "IndicatorLED", "AssetTag"})
         boot = body.get("Boot", {})
@@ -205,18 +205,18 @@ class Redfish:
             machine.record("redfish", "asset tag", machine.asset_tag)
         return DONE
 
-    def change_chassis(self, body: dict[str, Any]) -> Response:
+    def change_chassis(self, body: dict[str, object]) -> Response:
         only(body, {"IndicatorLED"})
         return self.change_system(body)
 
-    def change_drive(self, index: int, body: dict[str, Any]) -> Response:
+    def change_drive(self, index: int, body: dict[str, object]) -> Response:
         only(body, {"IndicatorLED"})
         indicator = choice(body, "IndicatorLED", system.INDICATORS)
         self.machine.drive_indicators[index] = indicator
         self.machine.record("redfish", "drive indicator", {"drive": index, "led": indicator})
         return DONE
 
-    def change_bios(self, body: dict[str, Any]) -> Response:
+    def change_bios(self, body: dict[str, object]) -> Response:
         attributes = body.get("Attributes")
         if not isinstance(attributes, dict):
             raise Refusal(400, "PropertyMissing", "Attributes is missing.")
@@ -231,12 +231,12 @@ class Redfish:
         self.machine.record("redfish", "bios", attributes)
         return DONE
 
-    def reset_bios(self, _body: dict[str, Any]) -> Response:
+    def reset_bios(self, _body: dict[str, object]) -> Response:
         self.machine.bios_pending = dict(BIOS_DEFAULTS)
         self.machine.record("redfish", "reset bios")
         return DONE
 
-    def change_secure_boot(self, body: dict[str, Any]) -> Response:
+    def change_secure_boot(self, body: dict[str, object]) -> Response:
         only(body, {"SecureBootEnable"})
         is_enabled = body.get("SecureBootEnable")
         if not isinstance(is_enabled, bool):
@@ -247,7 +247,7 @@ class Redfish:
         self.machine.record("redfish", "secure boot", is_enabled)
         return DONE
 
-    def reset_keys(self, body: dict[str, Any]) -> Response:
+    def reset_keys(self, body: dict[str, object]) -> Response:
         kind = body.get("ResetKeysType")
         if kind not in KEY_RESETS:
             raise Refusal(400, "ActionParameterNotSupported", "ResetKeysType is unknown.")
@@ -255,7 +255,7 @@ class Redfish:
         self.machine.record("redfish", "reset keys", kind)
         return DONE
 
-    def change_account(self, body: dict[str, Any]) -> Response:
+    def change_account(self, body: dict[str, object]) -> Response:
         machine, faults = self.machine, self.machine.faults
         only(body, {"Password"})
         password = body.get("Password")
@@ -283,7 +283,7 @@ class Redfish:
         machine.record("redfish", "clock", body)
         return DONE
 
-    def insert(self, device: str, body: dict[str, Any]) -> Response:
+    def insert(self, device: str, body: dict[str, object]) -> Response:
         machine = self.machine
         url = body.get("Image")
         if not isinstance(url, str) or not url:
@@ -296,18 +296,18 @@ class Redfish:
         machine.record("redfish", "insert media", {"device": device, "image": url})
         return DONE
 
-    def eject(self, device: str, _body: dict[str, Any]) -> Response:
+    def eject(self, device: str, _body: dict[str, object]) -> Response:
         machine = self.machine
         machine.record("redfish", "eject media", {"device": device, "image": machine.media[device]})
         machine.media[device] = ""
         return DONE
 
-    def reset_manager(self, body: dict[str, Any]) -> Response:
+    def reset_manager(self, body: dict[str, object]) -> Response:
         self.machine.sessions.clear()
         self.machine.record("redfish", "reset manager", body.get("ResetType"))
         return DONE
 
-    def create_volume(self, body: dict[str, Any]) -> Response:
+    def create_volume(self, body: dict[str, object]) -> Response:
         return volumes.create(self.machine, body)
 
     def subscribe(self, body: dict[str, Any]) -> Response:
@@ -350,7 +350,7 @@ class Redfish:
         task = volumes.begin_task(self.machine, name, effect, seconds, failure)
         return task_response(self.machine, task.number)
 
-    def log_in(self, body: dict[str, Any]) -> Response:
+    def log_in(self, body: dict[str, object]) -> Response:
         machine, sessions = self.machine, self.machine.sessions
         right = (machine.username, machine.password)
         if not self._is_login(right=(body.get("UserName"), body.get("Password")) == right):
@@ -385,7 +385,7 @@ RESET_WORDS = {
 }
 
 
-def _media(device: str) -> dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]]:
+def _media(device: str) -> dict[tuple[str, str], Callable[[Redfish, dict[str, object]], Response]]:
     actions = f"{MANAGER}/VirtualMedia/{device}/Actions"
     return {
         ("POST", f"{actions}/VirtualMedia.InsertMedia"): lambda bmc, body: bmc.insert(device, body),
@@ -395,12 +395,12 @@ def _media(device: str) -> dict[tuple[str, str], Callable[[Redfish, dict[str, An
 
 def _drive(
     index: int,
-) -> tuple[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]]:
+) -> tuple[tuple[str, str], Callable[[Redfish, dict[str, object]], Response]]:
     path = f"{STORAGE}/Drives/{index}"
     return ("PATCH", path), lambda bmc, body: bmc.change_drive(index, body)
 
 
-ACTIONS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = {
+ACTIONS: dict[tuple[str, str], Callable[[Redfish, dict[str, object]], Response]] = {
     ("POST", f"{SYSTEM}/Actions/ComputerSystem.Reset"): Redfish.reset,
     ("PATCH", SYSTEM): Redfish.change_system,
     ("PATCH", CHASSIS): Redfish.change_chassis,

@@ -19,7 +19,7 @@ class Refusal(Exception):
         return json({"error": error}, self.status, headers)
 
 
-def only(body: dict[str, Any], known_names: set[str]) -> None:
+def only(body: dict[str, object], known_names: set[str]) -> None:
     """Refuse properties other than the known ones."""
     unknown_names = sorted(set(body) - known_names)
     if unknown_names:

@@ -6,7 +6,7 @@ recorded.
 """
 
 import re
-from typing import Any, Self
+from typing import Self
 from urllib.parse import unquote
 
 import orjson
@@ -38,7 +38,7 @@ class RecordedBmc:
         self._power: dict[str, str] = {}  # path of a system -> state after the last order
         self._logins = 0
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the machine as the program prints it."""
         return {"redfish_address": self.redfish_address, "system_id": self.system}
 
@@ -131,6 +131,6 @@ def _decoded(path: str) -> str:
     return unquote(path)
 
 
-def _object(answer: Answer) -> dict[str, Any]:
+def _object(answer: Answer) -> dict[str, object]:
     document = answer.document()
     return document if isinstance(document, dict) else {}

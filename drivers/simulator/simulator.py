@@ -57,7 +57,7 @@ class Simulator(Fleet):
         password: str = "admin",  # noqa: S107 - of simulated machines
         pxe: str = "",
         network: str = NETWORK,
-        **behaviour: Any,
+        **behaviour: object,
     ) -> None:
         super().__init__([build(i, address(i, network), port, seed) for i in range(machines)])
         self._control = f"{network}.0.1"

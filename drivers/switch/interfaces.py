@@ -144,7 +144,7 @@ class Switch(Network):
 
     def inspect_switch_ports(
         self, target: Target, network: str | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         """
         Compare the switch ports of the machine with the last orders, and change nothing.
 

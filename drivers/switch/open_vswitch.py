@@ -142,7 +142,7 @@ def _mode(row: Mapping[str, Any]) -> PortMode:
     return PortMode(other=f"vlan_mode {kind or 'none'}, tag {vlan}, trunks {ranges(trunks)}")
 
 
-def _table(session: Session, table: str, columns: str) -> list[dict[str, Any]]:
+def _table(session: Session, table: str, columns: str) -> list[dict[str, object]]:
     """Return the rows of a table, with UUIDs as texts."""
     output = session.show(f"ovs-vsctl --timeout=20 --format=json --columns={columns} list {table}")
     try:
@@ -155,7 +155,7 @@ def _table(session: Session, table: str, columns: str) -> list[dict[str, Any]]:
         raise Unexpected(f"ovs-vsctl list {table}: {output.strip()[:200]!r}") from error
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> object:
     """Return a value of OVSDB's JSON (RFC 7047): UUIDs as texts, sets as lists."""
     if isinstance(value, list) and len(value) == 2:
         kind, content = value

@@ -33,7 +33,7 @@ def read(config: Path | None, **flags: Any) -> Settings:
     return _read(None, config, flags)
 
 
-def read_for(role: str, config: Path | None, **flags: Any) -> Settings:
+def read_for(role: str, config: Path | None, **flags: object) -> Settings:
     """
     Load the settings of a role that this process runs, as `read`; it logs to its file, if any.
 

@@ -108,7 +108,7 @@ def import_ironic_conf(
         raise typer.Exit(1)
 
 
-def _toml_lines(values: Iterable[tuple[str, Any]]) -> Iterator[str]:
+def _toml_lines(values: Iterable[tuple[str, object]]) -> Iterator[str]:
     """Yield lines of TOML for pairs of "group.name" and value; a value that is None has none."""
     section = None
     for path, value in sorted((pair for pair in values if pair[1] is not None), key=itemgetter(0)):
@@ -128,7 +128,7 @@ def _write_new(path: Path, text: str) -> None:
         raise SettingsError(f"{path}: {error.strerror}") from None
 
 
-def toml(value: Any) -> str:
+def toml(value: object) -> str:
     """Format a value as TOML; None is "none"."""
     match value:
         case None:

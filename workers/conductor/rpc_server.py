@@ -74,10 +74,10 @@ class CallHandler:
     name: str  # of the conductor
     leases: Leases
     #: calls about consoles: name of the method -> function of the runtime and the node
-    consoles: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    consoles: Mapping[str, Callable[..., object]] = field(default_factory=dict)
     recent: RecentAnswers = field(default_factory=RecentAnswers)
 
-    def answer(self, document: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    def answer(self, document: Mapping[str, Any], seconds: float) -> dict[str, object]:
         """
         Execute a call, and return the document that answers it.
 
@@ -116,7 +116,7 @@ class CallHandler:
                 f"{document['what']} has a defect: the log of conductor {self.name} has details",
             )
 
-    def _answer(self, call: Method, document: Mapping[str, Any], end: float) -> Any:
+    def _answer(self, call: Method, document: Mapping[str, Any], end: float) -> object:
         with self.runtime.reading() as session:
             node = nodes.find(session, document["node"])
             if call.locked and node.reservation is not None:
@@ -187,7 +187,7 @@ class CallHandler:
         if waiting_operation is not None:
             send_again(self.runtime, waiting_operation)
 
-    def _record(self, node: Node, reports: Mapping[str, Any], *, locked: bool) -> None:
+    def _record(self, node: Node, reports: Mapping[str, object], *, locked: bool) -> None:
         """Record the driver's reports; if `locked`, only if the node has not changed."""
         with self.runtime.transaction() as session:
             row = session.scalar(
@@ -202,14 +202,14 @@ class CallHandler:
 
 
 #: Calls that the conductor itself answers.
-_OWN: Mapping[str, Callable[..., Any]] = {
+_OWN: Mapping[str, Callable[..., object]] = {
     "read_agent_log": lambda runtime, node, *, name, offset: read_agent_log(
         runtime.settings.options(), node.uuid, name, offset
     ),
 }
 
 
-def _patiently(order: Callable[[], Any], end: float) -> Any:
+def _patiently(order: Callable[[], object], end: float) -> object:
     """
     Send an order again while the machine or its BMC is busy for now; return its result.
 
@@ -286,7 +286,7 @@ class CallReceiver:
 def register_task(application: Celery, receiver: CallReceiver) -> None:
     """Register the Celery task in the control process."""
 
-    def take(key: Any, node: Any) -> None:
+    def take(key: object, node: object) -> None:
         if not (isinstance(key, str) and isinstance(node, str)):
             seldom.warning("call.forged", detail="its message has no key or no node")
             return
@@ -300,14 +300,14 @@ def _unchanged(node: Node) -> tuple[Any, ...]:
     return Node.id == node.id, Node.fence == node.fence, Node.reservation.is_(None)
 
 
-def _without_database(error: SQLAlchemyError) -> dict[str, Any]:
+def _without_database(error: SQLAlchemyError) -> dict[str, object]:
     seldom.warning("call.no_database", detail=reason(error))
     return _error(503, "The database is out of reach, please retry.", 5)
 
 
 def _error(
     status: int, error: object, retry_after: int | None = None, *, transient: bool = False
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "status": status,
         "message": str(error),

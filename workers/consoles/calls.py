@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from app.errors import Conflict
 from app.hardware import targets
@@ -20,17 +19,17 @@ from workers.consoles.hub import Hub, history_folder
 MOST = 256 << 10
 
 
-def methods(hub: Hub) -> Mapping[str, Callable[..., Any]]:
+def methods(hub: Hub) -> Mapping[str, Callable[..., object]]:
     """Return the calls that a conductor with these consoles answers, by name."""
 
-    def get_console(runtime: Runtime, node: Node) -> dict[str, Any]:
+    def get_console(runtime: Runtime, node: Node) -> dict[str, object]:
         target = _target_of(runtime, node)
         console = interfaces_of(target).console
         if isinstance(console, ProgramConsole):
             return hub.address(node.uuid)
         return console.get_console(target)
 
-    def open_console(runtime: Runtime, node: Node) -> dict[str, Any]:
+    def open_console(runtime: Runtime, node: Node) -> dict[str, object]:
         if not node.console_enabled:
             raise Conflict(
                 f"The console of node {node.uuid} is not enabled: PUT"
@@ -46,7 +45,7 @@ def methods(hub: Hub) -> Mapping[str, Callable[..., Any]]:
 
     def read_console_history(
         runtime: Runtime, node: Node, *, since: int | None, until: int | None, size: int
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         records, cut = history.read(
             history_folder(runtime), node.uuid, since=since, until=until, size=min(size, MOST)
         )

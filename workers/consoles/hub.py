@@ -107,7 +107,7 @@ class Hub:
     channel: ConsoleChannel
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _sessions: dict[str, _Running] = field(default_factory=dict)  # by UUID of the node
-    _output: queue.Queue[tuple[str, Mapping[str, Any]]] = field(
+    _output: queue.Queue[tuple[str, Mapping[str, object]]] = field(
         default_factory=lambda: queue.Queue(QUEUED)
     )
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -175,8 +175,8 @@ class Hub:
         }
 
     def _awaited(
-        self, node: str, is_complete: Callable[[Mapping[str, Any]], bool]
-    ) -> dict[str, Any]:
+        self, node: str, is_complete: Callable[[Mapping[str, object]], bool]
+    ) -> dict[str, object]:
         """Return the facts of a node when they are complete. Raises Starting: too late."""
         end = time.monotonic() + START_TIME
         while True:
@@ -267,7 +267,7 @@ class Hub:
         name = interface or next(iter(by_name), "")
         return isinstance(by_name.get(name), ProgramConsole)
 
-    def _driver_info(self, node: str) -> Mapping[str, Any]:
+    def _driver_info(self, node: str) -> Mapping[str, object]:
         with self.runtime.reading() as session:
             return session.scalar(select(Node.driver_info).where(Node.uuid == node)) or {}
 
@@ -297,12 +297,12 @@ class Hub:
         days = self.runtime.settings.console.history_days
         history.remove_old(history_folder(self.runtime), days)
 
-    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+    async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         return await self._loop.run_in_executor(self._reading, work, *arguments)
 
     # the threads of Redis
 
-    def _publish(self, node: str, document: Mapping[str, Any]) -> None:
+    def _publish(self, node: str, document: Mapping[str, object]) -> None:
         try:
             self._output.put_nowait((node, document))
         except queue.Full:

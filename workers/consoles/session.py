@@ -44,7 +44,7 @@ FLOWING, FIRST = 0.05, 0.01
 LONGEST_WORDS = 4096
 
 #: Called with the node and a document of output (`app.broker.consoles`).
-Publish = Callable[[str, Mapping[str, Any]], None]
+Publish = Callable[[str, Mapping[str, object]], None]
 
 
 class Gone(Exception):
@@ -248,7 +248,7 @@ class Session:
         except OSError as error:
             seldom.warning("console.not_kept", node=self.node, detail=str(error))
 
-    def _publish(self, document: Mapping[str, Any]) -> None:
+    def _publish(self, document: Mapping[str, object]) -> None:
         self._around.publish(self.node, {"session": self.id, **document})
 
     # state

@@ -4,7 +4,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 #: Seconds after which a writer that does not claim again loses its place.
 WRITER_TIME = 15.0
@@ -30,7 +29,7 @@ class Writers:
     _until: float = 0.0
     _numbers: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
-    def accept(self, document: Mapping[str, Any], data: bytes) -> None:
+    def accept(self, document: Mapping[str, object], data: bytes) -> None:
         """
         Handle a document of input (`app.broker.consoles`), unless it is old, or of another session.
 

@@ -256,7 +256,7 @@ def _image() -> Iterator[Image]:
 
         do_HEAD = do_GET  # noqa: N815 - the library's name
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_: object) -> None:
             """Log nothing, as the terminal displays the table."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

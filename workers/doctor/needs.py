@@ -7,7 +7,6 @@ it has all that its work needs.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.broker import breakers
 from app.cluster import conductors, periodic_passes
@@ -30,7 +29,7 @@ class Need:
     role: str
     need: str
     proof: str
-    probe: Callable[..., Any]  # the code that proves it
+    probe: Callable[..., object]  # the code that proves it
     within: str  # the longest time until its loss is known
     without: str
 

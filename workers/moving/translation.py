@@ -41,7 +41,7 @@ from workers.moving.ironic_database import Row
 class Source(Protocol):
     """Rows of Ironic: an `IronicDatabase`, or some that are not written yet."""
 
-    def of(self, name: str, **values: Any) -> Sequence[Row]:
+    def of(self, name: str, **values: object) -> Sequence[Row]:
         """Return the rows of a table that have these values."""
 
 
@@ -114,7 +114,7 @@ def node(
     return Bundle(Node, values, _parts(ironic, row["id"]), notes)
 
 
-def check_settled(row: Mapping[str, Any], start: str, verb: str) -> None:
+def check_settled(row: Mapping[str, object], start: str, verb: str) -> None:
     """
     Check that nothing is under way on a node.
 
@@ -171,7 +171,7 @@ def _part(model: type[Base], row: Row, groups: Mapping[int, str]) -> Values:
     return copied(model, row, node_id=None, **further)
 
 
-def check_allocation_settled(row: Mapping[str, Any]) -> None:
+def check_allocation_settled(row: Mapping[str, object]) -> None:
     """Check that an allocation has ended its search. Raises NotMoved."""
     if row["state"] == AllocationState.ALLOCATING:
         raise NotMoved(
@@ -231,13 +231,13 @@ def allocation(_ironic: Source, row: Row) -> Bundle:
     return Bundle(Allocation, copied(Allocation, row, node_id=None, **_allocation(row)))
 
 
-def document(text: Any, empty: Any = None) -> Any:
+def document(text: object, empty: object = None) -> Any:
     """Return the value of JSON text; `empty` (by default an object) for none."""
     value = json.loads(text) if isinstance(text, str) and text else text
     return value or ({} if empty is None else empty)
 
 
-def copied(model: type[Base], row: Row, **further: Any) -> Values:
+def copied(model: type[Base], row: Row, **further: object) -> Values:
     """
     Return the values of a model's columns, except its id: `further`, those of the row, defaults.
 
@@ -253,14 +253,14 @@ def copied(model: type[Base], row: Row, **further: Any) -> Values:
     return values
 
 
-def _default(column: Column[Any]) -> Any:
+def _default(column: Column[object]) -> object:
     default: Any = column.default
     if column.nullable or default is None:
         return None
     return default.arg(None) if default.is_callable else default.arg
 
 
-def _fitting(column: Column[Any], value: Any) -> Any:
+def _fitting(column: Column[object], value: Any) -> object:
     kind = column.type
     if value is None or column.foreign_keys:  # UUIDs stand for ids
         return value

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import uuid4
 
 from celery.beat import ScheduleEntry, Scheduler, Service
@@ -128,13 +128,13 @@ class LeasedScheduler(Scheduler):
     def setup_schedule(self) -> None:
         self.merge_inplace(self.app.conf.beat_schedule)
 
-    def tick(self, *args: Any, **kwargs: Any) -> float:
+    def tick(self, *args: object, **kwargs: object) -> float:
         type(self).outage = ""
         wait = self._tick(*args, **kwargs)
         vital_signs.work(self.outage or ("leads" if self.leading else "stands by"))
         return wait
 
-    def _tick(self, *args: Any, **kwargs: Any) -> float:
+    def _tick(self, *args: object, **kwargs: object) -> float:
         kill_points.reach("beating")
         leading = self._reaches_broker() and self._leads()
         if leading != self.leading:
@@ -258,7 +258,7 @@ def _task_of(entry: ScheduleEntry) -> str:
 class _Service(Service):
     """Celery's beat; a lookup of its scheduler by name would read the metadata of all packages."""
 
-    def get_scheduler(self, lazy: bool = False, **_: Any) -> LeasedScheduler:
+    def get_scheduler(self, lazy: bool = False, **_: object) -> LeasedScheduler:
         return LeasedScheduler(app=self.app, max_interval=self.max_interval, lazy=lazy)
 
 

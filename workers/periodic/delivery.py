@@ -108,14 +108,14 @@ class Deliverer(ABC):
         self._closed = False
 
     @abstractmethod
-    def send(self, row: Row[Any], previous_sequence: int, page: change_events.Found) -> Sent:
+    def send(self, row: Row[object], previous_sequence: int, page: change_events.Found) -> Sent:
         """Send the events after a number to a subscriber, in their order."""
 
     @abstractmethod
-    def selected(self, row: Row[Any]) -> Select[Any]:
+    def selected(self, row: Row[object]) -> Select[object]:
         """Select the events of a subscriber."""
 
-    def facts(self) -> Sequence[ColumnElement[Any]]:
+    def facts(self) -> Sequence[ColumnElement[object]]:
         """Return the columns that `send` and `selected` need of a subscriber's row."""
         return ()
 
@@ -124,8 +124,8 @@ class Deliverer(ABC):
         return true()
 
     def give_up(
-        self, connection: Connection, row: Row[Any], error: str, newest_sequence: int
-    ) -> Mapping[str, Any]:
+        self, connection: Connection, row: Row[object], error: str, newest_sequence: int
+    ) -> Mapping[str, object]:
         """Return the columns to change when a subscriber gets no more attempts; empty: it does."""
         return {}
 
@@ -227,7 +227,7 @@ class Deliverer(ABC):
             self._record_failure(row, token, outcome, newest_sequence)
         return False
 
-    def _read(self, ident: int) -> Select[Any]:
+    def _read(self, ident: int) -> Select[object]:
         """Select the facts about a subscriber for one attempt."""
         common = (self._row[name] for name in _OF_ATTEMPT)
         failing_seconds = age(self._row.failing_since).label("failing")
@@ -235,16 +235,16 @@ class Deliverer(ABC):
             self._row.id == ident, self.enabled()
         )
 
-    def _skip(self, row: Row[Any], position: int) -> bool:
+    def _skip(self, row: Row[object], position: int) -> bool:
         """Record that there is no event up to a number; False: the position changed."""
         return self._update(self._unheld(row), {"position": position})
 
-    def _hold(self, row: Row[Any], token: str) -> bool:
+    def _hold(self, row: Row[object], token: str) -> bool:
         """Take the lease of a subscriber; False: another attempt has it, or the position moved."""
         seconds = 3 * self._timeout + MARGIN
         return self._update(self._unheld(row), {"holder": token, "due_at": after(seconds)})
 
-    def _record(self, row: Row[Any], token: str, position: int) -> bool:
+    def _record(self, row: Row[object], token: str, position: int) -> bool:
         """Record that the subscriber has accepted all events up to a number."""
         values = {
             "position": position, "holder": None, "due_at": now(), "failed_attempts": 0,
@@ -253,7 +253,7 @@ class Deliverer(ABC):
         return self._update(self._held(row, token), values)
 
     def _record_failure(
-        self, row: Row[Any], token: str, outcome: Sent, newest_sequence: int
+        self, row: Row[object], token: str, outcome: Sent, newest_sequence: int
     ) -> None:
         """Record a failed attempt, and when to repeat it: not before the subscriber wants it."""
         error = outcome.error or ""
@@ -277,14 +277,14 @@ class Deliverer(ABC):
         facts = {self.name: getattr(row, "uuid", row.id), "error": error, "after": row.position}
         seldom.warning(f"{self.name}.{event}", **facts)
 
-    def _update(self, condition: ColumnElement[bool], values: Mapping[str, Any]) -> bool:
+    def _update(self, condition: ColumnElement[bool], values: Mapping[str, object]) -> bool:
         with self._runtime.write_connection() as connection:
             change = update(self.model).where(condition).values(**values)
             return bool(connection.execute(change).rowcount)
 
-    def _unheld(self, row: Row[Any]) -> ColumnElement[bool]:
+    def _unheld(self, row: Row[object]) -> ColumnElement[bool]:
         return and_(self._row.id == row.id, self._row.position == row.position, self._is_due())
 
-    def _held(self, row: Row[Any], token: str) -> ColumnElement[bool]:
+    def _held(self, row: Row[object], token: str) -> ColumnElement[bool]:
         is_holder = and_(self._row.id == row.id, self._row.holder == token)
         return and_(is_holder, self._row.position == row.position)

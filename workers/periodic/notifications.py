@@ -37,7 +37,7 @@ class Notifications(SoleSubscriber):
             "error": (ERROR,),
         }.get(level or "", ())
 
-    def selected(self, row: Row[Any]) -> Select[Any]:
+    def selected(self, row: Row[object]) -> Select[object]:
         return notification_events.SELECTED
 
     def send(self, row: Row[Any], previous_sequence: int, page: change_events.Found) -> Sent:
@@ -67,7 +67,7 @@ class Notifications(SoleSubscriber):
     def end_turn(self) -> None:
         self._bus.close()
 
-    def _document(self, notification: Notification) -> dict[str, Any]:
+    def _document(self, notification: Notification) -> dict[str, object]:
         """Return a notification as oslo.messaging's consumers get it."""
         return {
             "message_id": notification.ident,

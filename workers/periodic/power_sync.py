@@ -66,7 +66,7 @@ PENDING_SWEEPS = 2
 Power = str | HardwareError | None
 Change = Callable[[Session, Node], None]
 #: Yields the changes of a node from its power state and the other facts that its BMC reports.
-Compare = Callable[[Node, Power, Mapping[str, Any]], Iterator[Change]]
+Compare = Callable[[Node, Power, Mapping[str, object]], Iterator[Change]]
 
 
 def sync(
@@ -115,7 +115,7 @@ def sync(
 def recover(runtime: Runtime, conductor: str) -> int:
     """End the maintenance for a power failure of nodes whose BMC answers; return how many."""
 
-    def compare(_node: Node, state: Power, _reports: Mapping[str, Any]) -> Iterator[Change]:
+    def compare(_node: Node, state: Power, _reports: Mapping[str, object]) -> Iterator[Change]:
         if isinstance(state, str):
             yield lambda _session, row: _recover(row, state)
 

@@ -76,7 +76,7 @@ def prune_history(runtime: Runtime) -> int:
     )
 
 
-def _surplus(settings: Settings, nodes: Sequence[int], max_entries: int) -> Select[Any]:
+def _surplus(settings: Settings, nodes: Sequence[int], max_entries: int) -> Select[object]:
     """Select the ids of old entries beyond the `most` newest of each node."""
     newest_first = NodeHistory.id.desc()
     rank = func.row_number().over(partition_by=NodeHistory.node_id, order_by=newest_first)

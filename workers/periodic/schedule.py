@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from celery.schedules import schedule as period
 from sqlalchemy import Engine
@@ -260,7 +259,7 @@ def has_work(engine: Engine, task: str) -> bool:
         return query.first(connection, {}) is not None
 
 
-def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
+def schedule(settings: Settings) -> Mapping[str, dict[str, object]]:
     """Return the beat's schedule, by entry name."""
     entries = {}
     for task in PERIODIC:

@@ -101,8 +101,8 @@ class Webhooks(Deliverer):
         return Sent(row.position, f"the receiver answered {answer.status}", answer.retry_after)
 
     def give_up(
-        self, connection: Connection, row: Row[Any], error: str, newest_sequence: int
-    ) -> Mapping[str, Any]:
+        self, connection: Connection, row: Row[object], error: str, newest_sequence: int
+    ) -> Mapping[str, object]:
         """After `[webhooks]give_up_after` make all events up to the newest a failure."""
         if row.failing is None or row.failing < self._give_up_after:
             return {}

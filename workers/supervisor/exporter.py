@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from socketserver import ThreadingMixIn
-from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -130,7 +129,7 @@ def _probed(path: str, silence: float) -> tuple[str, str]:
 class _Handler(WSGIRequestHandler):
     timeout = REQUEST_TIMEOUT
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_: object) -> None:
         """Log no requests."""
 
 

@@ -115,7 +115,7 @@ class FileServer(web.Server):
         super().__init__(self._answer, keepalive_timeout=REQUEST_TIMEOUT, access_log=None)
         self._root, self._most, self._rate = root, max_connections, rate
         self._open: Counter[str] = Counter()  # address -> its connections
-        self._address: dict[Any, str] = {}  # connection -> its address
+        self._address: dict[object, str] = {}  # connection -> its address
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)

@@ -112,7 +112,7 @@ def _values(options: KeystoneAuthtoken) -> dict[str, str]:
 
 
 class _Middleware(auth_token.AuthProtocol):
-    def fetch_token(self, token: str, **arguments: Any) -> Any:
+    def fetch_token(self, token: str, **arguments: object) -> object:
         try:
             return super().fetch_token(token, **arguments)
         except ClientException as error:  # such as a wrong password of the service itself

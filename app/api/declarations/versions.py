@@ -126,7 +126,7 @@ class Version(int):
                 f" {feature} needs it, the request's is 1.{self:d}."
             )
 
-    def check_body(self, resource: str, body: Mapping[str, Any]) -> None:
+    def check_body(self, resource: str, body: Mapping[str, object]) -> None:
         """Refuse fields with a value that are newer than this version. Raises NotAcceptable."""
         for field, value in body.items():
             if value != ("" if field == "conductor_group" else None):

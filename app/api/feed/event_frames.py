@@ -17,7 +17,7 @@ EVENTS = ChangeEvent.__table__.c
 WITH_PROJECTS = ALL.add_columns(EVENTS.owner, EVENTS.lessee, age(EVENTS.created_at).label("waited"))
 
 
-def frame(row: Row[Any]) -> bytes:
+def frame(row: Row[object]) -> bytes:
     """Encode an event for streams."""
     return message(row.type, document(row), row.sequence)
 

@@ -83,7 +83,7 @@ class Condition:
     concealed: frozenset[str]
     own_types: frozenset[str]
 
-    def __call__(self, row: Row[Any]) -> bool:
+    def __call__(self, row: Row[object]) -> bool:
         projects = (row.owner, row.lessee)
         return (
             (self.type is None or row.type == self.type)

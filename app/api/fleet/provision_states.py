@@ -18,7 +18,7 @@ from app.models.node import COUNTED_BY
 
 provision_states = Routes("provision_states", "Counts of nodes by provision state")
 
-Query = Mapping[str, Any]
+Query = Mapping[str, object]
 
 #: Filters by columns of the index of provision states. Their conditions belong to the count and
 #: not to the rows, so that a database scans this index: each node costs the same, and no row is

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
 
 from flask import Response
 
@@ -72,7 +71,7 @@ SETTINGS = exactly({
 
 @service.declare("GET", "/service", rule="baremetal:service:get", returns=SERVICE)
 @service.arguments(NoQuery, location="query")
-def show_service(context: RequestContext, _query: Any) -> Response:
+def show_service(context: RequestContext, _query: object) -> Response:
     """Show the ring, the load and the health of the service"""
     with context.runtime.reading() as session:
         document = service_state.describe(session)
@@ -81,7 +80,7 @@ def show_service(context: RequestContext, _query: Any) -> Response:
 
 @service.declare("GET", "/service/settings", rule="baremetal:service:get", returns=SETTINGS)
 @service.arguments(NoQuery, location="query")
-def show_settings(context: RequestContext, _query: Any) -> Response:
+def show_settings(context: RequestContext, _query: object) -> Response:
     """
     Show the release and the settings of the process that answers, with secrets masked
 

@@ -1,7 +1,5 @@
 """Routes of /v1/shards."""
 
-from typing import Any
-
 from flask import Response
 from sqlalchemy import func, select
 
@@ -25,7 +23,7 @@ shards = Routes(
     returns=exactly({"shards": array(exactly({"name": or_null(TEXT), "count": INTEGER}))}),
 )
 @shards.arguments(NoQuery, location="query")
-def list_shards(context: RequestContext, _query: Any) -> Response:
+def list_shards(context: RequestContext, _query: object) -> Response:
     """List shards, the largest first; the name of nodes without one is null"""
     count = func.count()
     order = count.desc(), Node.shard.is_(None), Node.shard

@@ -42,7 +42,7 @@ LOG = Component("AgentLog", exactly({
     returns=exactly({"agent-logs": array(LOG)}),
 )
 @agent_logs.arguments(NoQuery, location="query")
-def list_agent_logs(context: RequestContext, _query: Any, ident: str) -> Response:
+def list_agent_logs(context: RequestContext, _query: object, ident: str) -> Response:
     """
     List the logs of a node's agents, the newest first
 
@@ -69,7 +69,7 @@ def _view(context: RequestContext, node: Node, agent_log: service.KeptLog) -> di
     returns=Returns({200: BINARY}, types=(GZIP,)),
 )
 @agent_logs.arguments(NoQuery, location="query")
-def show_agent_log(context: RequestContext, _query: Any, ident: str, name: str) -> Response:
+def show_agent_log(context: RequestContext, _query: object, ident: str, name: str) -> Response:
     """Download a log of a node's agent, an archive (tar, gzip), from the conductor that keeps it"""
     with context.runtime.reading() as session:
         node, agent_log = _found(context, session, ident, name)

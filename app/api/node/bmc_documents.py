@@ -1,7 +1,5 @@
 """Route of the documents of BMCs, for recordings of them."""
 
-from typing import Any
-
 from flask import Response
 from marshmallow import Schema, fields, validate
 
@@ -42,7 +40,7 @@ ANSWER = Component("BmcAnswer", exactly({
     no_key=repeats.CALLS,
 )
 @bmc_documents.arguments(Paths)
-def read_documents(context: RequestContext, fields_: dict[str, Any], ident: str) -> Response:
+def read_documents(context: RequestContext, fields_: dict[str, object], ident: str) -> Response:
     """
     Read documents of a BMC by GET requests, for a recording
 

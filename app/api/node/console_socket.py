@@ -176,7 +176,7 @@ class Watch:
                 return RESTARTING, "the service restarts"
         return EXPIRED, "closed"
 
-    def _note(self, document: Mapping[str, Any]) -> None:
+    def _note(self, document: Mapping[str, object]) -> None:
         """Follow the console to another session, as after the death of its conductor."""
         session = document.get("session")
         if isinstance(session, str) and session != self._session:

@@ -76,7 +76,7 @@ class _Array(FunctionElement[Any]):
 
 
 def array(
-    column: ColumnElement[Any], condition: ColumnElement[bool], outer_table: FromClause
+    column: ColumnElement[object], condition: ColumnElement[bool], outer_table: FromClause
 ) -> ColumnElement[str]:
     """
     Subquery for a JSON array, as text, of the sorted values of a column in related rows.
@@ -98,12 +98,12 @@ def iso(text: str) -> str:
     return f"{text[:10]}T{text[11:]}+00:00"
 
 
-def combined(columns: Sequence[ColumnElement[Any]]) -> ColumnElement[str]:
+def combined(columns: Sequence[ColumnElement[object]]) -> ColumnElement[str]:
     """Combine columns of texts and booleans into one, whose text `split` reads."""
     return _Values(*columns)
 
 
-def split(columns: Sequence[ColumnElement[Any]], text: str) -> dict[str, str]:
+def split(columns: Sequence[ColumnElement[object]], text: str) -> dict[str, str]:
     """Split the text of combined columns: column name -> JSON text of its value."""
     values = _row_value(text) if text.startswith("(") else orjson.loads(text)
     return {
@@ -123,7 +123,7 @@ def _row_value(text: str) -> list[str | None]:
     ]
 
 
-def objects(columns: Sequence[ColumnElement[Any]]) -> list[ColumnElement[str]]:
+def objects(columns: Sequence[ColumnElement[object]]) -> list[ColumnElement[str]]:
     """Split columns into `JsonObject`s, labelled `json_0`, `json_1`, ..., of `MOST` at most."""
     starts = range(0, len(columns), MOST)
     return [
@@ -133,39 +133,39 @@ def objects(columns: Sequence[ColumnElement[Any]]) -> list[ColumnElement[str]]:
 
 
 @compiles(Moment, "sqlite")
-def _moment_on_sqlite(element: Moment, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _moment_on_sqlite(element: Moment, compiler: SQLCompiler, **kwargs: object) -> str:
     return compiler.process(element.clauses, **kwargs)
 
 
 @compiles(Moment, "postgresql")
-def _moment_on_postgresql(element: Moment, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _moment_on_postgresql(element: Moment, compiler: SQLCompiler, **kwargs: object) -> str:
     value = compiler.process(element.clauses, **kwargs)
     return f"CAST({value} AS TEXT)"  # in the style that `app.db.postgresql` sets
 
 
 @compiles(_Values, "sqlite")
-def _values_on_sqlite(element: _Values, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _values_on_sqlite(element: _Values, compiler: SQLCompiler, **kwargs: object) -> str:
     return f"json_array({compiler.process(element.clauses, **kwargs)})"
 
 
 @compiles(_Values, "postgresql")
-def _values_on_postgresql(element: _Values, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _values_on_postgresql(element: _Values, compiler: SQLCompiler, **kwargs: object) -> str:
     return f"CAST(ROW({compiler.process(element.clauses, **kwargs)}) AS TEXT)"
 
 
 @compiles(_Array, "sqlite")
-def _array_on_sqlite(element: _Array, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _array_on_sqlite(element: _Array, compiler: SQLCompiler, **kwargs: object) -> str:
     return f"json_group_array({compiler.process(element.clauses, **kwargs)})"
 
 
 @compiles(_Array, "postgresql")
-def _array_on_postgresql(element: _Array, compiler: SQLCompiler, **kwargs: Any) -> str:
+def _array_on_postgresql(element: _Array, compiler: SQLCompiler, **kwargs: object) -> str:
     return f"coalesce(json_agg({compiler.process(element.clauses, **kwargs)}), '[]')"
 
 
 @compiles(JsonObject, "sqlite")
-def _on_sqlite(element: JsonObject, compiler: SQLCompiler, **kwargs: Any) -> str:
-    def value_of(column: ColumnElement[Any]) -> str:
+def _on_sqlite(element: JsonObject, compiler: SQLCompiler, **kwargs: object) -> str:
+    def value_of(column: ColumnElement[object]) -> str:
         value = compiler.process(column, **kwargs)
         if isinstance(column.type, JSON_TYPES):
             return f"json({value})"
@@ -180,8 +180,8 @@ def _on_sqlite(element: JsonObject, compiler: SQLCompiler, **kwargs: Any) -> str
 
 
 @compiles(JsonObject, "postgresql")
-def _on_postgresql(element: JsonObject, compiler: SQLCompiler, **kwargs: Any) -> str:
-    def value_of(column: ColumnElement[Any]) -> str:
+def _on_postgresql(element: JsonObject, compiler: SQLCompiler, **kwargs: object) -> str:
+    def value_of(column: ColumnElement[object]) -> str:
         value = compiler.process(column, **kwargs)
         if isinstance(column.type, DateTime):
             return f"""to_char({value}, 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""

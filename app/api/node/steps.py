@@ -78,7 +78,7 @@ def _view(entry: available_steps.Entry) -> dict[str, Any]:
     }
 
 
-def _argument(arg: Arg) -> dict[str, Any]:
+def _argument(arg: Arg) -> dict[str, object]:
     view: dict[str, Any] = {
         "name": arg.name, "description": arg.description, "required": arg.required,
     }  # fmt: skip

@@ -43,7 +43,7 @@ def show_switch_ports(context: RequestContext, query: Any, ident: str) -> Respon
     no_key=repeats.CALLS,
 )
 @switch_ports.arguments(NoQuery, location="query")
-def restore_switch_ports(context: RequestContext, _query: Any, ident: str) -> Response:
+def restore_switch_ports(context: RequestContext, _query: object, ident: str) -> Response:
     """
     Give the switch ports of a node the last orders for them again
 

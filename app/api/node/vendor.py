@@ -1,7 +1,5 @@
 """Routes of vendor passthru: functions of a vendor interface, called by name."""
 
-from typing import Any
-
 from flask import Response, request
 from sqlalchemy.orm import Session
 
@@ -48,7 +46,7 @@ CALLED = Returns({200: ANYTHING, 202: None}, types=(JSON, "application/octet-str
     "GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru", returns=map_of(VENDOR_FUNCTION)
 )
 @vendor.arguments(NoQuery, location="query")
-def list_functions(context: RequestContext, _query: Any, ident: str) -> Response:
+def list_functions(context: RequestContext, _query: object, ident: str) -> Response:
     """List the vendor functions of a node"""
     with context.runtime.reading() as session:
         functions = service.vendor_functions(session, node_of(context, session, ident))
@@ -73,7 +71,9 @@ def _call(context: RequestContext, ident: str, name: str) -> Response:
     return _shown(function, answer)
 
 
-def _begin(context: RequestContext, ident: str, name: str, arguments: dict[str, Any]) -> Response:
+def _begin(
+    context: RequestContext, ident: str, name: str, arguments: dict[str, object]
+) -> Response:
     requester = context.caller
 
     def work(session: Session) -> None:
@@ -83,7 +83,7 @@ def _begin(context: RequestContext, ident: str, name: str, arguments: dict[str, 
     return in_transaction(context, work, empty(202))
 
 
-def _shown(function: passthru.Passthru, answer: Any) -> Response:
+def _shown(function: passthru.Passthru, answer: object) -> Response:
     if function.attach:
         return Response(str(answer), content_type="application/octet-stream")
     return json(answer) if answer is not None else Response(b"null", content_type=JSON)
@@ -140,7 +140,7 @@ def _named() -> str:
     returns=map_of(VENDOR_FUNCTION),
 )
 @vendor.arguments(NoQuery, location="query")
-def list_driver_functions(context: RequestContext, _query: Any, name: str) -> Response:
+def list_driver_functions(context: RequestContext, _query: object, name: str) -> Response:
     """List the vendor functions of a driver: none has any"""
     with context.runtime.reading() as session:
         drivers.find(session, name)

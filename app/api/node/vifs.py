@@ -1,7 +1,6 @@
 """Routes of VIFs, the virtual network interfaces of nodes."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from flask import Response
 from marshmallow import INCLUDE
@@ -22,7 +21,7 @@ from app.inventory import vifs as service
 
 vifs = Routes("vifs", "Virtual network interfaces of nodes")
 
-Query = Mapping[str, Any]
+Query = Mapping[str, object]
 
 SINCE = 28
 #: The version from which a VIF may name its port or port group.
@@ -48,7 +47,7 @@ def list_vifs(context: RequestContext, _query: Query, ident: str) -> Response:
     "POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach", returns=NO_CONTENT
 )
 @vifs.arguments(Vif, unknown=INCLUDE)
-def attach_vif(context: RequestContext, vif: dict[str, Any], ident: str) -> Response:
+def attach_vif(context: RequestContext, vif: dict[str, object], ident: str) -> Response:
     """Attach a VIF to a node"""
     if context.version >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
         raise Invalid("Cannot specify both port_uuid and portgroup_uuid")

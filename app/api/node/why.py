@@ -1,7 +1,5 @@
 """Route that explains the current state of a node. An addition to Ironic's API."""
 
-from typing import Any
-
 from flask import Response
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -75,7 +73,7 @@ def _refused(context: RequestContext, session: Session, node: Node) -> list[Refu
 
 @why.declare("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get", returns=WHY)
 @why.arguments(NoQuery, location="query")
-def show_why(context: RequestContext, _query: Any, ident: str) -> Response:
+def show_why(context: RequestContext, _query: object, ident: str) -> Response:
     """Explain a node's state: the awaited event, the holder of its reservation, the next action"""
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)

@@ -10,7 +10,6 @@ agents are recorded only if they are refused: there are too many.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from flask import Request, Response
 from sqlalchemy.exc import SQLAlchemyError
@@ -238,7 +237,7 @@ def _names(request: Request, action: Action, trail: AuditTrail) -> list[str]:
 _DEEP = ("driver_info", "instance_info")
 
 
-def body_names(document: Any) -> list[str]:
+def body_names(document: object) -> list[str]:
     """
     Return the names of the fields in a body; of a JSON patch its paths, two levels of them.
 
@@ -258,7 +257,7 @@ def body_names(document: Any) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _keys_of(field: Any, value: Any) -> list[str]:
+def _keys_of(field: object, value: object) -> list[str]:
     return [f"{field}/{key}" for key in value] if field in _DEEP and isinstance(value, dict) else []
 
 

@@ -8,7 +8,6 @@ handlers and the parser of arguments without it: `current` finds it for them, in
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from flask import Flask, Request, current_app, g
 
@@ -61,7 +60,7 @@ class RequestContext:
     request: Request
     services: Services
     #: A span of OpenTelemetry; None if traces are off.
-    span: Any
+    span: object
     request_id: str
     #: Facts for the audit record.
     audit: AuditTrail

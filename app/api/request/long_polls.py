@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from flask import request
 from sqlalchemy import Row
@@ -24,7 +24,9 @@ class LongPoll:
     def __init__(self, seconds: float, follower: Follower | None) -> None:
         self._seconds, self._follower = seconds, follower
 
-    def wait_until(self, condition: Callable[[], T], is_relevant: Callable[[Row[Any]], bool]) -> T:
+    def wait_until(
+        self, condition: Callable[[], T], is_relevant: Callable[[Row[object]], bool]
+    ) -> T:
         """
         Return the value of a condition when it is true, or when the time is over.
 

@@ -37,10 +37,10 @@ TOO_DEEP = (
 class Json(JSONProvider):
     """Make Flask encode and decode JSON with orjson."""
 
-    def dumps(self, obj: Any, **_kwargs: Any) -> str:
+    def dumps(self, obj: object, **_kwargs: object) -> str:
         return orjson.dumps(obj, option=OPTIONS).decode()
 
-    def loads(self, s: str | bytes, **_kwargs: Any) -> Any:
+    def loads(self, s: str | bytes, **_kwargs: object) -> object:
         return orjson.loads(s)
 
 
@@ -53,12 +53,14 @@ class Parser(FlaskParser):
     def get_default_request(self) -> Request:
         return request_ctx.request  # Flask's proxy is slower
 
-    def parse(self, argmap: Any, req: Any = None, *, location: Any = None, **options: Any) -> Any:
+    def parse(
+        self, argmap: Any, req: Any = None, *, location: Any = None, **options: Any
+    ) -> object:
         if location == "query" and not request_ctx.request.query_string and is_optional(argmap):
             return {}  # the schema would cost as much time as a query of the database
         return super().parse(argmap, req, location=location, **options)
 
-    def load_json(self, req: Request, schema: Schema) -> Any:
+    def load_json(self, req: Request, schema: Schema) -> object:
         return body(current())
 
     def handle_error(
@@ -85,7 +87,7 @@ parser = Parser()
 
 
 @parser.location_loader("json_or_query")
-def _json_or_query(req: Request, schema: Schema) -> Any:
+def _json_or_query(req: Request, schema: Schema) -> object:
     """Merge the body with query arguments, as some routes of Ironic take both."""
     document = body(current()) if req.content_length or req.is_json else {}
     if not req.query_string or not isinstance(document, dict):
@@ -95,7 +97,7 @@ def _json_or_query(req: Request, schema: Schema) -> Any:
     return {**MultiDictProxy(req.args, schema), **document}
 
 
-def body(context: RequestContext) -> Any:
+def body(context: RequestContext) -> object:
     """
     Decode the JSON body of a request, and keep it for its audit record.
 
@@ -105,7 +107,7 @@ def body(context: RequestContext) -> Any:
     return document
 
 
-def decoded(req: Request) -> Any:
+def decoded(req: Request) -> object:
     """
     Decode the JSON body of a request; an empty one is an empty object.
 
@@ -133,7 +135,7 @@ def decoded(req: Request) -> Any:
     return document
 
 
-def _check_nul(document: Any) -> None:
+def _check_nul(document: object) -> None:
     """Raises Invalid: a text has NUL, which PostgreSQL cannot read from a document."""
     for name, value in document.items() if isinstance(document, dict) else [("body", document)]:
         if json_nul.is_in(orjson.dumps({name: value})):
@@ -151,7 +153,7 @@ def _has_too_many_values(data: bytes) -> bool:
     return False
 
 
-def depth(document: Any) -> int:
+def depth(document: object) -> int:
     """Count the levels of nesting; 0 for a scalar."""
     level, deepest = [document], 0
     while level := [node for node in level if isinstance(node, dict | list)]:

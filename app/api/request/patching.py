@@ -33,7 +33,7 @@ def parse(context: RequestContext, resource: str, schema: Schema) -> list[json_p
     return changes
 
 
-def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> dict[str, Any]:
+def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> dict[str, object]:
     """
     Apply the changes to a row's fields: field -> validated new value, None for a removed field.
 
@@ -58,7 +58,7 @@ def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> 
                 f"{_changed(row)}: Cannot change name to invalid name 'None': remove it instead"
             )
     try:
-        new_values: dict[str, Any] = schema.load(
+        new_values: dict[str, object] = schema.load(
             {name: value for name, value in values.items() if value is not None},
             partial=tuple(
                 schema.fields
@@ -87,7 +87,7 @@ def _check_size(name: str, value: Any, old_value: Any) -> None:
             )
 
 
-def _size(document: dict[str, Any]) -> int:
+def _size(document: dict[str, object]) -> int:
     """Return the bytes of a document, without a config drive: requests for verbs have more room."""
     members = {name: value for name, value in document.items() if name != "configdrive"}
     return len(orjson.dumps(members))

@@ -127,7 +127,7 @@ def check_kept_secrets(
                 )
 
 
-def _server(address: Any) -> str:
+def _server(address: object) -> str:
     """Return an address without a path."""
     scheme, _, location = str(address or "").rpartition("://")
     return f"{scheme}://{location.partition('/')[0]}" if location else ""

@@ -18,7 +18,6 @@ Routes whose work is not in a transaction refuse the header, and so they do
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
 
 from flask import Request, Response
 from sqlalchemy import select
@@ -72,7 +71,7 @@ def refuse(request: Request, reason: str) -> None:
             raise Invalid(f"{header}: not taken by this request: {reason}")
 
 
-def once(context: RequestContext, answer: Callable[[], Any]) -> Any:
+def once(context: RequestContext, answer: Callable[[], object]) -> object:
     """
     Return the answer to a request; to a repeated one before anything else is checked.
 

@@ -1,7 +1,6 @@
 """Routes of chassis."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from flask import Response
 
@@ -22,7 +21,7 @@ from app.rows.uuid_or_name import is_uuid
 
 chassis = Routes("chassis", "Enclosures of several nodes")
 
-Query = Mapping[str, Any]
+Query = Mapping[str, object]
 
 CHASSIS = Resource(
     name="chassis",

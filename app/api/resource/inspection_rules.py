@@ -22,13 +22,13 @@ from app.models import InspectionRule
 
 inspection_rules = Routes("inspection_rules", "Rules applied to the results of inspections")
 
-Query = Mapping[str, Any]
+Query = Mapping[str, object]
 
 SINCE = 96
 _COLUMNS = InspectionRule.__table__.c
 
 
-def _unless_sensitive(name: str) -> Callable[[Row[Any], str], Any]:
+def _unless_sensitive(name: str) -> Callable[[Row[object], str], object]:
     """Show the conditions or actions of a rule; null if the rule is sensitive."""
     return lambda row, _base: None if row.sensitive else row._mapping[name]
 

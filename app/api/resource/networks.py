@@ -26,7 +26,7 @@ from app.models import Network, Switch
 
 networks = Routes("networks", "Networks and switches, without Neutron")
 
-Query = Mapping[str, Any]
+Query = Mapping[str, object]
 
 NETWORK = Resource(
     name="network",

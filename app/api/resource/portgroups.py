@@ -18,7 +18,7 @@ from app.models import Node, Portgroup
 
 portgroups = Routes("portgroups", "Port groups: bonded ports of a node")
 
-Query = Mapping[str, Any]
+Query = Mapping[str, object]
 
 SINCE = 23
 BELOW_NODES_SINCE = 24

@@ -29,7 +29,7 @@ from app.models import Node, VolumeConnector, VolumeTarget
 
 volumes = Routes("volume", "Remote volumes of nodes, and the connectors for them")
 
-Query = Mapping[str, Any]
+Query = Mapping[str, object]
 
 SINCE = 32
 CONNECTOR: Resource[VolumeConnector] = Resource(

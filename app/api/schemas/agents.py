@@ -1,7 +1,5 @@
 """Request schemas of agents: lookup and heartbeat."""
 
-from typing import Any
-
 from marshmallow import Schema, ValidationError
 
 from app.agents.heartbeats import STATUSES
@@ -17,7 +15,7 @@ class LookupQuery(Schema):
 class Certificates(Text):
     """Certificates in PEM format."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not is_certificates(text):
             raise ValidationError("Must be certificates in PEM.")

@@ -19,7 +19,7 @@ class Selection(Text):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(grammar.LONGEST, shortest=1, **kwargs)
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         try:
             tree = conditions.parse(text)
@@ -35,7 +35,7 @@ class Selection(Text):
 class Value(fields.Field[Any]):
     """Expected value: a number, a text, or a list of them."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> object:
         items = value if isinstance(value, list) else [value]
         if not all(type(item) in (int, str) for item in items) or len(items) > MOST_VALUES:
             raise ValidationError(
@@ -55,14 +55,14 @@ class Expectation(Schema):
     value = Value(required=True, metadata={"description": "Number, text, or a list for `in`"})
 
     @validates_schema(skip_on_field_errors=True)
-    def _is_rule(self, data: dict[str, Any], **_kwargs: Any) -> None:
+    def _is_rule(self, data: dict[str, object], **_kwargs: object) -> None:
         try:
             rules.parse(data)
         except RuleError as error:
             raise ValidationError(str(error), error.member) from None
 
 
-def _expected(**kwargs: Any) -> fields.List[Any]:
+def _expected(**kwargs: Any) -> fields.List[object]:
     return fields.List(
         fields.Nested(Expectation),
         validate=[NOT_EMPTY, validate.Length(max=MOST_RULES)],

@@ -26,7 +26,9 @@ class Interfaces(fields.List[dict[str, Any]]):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(fields.Nested(Interface), validate=NOT_EMPTY, **kwargs)
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
+    def _deserialize(
+        self, value: object, attr: object, data: object, **kwargs: object
+    ) -> list[Any]:
         if isinstance(value, list) and len(value) > MOST_INTERFACES:
             raise ValidationError(
                 f"{len(value)} interfaces are too many: at most {MOST_INTERFACES}"
@@ -62,7 +64,7 @@ class RulesQuery(ListQuery):
 class IntegerOrText(fields.Integer):
     """Integer, or its decimal digits as text, which the command line client sends."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> Any:
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
         return super()._deserialize(value, attr, data, **kwargs)
@@ -79,7 +81,9 @@ class Operations(fields.List[dict[str, Any]]):
         super().__init__(fields.Dict(keys=fields.String()), **kwargs)
         self._kind = kind
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
+    def _deserialize(
+        self, value: object, attr: object, data: object, **kwargs: object
+    ) -> list[Any]:
         items = super()._deserialize(value, attr, data, **kwargs)
         errors = problems({self._kind: items})
         if errors:
@@ -87,7 +91,7 @@ class Operations(fields.List[dict[str, Any]]):
         return [_normalised(item or {}) for item in items] if self._kind == "conditions" else items
 
 
-def _normalised(condition: dict[str, Any]) -> dict[str, Any]:
+def _normalised(condition: dict[str, object]) -> dict[str, object]:
     """Set the default of `multiple` in a condition with a loop; remove it from others."""
     if condition.get("loop"):
         return {**condition, "multiple": condition.get("multiple", "any")}

@@ -1,6 +1,5 @@
 """Request schemas of the management of machines: boot, indicators, console, virtual media."""
 
-from typing import Any
 from urllib.parse import urlsplit
 
 from marshmallow import Schema, ValidationError, fields, validates
@@ -57,7 +56,7 @@ class VirtualMedium(Schema):
     )
 
     @validates("image_url")
-    def _url(self, value: str, **_kwargs: Any) -> None:
+    def _url(self, value: str, **_kwargs: object) -> None:
         parts = urlsplit(value)
         if parts.scheme not in IMAGE_SCHEMES or not parts.netloc:
             raise ValidationError(f"Must be a URL of {', '.join(IMAGE_SCHEMES)}.")
@@ -69,7 +68,7 @@ class DeviceTypes(Schema):
     device_types = CommaSeparated(metadata={"description": "cdrom, disk, floppy; default: all"})
 
     @validates("device_types")
-    def _known(self, value: list[str], **_kwargs: Any) -> None:
+    def _known(self, value: list[str], **_kwargs: object) -> None:
         for device_type in value:
             if device_type not in DEVICE_TYPES:
                 raise ValidationError(f"{device_type!r} is not one of {', '.join(DEVICE_TYPES)}.")

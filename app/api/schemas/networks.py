@@ -31,7 +31,7 @@ class Vlan(fields.Integer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(strict=True, validate=within(LOWEST_VLAN, HIGHEST_VLAN), **kwargs)
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> int:
         if isinstance(value, bool | str):
             raise ValidationError("Not a valid integer.")
         number: int = super()._deserialize(value, attr, data, **kwargs)
@@ -80,7 +80,7 @@ class SwitchPortsQuery(Schema):
 class HostKey(Text):
     """Public key of an SSH server: its type and the key, without hosts and comment."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         match = _HOST_KEY.fullmatch(text)
         try:

@@ -1,7 +1,6 @@
 """Request schemas of rollouts."""
 
 import re
-from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validates_schema
 
@@ -24,7 +23,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class Count(fields.Field[str]):
     """Number of nodes: an integer above 0, or a share from "1%" to "100%"."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = str(value) if not isinstance(value, bool) else ""
         if not isinstance(value, int | str) or not _COUNT.fullmatch(text):
             raise ValidationError(
@@ -36,7 +35,7 @@ class Count(fields.Field[str]):
 class Grouping(Text):
     """Field of a node, or a key of one of its documents."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         document, _, key = text.partition(".")
         if text not in GROUPING and not (document in GROUPING_DOCUMENTS and _KEY.fullmatch(key)):
@@ -74,7 +73,7 @@ class StrategyFields(Schema):
     )
 
     @validates_schema
-    def _grouped(self, data: dict[str, Any], **_kwargs: Any) -> None:
+    def _grouped(self, data: dict[str, object], **_kwargs: object) -> None:
         for name in ("max_groups", "max_per_group"):
             if name in data and "group_by" not in data:
                 raise ValidationError(f"{name}: needs group_by")

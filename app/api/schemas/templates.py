@@ -60,7 +60,7 @@ class Steps(fields.List[dict[str, Any]]):
         )
 
     @staticmethod
-    def _check_unique(steps: list[dict[str, Any]]) -> None:
+    def _check_unique(steps: list[dict[str, object]]) -> None:
         names: set[str] = set()
         for step in steps:
             name = f"{step['interface']}.{step['step']}"

@@ -20,7 +20,7 @@ class Clients:
             ip_network(network) for network in trusted
         ]
 
-    def key_of(self, environ: Mapping[str, Any]) -> str:
+    def key_of(self, environ: Mapping[str, object]) -> str:
         """Return the client's address, of an IPv6 address the network."""
         client_address = self.address_of(environ)
         try:
@@ -31,7 +31,7 @@ class Clients:
             return str(ip_network((int(address), IPV6_PREFIX), strict=False))
         return client_address
 
-    def address_of(self, environ: Mapping[str, Any]) -> str:
+    def address_of(self, environ: Mapping[str, object]) -> str:
         """
         Return the client's address.
 
@@ -44,7 +44,7 @@ class Clients:
             client_address = chain.pop()
         return _unmapped(client_address)
 
-    def sender_of(self, environ: Mapping[str, Any]) -> str | None:
+    def sender_of(self, environ: Mapping[str, object]) -> str | None:
         """
         Return the address that no other client can have, if the request tells it.
 

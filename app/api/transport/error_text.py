@@ -77,7 +77,7 @@ def _naming(kind: str | None, changed_object: str) -> str:
     return f"Cannot create {kind or 'allocation'} with"
 
 
-def _leaves(messages: Any, place: Place) -> Iterator[tuple[Place, str]]:
+def _leaves(messages: object, place: Place) -> Iterator[tuple[Place, str]]:
     """Flatten marshmallow's tree of messages to (place, message)."""
     if isinstance(messages, Mapping):
         for name, inner in messages.items():
@@ -90,7 +90,7 @@ def _leaves(messages: Any, place: Place) -> Iterator[tuple[Place, str]]:
         yield place, str(messages)
 
 
-def _words(message: str, place: Place, data: Any, schema: Schema, *, is_whole: bool) -> str:
+def _words(message: str, place: Place, data: object, schema: Schema, *, is_whole: bool) -> str:
     name = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
     inside = not is_whole and len(place) > 1
     words = message.replace("{name}", name)
@@ -142,16 +142,16 @@ def _types(schema: Schema, place: Place) -> list[str]:
     return [kind, "null"] if getattr(declaration, "allow_none", False) else [kind]
 
 
-def _declared(schema: Schema, place: Place) -> Any:
+def _declared(schema: Schema, place: Place) -> object:
     """Return the schema or field that is declared for a place, if there is one."""
-    declaration: Any = schema
+    declaration: object = schema
     for part in place:
         members = _fields(declaration)
         declaration = members.get(str(part)) if members else getattr(declaration, "inner", None)
     return declaration
 
 
-def _fields(declaration: Any) -> Mapping[str, fields.Field[Any]]:
+def _fields(declaration: object) -> Mapping[str, fields.Field[object]]:
     """Return the fields of a schema by their names in documents; of others, none."""
     schema = declaration.schema if isinstance(declaration, fields.Nested) else declaration
     if not isinstance(schema, Schema):

@@ -32,7 +32,9 @@ MIN_RATE = 1 << 20
 CLOSE = ("Connection", "close")
 
 
-def middleware(timeout: float, client_of: Callable[[Mapping[str, Any]], str], inner: Wsgi) -> Wsgi:
+def middleware(
+    timeout: float, client_of: Callable[[Mapping[str, object]], str], inner: Wsgi
+) -> Wsgi:
     """
     Wrap an application: read each body, then call `inner`.
 

@@ -8,7 +8,7 @@ from marshmallow import ValidationError
 
 from app.agents.lookup import normalize_mac
 
-Check = Callable[[Any], bool]
+Check = Callable[[object], bool]
 Checks = Mapping[str, Check]
 
 

@@ -52,7 +52,7 @@ class Text(fields.String):
         )
         super().__init__(validate=[NOT_EMPTY, checked] if shortest else checked, **kwargs)
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if "\0" in text:
             raise ValidationError("Must not contain NUL.")
@@ -62,7 +62,7 @@ class Text(fields.String):
 class Uuid(Text):
     """UUID, normalised to lower case with dashes."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not is_uuid(text):
             raise ValidationError(f"Expected UUID for {{name}}: {text}")
@@ -80,7 +80,7 @@ class Name(Text):
         super().__init__(**kwargs)
         self.null = null
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not _NAME.fullmatch(text) or is_uuid(text):
             raise ValidationError(
@@ -92,7 +92,7 @@ class Name(Text):
 class Ident(Text):
     """UUID or name."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not is_ident(text):
             raise ValidationError(f"Expected UUID or name for {{name}}: {text}")
@@ -102,7 +102,7 @@ class Ident(Text):
 class Trait(Text):
     """Name of a trait: standard or `CUSTOM_*`."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not is_trait(text):
             raise ValidationError(not_a_trait(text))
@@ -112,7 +112,7 @@ class Trait(Text):
 class Mac(Text):
     """MAC address with colons, lower-cased."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not is_mac(text):
             raise ValidationError(
@@ -124,7 +124,7 @@ class Mac(Text):
 class Flag(fields.Field[bool]):
     """Boolean, or one of the words in `TRUE` and `FALSE`."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> bool:
         if isinstance(value, bool):
             return value
         if not isinstance(value, str):
@@ -144,7 +144,7 @@ class Moment(fields.NaiveDateTime):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__("iso", timezone=UTC, **kwargs)
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> datetime:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> datetime:
         try:
             return super()._deserialize(value, attr, data, **kwargs)
         except (ValidationError, OverflowError):
@@ -169,7 +169,9 @@ class CommaSeparated(fields.Field[list[str]]):
         super().__init__(**kwargs)
         self._lower = lower
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
+    def _deserialize(
+        self, value: object, attr: object, data: object, **kwargs: object
+    ) -> list[str]:
         if isinstance(value, list) and all(isinstance(part, str) for part in value):
             value = ",".join(value)
         if not isinstance(value, str) or "\0" in value:

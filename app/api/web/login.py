@@ -54,7 +54,7 @@ SHOWN = Returns(
 
 @login.declare("GET", "/login", returns=SHOWN)
 @login.arguments(NoQuery, location="query")
-def show_login(context: RequestContext, _query: Mapping[str, Any]) -> Response:
+def show_login(context: RequestContext, _query: Mapping[str, object]) -> Response:
     """Show how a browser signs in, and the user, scope and other scopes of its session"""
     return _shown(context, _current(context))
 

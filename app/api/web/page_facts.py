@@ -1,7 +1,6 @@
 """Facts of this release that the page at /ui shows: states, verbs, filters and fields of nodes."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import marshmallow
 import orjson
@@ -30,7 +29,7 @@ def encoded() -> bytes:
     return orjson.dumps(facts, option=OPTIONS)
 
 
-def _verb(verb: str) -> Mapping[str, Any]:
+def _verb(verb: str) -> Mapping[str, object]:
     """Describe a verb: the event that it requests, its arguments, and the one that it requires."""
     return {
         "event": VERBS[verb],
@@ -39,7 +38,7 @@ def _verb(verb: str) -> Mapping[str, Any]:
     }
 
 
-def _filters() -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _filters() -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield the filters of lists of nodes, and the values that each accepts; null: any text."""
     of_lists = ListQuery().fields
     for name, field in NodeFilters().fields.items():
@@ -47,7 +46,7 @@ def _filters() -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield name, {"values": _values(field)}
 
 
-def _values(field: marshmallow.fields.Field[Any]) -> list[str] | None:
+def _values(field: marshmallow.fields.Field[object]) -> list[str] | None:
     if isinstance(field, Flag):
         return ["true", "false"]
     for check in field.validators:

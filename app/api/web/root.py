@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
 
 from flask import Flask, Response, request
 from sqlalchemy import text
@@ -50,7 +49,7 @@ HEALTH = exactly({
 })  # fmt: skip
 
 
-def _version(context: RequestContext) -> dict[str, Any]:
+def _version(context: RequestContext) -> dict[str, object]:
     return {
         "id": "v1",
         "links": [{"href": f"{context.base_url}/v1/", "rel": "self"}],

@@ -77,7 +77,7 @@ COLUMNS = ("place", "node", "action", "ok", "error")
 MOST_NAMES = 20
 
 
-def import_nodes(api: Api, output: Output, file: File, **values: Any) -> None:
+def import_nodes(api: Api, output: Output, file: File, **values: object) -> None:
     """
     Enroll the machines of a file, and change those that exist; wrong ones are reported.
 
@@ -110,7 +110,7 @@ def apply(
         list[str] | None,
         typer.Option("--where", metavar="EXPRESSION", help="With --prune: delete of these only"),
     ] = None,
-    **values: Any,
+    **values: object,
 ) -> None:
     """
     Give nodes the fields of a file; nothing changes if the service refuses any of it.

@@ -23,9 +23,9 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class _Loader(_Base):  # type: ignore[misc]  # libyaml may be missing
     """Loader of YAML 1.2's core types, which refuses a key that a document has twice."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}
+    yaml_implicit_resolvers: dict[str, object] = {}
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+    def construct_mapping(self, node: Any, deep: bool = False) -> object:
         keys = set()
         for key_node, _ in node.value:
             if key_node.tag != "tag:yaml.org,2002:merge":
@@ -41,7 +41,7 @@ class _Loader(_Base):  # type: ignore[misc]  # libyaml may be missing
 class _Dumper(yaml.SafeDumper):
     """Dumper that quotes each text which YAML 1.1 or 1.2 would take for something else."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
@@ -103,7 +103,7 @@ def read_json(text: str) -> list[Entry]:
     ]
 
 
-def _unique(members: list[tuple[str, Any]]) -> Document:
+def _unique(members: list[tuple[str, object]]) -> Document:
     document = dict(members)
     if len(document) < len(members):
         names = [name for name, _ in members]
@@ -112,11 +112,11 @@ def _unique(members: list[tuple[str, Any]]) -> Document:
     return document
 
 
-def _refuse(word: str) -> Any:
+def _refuse(word: str) -> object:
     raise ValueError(f"{word} is no value")
 
 
-def _machines(document: Any) -> list[Any]:
+def _machines(document: object) -> list[object]:
     """Return the list of machines. Raises Usage."""
     if isinstance(document, dict):
         for name in document.keys() - {"nodes"}:
@@ -128,7 +128,7 @@ def _machines(document: Any) -> list[Any]:
     return document
 
 
-def _entry(place: str, machine: Any) -> Entry:
+def _entry(place: str, machine: object) -> Entry:
     if not isinstance(machine, dict):
         return Entry(place, {}, ["a document of fields is expected"])
     return Entry(place, {str(name): value for name, value in machine.items()})

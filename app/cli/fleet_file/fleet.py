@@ -140,11 +140,11 @@ def _port(port: Document) -> Document:
     return {"address": port["address"], **fields}
 
 
-def _is_set(name: str, value: Any) -> bool:
+def _is_set(name: str, value: object) -> bool:
     return value not in (None, "", {}, []) and not (value is False and name in _UNSET)
 
 
-def has_mask(value: Any) -> bool:
+def has_mask(value: object) -> bool:
     """Whether the API has masked any part of a value."""
     if isinstance(value, dict):
         return any(is_secret(key) or has_mask(inner) for key, inner in value.items())

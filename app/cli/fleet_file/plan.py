@@ -169,7 +169,7 @@ def surplus(machines: Sequence[Machine], fleet: Fleet, uuids: Sequence[str]) -> 
 
 def _check_uniqueness(machines: Sequence[Machine]) -> None:
     """Note two entries with one name, UUID, MAC address or BMC: neither is applied."""
-    by_identity: dict[Any, Machine] = {}
+    by_identity: dict[object, Machine] = {}
     for machine in machines:
         own_identities = set()
         for name, text, key in identities(machine.values):
@@ -266,7 +266,7 @@ def differences(name: str, kind: Kind, old: Any, new: Any) -> Iterator[Change]:
         yield Change(name, change("add", name, value=new), old, new)
 
 
-def _hidden(document: Document, key: str) -> Any:
+def _hidden(document: Document, key: str) -> object:
     return HIDDEN if is_secret(key) else document[key]
 
 

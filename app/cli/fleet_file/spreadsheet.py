@@ -155,7 +155,7 @@ def _json(text: str, kind: type) -> Any:
     return value
 
 
-def _refuse(word: str) -> Any:
+def _refuse(word: str) -> object:
     raise ValueError(f"{word} is no value")
 
 
@@ -180,7 +180,7 @@ def _unquoted(text: str) -> str:
     return text
 
 
-def cell_of(value: Any, *, is_key: bool) -> str:
+def cell_of(value: object, *, is_key: bool) -> str:
     """Return the cell of a value. is_key: of a key of a document, not of a field."""
     if isinstance(value, str):
         is_plain = (

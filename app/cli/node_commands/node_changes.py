@@ -78,7 +78,7 @@ def _has_access(patch: Sequence[Document]) -> bool:
     return any(is_secret(key) or key.endswith(ACCESS) for key in _driver_keys(patch))
 
 
-def unset_fields(api: Api, output: Output, *, nodes: Nodes = None, **values: Any) -> None:
+def unset_fields(api: Api, output: Output, *, nodes: Nodes = None, **values: object) -> None:
     """Remove fields of nodes; for each node all of them or none."""
     selection = NodeSelection.of(nodes, values)
     patch = FIELDS.removals(values)

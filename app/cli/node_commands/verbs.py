@@ -108,7 +108,7 @@ def provision_state(
         )
 
 
-def _require_arguments(verb: str, values: Mapping[str, Any]) -> None:
+def _require_arguments(verb: str, values: Mapping[str, object]) -> None:
     """Check that a verb has one of the options that it needs. Raises Usage."""
     names = REQUIRED.get(verb)
     if names and not any(values[name] for name in names):

@@ -33,7 +33,7 @@ def lines(option: str, path: str) -> list[str]:
     return content(option, path).decode(errors="replace").splitlines()
 
 
-def config_drive(option: str, text: str) -> Any:
+def config_drive(option: str, text: str) -> object:
     """
     Read a configuration drive: JSON or a URL in place; a file of JSON, of base64, or an image.
 

@@ -147,7 +147,7 @@ def cell(name: str, value: Any, style: str = "", indent: int | None = None) -> T
     return consoles.text(text, style or styles.of(name, value))
 
 
-def _is_empty_value(value: Any) -> bool:
+def _is_empty_value(value: object) -> bool:
     if isinstance(value, list) and value:
         return all(isinstance(item, dict) and {"href", "rel"} == set(item) for item in value)
     return value in (None, "", [], {})

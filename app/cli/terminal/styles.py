@@ -52,6 +52,6 @@ def of(field: str, value: Any) -> str:
     return WORDS.get(value, "") if field in ("state", "severity", "power_state") else ""
 
 
-def of_row(item: Mapping[str, Any]) -> str:
+def of_row(item: Mapping[str, object]) -> str:
     """Return the style of a whole row; empty: each field has its own."""
     return TROUBLE if item.get("severity") == "ERROR" or item.get("alive") is False else ""

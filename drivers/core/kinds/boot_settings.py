@@ -241,7 +241,7 @@ def _restart_into_setup(target: Target) -> Outcome:
     return _restart(target)
 
 
-def _await(target: Target, setting: Setting, value: Any) -> Outcome:
+def _await(target: Target, setting: Setting, value: object) -> Outcome:
     limit = float(target.options["redfish"]["boot_mode_config_timeout"])
     looks = int(target.progress.get("looks", 0))
     if not limit:

@@ -4,7 +4,7 @@ The deploy interface: deployment, cleaning and teardown of a machine, and their 
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from drivers.core.conditions import UNKNOWN, Conditions
 from drivers.core.errors import FailureCode, NotSupported
@@ -65,7 +65,7 @@ class Deploy(Interface):
         """Mega step: boot the instance."""
         raise NotImplementedError
 
-    def execute_deploy_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
+    def execute_deploy_step(self, target: Target, step: Mapping[str, object]) -> Outcome:
         if step["step"] == "deploy" and not self.has_decomposed_deploy_steps():
             return self._run_mega_step(target)
         return super().execute_deploy_step(target, step)
@@ -112,7 +112,7 @@ class Deploy(Interface):
             )
         return in_band
 
-    def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
+    def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, object]) -> Outcome:
         """Run a step that the agent reported; `step["args"]` are its arguments."""
         raise NotSupported(f"{self.name} deploy has no agent to run {step['step']!r}")
 

@@ -11,7 +11,7 @@ from drivers.core.steps import Outcome
 from drivers.core.target import Options, Target
 
 #: Reads the sensors of a target, as `Management.sensors` does; returns an error.
-ReadSensors = Callable[[Target], Awaitable[list[dict[str, Any]] | HardwareError]]
+ReadSensors = Callable[[Target], Awaitable[list[dict[str, object]] | HardwareError]]
 #: From the options of the service and the number of connections.
 SensorReader = Callable[[Options, int], AbstractAsyncContextManager[ReadSensors]]
 
@@ -36,7 +36,7 @@ class Management(Interface):
         """Return the supported devices of Ironic's list: pxe, disk, cdrom, bios, safe, ..."""
         return []
 
-    def get_boot_device(self, target: Target) -> dict[str, Any]:
+    def get_boot_device(self, target: Target) -> dict[str, object]:
         """
         Return {"boot_device": name or None, "persistent": bool or None}; None stands for unknown.
         """
@@ -125,7 +125,7 @@ class Management(Interface):
         """
         raise NotSupported(f"{self.name} management has no sensors")
 
-    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, Any]]:
+    def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, object]]:
         """
         Return the BMC's answers to GET requests for some of the paths: [{path, status, headers,
         encoding, body}]. No order is sent.

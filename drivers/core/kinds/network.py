@@ -1,7 +1,7 @@
 """The network interface: it connects a machine to the network that a flow needs."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from drivers.core.conditions import AS_FOUND, Condition, Conditions, conditions
 from drivers.core.errors import NotSupported
@@ -25,7 +25,7 @@ class Network(Interface):
         """Return what a frame step needs and leaves; one that does nothing leaves all as it was."""
         return super().conditions_of(target, method) if self.has(method) else AS_FOUND
 
-    def physical_networks(self, vif: Mapping[str, Any]) -> frozenset[str]:
+    def physical_networks(self, vif: Mapping[str, object]) -> frozenset[str]:
         """
         Return the physical networks of a VIF; empty if any will do. Sends no request.
 
@@ -52,7 +52,7 @@ class Network(Interface):
 
     def inspect_switch_ports(
         self, target: Target, network: str | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         """
         Compare the switch ports of the machine with the last orders, and change nothing.
 

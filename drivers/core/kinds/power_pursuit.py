@@ -133,7 +133,7 @@ def answer_of(error: HardwareError) -> Answer:
     return Answer.REFUSED if isinstance(error, Busy) else Answer.FINAL
 
 
-def report_pending(target: Target, pending: Any) -> None:
+def report_pending(target: Target, pending: object) -> None:
     """Report the pending order, or None, in place of an earlier report."""
     internal = target.reports.get("driver_internal_info", {})
     internal.pop(PENDING, None)

@@ -74,7 +74,7 @@ class Exchange:
     request_body: str | None  # body of the request; None: it has none, or is no JSON
     answer: Answer  # status 0: there is none, and the body is the reason
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> dict[str, object]:
         request = {"step": self.step, "seconds": self.seconds, "method": self.method}
         return {**request, "request_body": self.request_body, **asdict(self.answer)}
 
@@ -239,7 +239,7 @@ def links(answer: Answer, origin: str) -> Iterator[str]:
             yield path
 
 
-def _links_in(value: Any, registry: bool) -> Iterator[str]:
+def _links_in(value: object, registry: bool) -> Iterator[str]:
     """Yield the links in a document; registry: also the links of registries' files."""
     if isinstance(value, list):
         for item in value:

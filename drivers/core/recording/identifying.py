@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.core.recording.bundle import OWN_HOST
@@ -46,7 +45,7 @@ _EMPTY = re.compile(
 )
 
 
-def in_document(value: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
+def in_document(value: object, name: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield kind, value and property of each identifying value; property "": found by its form."""
     if isinstance(value, dict):
         for key, item in value.items():

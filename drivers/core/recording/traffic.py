@@ -116,7 +116,7 @@ def masked(body: str) -> str:
     return body if hidden == document else json.dumps(hidden)
 
 
-def _masked(value: Any, name: str = "") -> Any:
+def _masked(value: object, name: str = "") -> object:
     if isinstance(value, dict):
         # an attribute with its value beside it, as in the registries of BIOS settings
         label = str(value.get("AttributeName") or value.get("Name"))

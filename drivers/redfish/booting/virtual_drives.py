@@ -25,7 +25,7 @@ MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
 STALE_LOOKS = 4
 #: Properties that some BMCs demand in an insertion -> their value for a URL. They are sent only if
 #: a refusal names them: others refuse them (Supermicro X11).
-_DEMANDED: Mapping[str, Mapping[str, Any]] = {
+_DEMANDED: Mapping[str, Mapping[str, object]] = {
     "TransferProtocolType": {},  # filled from the URL
     "TransferMethod": {"TransferMethod": "Stream"},
     "UserName": {"UserName": "none", "Password": "none"},
@@ -84,7 +84,7 @@ def listed(bmc: Connection) -> list[Any]:
     Raises Unexpected: a list of them cannot be read; it may have a drive with a medium.
     """
     system = bmc.system(fresh=False)
-    drives: list[Any] = []
+    drives: list[object] = []
     collections = {}  # path -> whether it was read
     for owner in chain([system], navigation.managers(bmc, system)):
         path = navigation.link(owner, "virtual_media")
@@ -153,7 +153,7 @@ def order_insertion(bmc: Connection, drive: Any, url: str) -> Answer:
             "the firmware of this BMC cannot insert images by Redfish; update it, or use"
             " boot_interface ipxe, pxe or http-ipxe"
         )
-    body: dict[str, Any] = {"Image": url}
+    body: dict[str, object] = {"Image": url}
     if action is None:
         body |= {"Inserted": True, "WriteProtected": True}
     while True:
@@ -165,14 +165,14 @@ def order_insertion(bmc: Connection, drive: Any, url: str) -> Answer:
         body |= demanded
 
 
-def _order(bmc: Connection, drive: Any, action: str | None, body: Mapping[str, Any]) -> Reply:
+def _order(bmc: Connection, drive: Any, action: str | None, body: Mapping[str, object]) -> Reply:
     """Send an order to a drive once: by its action, else by a change of its properties."""
     if action is None:
         return bmc.order("PATCH", drive.path, body, drive._get_etag())
     return bmc.order("POST", action, body)
 
 
-def _demanded(refusal: object, body: Mapping[str, Any], url: str) -> dict[str, Any]:
+def _demanded(refusal: object, body: Mapping[str, object], url: str) -> dict[str, object]:
     """Return the first property that a refusal names, and that was not sent; empty: none."""
     words = json.dumps(refusal)
     for name, values in _DEMANDED.items():

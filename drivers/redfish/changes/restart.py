@@ -7,7 +7,6 @@ In a flow with an agent, the restart boots the agent, and the step waits for its
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import HardwareError, LeaseLost
@@ -69,7 +68,7 @@ def carry_out(
     target: Target,
     bmcs: Bmcs,
     order: Order,
-    needs_restart: Callable[[Mapping[str, Any]], bool] | None,
+    needs_restart: Callable[[Mapping[str, object]], bool] | None,
 ) -> Outcome:
     """
     Order a change, restart the machine if needed, and wait for the effect; `Done` once it shows.
@@ -130,12 +129,12 @@ def _compare(target: Target, bmcs: Bmcs, order: Order, pace: Pace, patience: flo
     )
 
 
-def _await_agent(progress: Mapping[str, Any]) -> Wait:
+def _await_agent(progress: Mapping[str, object]) -> Wait:
     awaited_event = {AWAITED: "the agent to start after the restart"}
     return Wait({**progress, **awaited_event}, poll_after=POLL_INTERVAL)
 
 
-def _after(outcome: Outcome, progress: Mapping[str, Any]) -> Outcome:
+def _after(outcome: Outcome, progress: Mapping[str, object]) -> Outcome:
     """Return a `Wait` with this progress if the outcome is `Done`, else the outcome."""
     if not isinstance(outcome, Done):
         return outcome

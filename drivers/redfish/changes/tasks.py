@@ -9,7 +9,7 @@ that has *ended* has not always succeeded, and one that the BMC does not know ma
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from drivers.core.errors import Unexpected
 from drivers.redfish.transport import navigation
@@ -284,7 +284,7 @@ def _queues(bmc: Connection) -> Iterator[str]:
     if isinstance(jobs, str):
         yield jobs
     for manager in navigation.managers(bmc, bmc.system(fresh=False)):
-        dell: Any = entry(entry(entry(manager.json, "Links"), "Oem"), "Dell")
+        dell: object = entry(entry(entry(manager.json, "Links"), "Oem"), "Dell")
         path = entry(entry(dell, "Jobs"), "@odata.id")
         if isinstance(path, str):
             yield path

@@ -146,7 +146,7 @@ _lenient = json.JSONDecoder(
 )
 
 
-def _storable(value: Any) -> Any:
+def _storable(value: object) -> object:
     """Return a JSON value without NUL and without halves of surrogate pairs in its texts."""
     if isinstance(value, str):
         if not value.isascii():
@@ -198,7 +198,7 @@ def error_of(name: str, status: int, reason: str, body: bytes) -> dict[str, Any]
     }
 
 
-def _words(value: Any, depth: int = 3) -> str:
+def _words(value: object, depth: int = 3) -> str:
     """Return the text of an error: of a text or page itself, of an object by its telling keys."""
     if isinstance(value, str):
         text = _SPACE.sub(" ", _TAGS.sub(" ", value[: 4 * LONGEST_WORDS]))

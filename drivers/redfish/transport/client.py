@@ -30,7 +30,7 @@ class Reply:
     """Answer of a BMC."""
 
     status: int  # of HTTP
-    document: Any  # JSON; None if there is none, or it is malformed
+    document: object  # JSON; None if there is none, or it is malformed
     location: str | None = None
     is_empty: bool = False
     retry_after: float = 0.0  # seconds; 0: not given
@@ -57,7 +57,7 @@ class Connection(Session):
     """Session with a BMC, and the commands to it."""
 
     #: documents with readings of sensors, see `drivers.redfish.sensor_sweep`; None: not searched
-    sensor_plan: Any = None
+    sensor_plan: object = None
 
     def set_boot(self, **values: str) -> None:
         """
@@ -88,7 +88,7 @@ class Connection(Session):
         resource.refresh(force=True)
         return resource
 
-    def bios(self) -> Any:
+    def bios(self) -> object:
         """
         Read the system's Bios resource.
 
@@ -111,7 +111,7 @@ class Connection(Session):
         except theirs.MissingAttributeError:
             raise NotSupported(f"BMC {self.access.address} has no event service") from None
 
-    def indicators(self) -> dict[tuple[str, str], Any]:
+    def indicators(self) -> dict[tuple[str, str], object]:
         """Return the resources that have an indicator LED, by (component, name)."""
         system = self.system(fresh=True)
         indicators = [("system", "led", system)]
@@ -137,7 +137,7 @@ class Connection(Session):
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None,
+        body: Mapping[str, object] | None,
         etag: str | None = None,
         *,
         log_in_again: bool = True,
@@ -151,12 +151,12 @@ class Connection(Session):
         Raises Unconfirmed: it was sent, and its answer was lost.
         Raises HardwareError: it was not sent.
         """
-        request_options: dict[str, Any] = {"etag": etag} if method == "PATCH" else {}
+        request_options: dict[str, object] = {"etag": etag} if method == "PATCH" else {}
         if not log_in_again:
             request_options["allow_reauth"] = False
         return self._exchange(method.lower(), path, data=body, **request_options)
 
-    def answer(self, method: str, path: str, **options: Any) -> Any:
+    def answer(self, method: str, path: str, **options: object) -> Any:
         """
         Send a request of a login once; return the response of `requests`, also a refusal.
 
@@ -164,21 +164,21 @@ class Connection(Session):
         """
         return self._response(method, path, (), allow_reauth=False, **options)
 
-    def _exchange(self, method: str, path: str, **options: Any) -> Reply:
+    def _exchange(self, method: str, path: str, **options: object) -> Reply:
         from sushy.exceptions import AccessError
 
         return reply(self._response(method, path, (AccessError,), **options))
 
     def _response(
-        self, method: str, path: str, refusals: tuple[type[Exception], ...], **options: Any
-    ) -> Any:
+        self, method: str, path: str, refusals: tuple[type[Exception], ...], **options: object
+    ) -> object:
         """refusals: errors of sushy after an answer that are raised, and are no response."""
         from sushy import exceptions as theirs
 
         connector = self.open()._conn
-        responses: list[Any] = []
+        responses: list[object] = []
 
-        def keep(response: Any, **_options: Any) -> None:
+        def keep(response: object, **_options: object) -> None:
             responses.append(response)
 
         hooks = connector._session.hooks["response"]
@@ -199,7 +199,7 @@ class Connection(Session):
 
 
 def connection(
-    bmc: Bmc, bmc_access: Access, record: Callable[[dict[str, Any]], None] | None = None
+    bmc: Bmc, bmc_access: Access, record: Callable[[dict[str, object]], None] | None = None
 ) -> Connection:
     """
     Return the BMC's kept connection, for one command.

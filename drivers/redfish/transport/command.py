@@ -16,7 +16,7 @@ class Command:
         self.accepted: str | None = None  # last order that the BMC has accepted
         self.reading = False  # the last request was no order
         #: receives each exchange (`drivers.core.recording.traffic`); None: it is not recorded
-        self.record: Callable[[dict[str, Any]], None] | None = None
+        self.record: Callable[[dict[str, object]], None] | None = None
 
     def begin(self, record: Callable[[dict[str, Any]], None] | None = None) -> None:
         """Begin a command. record: see the attribute."""

@@ -27,7 +27,7 @@ from drivers.redfish.transport.peer import Peer
 class BmcResponse(requests.Response):
     """Response of a BMC, whose documents are read leniently."""
 
-    def __init__(self, name: str, answer: Answer, document: Any) -> None:
+    def __init__(self, name: str, answer: Answer, document: object) -> None:
         super().__init__()
         self.status_code, self.reason, self.url = answer.status, answer.reason, answer.url
         self.headers.update(answer.headers)
@@ -222,7 +222,7 @@ class _NoLogin(auth.AuthBase):
         return False
 
 
-def _auth(access: Access) -> Any:
+def _auth(access: Access) -> object:
     if access.username is None:
         return _NoLogin()
     if access.auth == "basic":

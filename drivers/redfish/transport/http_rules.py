@@ -13,7 +13,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.core.errors import HardwareError, Refused, Unconfirmed, Unexpected, Unreachable
@@ -92,7 +91,7 @@ class Answer:
         return tag if isinstance(tag, str) and _is_header(tag) else None
 
 
-Conversation = Generator[Request, Answer, tuple[Answer, Any]]
+Conversation = Generator[Request, Answer, tuple[Answer, object]]
 _Exchange = Generator[Request, Answer, Answer]
 
 
@@ -153,7 +152,7 @@ def conversation(peer: Peer, request: Request, deadline: float) -> Conversation:
     return answer, document
 
 
-def _page(peer: Peer, deadline: float, url: str) -> Generator[Request, Answer, dict[str, Any]]:
+def _page(peer: Peer, deadline: float, url: str) -> Generator[Request, Answer, dict[str, object]]:
     """Read a further page of a document. Raises Unexpected: the BMC does not serve it."""
     answer = yield from _followed(peer, Request("GET", url), deadline)
     if not 200 <= answer.status < 300:

@@ -1,7 +1,7 @@
 """Redfish: messages in the documents of a BMC: of errors, tasks, jobs and settings."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from drivers.redfish.transport.conversions import entry, text
 
@@ -62,7 +62,7 @@ def words(bmc_messages: list[Message]) -> str:
     )
 
 
-def _listed(items: Any) -> Iterator[Message]:
+def _listed(items: object) -> Iterator[Message]:
     for item in items[:_MOST] if isinstance(items, list) else [items]:
         names = (entry(item, "MessageId"), entry(item, "Message"))
         severity = entry(item, "MessageSeverity") or entry(item, "Severity")

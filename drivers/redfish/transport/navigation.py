@@ -40,7 +40,7 @@ def members(bmc: Session, owner: Any, name: str) -> Iterator[Any]:
 
 def readable(
     bmc: Session, paths: Iterable[str] | None, read_resource: Callable[[str], Any]
-) -> Iterator[Any]:
+) -> Iterator[object]:
     """Read the resource of each path; omit unreadable and absent ones."""
     for path in paths or ():
         resource = None
@@ -65,18 +65,18 @@ def links(resource: Any, *names: str) -> Sequence[str]:
     return [path for path in paths if isinstance(path, str)]
 
 
-def chassis(bmc: Session, system: Any) -> Iterator[Any]:
+def chassis(bmc: Session, system: object) -> Iterator[Any]:
     """Read the chassis that contain a system."""
     return readable(bmc, links(system, "Links", "Chassis"), bmc.open().get_chassis)
 
 
-def managers(bmc: Session, system: Any) -> Iterator[Any]:
+def managers(bmc: Session, system: object) -> Iterator[Any]:
     """Read the managers (BMCs) of a system."""
     paths = links(system, "Links", "ManagedBy") or links(system, "Links", "Managers")
     return readable(bmc, paths, bmc.open().get_manager)
 
 
-def drives(bmc: Session, system: Any) -> Iterator[Any]:
+def drives(bmc: Session, system: object) -> Iterator[Any]:
     """Read the disks of a system's storage controllers."""
     for storage in members(bmc, system, "storage"):
         yield from readable(bmc, storage.drives_identities, storage.get_drive)

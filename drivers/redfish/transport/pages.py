@@ -14,7 +14,7 @@ from drivers.redfish.transport.bodies import MalformedDocument
 from drivers.redfish.transport.peer import Peer
 
 #: Reads the document at a URL by the rules of HTTP: a generator of `http_rules`.
-ReadDocument = Callable[[str], Generator[Any, Any, dict[str, Any]]]
+ReadDocument = Callable[[str], Generator[object, Any, dict[str, object]]]
 
 _NEXT = "@odata.nextLink"
 #: Properties with the path of a resource or action.
@@ -61,7 +61,7 @@ def _add_pages(
             members.extend(more_members)
 
 
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
+def _objects(value: Any) -> Iterator[dict[str, object]]:
     """Yield all objects in a JSON value."""
     values = [value]
     while values:
@@ -73,7 +73,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
             values.extend(item for item in value if isinstance(item, dict | list))
 
 
-def _paged(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+def _paged(document: dict[str, object]) -> Iterator[tuple[dict[str, object], str]]:
     """Yield the objects with a link to a further page, and the key of the link."""
     for value in _objects(document):
         for key in list(value):
@@ -81,7 +81,7 @@ def _paged(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
                 yield value, key
 
 
-def _shorten(peer: Peer, document: dict[str, Any]) -> None:
+def _shorten(peer: Peer, document: dict[str, object]) -> None:
     """Replace the URLs of the BMC's resources by their paths."""
     for value in _objects(document):
         for key in _PATHS:

@@ -179,7 +179,7 @@ def media_insert_by_task(exchange: Exchange) -> Response:
 # Boot settings
 
 
-def _boot_of(exchange: Exchange) -> dict[str, Any] | None:
+def _boot_of(exchange: Exchange) -> dict[str, object] | None:
     """Return the boot settings of an order, or None."""
     boot = exchange.body().get("Boot") if exchange.orders("boot") else None
     return boot if isinstance(boot, dict) else None

@@ -44,7 +44,7 @@ def pages(exchange: Exchange) -> Response:
     text = query.get("$skip", ["0"])[0]
     start, size = int(text) if text.isdigit() else 0, exchange["size"]
 
-    def cut(content: dict[str, Any]) -> None:
+    def cut(content: dict[str, object]) -> None:
         members = content.get("Members")
         if isinstance(members, list) and start + size < len(members):
             content[exchange["next"]] = f"{exchange.path}?$skip={start + size}"
@@ -60,7 +60,7 @@ def pages_endless(exchange: Exchange) -> Response:
     if not exchange.reads:
         return exchange.go()
 
-    def loop(content: dict[str, Any]) -> None:
+    def loop(content: dict[str, object]) -> None:
         if "Members" in content:
             content["Members@odata.nextLink"] = exchange.path
 
@@ -83,7 +83,7 @@ def property_odd(exchange: Exchange) -> Response:
         return exchange.go()
     name, value = exchange["property"], orjson.loads(exchange["value"])
 
-    def change(content: Any) -> None:
+    def change(content: object) -> None:
         if isinstance(content, dict) and name in content:
             content[name] = value
         for part in _parts(content):
@@ -105,7 +105,7 @@ def _without(exchange: Exchange, names: list[str]) -> Response:
     return changed(exchange.go(), strip)
 
 
-def _parts(content: Any) -> list[Any]:
+def _parts(content: object) -> list[object]:
     if isinstance(content, dict):
         return list(content.values())
     return content if isinstance(content, list) else []
@@ -325,7 +325,7 @@ def sensors_in_subsystems(exchange: Exchange) -> Response:
 
 
 def _without_lists(
-    exchange: Exchange, documents: Mapping[str, Any], links: Mapping[str, Any]
+    exchange: Exchange, documents: Mapping[str, object], links: Mapping[str, object]
 ) -> Response:
     """Answer with documents of sensors; the chassis has links to them, but no Power and Thermal."""
     if exchange.path in (f"{CHASSIS}/Power", f"{CHASSIS}/Thermal"):

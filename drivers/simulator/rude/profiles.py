@@ -1,9 +1,8 @@
 """Profiles: settings of faults that occur together on machines of one kind."""
 
 from collections.abc import Mapping
-from typing import Any
 
-PROFILES: dict[str, Mapping[str, Any]] = {
+PROFILES: dict[str, Mapping[str, object]] = {
     "dell-like": {
         "task_appears_late": {"reads": 2},
         "location_is_task": True,
