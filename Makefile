@@ -21,7 +21,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos hosts compare-ironic lab lab-faults lab-up \
+.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos rotation-storm hosts compare-ironic lab lab-faults lab-up \
 	lab-down lock dist sbom audit images clean
 
 help:  ## Show this
@@ -94,6 +94,9 @@ mutants: $(DEV)  ## Break each demand of docs/specs.md: its tests must fail (ARG
 mutation: $(DEV)  ## Mutate the core with mutmut, list the survivors (ARGS="app.planning.planning*")
 	$(BIN)/mutmut run $(ARGS)
 	$(BIN)/mutmut results
+
+rotation-storm: $(DEV)  ## Rotate the passwords of 300 BMCs while conductors die (ARGS="--minutes 5 --nodes 300 --seed N")
+	$(BIN)/python -m tests.chaos --rotation $(ARGS)
 
 chaos: $(DEV)  ## Kill everything at random, lose nothing (ARGS="--minutes 10 --nodes 300 --seed N")
 	$(BIN)/python -m tests.chaos $(ARGS)

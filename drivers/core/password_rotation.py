@@ -59,6 +59,8 @@ _ANSWERS: Mapping[type[HardwareError], str] = {
     Refused: "refused",
     NotSupported: "refused",
 }
+#: Parts of the progress that end with the next order.
+_OF_ONE_ORDER = ("last", "locks", "looks", "rounds")
 #: Fields of a login in driver_info: address, user, password.
 _LOGINS = (
     ("redfish_address", "redfish_username", "redfish_password"),
@@ -223,9 +225,10 @@ def _settle(
     target: Target, account: Account, candidates: Candidates, progress: dict[str, Any]
 ) -> Outcome:
     """Find the valid password by at most two logins, and end the rotation, or wait."""
-    is_new_first = candidates.unsettled and progress["answer"] not in ("refused", "not carried out")
+    is_new_first = _is_new_first(candidates, progress)
     new_and_old = (candidates.new, candidates.old)
     for password in new_and_old if is_new_first else reversed(new_and_old):
+        progress = {**progress, "last": "new" if password == candidates.new else "old"}
         try:
             target.before_order()
             account.log_in(password)
@@ -257,6 +260,21 @@ def _settle(
     )
 
 
+def _is_new_first(candidates: Candidates, progress: Mapping[str, Any]) -> bool:
+    """
+    Whether a round of logins begins with the new password.
+
+    A round after one without a verdict begins with the password that was tried last: to begin with
+    a refused one again costs a wrong login each time, and may lock the user out each time. After a
+    lock-out the rounds of the same order begin with the old one, which was valid before it.
+    """
+    if "last" in progress:
+        return bool(progress["last"] == "new")
+    was_locked = bool(progress.get("locks") or progress.get("rounds"))
+    is_unchanged = progress["answer"] in ("refused", "not carried out")
+    return candidates.unsettled and not (was_locked or is_unchanged)
+
+
 def _adopt(target: Target, account: Account, candidates: Candidates) -> Outcome:
     """Report the new password, which a login has verified, and drop the old one."""
     fields = _fields(target.driver_info, account.field)
@@ -269,19 +287,20 @@ def _kept(
     target: Target, account: Account, candidates: Candidates, progress: dict[str, Any]
 ) -> Outcome:
     """Return what follows after a login with the old password."""
+    progress = {name: value for name, value in progress.items() if name != "last"}
+    reordered = {name: value for name, value in progress.items() if name not in _OF_ONE_ORDER}
+    reordered["stage"] = "order"
     answer, writes = progress["answer"], progress.get("writes", 0)
     if answer == "earlier":
         return _begin(target, account)
     if answer in ("unknown", "not carried out") and writes < WRITES:
         pause = 0.0 if answer == "unknown" else SILENT
-        return _wait(target, {**progress, "stage": "order"}, pause, progress.get("said"))
+        return _wait(target, reordered, pause, progress.get("said"))
     looks = progress.get("looks", 0) + 1
     if answer in ("accepted", "lost") and looks < LOOKS:
         return _wait(target, {**progress, "looks": looks}, UNAPPLIED * looks, progress.get("said"))
     if answer == "lost" and writes < WRITES:  # to set the same password again does no harm
-        return _wait(
-            target, {**progress, "stage": "order", "looks": 0}, SILENT, progress.get("said")
-        )
+        return _wait(target, reordered, SILENT, progress.get("said"))
     replace(candidates, unsettled=False).report(target)
     verdict = "the old password was verified, and stays in use"
     if answer == "accepted":

@@ -6,11 +6,14 @@ GET  /agent.kernel, /agent.ramdisk      parts of such a medium; their content is
 GET  /sim/machines, /sim/machines/N, /sim/machines/N/log
 GET  /sim/faults, POST /sim/faults, POST /sim/machines/N/faults   see `fault_settings`
 POST /sim/machines/N/power {"state": "on" | "off"}   press the machine's power button
+GET  /sim/machines/N/account   the BMC's user, its password, and all passwords that were ever sent
+POST /sim/machines/N/account {"password": TEXT}   set it, as at the BMC's own console
 """
 
 from drivers.simulator import media
 from drivers.simulator.fault_settings import BadFault, shown
 from drivers.simulator.fleet import Fleet
+from drivers.simulator.machine import Machine
 from drivers.simulator.server import BadJson, Request, Response, json
 
 
@@ -62,7 +65,17 @@ class Control:
                     return json({"error": f"state must be on or off, not {state!r}"}, 400)
                 self._fleet.press(number, on=state == "on")
                 return json(machines[number].describe())
+            case (_, "account"):
+                return self._account(request, machines[number])
         return json({"error": f"there is nothing at {request.method} {request.path}"}, 404)
+
+    def _account(self, request: Request, machine: Machine) -> Response:
+        if request.method == "POST":
+            password = request.json().get("password")
+            if not isinstance(password, str) or not password:
+                return json({"error": f"password must be a text, not {password!r}"}, 400)
+            machine.set_password(password)
+        return json(machine.describe_account())
 
     def _faults(self, request: Request, number: int | None) -> Response:
         if request.method == "POST":

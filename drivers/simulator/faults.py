@@ -36,6 +36,7 @@ class Faults:
     password_cut: str = ""  # the connection is cut "before" or "after" a change of the password
     lockout_after: float = 0  # wrong logins in a row that lock the user out; 0: none do
     lockout_seconds: float = 600.0
+    lockout_hidden: bool = False  # a locked user's login is answered as one with a wrong password
     boot_once_only: bool = False  # the BMC refuses a persistent boot device (Continuous)
     boot_choices_hidden: bool = False  # the BMC does not list the values of its boot settings
     sensor_critical: str = ""  # name of a sensor of Thermal or Power whose health is Critical

@@ -78,6 +78,8 @@ class Machine:
     wrong_logins: int = 0  # in a row
     lockouts: int = 0  # how often they have locked the user out
     locked_until: float = 0.0  # on time.monotonic; until then every login is refused
+    #: All passwords that the BMC has had, or was sent in a login or an order.
+    seen_passwords: set[str] = field(default_factory=set)
     power: str = "Off"  # "On" or "Off"
     #: "off", "starting", "agent", "instance", "rescue", "no bootable device" or "hung".
     runs: str = "off"
@@ -139,6 +141,22 @@ class Machine:
             "redfish_username": username or self.username,
             "redfish_password": password or self.password,
             "redfish_verify_ca": False,
+        }
+
+    def set_password(self, password: str) -> None:
+        """Change the password of the BMC's user; all its sessions end."""
+        self.password = password
+        self.seen_passwords.add(password)
+        self.sessions.clear()
+
+    def describe_account(self) -> dict[str, Any]:
+        """Return the BMC's user as the control endpoint shows it."""
+        return {
+            "username": self.username,
+            "password": self.password,
+            "seen_passwords": sorted(self.seen_passwords),
+            "wrong_logins": self.wrong_logins,
+            "lockouts": self.lockouts,
         }
 
     def settle(self) -> None:

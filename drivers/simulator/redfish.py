@@ -6,7 +6,7 @@ are applied here.
 """
 
 import asyncio
-from base64 import b64encode
+from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from time import monotonic, time
@@ -106,18 +106,26 @@ class Redfish:
         authorization = request.headers.get("authorization")
         if authorization is None:
             return False
-        login = f"{self.machine.username}:{self.machine.password}".encode()
-        return self._is_login(right=authorization == f"Basic {b64encode(login).decode()}")
+        try:
+            username, _, password = b64decode(authorization.removeprefix("Basic ")).partition(b":")
+            return self._is_login(username.decode(), password.decode())
+        except ValueError:
+            return False
 
-    def _is_login(self, *, right: bool) -> bool:
+    def _is_login(self, username: object, password: object) -> bool:
         """
         Whether a login is accepted; count wrong ones.
 
         Raises Refusal: the user is locked out.
         """
         machine, faults = self.machine, self.machine.faults
+        if isinstance(password, str):
+            machine.seen_passwords.add(password)
         if monotonic() < machine.locked_until:
+            if faults.lockout_hidden:
+                return False
             raise Refusal(403, "AccessDenied", "The account is locked.")
+        right = (username, password) == (machine.username, machine.password)
         machine.wrong_logins = 0 if right else machine.wrong_logins + 1
         if faults.lockout_after and machine.wrong_logins >= faults.lockout_after:
             machine.wrong_logins, machine.lockouts = 0, machine.lockouts + 1
@@ -259,6 +267,8 @@ class Redfish:
         machine, faults = self.machine, self.machine.faults
         only(body, {"Password"})
         password = body.get("Password")
+        if isinstance(password, str):
+            machine.seen_passwords.add(password)
         if not isinstance(password, str) or not 8 <= len(password) <= 20:
             raise Refusal(400, "PropertyValueFormatError", "Password has 8 to 20 characters.")
         if faults.password_refused:
@@ -266,8 +276,7 @@ class Redfish:
             raise Refusal(400, "PropertyValueError", words)
         machine.record("redfish", "password")
         if faults.password_cut != "before" and not faults.password_unapplied:
-            machine.password = password
-            machine.sessions.clear()
+            machine.set_password(password)
         return CUT if faults.password_cut else DONE
 
     def change_manager(self, body: dict[str, Any]) -> Response:
@@ -352,8 +361,7 @@ class Redfish:
 
     def log_in(self, body: dict[str, object]) -> Response:
         machine, sessions = self.machine, self.machine.sessions
-        right = (machine.username, machine.password)
-        if not self._is_login(right=(body.get("UserName"), body.get("Password")) == right):
+        if not self._is_login(body.get("UserName"), body.get("Password")):
             raise Refusal(401, "NoValidSession", "User name or password are wrong.")
         while len(sessions) >= MAX_SESSIONS:
             del sessions[next(iter(sessions))]

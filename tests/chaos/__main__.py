@@ -3,6 +3,7 @@
 
 Prints the results, writes them to docs/reliability.md, and ends with status 1 if any figure that
 must be 0 is not. `--failover`: only the experiment with the death of one of two conductors.
+`--rotation` (`make rotation-storm`): only the storm of rotations of the BMCs' passwords.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.chaos import failover, run, table
+from tests.chaos import failover, rotation, run, table
 from tests.chaos.site import Site
 from tests.support.fleet import ROOT
 
@@ -35,6 +36,10 @@ def arguments():
     )
     parser.add_argument("--rest", type=float, default=600, help="most seconds to come to rest")
     parser.add_argument("--failover", action="store_true", help="only the death of one conductor")
+    parser.add_argument("--rotation", action="store_true", help="only rotations of passwords")
+    parser.add_argument(
+        "--waits", type=float, default=0.05, help="factor of the waits of rotations (default: 0.05)"
+    )
     parser.add_argument("--each", type=int, default=8, help="nodes in each state of --failover")
     parser.add_argument(
         "--folder",
@@ -59,11 +64,32 @@ def weather(options, folder, seed):
         if not verdict.ok:
             site.keep_machines()
     text = table.shown(facts, storm, ledger, verdict)
+    complain(text, verdict)
+    return text, verdict.ok
+
+
+def passwords(options, folder, seed):
+    """Run the storm of rotations; return its section of the page, and whether all is well."""
+    sizes = {"conductors": options.conductors, "waits": options.waits}
+    with rotation.RotationSite(folder, options.nodes, seed, **sizes) as site:
+        storm, blow = rotation.blowing(site, options.minutes, options.gap)
+        verdict, facts = rotation.run(
+            site, blow, clients=options.clients, rest=options.rest, say=say
+        )
+        if not verdict.ok:
+            site.keep_machines()
+    facts = {"minutes of storm": f"{options.minutes:g}", **facts}
+    text = rotation.shown(facts, storm, verdict)
+    complain(text, verdict)
+    return text, verdict.ok
+
+
+def complain(text, verdict):
+    """Print a result, and each violation."""
     print(text)
     for row, sentences in verdict.wrong.items():
         for sentence in sentences:
             print(f"WRONG ({row}): {sentence}")
-    return text, verdict.ok
 
 
 def death(options, folder, seed):
@@ -81,12 +107,18 @@ def death(options, folder, seed):
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as after Ctrl-C
     options = arguments()
+    section, target, work = next(
+        way for is_chosen, *way in (
+            (options.failover, "failover", "chaos", death),
+            (options.rotation, "rotation", "rotation-storm", passwords),
+            (True, "storm", "chaos", weather),
+        ) if is_chosen
+    )  # fmt: skip
     seed = options.seed if options.seed is not None else int(time.time()) % 100_000
     say(f"seed {seed}")
     folder, ok = options.folder or Path(tempfile.mkdtemp(prefix="ingot-chaos-")), None
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        section, work = ("failover", death) if options.failover else ("storm", weather)
         text, ok = work(options, folder, seed)
     finally:
         if ok is False:
@@ -94,7 +126,7 @@ def main():
         elif not options.folder:
             shutil.rmtree(folder)
     if not options.no_page:
-        table.write(PAGE, section, text)
+        table.write(PAGE, section, text, target)
         say(f"written to {PAGE.relative_to(ROOT)}")
     return 0 if ok else 1
 

@@ -108,7 +108,7 @@ class Site:
         for name in ("data", "redis", "tmp", "logs"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         # a folder of its own: the server's account must be able to enter it, with short socket paths
-        self._postgres = tempfile.mkdtemp(prefix="ingot-pg-")
+        self.postgres_folder = tempfile.mkdtemp(prefix="ingot-pg-")
         try:
             self._start_all()
         except BaseException:
@@ -121,14 +121,14 @@ class Site:
             program.kill()
         for program in self._programs.values():
             program.wait(30)
-        shutil.rmtree(self._postgres, ignore_errors=True)
+        shutil.rmtree(self.postgres_folder, ignore_errors=True)
         private = redis_server.socket_path(self.folder).parent
         if private != self.folder:
             shutil.rmtree(private, ignore_errors=True)
 
     def _start_all(self):
         self._commands = {
-            "postgres": postgresql.initialised(self._postgres, **DURABLE),
+            "postgres": postgresql.initialised(self.postgres_folder, **DURABLE),
             "redis": self._redis_command(),
             "machines": self._machines_command(),
             "proxies": [sys.executable, "-m", "tests.chaos.tcp_proxy", str(self.folder / "plan")],
@@ -137,7 +137,7 @@ class Site:
         for name in self._commands:
             self.start(name)
         self.await_postgres()
-        postgresql.Server(self._postgres).execute("CREATE DATABASE ingot")
+        postgresql.Server(self.postgres_folder).execute("CREATE DATABASE ingot")
         subprocess.run(
             [sys.executable, "-m", "workers.cli", "db", "upgrade", "--database", self.database],
             cwd=ROOT, check=True, capture_output=True, env=self._environ("upgrade"),
@@ -178,12 +178,12 @@ class Site:
 
     @property
     def _postgres_socket(self):
-        return f"{self._postgres}/.s.PGSQL.5432"
+        return f"{self.postgres_folder}/.s.PGSQL.5432"
 
     @property
     def database(self):
         """URL of the database, without a proxy."""
-        return f"postgresql:///ingot?host={self._postgres}&user={postgresql.ACCOUNT}"
+        return f"postgresql:///ingot?host={self.postgres_folder}&user={postgresql.ACCOUNT}"
 
     def _redis_command(self):
         path = redis_server.socket_path(self.folder)
@@ -275,7 +275,7 @@ class Site:
     # state
 
     def await_postgres(self):
-        postgresql.await_answer(postgresql.Server(self._postgres))
+        postgresql.await_answer(postgresql.Server(self.postgres_folder))
 
     def redis_answers(self):
         with suppress(redis.RedisError):
@@ -332,6 +332,16 @@ class Site:
     def machine_log(self, number):
         return requests.get(f"{self.control}/sim/machines/{number}/log", timeout=60).json()
 
+    def account(self, number):
+        """Return the user of a machine's BMC, with all passwords that it was ever sent."""
+        url = f"{self.control}/sim/machines/{number}/account"
+        return requests.get(url, timeout=60).json()
+
+    def set_password(self, number, password):
+        """Set the password of a machine's BMC, as at its own console."""
+        url = f"{self.control}/sim/machines/{number}/account"
+        requests.post(url, json={"password": password}, timeout=60).raise_for_status()
+
     def set_faults(self, number, **faults):
         url = f"{self.control}/sim/machines/{number}/faults"
         requests.post(url, json=faults, timeout=60).raise_for_status()
@@ -343,6 +353,10 @@ class Site:
             "image_checksum": hashlib.sha256(media.medium(IMAGE)).hexdigest(),
         }
 
+    def password(self, machine):
+        """Password of the BMC's user when its node is enrolled."""
+        return "admin"
+
     def driver_info(self, machine):
         medium = f"{self.control}/agent.iso?api={self.agents_url}"
         callback = f"{self.agents_url}/v1/continue_inspection"
@@ -350,7 +364,7 @@ class Site:
             "redfish_address": machine["redfish_address"],
             "redfish_system_id": machine["system_id"],
             "redfish_username": "admin",
-            "redfish_password": "admin",
+            "redfish_password": self.password(machine),
             "redfish_verify_ca": False,
             "deploy_iso": medium,
             "rescue_iso": medium,

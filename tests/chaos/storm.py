@@ -34,8 +34,9 @@ class Disturbance:
 class Storm:
     """One disturbance every `gap` seconds on average, until `stop` is set."""
 
-    def __init__(self, site, flaky, gap):
+    def __init__(self, site, flaky, gap, disturbances=None):
         self.site, self.flaky, self.gap = site, flaky, gap
+        self.disturbances = disturbances or DISTURBANCES
         self.random = Random(f"{site.seed}/storm")
         self.counts = Counter()  # by kind of disturbance
         self.stops = []  # (process, from, until) of every stopped process, by the machine's clock
@@ -57,7 +58,8 @@ class Storm:
             self.site.set_faults(number, **dict.fromkeys(PASSING))
 
     def _begin(self):
-        (chosen,) = self.random.choices(DISTURBANCES, [each.weight for each in DISTURBANCES])
+        weights = [each.weight for each in self.disturbances]
+        (chosen,) = self.random.choices(self.disturbances, weights)
         taken = {target for _, target, _ in self._acting}
         free = [name for name in chosen.of(self) if name not in taken]
         if not free:

@@ -8,6 +8,7 @@ children, so that these share the memory. Each role can also run alone: API, con
 import gc
 import importlib
 import os
+import resource
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -195,6 +196,8 @@ def migrate(settings: Settings) -> None:
 def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
     """Run one role in this process, with its name in the log and in lists of processes."""
     log.name_process(role)
+    # a core dump would have the passwords of BMCs; it can be allowed again, as by prlimit(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     setproctitle(f"ingot: {role}" if role in ROLES else f"ingot: conductor {role}")
     return work(settings, *arguments)
 

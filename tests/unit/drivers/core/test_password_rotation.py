@@ -19,7 +19,7 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.core.password_rotation import KEY, Candidates, require_settled, rotate
+from drivers.core.password_rotation import KEY, LONGEST, Candidates, require_settled, rotate
 from drivers.core.passwords import Policy, policy_of
 from drivers.core.steps import Done, Failed, Wait
 from tests.unit.drivers.machines import target
@@ -89,12 +89,42 @@ class Bmc:
             raise Died
 
 
+class LockingBmc(Bmc):
+    """
+    A BMC that locks its user out after so many wrong logins in a row, until `pass_time`.
+
+    hidden: it answers the logins of a locked user as those with a wrong password.
+    """
+
+    def __init__(self, faults=(), *, lockout_after, hidden=False):
+        super().__init__(faults)
+        self.lockout_after, self.hidden = lockout_after, hidden
+        self.wrong = self.lockouts = 0
+        self.locked = False
+
+    def pass_time(self):
+        self.locked, self.wrong = False, 0
+
+    def log_in(self, password):
+        if self.locked:
+            raise LoginRefused("wrong") if self.hidden else AccountLocked("locked out")
+        try:
+            super().log_in(password)
+        except LoginRefused:
+            self.wrong += 1
+            if self.wrong >= self.lockout_after:
+                self.locked, self.lockouts = True, self.lockouts + 1
+            raise
+        self.wrong = 0
+
+
 class Node:
     """The record of a node, and the worker that writes outcomes of the step to it."""
 
     def __init__(self, **info):
         self.info, self.internal = {**INFO, **info}, {}
         self.others = []
+        self.waited = 0.0  # seconds
 
     def target(self, progress=(), **more):
         return replace(
@@ -129,6 +159,9 @@ class Node:
                 return outcome
             progress = outcome.progress
             assert outcome.timeout
+            self.waited += outcome.poll_after
+            if outcome.poll_after >= 60:
+                getattr(bmc, "pass_time", list)()
         raise AssertionError("never ends")
 
     def passwords(self):
@@ -219,6 +252,27 @@ def test_a_lock_out_is_waited_for_with_growing_pauses():
         progress = outcome.progress
     assert [0, 300.0, 600.0] == pauses
     assert 3 == bmc.logins  # one for each look: a lock-out is not fed
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("lockout_after", [1, 2])
+@pytest.mark.parametrize("fault", ["", "lost", "lost before", "late", "unapplied"])
+def test_the_step_does_not_lock_the_user_out_again_and_again(fault, lockout_after, hidden):
+    node, bmc = Node(), LockingBmc([fault], lockout_after=lockout_after, hidden=hidden)
+    outcome = node.run(bmc)
+    assert isinstance(outcome, Failed if fault == "unapplied" else Done)
+    assert bmc.password == node.info[FIELD]
+    assert bmc.lockouts <= 1
+    assert node.waited < LONGEST
+
+
+def test_a_refused_password_is_not_sent_again_while_the_other_one_has_no_verdict():
+    node, bmc, tried = Node(), Bmc(["lost before", "", "cut", "busy", "lost"]), []
+    log_in = bmc.log_in
+    bmc.log_in = lambda password: (tried.append(password), log_in(password))
+    assert isinstance(node.run(bmc), Done)
+    assert ["old-secret"] * 4 == tried[1:5]
+    assert bmc.password == node.info[FIELD] == tried[0] == tried[-1]
 
 
 def test_a_password_that_a_caller_sets_meanwhile_stays():

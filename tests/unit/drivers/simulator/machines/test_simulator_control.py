@@ -60,6 +60,54 @@ def test_the_control_endpoint_shows_machines_and_their_logs(sim):
     assert 404 == requests.get(f"{sim.url}/sim/machines/3", timeout=60).status_code
 
 
+def test_the_control_endpoint_knows_every_password_of_a_bmc(sim):
+    machine = sim.machines[2]
+    account = f"{sim.url}/sim/machines/2/account"
+    connect(machine).get_system()
+    machine.password = "first"
+    requests.get(
+        f"{machine.redfish_address}{machine.system_id}", auth=("admin", "basic"), timeout=60
+    )
+    sessions = f"{machine.redfish_address}/redfish/v1/SessionService/Sessions"
+    for login in ({"UserName": "admin", "Password": "login"}, {"UserName": "admin"}):
+        assert 401 == requests.post(sessions, json=login, timeout=60).status_code
+    token = {"X-Auth-Token": _token(sessions, "first")}
+    user = f"{machine.redfish_address}/redfish/v1/AccountService/Accounts/2"
+    for password in ("short", "long-enough"):
+        requests.patch(user, json={"Password": password}, headers=token, timeout=60)
+    set_by_hand = requests.post(account, json={"password": "by hand"}, timeout=60).json()
+    assert set_by_hand == requests.get(account, timeout=60).json()
+    assert machine.password == set_by_hand["password"] == "by hand"
+    assert {"admin", "basic", "login", "first", "short", "long-enough", "by hand"} == {
+        *set_by_hand["seen_passwords"]
+    }
+    assert {} == machine.sessions
+    for bad in ({}, {"password": ""}, {"password": 7}):
+        assert 400 == requests.post(account, json=bad, timeout=60).status_code
+    assert "by hand" == machine.password
+
+
+def _token(sessions, password):
+    login = {"UserName": "admin", "Password": password}
+    return requests.post(sessions, json=login, timeout=60).headers["X-Auth-Token"]
+
+
+@pytest.mark.parametrize(("hidden", "status"), [(False, 403), (True, 401)])
+def test_a_locked_user_is_refused_until_the_end_openly_or_not(sim, hidden, status):
+    machine = sim.machines[0]
+    sim.set_faults(0, lockout_after=2, lockout_hidden=hidden)
+    sessions = f"{machine.redfish_address}/redfish/v1/SessionService/Sessions"
+
+    def log_in(password):
+        login = {"UserName": "admin", "Password": password}
+        return requests.post(sessions, json=login, timeout=60).status_code
+
+    assert [401, 401, status] == [log_in("wrong"), log_in("wrong"), log_in("admin")]
+    assert (1, 0) == (machine.lockouts, machine.wrong_logins)
+    machine.locked_until = 0.0
+    assert 201 == log_in("admin")
+
+
 def test_the_defaults_of_a_fault_are_those_of_the_real_agent():
     assert (5.0, 1.0) == (Faults().heartbeat_gap, Faults().retry_factor)
 
