@@ -13,6 +13,7 @@ from app.config.option_types import (
     cipher_suites,
     count,
     fake_delay,
+    image_url,
     must_be_false,
     seconds,
 )
@@ -111,7 +112,7 @@ class Pxe:
 
 @dataclass(frozen=True, slots=True)
 class Anaconda:
-    default_ks_template: str | None = option(None, "URL of the kickstart template; a file must lie in [conductor]file_url_allowed_paths; empty: the built-in one")
+    default_ks_template: str | None = option(None, "URL of the kickstart template; a file must lie in [conductor]file_url_allowed_paths; empty: the built-in one", check=image_url)
     insecure_heartbeat: bool = option(False, "Let installers call the API without certificate verification")
 
 

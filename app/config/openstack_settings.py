@@ -64,7 +64,7 @@ class ServiceSession:
 class Cinder(ServiceSession):
     auth_url: str | None = option(None, "Keystone's URL, for storage interface cinder", check=web_url)
     region_name: str | None = option(None, "Region of the volume service")
-    endpoint_override: str | None = option(None, "URL of the volume service's API, version 3; empty: from Keystone's catalog")
+    endpoint_override: str | None = option(None, "URL of the volume service's API, version 3; empty: from Keystone's catalog", check=web_url)
     cafile: str | None = option(None, "CA file for Keystone and the volume service")
     timeout: float = seconds(60, "Seconds for an answer", minimum=1)
     connect_retries: int = count(2, "Further attempts to connect")

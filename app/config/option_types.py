@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from app.config import redis_url
 from app.config.options import option
 
+#: Host in a URL, and characters of a URL: others are percent-encoded, or in Punycode (RFC 3986).
+_HOST, _URL = re.compile(r"[\w.-]+|[0-9a-f:.]+", re.ASCII), re.compile(r"[!#-;=?-\[\]_a-{}~]+")
 #: Accepted schemes of database URLs; the driver is not configurable.
 DATABASES = ("sqlite", "sqlite+pysqlite", "postgresql", "postgres", "postgresql+psycopg")
 
@@ -195,7 +197,8 @@ def image_urls(urls: dict[str, str]) -> None:
 def _is_web_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_sound = bool(_HOST.fullmatch(parts.hostname or "")) and bool(_URL.fullmatch(url))
+        return parts.scheme in ("http", "https") and is_sound and parts.port != 0
     except ValueError:  # the port, or an IPv6 address
         return False
 

@@ -67,7 +67,6 @@ from app.config.option_types import (
     redis_address,
     seconds,
     topics,
-    web_url,
 )
 from app.config.options import SettingsError, group, option
 from app.config.removed_options import REMOVED
@@ -207,7 +206,7 @@ class Api:
     body_timeout: float = seconds(10, "Seconds for the body of a request to arrive, plus one per MiB; then its connection is closed", minimum=0.1)
     max_limit: int = count(1000, "Most items on a page", minimum=1)
     public_endpoint: str | None = option(None, "Base URL of links; empty: the request's", check=base_url)
-    flower_url: str | None = option(None, "Address of Flower for the link on the page of conductors; empty: no link. Not in Ironic", check=web_url)
+    flower_url: str | None = option(None, "Address of Flower for the link on the page of conductors; empty: no link. Not in Ironic", check=base_url)
     enable_ssl_api: bool = option(False, "Serve HTTPS with cert_file and key_file")
     cert_file: str | None = option(None, "Certificate chain, PEM", deprecated=("ssl.cert_file",))
     key_file: str | None = option(None, "Key of the certificate, PEM, unencrypted", deprecated=("ssl.key_file",))

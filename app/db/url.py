@@ -9,6 +9,11 @@ from sqlalchemy import URL, make_url
 
 #: libpq's names of the scheme.
 _SCHEME = re.compile(r"(postgresql|postgres)://")
+#: What an error says of a malformed URL.
+_MALFORMED = (
+    "not a database URL: expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME;"
+    " characters such as @ : / ? # in a user or password are percent-encoded"
+)
 #: User and password, hosts, and the remainder of a URL with more than one host.
 _HOSTS = re.compile(
     r"(?P<scheme>[\w+]+://)(?P<login>[^/?#@]*@)?(?P<hosts>[^/?#@]*,[^/?#@]*)(?P<end>.*)"
@@ -24,7 +29,7 @@ def engine_url(url: str) -> URL:
     try:
         return make_url(_SCHEME.sub("postgresql+psycopg://", _one_authority(url), count=1))
     except Exception:  # in several kinds, whose texts quote the URL with its password
-        raise ValueError("not a database URL") from None
+        raise ValueError(_MALFORMED) from None
 
 
 def _one_authority(url: str) -> str:

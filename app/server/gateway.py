@@ -305,7 +305,8 @@ def environ_of(scope: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], str
             dropped_headers.append(name)
             continue
         variable = _variable(name)
-        text = value.decode() if value.isascii() else ""
+        # an entry of X-Forwarded-For that a client has written must not hide the one of the proxy
+        text = value.decode("ascii", "backslashreplace")
         if variable not in environ:
             environ[variable] = text
         elif name in SINGLE:

@@ -134,7 +134,21 @@ def _reach(options: Options, field: str, group: str, allowed_setting: str, denie
 
 def parse(cidrs: Iterable[str]) -> list[_Network]:
     """Parse networks in CIDR notation. Raises ValueError: names the wrong one."""
-    return [ip_network(cidr) for cidr in cidrs]
+    return [_network(cidr) for cidr in cidrs]
+
+
+def _network(cidr: str) -> _Network:
+    try:
+        return ip_network(cidr)
+    except ValueError:
+        pass
+    try:
+        network = ip_network(cidr, strict=False)
+    except ValueError:
+        raise ValueError(
+            f"{cidr!r} is not a network: expected one such as 192.0.2.0/24 or 2001:db8::/32"
+        ) from None
+    raise ValueError(f"{cidr!r} is an address in the network {network}: expected {network}")
 
 
 @lru_cache(maxsize=16)

@@ -209,7 +209,10 @@ def test_an_unknown_interface_stops_the_start_of_api_and_conductor(tmp_path, com
             "mysql+pymysql://ingot:hush@127.0.0.1/ingot",
             "mysql+pymysql:// is not a supported database",
         ),
-        ("postgresql://ingot:hush@127.0.0.1:port/ingot", "not a database URL"),
+        (
+            "postgresql://ingot:hush@127.0.0.1:port/ingot",
+            "not a database URL: expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST",
+        ),
     ],
 )
 def test_an_unsupported_database_url_is_reported_in_one_line(tmp_path, url, message):

@@ -18,6 +18,7 @@ from sqlalchemy import event
 
 from app.api.authentication.passwords import CHECKED, PasswordChecks
 from app.api.authentication.strategies import HttpBasic
+from app.api.feed.followers import MAX_PER_CALLER
 from app.api.request.context import services_of
 from app.api.transport.client_addresses import Clients
 from app.api.transport.limits import REFUSED_FOLLOWERS_PER_MINUTE
@@ -283,6 +284,24 @@ def test_a_long_poll_without_a_place_costs_no_query(api, query, holders, status)
         event.remove(runtime.engine, "checkout", note)
     assert status == refused.status_code
     assert "requests with `wait`" in refused.text
+
+
+def test_refused_long_polls_of_one_caller_are_not_counted_for_others_of_its_address(api):
+    app = create_app(replace(api.runtime, cache={}))
+    followers = services_of(app).followers
+
+    def poll(token):
+        headers = {**NEWEST, "X-Auth-Token": token}
+        answer = app.test_client().get("/v1/events?after=0&wait=0.1", headers=headers)
+        return answer.status_code, "requests with `wait`" in answer.text
+
+    with ExitStack() as held:
+        for _ in range(MAX_PER_CALLER):
+            held.enter_context(followers.polls.hold("127.0.0.1"))
+        assert {(429, True)} == {poll("flooding") for _ in range(POLLS)}
+        assert (429, False) in [poll("flooding") for _ in range(5)], "refused before Flask"
+        assert (429, True) == poll("honest")
+    assert (200, False) == poll("honest")
 
 
 # passwords

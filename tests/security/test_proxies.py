@@ -98,11 +98,15 @@ def test_behind_a_proxy_only_the_same_client_gets_a_token_again(service, proxy):
 def test_behind_a_proxy_a_client_has_one_address_whatever_it_sends(proxy):
     path = "/v1/lookup?addresses=52:54:00:00:ff:ff"
     statuses = [
-        ask(proxy, path, {name: f"192.0.2.{number}"}, source=f"127.0.1.{proxy % 250}")[0]
+        ask(proxy, path, {name: f"{text}192.0.2.{number}"}, source=f"127.0.1.{proxy % 250}")[0]
         for number in range(REFUSED)
-        for name in ("X-Forwarded-For", "X_Forwarded_For")
+        for name, text in (
+            ("X-Forwarded-For", ""),
+            ("X_Forwarded_For", ""),
+            ("X-Forwarded-For", "n\xe9, "),  # not ASCII, which does not hide what a proxy appends
+        )
     ]
-    assert [404] * REFUSED + [429] * REFUSED == statuses
+    assert [404] * REFUSED + [429] * (2 * REFUSED) == statuses
 
 
 def test_behind_a_proxy_headers_with_underscores_are_not_read(proxy):
@@ -162,7 +166,8 @@ def test_an_environ_has_the_names_and_values_of_the_request():
         (b"Content-Type", b"text/plain"), (b"X-Odd", b"\xe9"),
     )  # fmt: skip
     assert ("1,2", "a=1;b=2") == (found["HTTP_X_A"], found["HTTP_COOKIE"])
-    assert ("text/plain", "", None) == (found["CONTENT_TYPE"], found["HTTP_X_ODD"], repeated)
+    odd = found["HTTP_X_ODD"]  # none of it is lost, and it is no other text
+    assert ("text/plain", "\\xe9", None) == (found["CONTENT_TYPE"], odd, repeated)
     assert ("/v1/n\xc3\xb6/.", "a=1") == (found["PATH_INFO"], found["QUERY_STRING"])
     assert ("192.0.2.1", "HTTP/1.1") == (found["REMOTE_ADDR"], found["SERVER_PROTOCOL"])
 
@@ -196,6 +201,11 @@ def test_a_request_with_two_values_of_a_single_header_is_refused(service, name):
         ("::ffff:127.0.0.1", {"X_FORWARDED_FOR": "192.0.2.5"}, "192.0.2.5"),
         ("127.0.0.1", {"X_FORWARDED_FOR": "192.0.2.5, 2001:DB8::7"}, "2001:db8::7"),
         ("127.0.0.1", {"X_FORWARDED_FOR": "192.0.2.5, unknown"}, None),
+        # proxies that add the port
+        ("127.0.0.1", {"X_FORWARDED_FOR": "192.0.2.5:4711"}, "192.0.2.5"),
+        ("127.0.0.1", {"X_FORWARDED_FOR": "192.0.2.5, 127.0.0.1:4711"}, "192.0.2.5"),
+        ("127.0.0.1", {"X_FORWARDED_FOR": "[2001:db8::7]:4711"}, "2001:db8::7"),
+        ("127.0.0.1", {"X_FORWARDED_FOR": "[2001:db8::7]"}, "2001:db8::7"),
         ("127.0.0.1", {"X_FORWARDED_FOR": " , "}, None),
     ],
 )

@@ -181,8 +181,8 @@ def migrate(settings: Settings) -> None:
         ROLES["upgrade"](settings)
     except SettingsError as error:
         raise StartError(str(error)) from None
-    except ValueError:
-        raise StartError("[database]connection: not a database URL") from None
+    except ValueError as error:
+        raise StartError(f"[database]connection: {error}") from None
     except CommandError as error:
         if "locate revision" not in str(error):
             raise StartError(f"database {shown_url}: {error}") from None

@@ -53,7 +53,7 @@ class Followers:
             try:
                 stack.enter_context(places.hold(caller.user_id or address, caller.project_id))
             except Busy:
-                self._limits.refused_followers.take(address)
+                self._limits.note_refused_follower(environ)
                 if places.is_full:
                     raise Unavailable(f"Too many {kind} are open, please retry later.") from None
                 raise TooMany(

@@ -1,5 +1,6 @@
 """Addresses of clients: of the connection, or as a trusted proxy in front reports it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -8,6 +9,8 @@ from typing import Any
 FORWARDED = "HTTP_X_FORWARDED_FOR"
 #: Variables of headers that a proxy adds, or passes on.
 _OF_PROXIES = (FORWARDED, "HTTP_FORWARDED", "HTTP_X_REAL_IP", "HTTP_VIA")
+#: Address with a port, as some proxies add them: a client chooses its ports freely.
+_WITH_PORT = re.compile(r"([\d.]+):\d+|\[([^]]*)\](?::\d+)?", re.ASCII)
 #: Prefix of IPv6 addresses that counts as one client: a host chooses the rest freely.
 IPV6_PREFIX = 64
 
@@ -72,8 +75,14 @@ class Clients:
 
 
 def _chain(environ: Mapping[str, Any]) -> list[str]:
-    """Return the entries of X-Forwarded-For, the nearest client last."""
-    return [entry.strip() for entry in environ.get(FORWARDED, "").split(",") if entry.strip()]
+    """Return the addresses in X-Forwarded-For, without ports, the nearest client last."""
+    entries = (entry.strip() for entry in environ.get(FORWARDED, "").split(","))
+    return [_without_port(entry) for entry in entries if entry]
+
+
+def _without_port(entry: str) -> str:
+    match = _WITH_PORT.fullmatch(entry)
+    return match[1] or match[2] if match else entry
 
 
 @lru_cache(maxsize=1024)

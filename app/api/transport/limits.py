@@ -8,6 +8,7 @@ Further requests are refused before their body is read and their caller is authe
 any query of the database.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,9 +24,11 @@ from app.requests.rate_limit import RateLimit
 #: Refused requests of an address that a process answers with their reason in a minute: agents of
 #: many machines may have one address and retry every few seconds; a report is larger than a lookup.
 REFUSED_PER_MINUTE: Mapping[str, int] = {LOOKUP: 600, HEARTBEAT: 600, REPORT: 60}
-#: Long polls and streams of an address that are refused with the reason in a minute, for want of a
+#: Long polls and streams of a caller that are refused with the reason in a minute, for want of a
 #: place: a client retries after seconds.
 REFUSED_FOLLOWERS_PER_MINUTE = 60
+#: Variables of headers by which callers authenticate.
+_CREDENTIALS = ("HTTP_X_AUTH_TOKEN", "HTTP_AUTHORIZATION", "HTTP_COOKIE")
 
 
 class Limits:
@@ -35,8 +38,22 @@ class Limits:
         self.clients = Clients(api.trusted_proxies)
         self.refused_codes = RateLimit(api.wrong_passwords_per_minute)
         self._refused = {path: RateLimit(limit) for path, limit in REFUSED_PER_MINUTE.items()}
-        #: Long polls and streams for which there was no place.
-        self.refused_followers = RateLimit(REFUSED_FOLLOWERS_PER_MINUTE)
+        self._refused_followers = RateLimit(REFUSED_FOLLOWERS_PER_MINUTE)
+
+    def note_refused_follower(self, environ: Mapping[str, Any]) -> None:
+        """Count a long poll or stream for which there was no place."""
+        self._refused_followers.take(self._sender_key(environ))
+
+    def _sender_key(self, environ: Mapping[str, Any]) -> str:
+        """
+        Return a client's address with a digest of its credentials, which were not verified yet.
+
+        So the callers behind one address do not use up each other's limit. One who changes its
+        credentials has a limit for each, and waits for its turns like all callers.
+        """
+        credentials = "\n".join(environ.get(name, "") for name in _CREDENTIALS)
+        digest = hashlib.blake2b(credentials.encode(), digest_size=16).hexdigest()
+        return f"{self.clients.key_of(environ)} {digest}"
 
     def middleware(self, inner: Wsgi) -> Wsgi:
         """Wrap an application: refuse requests of an address with too many refused ones."""
@@ -46,7 +63,7 @@ class Limits:
             limit = self._refused.get(HEARTBEAT if path.startswith(HEARTBEAT) else path)
             if limit is None:
                 if _follows(environ) and (
-                    seconds := self.refused_followers.pause(self.clients.key_of(environ))
+                    seconds := self._refused_followers.pause(self._sender_key(environ))
                 ):
                     return refuse(seconds, environ, start_response)
                 return inner(environ, start_response)

@@ -62,6 +62,16 @@ def test_a_password_on_the_command_line_is_refused():
         ("INGOT_CONDUCTOR_BOOTLOADER_BY_ARCH", "x86_64:https://h/a,aarch64:a"),
         ("INGOT_KEYSTONE_AUTHTOKEN_AUTH_URL", "keystone:5000"),
         ("INGOT_CINDER_AUTH_URL", "https://"),
+        ("INGOT_CINDER_ENDPOINT_OVERRIDE", "cinder:8776"),
+        ("INGOT_ANACONDA_DEFAULT_KS_TEMPLATE", "/srv/ks.cfg"),
+        ("INGOT_API_FLOWER_URL", "https://user:secret@flower.example.org"),
+        # characters that a header, a link or a boot script would cut or change
+        ("INGOT_API_PUBLIC_ENDPOINT", "https://bm example.org"),
+        ("INGOT_API_PUBLIC_ENDPOINT", "https://bm.example.org\t/bm"),
+        ("INGOT_API_PUBLIC_ENDPOINT", "https://bm.example.org\\bm"),
+        ("INGOT_DEPLOY_HTTP_URL", "http://<address>:8080"),
+        ("INGOT_DEPLOY_HTTP_URL", "http://bücher.example"),
+        ("INGOT_CONDUCTOR_DEPLOY_KERNEL", "http://h/my kernel"),
     ],
 )
 def test_a_url_without_scheme_or_host_is_refused_by_name(name, value):
@@ -75,12 +85,27 @@ def test_a_url_without_scheme_or_host_is_refused_by_name(name, value):
     [
         ("INGOT_API_PUBLIC_ENDPOINT", "https://bm.example.org/bm/"),
         ("INGOT_API_PUBLIC_ENDPOINT", "http://[2001:db8::1]:6385"),
+        ("INGOT_API_PUBLIC_ENDPOINT", "HTTPS://bm_1.example.org./b%20m/~a;b"),
         ("INGOT_CONDUCTOR_DEPLOY_KERNEL", "file:///srv/kernel"),
         ("INGOT_CONDUCTOR_DEPLOY_KERNEL_BY_ARCH", "x86_64:https://h/a,aarch64:file:///b"),
     ],
 )
 def test_urls_of_settings(name, value):
     load({name: value})
+
+
+@pytest.mark.parametrize("name", ["INGOT_API_TRUSTED_PROXIES", "INGOT_AGENT_DENIED_NETWORKS"])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("10.0.0.7/8", "expected 10.0.0.0/8"),
+        ("10.0.0.0/33", "expected one such as 192.0.2.0/24"),
+        ("proxy.example", "expected one such as 192.0.2.0/24"),
+    ],
+)
+def test_the_refusal_of_a_network_says_what_is_accepted(name, value, expected):
+    with pytest.raises(SettingsError, match=f"^{name}: {value!r} is .*{expected}"):
+        load({name: value})
 
 
 #: Parts of a password between which each of the characters is, which a URL must not contain as it is.
