@@ -175,6 +175,38 @@ def test_a_verb_that_erases_disks_needs_a_confirmation_whatever_its_name(api, in
     assert "cleaning" == api("GET", "/v1/nodes/erased").json["provision_state"]
 
 
+# rollouts
+
+
+@pytest.mark.parametrize("source", ["file", "standard input"])
+def test_a_rollout_is_for_the_nodes_of_a_list(api, ingot, rack, tmp_path, source):
+    text = "# row 7\nu3\n\n  u1\nu3\n"
+    (tmp_path / "names").write_text(text)
+    file = str(tmp_path / "names") if source == "file" else "-"
+    words = ("fleet", "run", "manage", "--nodes", file, "--max-unavailable", "5")
+    plan = json.loads(ingot(*words, "--dry-run", "-o", "json", stdin=text).out)
+    assert ["u1", "u3"] == sorted(node["node_name"] for node in plan["nodes"])
+    ingot(*words, "--yes", stdin=text)
+    (rollout,) = api("GET", "/v1/rollouts").json["rollouts"]
+    assert ({"names": 2}, 2) == (rollout["filters"], rollout["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("--nodes", "-", "--all"), 2, "or all by --all: one of them"),
+        (("--nodes", "-", "--where", "name=u1"), 2, "or all by --all: one of them"),
+        ((), 2, "or all by --all: one of them"),
+        (("--nodes", "/no/such/file"), 2, "/no/such/file"),
+        (("--nodes", "-"), 1, "nodes.names: 1 of 2 could not be found: u99"),
+    ],
+)
+def test_a_wrong_list_of_nodes_is_refused(api, ingot, rack, words, status, message):
+    command = ("fleet", "run", "manage", *words, "--yes")
+    assert message in ingot(*command, status=status, stdin="u1\nu99\n").err
+    assert [] == api("GET", "/v1/rollouts").json["rollouts"]
+
+
 # errors
 
 

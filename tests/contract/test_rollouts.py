@@ -6,6 +6,7 @@ import uuid
 import pytest
 from sqlalchemy import event, insert, select
 
+from app.api.schemas.rollouts import MOST_NAMES
 from app.models import Node, Rollout, RolloutNode
 from app.rollouts import rollout_waves
 
@@ -82,6 +83,40 @@ def test_filters_choose_the_nodes_as_those_of_the_list_do(api, nodes):
         assert sorted(names) == sorted(each["node_name"] for each in found), filters
 
 
+def test_named_nodes_take_part_also_children_and_each_once(api, nodes):
+    parent = api("GET", "/v1/nodes/n0").json["uuid"]
+    child = api.node(name="child", provision_state="manageable", parent_node=parent)["uuid"]
+    for filters, names in (
+        ({"names": ["n2", "n0"]}, ["n0", "n2"]),
+        ({"names": ["n0", "n0", parent, parent.upper(), child]}, ["child", "n0"]),
+        ({"names": nodes, "where": "extra.rack=r1"}, ["n2"]),
+    ):
+        made = create(api, nodes=filters)
+        members = api("GET", f"/v1/rollouts/{made['uuid']}/nodes").json["nodes"]
+        assert names == sorted(member["node_name"] for member in members), filters
+        assert {**filters, "names": len(filters["names"])} == made["filters"]
+
+
+def test_names_of_no_node_are_refused_all_together(api, nodes, monkeypatch):
+    monkeypatch.setattr("app.rollouts.rollout_plan.NAMES", 2)  # three statements
+    absent = str(uuid.uuid4())
+    names = [*nodes, "n7", absent, "N0"]
+    message = refusal(api, {**CLEAN, "nodes": {"names": names}, "dry_run": True})
+    assert f"nodes.names: 3 of 6 could not be found: n7, {absent}, N0" in message
+    many = [f"m{number}" for number in range(11)]
+    message = refusal(api, {**CLEAN, "nodes": {"names": many}})
+    assert f"11 of 11 could not be found: {', '.join(many[:10])}, ..." in message
+    assert [] == api("GET", "/v1/rollouts").json["rollouts"]
+
+
+def test_a_rollout_takes_as_many_names_as_it_says(api):
+    node = api.node(name="n0", provision_state="manageable")["uuid"]
+    names = ["n0", *(f"m{number}" for number in range(MOST_NAMES - 1))]
+    message = refusal(api, {**CLEAN, "nodes": {"names": names}})
+    assert f"{MOST_NAMES - 1} of {MOST_NAMES} could not be found" in message
+    assert f"to {MOST_NAMES} names" in refusal(api, {**CLEAN, "nodes": {"names": [*names, node]}})
+
+
 def test_a_dry_run_lists_nodes_and_exclusions_and_creates_nothing(api, nodes):
     api.node(name="busy", provision_state="active")
     api.node(name="broken", provision_state="manageable", maintenance=True)
@@ -149,6 +184,12 @@ def test_a_dry_run_keeps_nodes_that_are_locked_or_have_no_conductor(api, nodes):
         ({"nodes": {"conductor": "c"}}, "conductor"),
         ({"nodes": {"retired": "perhaps"}}, "Unrecognized value 'perhaps'"),
         ({"nodes": []}, "nodes"),
+        ({"nodes": {"names": []}}, "Expected 1 to 10000 names for names"),
+        ({"nodes": {"names": "n0"}}, "names"),
+        ({"nodes": {"names": None}}, "names"),
+        ({"nodes": {"names": ["n0", 7]}}, "names"),
+        ({"nodes": {"names": ["n0", "a b"]}}, "names"),
+        ({"nodes": {"names": ["n0\0"]}}, "nodes: must not contain NUL"),
         ({"strategy": {"max_unavailable": 0}}, "max_unavailable: 0 is neither"),
         ({"strategy": {"max_unavailable": True}}, "max_unavailable: True is neither"),
         ({"strategy": {"max_unavailable": "101%"}}, "max_unavailable: '101%' is neither"),

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from marshmallow import Schema, ValidationError, fields, validates_schema
+from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
 from app.api.schemas.audit import LARGEST_ID
 from app.api.schemas.nodes import DeployStep, NodeFilters, OrderedStep, steps_of
@@ -14,6 +14,8 @@ from app.rollouts.rollout_plan import GROUPING, GROUPING_DOCUMENTS, TARGETS
 
 #: Most nodes of a wave, and of the other counts of a strategy.
 MOST = 1_000_000
+#: Most names of nodes in a request.
+MOST_NAMES = 10_000
 #: Parameters of `GET /v1/nodes` that do not filter, or not by the database.
 NO_FILTERS = ("fields_", "detail", "limit", "marker", "sort_key", "sort_dir", "conductor")
 
@@ -80,6 +82,19 @@ class StrategyFields(Schema):
                 raise ValidationError(f"{name}: needs group_by")
 
 
+class RolloutNodes(NodeFilters):  # type: ignore[misc, valid-type]
+    """Nodes of a rollout: those that match all filters."""
+
+    class Meta:
+        exclude = NO_FILTERS
+
+    names = fields.List(
+        Ident(),
+        validate=validate.Length(1, MOST_NAMES, error="Expected {min} to {max} names for {{name}}"),
+        metadata={"description": "UUIDs or names of nodes, each of which must exist"},
+    )
+
+
 class RolloutCreate(Schema):
     """A verb or a power state for the nodes that match filters."""
 
@@ -87,7 +102,7 @@ class RolloutCreate(Schema):
     description = Text(65535, allow_none=True)
     target = Text(choices=TARGETS, required=True)
     nodes = fields.Nested(
-        NodeFilters(exclude=NO_FILTERS),
+        RolloutNodes(),
         required=True,
         metadata={"description": "Filters of GET /v1/nodes; without any: all nodes"},
     )
