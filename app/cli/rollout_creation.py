@@ -8,10 +8,18 @@ import typer
 from app.cli import bulk
 from app.cli.commands import option
 from app.cli.rest import Api
+from app.cli.terminal import times
+from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output
 
 #: Most waves and exclusions of a plan that are printed for people.
 MOST = 10
+NotBefore = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Start no node before, as 2026-01-31T22:00:00Z; in UTC"),
+]
+#: Fields of a cron expression.
+CRON_FIELDS = 5
 #: Options of a strategy: those of every command that creates a rollout.
 STRATEGY = (
     option(
@@ -41,6 +49,18 @@ STRATEGY = (
             typer.Option(metavar="N|N%", help="Failed nodes at which it pauses; default: 1"),
         ],
     ),
+    option("not_before", NotBefore),
+    option(
+        "windows",
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--window",
+                metavar='"CRON DURATION [ZONE]"',
+                help="Start nodes only then, as '0 22 * * MON-FRI 6h Europe/Berlin'; repeatable",
+            ),
+        ],
+    ),
 )
 #: Options of every command that creates a rollout.
 OPTIONS = (
@@ -66,16 +86,18 @@ def create(api: Api, output: Output, fields: Mapping[str, Any], options: Mapping
     Print the plan of a rollout, ask for a confirmation, and create the rollout.
 
     fields: target, nodes and arguments of the verb; those that are None are left out. options: the
-    values of OPTIONS.
+    values of OPTIONS; without one of STRATEGY, the service's default.
 
     Raises Usage, Failure.
     """
-    strategy = {parameter.name: options[parameter.name] for parameter in STRATEGY}
+    strategy = {parameter.name: options.get(parameter.name) for parameter in STRATEGY}
+    if strategy["windows"]:
+        strategy["windows"] = [_window(text) for text in strategy["windows"]]
     body = _without_none(
         **fields,
         strategy=_without_none(**strategy),
-        description=options["description"],
-        uuid=options["uuid"],
+        description=options.get("description"),
+        uuid=options.get("uuid"),
     )
     dry_run = options["dry_run"]
     if dry_run or not options["yes"]:
@@ -89,6 +111,20 @@ def create(api: Api, output: Output, fields: Mapping[str, Any], options: Mapping
         bulk.confirm(f"{body['target']}: {plan['included']} nodes in {plan['waves']} waves")
     rollout = api.request("POST", "rollouts", body=body).json()
     output.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
+
+
+def _window(text: str) -> Document:
+    """Parse a window: a cron expression, a duration, and a time zone if it has one."""
+    words = text.split()
+    cron, further_words = words[:CRON_FIELDS], words[CRON_FIELDS:]
+    if len(further_words) not in (1, 2):
+        raise Usage(
+            f"--window: {text!r} is not five fields of cron, a duration and a time zone, as"
+            " '0 22 * * MON-FRI 6h Europe/Berlin'"
+        )
+    duration, *zone = further_words
+    minutes = times.seconds_of("--window", duration) // 60
+    return {"cron": " ".join(cron), "minutes": minutes, **({"zone": zone[0]} if zone else {})}
 
 
 def _without_none(**values: Any) -> Document:

@@ -61,6 +61,10 @@ class Strategy:
     max_per_group: int | None = None  # nodes in progress in each group; by default any number
     canary: int = 0  # first nodes: if one fails, the rollout pauses
     error_budget: str = "1"  # failed nodes at which the rollout pauses
+    not_before: str | None = None  # time before which no node is started, in ISO 8601, naive UTC
+    # objects of cron, zone and minutes, see `app.rollouts.windows`: no node is started outside of
+    # them; by default at any time
+    windows: Sequence[Mapping[str, Any]] = ()
 
     def document(self) -> dict[str, Any]:
         return asdict(self)

@@ -14,6 +14,7 @@ from .conftest import fault
 
 STEPS = [{"interface": "vendor", "step": "log_passthrough"}]
 CLEAN = {"target": "clean", "clean_steps": STEPS}
+NIGHT = {"cron": "0 22 * * MON-FRI", "zone": "Europe/Berlin", "minutes": 360}
 
 
 @pytest.fixture
@@ -46,7 +47,9 @@ def test_a_rollout_is_created_shown_and_listed(api, nodes):
     assert ("running", 3, 3, 1, 3) == tuple(
         made[name] for name in ("state", "nodes", "waves", "canary_waves", "pending")
     )
-    assert {**strategy, "max_per_group": None, "error_budget": "2"} == made["strategy"]
+    assert {
+        **strategy, "max_per_group": None, "error_budget": "2", "not_before": None, "windows": [],
+    } == made["strategy"]  # fmt: skip
     assert {"clean_steps": STEPS} == made["arguments"]
     assert "Wave 1 of 3 (canary) waits for 1 of 1 node: 1 not started." == made["summary"]
     shown = api("GET", f"/v1/rollouts/{made['uuid'].upper()}")
@@ -69,6 +72,19 @@ def test_the_answer_names_the_place_of_the_rollout(api, nodes):
     assert 409 == again.status_code
     assert f"rollout with UUID {name} already exists" in fault(again)["faultstring"]
     assert 1 == len(api("GET", "/v1/rollouts").json["rollouts"])
+
+
+def test_a_rollout_has_windows_and_an_earliest_time(api, nodes):
+    other = {"cron": "30 1 * * *", "minutes": 60}
+    strategy = {"not_before": "2099-01-31T23:00:00+01:00", "windows": [NIGHT, other]}
+    created = create(api, strategy=strategy)
+    assert ("2099-01-31T22:00:00", [NIGHT, {**other, "zone": "UTC"}]) == tuple(
+        created["strategy"][name] for name in ("not_before", "windows")
+    )
+    assert "It starts no node before 2099-02-01T01:30:00Z. Wave 1 of 3 waits" in created["summary"]
+    answer = api("GET", "/v1/nodes/n1/why").json
+    assert "will request clean: it starts no node before 2099-02-01T01:30:00Z" in answer["summary"]
+    assert created["strategy"] == api("GET", f"/v1/rollouts/{created['uuid']}").json["strategy"]
 
 
 def test_filters_choose_the_nodes_as_those_of_the_list_do(api, nodes):
@@ -205,6 +221,30 @@ def test_a_dry_run_keeps_nodes_that_are_locked_or_have_no_conductor(api, nodes):
         ({"strategy": {"group_by": "extra."}}, "group_by: 'extra.' is none of"),
         ({"strategy": {"group_by": 'extra.a"b'}}, "is none of"),
         ({"strategy": {"speed": 1}}, "speed"),
+        ({"strategy": {"not_before": "tonight"}}, "Expected a time for not_before"),
+        ({"strategy": {"not_before": 7}}, "Expected a time for not_before"),
+        ({"strategy": {"windows": []}}, "Expected 1 to 10 windows for windows"),
+        ({"strategy": {"windows": [NIGHT] * 11}}, "Expected 1 to 10 windows"),
+        ({"strategy": {"windows": ["0 22 * * *"]}}, "windows"),
+        (
+            {"strategy": {"windows": [{**NIGHT, "zone": "Europe/Berlni"}]}},
+            "the nearest is Europe/Berlin",
+        ),
+        ({"strategy": {"windows": [{**NIGHT, "zone": "../../etc/passwd"}]}}, "is no time zone"),
+        ({"strategy": {"windows": [{**NIGHT, "zone": None}]}}, "zone"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "0 25 * * *"}]}}, "'0 25 * * *': Bad hour"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "0 0 31 2 *"}]}}, "Bad day-of-month"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "0 0 */20 * 1L"}]}}, "is no day of any year"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "0 0 22 * * *"}]}}, "it has 5 fields"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "@daily"}]}}, "it has 5 fields"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "\u0661 * * * *"}]}}, "Bad minute"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": ""}]}}, "it has 5 fields"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "1," * 50 + " * * * *"}]}}, "cron"),
+        ({"strategy": {"windows": [{**NIGHT, "minutes": 0}]}}, "0 is less than the minimum of 1"),
+        ({"strategy": {"windows": [{**NIGHT, "minutes": 10081}]}}, "greater than the maximum"),
+        ({"strategy": {"windows": [{**NIGHT, "minutes": "5"}]}}, "minutes"),
+        ({"strategy": {"windows": [{"cron": "0 22 * * *"}]}}, "minutes"),
+        ({"strategy": {"windows": [{**NIGHT, "hours": 5}]}}, "hours"),
         ({"service_steps": STEPS}, '"service_steps" is only valid'),
         ({"clean_steps": []}, '"clean_steps" is required'),
         ({"runbook": "CUSTOM_A"}, "not both"),
