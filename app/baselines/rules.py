@@ -5,6 +5,7 @@ Rules of a baseline: rows of field, operator and value, and their comparison wit
     {"field": "firmware.bmc", "operator": "in", "value": ["7.10.50", "7.10.70"]}
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from app.baselines import facts
+from app.baselines import facts, version_order
 from app.baselines.facts import Fact, Facts
 
 #: Most rules of a baseline, values of a list, wildcards of a pattern.
@@ -36,12 +37,20 @@ class Kind(StrEnum):
 
     NUMBER = "number"
     TEXT = "text"
+    VERSION = "version"  # a text with an order, see `app.baselines.version_order`
 
 
 #: Kind of a fact -> its operators.
 OPERATORS: Mapping[Kind, Sequence[Operator]] = {
     Kind.NUMBER: (Operator.EQUAL, Operator.AT_LEAST, Operator.AT_MOST, Operator.IN),
     Kind.TEXT: (Operator.EQUAL, Operator.IN, Operator.MATCHES),
+    Kind.VERSION: (
+        Operator.EQUAL,
+        Operator.AT_LEAST,
+        Operator.AT_MOST,
+        Operator.IN,
+        Operator.MATCHES,
+    ),
 }
 
 
@@ -88,7 +97,7 @@ FIELDS = (
     Field("nics.from_mbps", Kind.NUMBER, "network interfaces with a link of at least MBPS Mbit/s",
           facts.of_interfaces, "MBPS"),
     Field("nics.with_link", Kind.NUMBER, "network interfaces with a link", facts.of_links),
-    Field("firmware", Kind.TEXT, "version of a component, as `firmware.bmc`, `firmware.bios`",
+    Field("firmware", Kind.VERSION, "version of a component, as `firmware.bmc`, `firmware.bios`",
           facts.of_firmware, "COMPONENT"),
     Field("bios", Kind.TEXT, "value of a BIOS setting", facts.of_bios, "NAME"),
 )  # fmt: skip
@@ -160,6 +169,11 @@ def parse(document: Mapping[str, Any]) -> Rule:
             raise RuleError("value", f"{operator} takes a list of 1 to {MOST_VALUES} values")
         return Rule(field, key, operator, [_checked(field, item) for item in value], label)
     value = _checked(field, value)
+    is_order = operator in (Operator.AT_LEAST, Operator.AT_MOST)
+    if field.kind is Kind.VERSION and is_order and not version_order.is_ordered(str(value)):
+        raise RuleError(
+            "value", f"{label} {operator} takes a version with a number, as 7.10.50, not {value!r}"
+        )
     if operator is Operator.MATCHES and str(value).count("*") > MOST_WILDCARDS:
         raise RuleError("value", f"a pattern has at most {MOST_WILDCARDS} wildcards")
     return Rule(field, key, operator, [value], label)
@@ -213,10 +227,18 @@ def _matches(fact: Any, pattern: Any) -> bool:
     return True
 
 
+def _order(fact: Any, value: Any) -> float:
+    """Return a number below, above or equal to 0; not a number, if the order is unknown."""
+    if isinstance(fact, str):
+        order = version_order.compare(fact, value)
+        return math.nan if order is None else order
+    return float(fact - value)
+
+
 _TESTS: Mapping[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQUAL: lambda fact, value: fact == value,
     Operator.IN: lambda fact, value: fact == value,
-    Operator.AT_LEAST: lambda fact, value: fact >= value,
-    Operator.AT_MOST: lambda fact, value: fact <= value,
+    Operator.AT_LEAST: lambda fact, value: _order(fact, value) >= 0,
+    Operator.AT_MOST: lambda fact, value: _order(fact, value) <= 0,
     Operator.MATCHES: _matches,
 }

@@ -1,21 +1,39 @@
-"""Commands for compliance with baselines: the nodes of a baseline, and the baselines of a node."""
+"""
+Commands for compliance with baselines: nodes of a baseline, baselines of a node, and the remedy.
+"""
 
-from typing import Annotated
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
+from app.cli import bulk, rollout_creation
 from app.cli.commands import Node
+from app.cli.node_commands.verbs import StepsGiven
 from app.cli.rest import Api
+from app.cli.terminal import arguments
+from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output
 
 OF_BASELINE = ("node_name", "node_uuid", "state", "since", "differences")
 OF_NODE = ("baseline_name", "state", "since", "differences")
+#: Prefix of the fields of BIOS settings in rules.
+BIOS = "bios."
+Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help="UUID, or name")]
+
+
+class Remedy(StrEnum):
+    """Verb that runs the steps of a remedy."""
+
+    CLEAN = "clean"
+    SERVICE = "service"
 
 
 def nodes(
     api: Api,
     output: Output,
-    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="UUID, or name")],
+    baseline: Baseline,
     *,
     state: Annotated[
         str | None, typer.Option(help="Only those that are: complies, differs or unknown")
@@ -32,6 +50,66 @@ def compliance(api: Api, output: Output, node: Node) -> None:
     """List the baselines of a node, with its differences from each and their begin."""
     items = api.get("nodes", node, "compliance")["compliance"]
     output.items([_row(output, item) for item in items], OF_NODE)
+
+
+def remedy(
+    api: Api,
+    output: Output,
+    baseline: Baseline,
+    verb: Annotated[
+        Remedy, typer.Argument(help="clean for manageable nodes, service for active ones")
+    ] = Remedy.CLEAN,
+    *,
+    steps: StepsGiven = None,
+    runbook: Annotated[str | None, typer.Option(help="Run the steps of this runbook")] = None,
+    expressions: bulk.Where = None,
+    **options: Any,
+) -> None:
+    """
+    Roll out a remedy over the nodes that differ from a baseline; shows its plan, and asks.
+
+    Without --steps and --runbook, it applies the BIOS settings that rules with "=" expect.
+    """
+    if steps and runbook:
+        raise Usage("--steps and --runbook: give one of them")
+    document = api.get("baselines", baseline)
+    step_list = None
+    if steps:
+        step_list = arguments.document("--steps", steps)
+    elif not runbook:
+        step_list = [_settings_step(document)]
+        if output.people:
+            settings = step_list[0]["args"]["settings"]
+            output.say(
+                "applies BIOS settings: "
+                + ", ".join(f"{setting['name']}={setting['value']}" for setting in settings)
+            )
+    differing = f'differs="{document["name"]}"'
+    chosen_nodes = dict(bulk.filters_of([differing, *(expressions or ())]))
+    fields = {
+        "target": str(verb), "nodes": chosen_nodes, f"{verb}_steps": step_list, "runbook": runbook,
+    }  # fmt: skip
+    if options["description"] is None:
+        options["description"] = f"remedy for baseline {document['name']}"
+    rollout_creation.create(api, output, fields, options)
+
+
+def _settings_step(baseline: Document) -> Document:
+    """Return the step that applies the BIOS settings of a baseline. Raises Usage: it has none."""
+    settings = [
+        {"name": rule["field"].removeprefix(BIOS), "value": rule["value"]}
+        for rule in _settings_rules(baseline["expected"])
+    ]
+    if not settings:
+        raise Usage(
+            f'baseline {baseline["name"]} expects no BIOS settings by "=": give --steps or'
+            " --runbook, as for firmware, whose steps have the address of the update"
+        )
+    return {"interface": "bios", "step": "apply_configuration", "args": {"settings": settings}}
+
+
+def _settings_rules(rules: Sequence[Document]) -> list[Document]:
+    return [rule for rule in rules if rule["field"].startswith(BIOS) and rule["operator"] == "="]
 
 
 def _row(output: Output, item: Document) -> Document:

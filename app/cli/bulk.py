@@ -37,6 +37,10 @@ Where = Annotated[
         help="Nodes that it selects, as 'power_state=error or name=rack1-*'; repeatable",
     ),
 ]
+NamesFile = Annotated[
+    str | None,
+    typer.Option("--nodes", metavar="FILE", help='Names, one a line; "-": standard input'),
+]
 
 
 def _names_and_words(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -57,13 +61,7 @@ Nodes = Annotated[
 #: Options of every command that takes `Nodes`.
 OPTIONS = (
     option("where", Where),
-    option(
-        "names_file",
-        Annotated[
-            str | None,
-            typer.Option("--nodes", metavar="FILE", help='Names, one a line; "-": standard input'),
-        ],
-    ),
+    option("names_file", NamesFile),
     option(
         "jobs",
         Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Number of parallel requests")],

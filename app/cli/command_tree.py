@@ -123,7 +123,7 @@ GROUPS: Mapping[str, Group] = {
     "fleet": Group(
         "Rollouts: a verb for many nodes, in waves.",
         {
-            "run": at("fleet", "run"),
+            "run": at("fleet", "run", lambda fleet: fleet.rollout_creation.OPTIONS),
             "list": at("fleet", "list_rollouts"),
             "show": at("fleet", "show"),
             "nodes": at("fleet", "nodes"),
@@ -163,7 +163,13 @@ GROUPS: Mapping[str, Group] = {
     "switch": Group("Switches of network interface switch.", _all_of("SWITCH")),
     "baseline": Group(
         "Baselines: expected facts of machines, and who differs.",
-        {**_all_of("BASELINE"), "nodes": at("baselines", "nodes")},
+        {
+            **_all_of("BASELINE"),
+            "nodes": at("baselines", "nodes"),
+            "remedy": at(
+                "baselines", "remedy", lambda baselines: baselines.rollout_creation.OPTIONS
+            ),
+        },
     ),
     "driver": Group(
         "Hardware types of the live conductors.",

@@ -1,16 +1,15 @@
 """Commands for rollouts: a verb for many nodes in waves."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from app.cli import bulk
+from app.cli import bulk, rollout_creation
 from app.cli.node_commands.verbs import StepsGiven
 from app.cli.rest import Api
 from app.cli.terminal import arguments, times
 from app.cli.terminal.errors import Usage
-from app.cli.terminal.output import Document, Output
+from app.cli.terminal.output import Output
 from app.cli.terminal.tables import UUID
 from app.cli.terminal.times import Since
 
@@ -23,8 +22,6 @@ NODE_COLUMNS = (
     "error", "due_at", "started_at", "finished_at",
 )  # fmt: skip
 NODES = ("node", "group", "wave", "state", "code", "error")
-#: Most waves and exclusions of a plan that are printed for people.
-MOST = 10
 
 RolloutArgument = Annotated[str, typer.Argument(metavar="UUID", help="UUID of the rollout")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Largest number of items")]
@@ -38,36 +35,20 @@ def run(
     ],
     *,
     expressions: bulk.Where = None,
+    names_file: bulk.NamesFile = None,
     all_nodes: Annotated[bool, typer.Option("--all", help="All nodes, without --where")] = False,
     clean_steps: StepsGiven = None,
     deploy_steps: StepsGiven = None,
     service_steps: StepsGiven = None,
     runbook: Annotated[str | None, typer.Option(help="Run the steps of this runbook")] = None,
     timeout: Annotated[int | None, typer.Option(min=1, help="Of power changes, seconds")] = None,
-    max_unavailable: Annotated[
-        str | None, typer.Option(metavar="N|N%", help="Most nodes in progress; default: 1")
-    ] = None,
-    group_by: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Group nodes, as shard or extra.rack")
-    ] = None,
-    max_groups: Annotated[int | None, typer.Option(help="Most groups in progress")] = None,
-    max_per_group: Annotated[
-        int | None, typer.Option(help="Most nodes in progress in each group")
-    ] = None,
-    canary: Annotated[int | None, typer.Option(help="First nodes, none of which may fail")] = None,
-    error_budget: Annotated[
-        str | None, typer.Option(metavar="N|N%", help="Failed nodes at which it pauses; default: 1")
-    ] = None,
-    description: Annotated[str | None, typer.Option(help="Its purpose")] = None,
-    uuid: Annotated[
-        str | None, typer.Option(help="Its UUID, so that a repeated command is refused")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print nodes and waves")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")] = False,
+    **options: Any,
 ) -> None:
     """Request a verb for many nodes in waves; shows its plan, and asks for a confirmation."""
-    if bool(expressions) == all_nodes:
-        raise Usage("choose nodes by --where EXPRESSION, or all by --all: one of both")
+    if (bool(expressions), names_file is not None, all_nodes).count(True) != 1:
+        raise Usage(
+            "choose nodes by --where EXPRESSION or --nodes FILE, or all by --all: one of them"
+        )
     steps = {
         name: text and arguments.document(f"--{name.replace('_', '-')}", text)
         for name, text in (
@@ -75,49 +56,11 @@ def run(
             ("service_steps", service_steps),
         )
     }  # fmt: skip
-    strategy = _without_none(
-        max_unavailable=max_unavailable, group_by=group_by, max_groups=max_groups,
-        max_per_group=max_per_group, canary=canary, error_budget=error_budget,
-    )  # fmt: skip
-    body = _without_none(
-        target=target, nodes=bulk.filters_of(expressions or ()), strategy=strategy, **steps,
-        runbook=runbook, timeout=timeout, description=description, uuid=uuid,
-    )  # fmt: skip
-    if dry_run or not yes:
-        plan = api.request("POST", "rollouts", body={**body, "dry_run": True}).json()
-        if dry_run and not output.people:
-            output.item(plan)
-        elif output.people:
-            _show_plan(output, plan)
-        if dry_run:
-            return
-        bulk.confirm(f"{target}: {plan['included']} nodes in {plan['waves']} waves")
-    rollout = api.request("POST", "rollouts", body=body).json()
-    output.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
-
-
-def _without_none(**values: object) -> Document:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _show_plan(output: Output, plan: Document) -> None:
-    """Print the waves of a dry run, and the nodes that do not take part."""
-    output.say(
-        f"{plan['included']} nodes in {plan['waves']} waves, {plan['excluded']} excluded;"
-        f" pauses at {plan['error_budget']} failed nodes"
-    )
-    waves: dict[int, list[str]] = {}
-    for node in plan["nodes"]:
-        waves.setdefault(node["wave"], []).append(node["node_name"] or node["node_uuid"])
-    for wave, names in list(waves.items())[:MOST]:
-        canary = " (canary)" if wave <= plan["canary_waves"] else ""
-        output.say(f"wave {wave}{canary}: {len(names)} nodes: {_some(names)}")
-    for node in plan["excluded_nodes"][:MOST]:
-        output.say(f"excluded: {node['node_name'] or node['node_uuid']}: {node['reason']}")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:MOST]) + (", ..." if len(names) > MOST else "")
+    nodes = dict[str, Any](bulk.filters_of(expressions or ()))
+    if names_file is not None:
+        nodes["names"] = list(dict.fromkeys(bulk.names_in(names_file)))
+    fields = {"target": target, "nodes": nodes, **steps, "runbook": runbook, "timeout": timeout}
+    rollout_creation.create(api, output, fields, options)
 
 
 def list_rollouts(

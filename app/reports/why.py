@@ -20,6 +20,7 @@ from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import ACTIVE, Hold, Node, Operation, OperationState, Port
 from app.reports import health
 from app.reports.wait_causes import AwaitedParty, cause_of
+from app.rollouts import rollout_progress
 from app.runtime import runtime_of
 from app.text.sentences import joined
 from drivers.builtin import switch_ports
@@ -83,6 +84,7 @@ def explain(
             *(f"held by a {holds.described(hold)}" for hold in node_holds),
             critical,
             *compliance.deviations(session, node.id),
+            *rollout_progress.pending_on(session, node.uuid),
         ),
         verbs=verbs,
         refused_verbs={verb: reason for verb, reason in reasons.items() if reason is not None},

@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, String, select
+from sqlalchemy import ColumnElement, Row, Select, String, or_, select
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.orm import Session
 
 from app.engine import power, provisioning
-from app.errors import NodeLocked, ServiceError, Unavailable
+from app.errors import Invalid, NodeLocked, ServiceError, Unavailable
 from app.identity.caller import UNAUTHENTICATED, Caller
 from app.inventory import holds
 from app.lifecycle.provision_states import VERBS
 from app.models import Node
 from app.observe import log
+from app.rows import uuid_or_name
 from app.runtime import runtime_of
 from drivers.core.errors import HardwareError
 
@@ -40,6 +41,8 @@ _NODES = Node.__table__.c
 COLUMNS = ("id", "uuid", "name", "owner", "lessee")
 #: Nodes whose rows are loaded at once.
 CHUNK = 200
+#: Names that one statement looks for, and most unknown names of a refusal.
+NAMES, MOST_UNKNOWN = 1000, 10
 #: Reason of a refusal that is a defect of a driver, or of the service.
 DEFECT = "The start of the verb failed; the log has more."
 
@@ -58,6 +61,10 @@ class Strategy:
     max_per_group: int | None = None  # nodes in progress in each group; by default any number
     canary: int = 0  # first nodes: if one fails, the rollout pauses
     error_budget: str = "1"  # failed nodes at which the rollout pauses
+    not_before: str | None = None  # time before which no node is started, in ISO 8601, naive UTC
+    # objects of cron, zone and minutes, see `app.rollouts.windows`: no node is started outside of
+    # them; by default at any time
+    windows: Sequence[Mapping[str, Any]] = ()
 
     def document(self) -> dict[str, object]:
         return asdict(self)
@@ -106,7 +113,31 @@ def columns(strategy: Strategy) -> list[ColumnElement[Any]]:
     return [*(_NODES[name] for name in COLUMNS), _group_of(strategy.group_by).label("group")]
 
 
-def _group_of(field: str | None) -> ColumnElement[object]:
+def named(session: Session, node_query: Select[Any], names: Sequence[str]) -> Sequence[int]:
+    """
+    Return the ids of nodes by their UUIDs or names.
+
+    node_query: id, uuid and name of the nodes to choose from. Raises Invalid: others are named.
+    """
+    keys = {name: uuid_or_name.key_of(name)[1] for name in names}
+    ids: dict[str, int] = {}
+    values = list(dict.fromkeys(keys.values()))
+    for start in range(0, len(values), NAMES):
+        part = values[start : start + NAMES]
+        is_named = or_(_NODES.uuid.in_(part), _NODES.name.in_(part))
+        for row in session.execute(node_query.where(is_named)):
+            ids[row.uuid] = ids[row.name] = row.id
+    if unknown_names := [name for name, value in keys.items() if value not in ids]:
+        examples = ", ".join(unknown_names[:MOST_UNKNOWN])
+        ellipsis = ", ..." if len(unknown_names) > MOST_UNKNOWN else ""
+        raise Invalid(
+            f"nodes.names: {len(unknown_names)} of {len(keys)} could not be found:"
+            f" {examples}{ellipsis}"
+        )
+    return sorted({ids[value] for value in values})
+
+
+def _group_of(field: str | None) -> ColumnElement[Any]:
     if field is None:
         return sql_cast("", String)
     document, _, key = field.partition(".")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from app.db.clock import moment
 from app.models import (
     PauseCause,
     Rollout,
@@ -13,10 +14,11 @@ from app.models import (
     RolloutState,
     StartRefusal,
 )
+from app.rollouts import windows
 from app.text.sentences import joined
 
-#: Most failure codes in a summary.
-MOST_CODES = 5
+#: Most failure codes in a summary, and most rollouts of a node in an explanation.
+MOST_CODES, MOST_ROLLOUTS = 5, 3
 
 
 def summary(session: Session, rollout: Rollout) -> str:
@@ -41,7 +43,7 @@ def _state(session: Session, rollout: Rollout) -> str:
     progress, running = f"{rollout.succeeded} of {_nodes(rollout.nodes)} succeeded", rollout.running
     match rollout.state:
         case RolloutState.RUNNING:
-            return _wave(session, rollout)
+            return joined(_window(session, rollout), _wave(session, rollout))
         case RolloutState.PAUSED:
             return _pause(rollout)
         case RolloutState.ABORTING:
@@ -49,6 +51,41 @@ def _state(session: Session, rollout: Rollout) -> str:
         case RolloutState.ABORTED:
             return f"aborted: {progress}, {rollout.pending} not started"
     return f"completed: {progress}"
+
+
+def _window(session: Session, rollout: Rollout) -> str | None:
+    """Describe the window that a rollout waits for; None: it may start nodes."""
+    wait = windows.waiting(rollout.strategy, moment(session))
+    if wait is None:
+        return None
+    if wait.until is None:
+        return "it starts no node: none of its windows opens again"
+    return f"it starts no node before {wait.until.isoformat(timespec='seconds')}Z"
+
+
+def pending_on(session: Session, node_uuid: str) -> list[str]:
+    """Describe the rollouts that have not started a node."""
+    rollouts = session.scalars(
+        select(Rollout)
+        .join(RolloutNode, RolloutNode.rollout_id == Rollout.id)
+        .where(
+            Rollout.state.in_((RolloutState.RUNNING, RolloutState.PAUSED)),
+            RolloutNode.node_uuid == node_uuid,
+            RolloutNode.state == RolloutNodeState.PENDING,
+        )
+        .order_by(Rollout.id)
+        .limit(MOST_ROLLOUTS)
+    )
+    return [
+        f"rollout {rollout.uuid} will request {rollout.target}: {_pending_cause(session, rollout)}"
+        for rollout in rollouts
+    ]
+
+
+def _pending_cause(session: Session, rollout: Rollout) -> str:
+    if rollout.state == RolloutState.PAUSED:
+        return _pause(rollout)
+    return _window(session, rollout) or f"it is in wave {rollout.wave} of {rollout.waves}"
 
 
 def _wave(session: Session, rollout: Rollout) -> str:

@@ -20,7 +20,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app.db.clock import after, fixed, now
+from app.db.clock import after, fixed, moment, now
 from app.db.item_isolation import isolated
 from app.db.transactions import retrying
 from app.engine import power, provisioning
@@ -49,6 +49,7 @@ from app.models import (
 )
 from app.observe import log
 from app.process import kill_points
+from app.rollouts import windows
 from app.rollouts.rollout_plan import DEFECT
 from app.rollouts.rollouts import change
 from app.runtime import Runtime, runtime_of
@@ -199,6 +200,8 @@ def _next(session: Session, rollout: Rollout) -> Sequence[int]:
         return ()
     if not rollout.running and not session.scalars(_pending(rollout).limit(1)).all():
         rollout.wave += 1
+    if windows.waiting(rollout.strategy, moment(session)) is not None:
+        return ()
     is_due = or_(RolloutNode.due_at.is_(None), RolloutNode.due_at <= fixed(now()))
     return session.scalars(_pending(rollout).where(is_due).limit(STARTED)).all()
 
@@ -344,6 +347,8 @@ def _lock_member(
     """Lock a rollout, and return it with a node that it may start; None if it may not."""
     rollout = _lock(session, rollout_id)
     if rollout is None or rollout.state != RolloutState.RUNNING or exhausted(rollout):
+        return None
+    if windows.waiting(rollout.strategy, moment(session)) is not None:
         return None
     member = session.get(RolloutNode, member_id)
     if member is None or member.state != RolloutNodeState.PENDING or member.wave != rollout.wave:

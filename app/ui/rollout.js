@@ -18,8 +18,12 @@ const RESUME = ["resume", "Resume", "It goes on. The failures so far are accepte
 const ABORT = ["abort", "Abort", "No node is started any more. It ends with the operations in progress, which are not interrupted.", "danger"];
 const REQUESTS = { running: [PAUSE, ABORT], paused: [RESUME, ABORT] };
 
+//: A window as on the command line: cron expression, duration and time zone.
+const windowOf = ({ cron, minutes, zone }) => `${cron}, ${minutes} minutes, ${zone}`;
+
 function factsDrawn(rollout) {
-  const strategy = Object.entries(rollout.strategy).filter(([, value]) => value !== null && value !== "");
+  const { windows = [], ...limits } = rollout.strategy;
+  const strategy = Object.entries(limits).filter(([, value]) => value !== null && value !== "");
   const filters = Object.entries(rollout.filters);
   const failures = Object.entries(rollout.failures);
   const rows = [
@@ -27,6 +31,7 @@ function factsDrawn(rollout) {
     ["failures", failures.length > 0 && failures.map(([code, count], index) => [index ? ", " : "", `${count} `, element("code", {}, code)])],
     ["nodes", filters.length ? filters.map(([name, value]) => element("code", {}, `${name === "where" ? "" : `${name} = `}${value} `)) : "all"],
     ["strategy", strategy.map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")],
+    ["windows", windows.length > 0 && windows.map(windowOf).join("; ")],
     ["by", rollout.user_name], ["begun", moment(rollout.created_at)], ["ended", rollout.finished_at && moment(rollout.finished_at)],
   ].filter(([, value]) => value);
   return [

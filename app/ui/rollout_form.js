@@ -43,7 +43,7 @@ export async function createRollout(api, release, { filters, target }, onCreated
   const document_ = await file("../openapi.json");
   const schema = bodySchema(document_, "/v1/rollouts", "post");
   const strategyFields = fieldsOf(propertySchema(document_, schema, "strategy")).map(field => ({
-    ...field, type: field.type === "json" ? "string" : field.type, folded: !FIRST.includes(field.name),
+    ...field, type: field.type === "json" && field.name !== "windows" ? "string" : field.type, folded: !FIRST.includes(field.name),
   }));
   const targets = schema.properties.target.enum.filter(name => !["active", "undeploy"].includes(name));
   const uuid = newUuid();

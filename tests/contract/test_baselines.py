@@ -312,3 +312,105 @@ def test_nodes_are_selected_by_their_differences(api):
     api.set(api("GET", "/v1/nodes/small").json["uuid"], provision_state="manageable")
     plan = api("POST", "/v1/rollouts", body).json
     assert ["small"] == [node["node_name"] for node in plan["nodes"]]
+
+
+SETTINGS = [
+    {"field": "bios.BootMode", "operator": "=", "value": "Uefi"},
+    {"field": "bios.LogicalProc", "operator": "in", "value": ["Enabled", "Auto"]},
+    {"field": "bios.TurboMode", "operator": "=", "value": "On"},
+]
+FIRMWARE = {"field": "firmware.bmc", "operator": ">=", "value": "7.10"}
+
+
+def test_a_firmware_version_has_a_lower_bound(api):
+    create(api, expected=[FIRMWARE])
+    versions = {"old": "7.9.30", "exact": "7.10.0", "new": "7.10.50", "other": "Board-X 9.1"}
+    for name, version in versions.items():
+        with_version(api, machine(api, 1, name), version)
+    run_passes(api)
+    items = api("GET", "/v1/baselines/rack-a/nodes").json["nodes"]
+    assert {"old": "differs", "exact": "complies", "new": "complies", "other": "differs"} == {
+        item["node_name"]: item["state"] for item in items
+    }
+    (item,) = api("GET", "/v1/nodes/old/compliance").json["compliance"]
+    assert (">=", "7.10", "7.9.30") == tuple(
+        item["differences"][0][name] for name in ("operator", "expected", "actual")
+    )
+
+
+def with_version(api, uuid, version):
+    with api.runtime.transaction() as session:
+        row = {"node_id": nodes.find(session, uuid).id, "initial_version": ""}
+        session.add(FirmwareComponent(component="bmc", current_version=version, **row))
+
+
+def rollouts(api):
+    return api("GET", "/v1/rollouts").json["rollouts"]
+
+
+@pytest.fixture
+def differing(api):
+    """The names of two manageable nodes that differ from a baseline, beside one that complies."""
+    create(api, expected=[FIRMWARE, *SETTINGS])
+    create(api, name="rack-b", expected=[FIRMWARE])
+    for name, version in (("old", "7.9"), ("older", "6.1"), ("new", "7.10")):
+        uuid = machine(api, 1, name)
+        with_version(api, uuid, version)
+        api.set(uuid, provision_state="manageable")
+    run_passes(api)
+    return ["old", "older"]
+
+
+def test_a_remedy_shows_its_plan_and_is_rolled_out_over_the_nodes_that_differ(api, differing):
+    ingot = Ingot(api.client.application)
+    shown = ingot("baseline", "remedy", "rack-a", "--dry-run", "-o", "table").lines
+    assert "applies BIOS settings: BootMode=Uefi, TurboMode=On" == shown[0]
+    assert "2 nodes in 2 waves, 0 excluded; pauses at 1 failed nodes" == shown[1]
+    assert [] == rollouts(api)
+    refused = ingot("baseline", "remedy", "rack-a", status=2)
+    assert "clean: 2 nodes in 2 waves: needs --yes" in refused.err
+    assert [] == rollouts(api)
+    ingot("baseline", "remedy", "rack-a", "--max-unavailable", "2", "--yes")
+    (rollout,) = rollouts(api)
+    assert ('(differs="rack-a")', "remedy for baseline rack-a", 2, 1) == (
+        f"({rollout['filters']['where']})", rollout["description"], rollout["nodes"],
+        rollout["waves"],
+    )  # fmt: skip
+    settings = [{"name": "BootMode", "value": "Uefi"}, {"name": "TurboMode", "value": "On"}]
+    (step,) = rollout["arguments"]["clean_steps"]
+    assert ("bios", "apply_configuration", {"settings": settings}) == (
+        step["interface"], step["step"], step["args"],
+    )  # fmt: skip
+
+
+def test_a_remedy_has_other_steps_nodes_and_verbs(api, differing):
+    ingot = Ingot(api.client.application)
+    steps = '[{"interface": "firmware", "step": "update", "args": {"settings": []}}]'
+    narrow = ("--where", "name=older", "--where", "not maintenance", "--yes")
+    ingot("baseline", "remedy", "rack-b", "--steps", steps, *narrow, "--description", "bmc")
+    (rollout,) = rollouts(api)
+    assert ("bmc", 1, "clean", "update") == (
+        rollout["description"], rollout["nodes"], rollout["target"],
+        rollout["arguments"]["clean_steps"][0]["step"],
+    )  # fmt: skip
+    body = json.loads(
+        ingot("baseline", "remedy", "rack-a", "service", "--dry-run", "-o", "json").out
+    )
+    assert ("service", 2) == (body["target"], body["excluded"]), "manageable nodes take no service"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("rack-b",), 2, 'baseline rack-b expects no BIOS settings by "="'),
+        (("rack-a", "--steps", "[]", "--runbook", "CUSTOM_A"), 2, "--steps and --runbook"),
+        (("rack-a", "rebuild"), 2, "'rebuild' is not one of 'clean', 'service'"),
+        (("rack-c",), 1, "could not be found"),
+        (("rack-a", "--where", "nam=x"), 2, "there is no field 'nam'"),
+        (("rack-a", "--where", "name=new"), 1, "nodes: none of the 0 nodes"),
+    ],
+)
+def test_a_wrong_remedy_is_refused(api, differing, words, status, message):
+    ingot = Ingot(api.client.application)
+    assert message in ingot("baseline", "remedy", *words, "--yes", status=status).err
+    assert [] == rollouts(api)

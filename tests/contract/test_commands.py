@@ -175,6 +175,117 @@ def test_a_verb_that_erases_disks_needs_a_confirmation_whatever_its_name(api, in
     assert "cleaning" == api("GET", "/v1/nodes/erased").json["provision_state"]
 
 
+# rollouts
+
+
+@pytest.mark.parametrize("source", ["file", "standard input"])
+def test_a_rollout_is_for_the_nodes_of_a_list(api, ingot, rack, tmp_path, source):
+    text = "# row 7\nu3\n\n  u1\nu3\n"
+    (tmp_path / "names").write_text(text)
+    file = str(tmp_path / "names") if source == "file" else "-"
+    words = ("fleet", "run", "manage", "--nodes", file, "--max-unavailable", "5")
+    plan = json.loads(ingot(*words, "--dry-run", "-o", "json", stdin=text).out)
+    assert ["u1", "u3"] == sorted(node["node_name"] for node in plan["nodes"])
+    ingot(*words, "--yes", stdin=text)
+    (rollout,) = api("GET", "/v1/rollouts").json["rollouts"]
+    assert ({"names": 2}, 2) == (rollout["filters"], rollout["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("--nodes", "-", "--all"), 2, "or all by --all: one of them"),
+        (("--nodes", "-", "--where", "name=u1"), 2, "or all by --all: one of them"),
+        ((), 2, "or all by --all: one of them"),
+        (("--nodes", "/no/such/file"), 2, "/no/such/file"),
+        (("--nodes", "-"), 1, "nodes.names: 1 of 2 could not be found: u99"),
+    ],
+)
+def test_a_wrong_list_of_nodes_is_refused(api, ingot, rack, words, status, message):
+    command = ("fleet", "run", "manage", *words, "--yes")
+    assert message in ingot(*command, status=status, stdin="u1\nu99\n").err
+    assert [] == api("GET", "/v1/rollouts").json["rollouts"]
+
+
+def test_a_rollout_has_windows(api, ingot, rack):
+    night = ("--window", "0 22 * * MON-FRI 6h Europe/Berlin", "--window", " 30 1  * * * 90m ")
+    ingot("fleet", "run", "manage", *SHARD, *night, "--not-before", "2099-01-31T22:00Z", "--yes")
+    (rollout,) = api("GET", "/v1/rollouts").json["rollouts"]
+    assert ("2099-01-31T22:00:00", [
+        {"cron": "0 22 * * MON-FRI", "zone": "Europe/Berlin", "minutes": 360},
+        {"cron": "30 1 * * *", "zone": "UTC", "minutes": 90},
+    ]) == (rollout["strategy"]["not_before"], rollout["strategy"]["windows"])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("window", "status", "message"),
+    [
+        ("0 22 * * 6h", 2, "is not five fields of cron, a duration and a time zone"),
+        ("", 2, "is not five fields of cron"),
+        ("0 22 * * * 6h Europe/Berlin daily", 2, "is not five fields of cron"),
+        ("0 22 * * * Europe/Berlin 6h", 2, "'Europe/Berlin' is no duration"),
+        ("0 22 * * * 30s", 1, "0 is less than the minimum of 1"),
+        ("0 22 * * * 6h Berlin", 1, "'Berlin' is no time zone"),
+        ("0 22 * * MONDAY 6h", 1, "Bad day-of-week"),
+    ],
+)
+def test_a_wrong_window_is_refused(api, ingot, rack, window, status, message):
+    words = ("fleet", "run", "manage", *SHARD, "--window", window, "--yes")
+    assert message in ingot(*words, status=status).err
+    assert [] == api("GET", "/v1/rollouts").json["rollouts"]
+
+
+LATER = ("--not-before", "2099-01-31T22:00:00Z")
+
+
+@pytest.fixture
+def machines(api):
+    """Three manageable nodes of a shard."""
+    for number in range(3):
+        api.node(name=f"u{number}", shard="row7", provision_state="manageable")
+
+
+def test_a_verb_of_some_nodes_is_requested_later(api, ingot, machines):
+    """By a rollout with one wave, which has the rights, the pause and the end of one."""
+    steps = '[{"interface": "vendor", "step": "log_passthrough"}]'
+    ingot("node", "provision-state", "u1", "clean", "--clean-steps", steps, *LATER)
+    ingot("node", "power", "u1", "u2", "off", "--soft", "--timeout", "60", *LATER)
+    ingot("node", "power", *SHARD, "on", *LATER, "--yes")
+    expected = [
+        ("clean", {"names": 1}, 1), ("soft power off", {"names": 2}, 2),
+        ("power on", {"where": "shard=row7"}, 3),
+    ]  # fmt: skip
+    rollouts = api("GET", "/v1/rollouts").json["rollouts"]
+    assert expected == [
+        (rollout["target"], rollout["filters"], rollout["nodes"]) for rollout in rollouts[::-1]
+    ]
+    assert {(1, "2099-01-31T22:00:00")} == {
+        (rollout["waves"], rollout["strategy"]["not_before"]) for rollout in rollouts
+    }
+    assert {"timeout": 60} == rollouts[1]["arguments"]
+    assert "manageable" == api("GET", "/v1/nodes/u1").json["provision_state"]
+    assert "will request clean: it starts no node before 2099" in ingot("node", "why", "u1").out
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("power", "u1", "off", "--wait"), 2, "--wait: not with --not-before"),
+        (("provision-state", "u1", "rescue", "--rescue-password", "x"), 2, "keeps no secrets"),
+        (
+            ("provision-state", "u1", "active", "--config-drive", "{}"),
+            2,
+            "--config-drive: not with",
+        ),
+        (("power", *SHARD, "off"), 2, "power off: 3 nodes in 1 waves: needs --yes"),
+        (("power", "u99", "off"), 1, "could not be found: u99"),
+    ],
+)
+def test_what_cannot_be_requested_later_is_refused(api, ingot, machines, words, status, message):
+    assert message in ingot("node", *words, *LATER, status=status).err
+    assert [] == api("GET", "/v1/rollouts").json["rollouts"]
+
+
 # errors
 
 

@@ -6,6 +6,7 @@ import uuid
 import pytest
 from sqlalchemy import event, insert, select
 
+from app.api.schemas.rollouts import MOST_NAMES
 from app.models import Node, Rollout, RolloutNode
 from app.rollouts import rollout_waves
 
@@ -13,6 +14,7 @@ from .conftest import fault
 
 STEPS = [{"interface": "vendor", "step": "log_passthrough"}]
 CLEAN = {"target": "clean", "clean_steps": STEPS}
+NIGHT = {"cron": "0 22 * * MON-FRI", "zone": "Europe/Berlin", "minutes": 360}
 
 
 @pytest.fixture
@@ -45,7 +47,9 @@ def test_a_rollout_is_created_shown_and_listed(api, nodes):
     assert ("running", 3, 3, 1, 3) == tuple(
         made[name] for name in ("state", "nodes", "waves", "canary_waves", "pending")
     )
-    assert {**strategy, "max_per_group": None, "error_budget": "2"} == made["strategy"]
+    assert {
+        **strategy, "max_per_group": None, "error_budget": "2", "not_before": None, "windows": [],
+    } == made["strategy"]  # fmt: skip
     assert {"clean_steps": STEPS} == made["arguments"]
     assert "Wave 1 of 3 (canary) waits for 1 of 1 node: 1 not started." == made["summary"]
     shown = api("GET", f"/v1/rollouts/{made['uuid'].upper()}")
@@ -70,6 +74,19 @@ def test_the_answer_names_the_place_of_the_rollout(api, nodes):
     assert 1 == len(api("GET", "/v1/rollouts").json["rollouts"])
 
 
+def test_a_rollout_has_windows_and_an_earliest_time(api, nodes):
+    other = {"cron": "30 1 * * *", "minutes": 60}
+    strategy = {"not_before": "2099-01-31T23:00:00+01:00", "windows": [NIGHT, other]}
+    created = create(api, strategy=strategy)
+    assert ("2099-01-31T22:00:00", [NIGHT, {**other, "zone": "UTC"}]) == tuple(
+        created["strategy"][name] for name in ("not_before", "windows")
+    )
+    assert "It starts no node before 2099-02-01T01:30:00Z. Wave 1 of 3 waits" in created["summary"]
+    answer = api("GET", "/v1/nodes/n1/why").json
+    assert "will request clean: it starts no node before 2099-02-01T01:30:00Z" in answer["summary"]
+    assert created["strategy"] == api("GET", f"/v1/rollouts/{created['uuid']}").json["strategy"]
+
+
 def test_filters_choose_the_nodes_as_those_of_the_list_do(api, nodes):
     api.node(name="other", provision_state="manageable", resource_class="gpu", retired=True)
     for filters, names in (
@@ -80,6 +97,40 @@ def test_filters_choose_the_nodes_as_those_of_the_list_do(api, nodes):
         made = create(api, nodes=filters)
         found = api("GET", f"/v1/rollouts/{made['uuid']}/nodes").json["nodes"]
         assert sorted(names) == sorted(each["node_name"] for each in found), filters
+
+
+def test_named_nodes_take_part_also_children_and_each_once(api, nodes):
+    parent = api("GET", "/v1/nodes/n0").json["uuid"]
+    child = api.node(name="child", provision_state="manageable", parent_node=parent)["uuid"]
+    for filters, names in (
+        ({"names": ["n2", "n0"]}, ["n0", "n2"]),
+        ({"names": ["n0", "n0", parent, parent.upper(), child]}, ["child", "n0"]),
+        ({"names": nodes, "where": "extra.rack=r1"}, ["n2"]),
+    ):
+        made = create(api, nodes=filters)
+        members = api("GET", f"/v1/rollouts/{made['uuid']}/nodes").json["nodes"]
+        assert names == sorted(member["node_name"] for member in members), filters
+        assert {**filters, "names": len(filters["names"])} == made["filters"]
+
+
+def test_names_of_no_node_are_refused_all_together(api, nodes, monkeypatch):
+    monkeypatch.setattr("app.rollouts.rollout_plan.NAMES", 2)  # three statements
+    absent = str(uuid.uuid4())
+    names = [*nodes, "n7", absent, "N0"]
+    message = refusal(api, {**CLEAN, "nodes": {"names": names}, "dry_run": True})
+    assert f"nodes.names: 3 of 6 could not be found: n7, {absent}, N0" in message
+    many = [f"m{number}" for number in range(11)]
+    message = refusal(api, {**CLEAN, "nodes": {"names": many}})
+    assert f"11 of 11 could not be found: {', '.join(many[:10])}, ..." in message
+    assert [] == api("GET", "/v1/rollouts").json["rollouts"]
+
+
+def test_a_rollout_takes_as_many_names_as_it_says(api):
+    node = api.node(name="n0", provision_state="manageable")["uuid"]
+    names = ["n0", *(f"m{number}" for number in range(MOST_NAMES - 1))]
+    message = refusal(api, {**CLEAN, "nodes": {"names": names}})
+    assert f"{MOST_NAMES - 1} of {MOST_NAMES} could not be found" in message
+    assert f"to {MOST_NAMES} names" in refusal(api, {**CLEAN, "nodes": {"names": [*names, node]}})
 
 
 def test_a_dry_run_lists_nodes_and_exclusions_and_creates_nothing(api, nodes):
@@ -149,6 +200,12 @@ def test_a_dry_run_keeps_nodes_that_are_locked_or_have_no_conductor(api, nodes):
         ({"nodes": {"conductor": "c"}}, "conductor"),
         ({"nodes": {"retired": "perhaps"}}, "Unrecognized value 'perhaps'"),
         ({"nodes": []}, "nodes"),
+        ({"nodes": {"names": []}}, "Expected 1 to 10000 names for names"),
+        ({"nodes": {"names": "n0"}}, "names"),
+        ({"nodes": {"names": None}}, "names"),
+        ({"nodes": {"names": ["n0", 7]}}, "names"),
+        ({"nodes": {"names": ["n0", "a b"]}}, "names"),
+        ({"nodes": {"names": ["n0\0"]}}, "nodes: must not contain NUL"),
         ({"strategy": {"max_unavailable": 0}}, "max_unavailable: 0 is neither"),
         ({"strategy": {"max_unavailable": True}}, "max_unavailable: True is neither"),
         ({"strategy": {"max_unavailable": "101%"}}, "max_unavailable: '101%' is neither"),
@@ -164,6 +221,30 @@ def test_a_dry_run_keeps_nodes_that_are_locked_or_have_no_conductor(api, nodes):
         ({"strategy": {"group_by": "extra."}}, "group_by: 'extra.' is none of"),
         ({"strategy": {"group_by": 'extra.a"b'}}, "is none of"),
         ({"strategy": {"speed": 1}}, "speed"),
+        ({"strategy": {"not_before": "tonight"}}, "Expected a time for not_before"),
+        ({"strategy": {"not_before": 7}}, "Expected a time for not_before"),
+        ({"strategy": {"windows": []}}, "Expected 1 to 10 windows for windows"),
+        ({"strategy": {"windows": [NIGHT] * 11}}, "Expected 1 to 10 windows"),
+        ({"strategy": {"windows": ["0 22 * * *"]}}, "windows"),
+        (
+            {"strategy": {"windows": [{**NIGHT, "zone": "Europe/Berlni"}]}},
+            "the nearest is Europe/Berlin",
+        ),
+        ({"strategy": {"windows": [{**NIGHT, "zone": "../../etc/passwd"}]}}, "is no time zone"),
+        ({"strategy": {"windows": [{**NIGHT, "zone": None}]}}, "zone"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "0 25 * * *"}]}}, "'0 25 * * *': Bad hour"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "0 0 31 2 *"}]}}, "Bad day-of-month"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "0 0 */20 * 1L"}]}}, "is no day of any year"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "0 0 22 * * *"}]}}, "it has 5 fields"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "@daily"}]}}, "it has 5 fields"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "\u0661 * * * *"}]}}, "Bad minute"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": ""}]}}, "it has 5 fields"),
+        ({"strategy": {"windows": [{**NIGHT, "cron": "1," * 50 + " * * * *"}]}}, "cron"),
+        ({"strategy": {"windows": [{**NIGHT, "minutes": 0}]}}, "0 is less than the minimum of 1"),
+        ({"strategy": {"windows": [{**NIGHT, "minutes": 10081}]}}, "greater than the maximum"),
+        ({"strategy": {"windows": [{**NIGHT, "minutes": "5"}]}}, "minutes"),
+        ({"strategy": {"windows": [{"cron": "0 22 * * *"}]}}, "minutes"),
+        ({"strategy": {"windows": [{**NIGHT, "hours": 5}]}}, "hours"),
         ({"service_steps": STEPS}, '"service_steps" is only valid'),
         ({"clean_steps": []}, '"clean_steps" is required'),
         ({"runbook": "CUSTOM_A"}, "not both"),

@@ -149,7 +149,7 @@ def create_rollout(context: RequestContext, fields: Fields) -> Response:
         context.audit.skip()
         return json(_plan_view(context, target, plan))
     document = {
-        **own_fields, "target": target, "arguments": fields, "filters": filters,
+        **own_fields, "target": target, "arguments": fields, "filters": _recorded(filters),
         "strategy": strategy.document(),
     }  # fmt: skip
 
@@ -161,6 +161,11 @@ def create_rollout(context: RequestContext, fields: Fields) -> Response:
         )
 
     return in_transaction(context, work)
+
+
+def _recorded(filters: Fields) -> Fields:
+    """Return filters as the rollout keeps them: its nodes have the names, so it counts them."""
+    return {**filters, "names": len(filters["names"])} if "names" in filters else filters
 
 
 def _named(fields: Fields) -> Fields:
@@ -199,15 +204,22 @@ def _plan(
     """
     Choose the nodes that the caller may see, and plan their waves.
 
-    Raises Forbidden, NotFound.
+    Raises Forbidden, NotFound. Raises Invalid: a name is that of no node that the caller may see.
     """
     is_power = target in power.TARGETS
     rule = "baremetal:node:set_power_state" if is_power else by_body.PROVISIONING
     denial = context.access.denial(rule, arguments)
     scope = context.access.list_scope("baremetal:node:list")
+    names = filters.get("names", ())
+    if names:  # a child node that is named takes part, too
+        filters = {"include_children": True, **filters}
     query = filtered(context, scope, select(*rollout_plan.columns(strategy)), filters)
     with context.runtime.reading() as session:
         node_query = scope.narrowed(query, Node)
+        if names:
+            visible_nodes = scope.narrowed(select(*rollout_plan.columns(strategy)), Node)
+            ids = rollout_plan.named(session, visible_nodes, names)
+            node_query = node_query.where(Node.id.in_(ids))
         return rollout_plan.plan(
             session, node_query, target, strategy, denial, arguments, context.caller
         )

@@ -1,18 +1,25 @@
 """Request schemas of rollouts."""
 
 import re
+from difflib import get_close_matches
+from typing import Any
 
-from marshmallow import Schema, ValidationError, fields, validates_schema
+from marshmallow import Schema, ValidationError, fields, post_load, validate, validates_schema
 
 from app.api.schemas.audit import LARGEST_ID
 from app.api.schemas.nodes import DeployStep, NodeFilters, OrderedStep, steps_of
-from app.api.values.value_types import Flag, Ident, PageQuery, Text, Uuid, within
+from app.api.values.value_types import Flag, Ident, Moment, PageQuery, Text, Uuid, within
 from app.lifecycle.rollout_states import REQUESTS
 from app.models import RolloutNodeState, RolloutState
+from app.rollouts import windows
 from app.rollouts.rollout_plan import GROUPING, GROUPING_DOCUMENTS, TARGETS
 
 #: Most nodes of a wave, and of the other counts of a strategy.
 MOST = 1_000_000
+#: Most names of nodes in a request.
+MOST_NAMES = 10_000
+#: Most windows of a rollout.
+MOST_WINDOWS = 10
 #: Parameters of `GET /v1/nodes` that do not filter, or not by the database.
 NO_FILTERS = ("fields_", "detail", "limit", "marker", "sort_key", "sort_dir", "conductor")
 
@@ -46,6 +53,36 @@ class Grouping(Text):
         return text
 
 
+class WindowFields(Schema):
+    """Repeated times at which nodes may be started."""
+
+    cron = Text(
+        100,
+        required=True,
+        metadata={"description": "Begins, as 0 22 * * MON-FRI: minute hour day month weekday"},
+    )
+    zone = Text(64, load_default="UTC", metadata={"description": "Time zone, as Europe/Berlin"})
+    minutes = fields.Integer(
+        strict=True,
+        required=True,
+        validate=within(1, windows.LONGEST),
+        metadata={"description": "Minutes that it stays open"},
+    )
+
+    @validates_schema(skip_on_field_errors=True)
+    def _opens(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        if data["zone"] not in windows.zones():
+            near = get_close_matches(data["zone"], windows.zones(), 1)
+            hint = f"; the nearest is {near[0]}" if near else ", as Europe/Berlin"
+            raise ValidationError(f"{data['zone']!r} is no time zone{hint}", "zone")
+        try:
+            opens = windows.ever_opens(windows.Window(**data))
+        except ValueError as error:
+            raise ValidationError(f"{data['cron']!r}: {error}", "cron") from None
+        if not opens:
+            raise ValidationError(f"{data['cron']!r} is no day of any year", "cron")
+
+
 class StrategyFields(Schema):
     """Limits of a rollout."""
 
@@ -71,12 +108,42 @@ class StrategyFields(Schema):
     error_budget = Count(
         metadata={"description": "Failed nodes, or their share, at which the rollout pauses"}
     )
+    not_before = Moment(
+        allow_none=True, metadata={"description": "Time before which no node is started"}
+    )
+    windows = fields.List(
+        fields.Nested(WindowFields()),
+        validate=validate.Length(
+            1, MOST_WINDOWS, error="Expected {min} to {max} windows for {{name}}"
+        ),
+        metadata={"description": "Times outside of which no node is started; what runs goes on"},
+    )
+
+    @post_load
+    def _document(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+        """Return the strategy as rollouts keep it, with a text in place of the time."""
+        if data.get("not_before") is not None:
+            data["not_before"] = data["not_before"].isoformat()
+        return data
 
     @validates_schema
     def _grouped(self, data: dict[str, object], **_kwargs: object) -> None:
         for name in ("max_groups", "max_per_group"):
             if name in data and "group_by" not in data:
                 raise ValidationError(f"{name}: needs group_by")
+
+
+class RolloutNodes(NodeFilters):  # type: ignore[misc, valid-type]
+    """Nodes of a rollout: those that match all filters."""
+
+    class Meta:
+        exclude = NO_FILTERS
+
+    names = fields.List(
+        Ident(),
+        validate=validate.Length(1, MOST_NAMES, error="Expected {min} to {max} names for {{name}}"),
+        metadata={"description": "UUIDs or names of nodes, each of which must exist"},
+    )
 
 
 class RolloutCreate(Schema):
@@ -86,7 +153,7 @@ class RolloutCreate(Schema):
     description = Text(65535, allow_none=True)
     target = Text(choices=TARGETS, required=True)
     nodes = fields.Nested(
-        NodeFilters(exclude=NO_FILTERS),
+        RolloutNodes(),
         required=True,
         metadata={"description": "Filters of GET /v1/nodes; without any: all nodes"},
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import bulk, operation_progress
+from app.cli import bulk, operation_progress, rollout_creation
 from app.cli.bulk import Nodes, NodeSelection, Outcome
 from app.cli.commands import Node
 from app.cli.rest import Api
@@ -45,6 +45,8 @@ REQUIRED: Mapping[str, Sequence[str]] = {
     "clean": ("clean_steps", "runbook"), "service": ("service_steps", "runbook"),
     "rescue": ("rescue_password",),
 }  # fmt: skip
+#: Field of a request that a rollout does not take -> its option.
+UNSCHEDULED = {"configdrive": "config-drive", "rescue_password": "rescue-password"}
 STEP_COLUMNS = ("interface", "step", "source", "in_band", "args")
 
 
@@ -77,6 +79,7 @@ def provision_state(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the steps")] = False,
     wait: Wait = None,
+    not_before: rollout_creation.NotBefore = None,
     **selection_options: Any,
 ) -> None:
     """Request a provisioning verb for nodes: manage, provide, clean, deploy, ..."""
@@ -97,7 +100,9 @@ def provision_state(
     if config_drive is not None:
         body["configdrive"] = arguments.config_drive("--config-drive", config_drive)
     body = {name: value for name, value in body.items() if value is not None}
-    if not dry_run:
+    if not_before is not None:
+        schedule(api, output, selection, body, not_before, dry_run=dry_run, wait=wait)
+    elif not dry_run:
         destroys = verb.value if verb in DESTROY or _erases(api, selection, body) else ""
         request(api, output, selection, "provision", body, wait=wait, destroys=destroys)
     elif selection.only_node:
@@ -161,6 +166,7 @@ def power(
     soft: Annotated[bool, typer.Option("--soft", help="Shut the operating system down")] = False,
     timeout: Annotated[int | None, typer.Option(min=1, help="Timeout in seconds")] = None,
     wait: Wait = None,
+    not_before: rollout_creation.NotBefore = None,
     **selection_options: Any,
 ) -> None:
     """Switch nodes on or off, or reboot them."""
@@ -169,8 +175,42 @@ def power(
     if target is None:
         raise Usage("--soft: only with off and reboot")
     body = {"target": target} | ({"timeout": timeout} if timeout else {})
+    if not_before is not None:
+        schedule(api, output, selection, body, not_before, dry_run=False, wait=wait)
+        return
     harm = {"disturbs" if state is Power.ON else "destroys": f"power {state}"}
     request(api, output, selection, "power", body, wait=wait, **harm)
+
+
+def schedule(
+    api: Api,
+    output: Output,
+    selection: NodeSelection,
+    body: Document,
+    not_before: str,
+    *,
+    dry_run: bool,
+    wait: float | None,
+) -> None:
+    """
+    Request a state for nodes at a later time: by a rollout that has them in one wave.
+
+    Raises Usage, Failure.
+    """
+    if wait is not None:
+        raise Usage("--wait: not with --not-before; `ingot fleet show` follows the rollout")
+    for name, flag in UNSCHEDULED.items():
+        if name in body:
+            raise Usage(f"--{flag}: not with --not-before, which keeps no secrets")
+    if selection.filters:
+        nodes = dict[str, Any](bulk.filters_of(selection.filters))
+    else:
+        nodes = {"names": selection.nodes(api)}
+    options = {
+        "not_before": not_before, "max_unavailable": "100%", "error_budget": "100%",
+        "dry_run": dry_run, "yes": selection.yes or not selection.is_indirect,
+    }  # fmt: skip
+    rollout_creation.create(api, output, {**body, "nodes": nodes}, options)
 
 
 def request(

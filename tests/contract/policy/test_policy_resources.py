@@ -409,6 +409,15 @@ def test_a_rollout_has_the_nodes_on_which_the_caller_may_act(guarded, of_owner):
     assert 400 == refused.status_code, "no node is left"
 
 
+def test_a_name_of_a_node_that_the_caller_does_not_see_is_that_of_no_node(guarded, of_owner):
+    names = [guarded.node, guarded.foreign]
+    body = {**ROLLOUT, "nodes": {"names": names}, "dry_run": True}
+    refused = guarded.ask("owner-manager", "POST", "/v1/rollouts", body)
+    assert 400 == refused.status_code
+    assert f"1 of 2 could not be found: {names[1]}" in refused.text
+    assert (set(names), set()) == included(guarded, "system-member", body)
+
+
 def test_a_rollout_uses_runbooks_that_the_caller_may_use(guarded, things, of_owner):
     """A runbook that the caller may use is compared with the nodes, which lack its trait."""
     body = {"target": "clean", "nodes": {}, "runbook": things["foreign_runbook"]}

@@ -142,7 +142,9 @@ def test_a_pattern_takes_no_long_time():
         ("disks.from_gb.0", "=", 1, "field"), ("disks.from_gb.x", "=", 1, "field"),
         ("disks.from_gb.1e9", "=", 1, "field"), ("disks.from_gb.999999999", "=", 1, "field"),
         ("nics.from_mbps.-1", "=", 1, "field"), ("nics.from_mbps.1.5", "=", 1, "field"),
-        ("memory_mb", "matches", "1", "operator"), ("firmware.bmc", ">=", "1", "operator"),
+        ("memory_mb", "matches", "1", "operator"), ("bios.X", ">=", "1", "operator"),
+        ("firmware.bmc", ">=", 7, "value"), ("firmware.bmc", ">=", "latest", "value"),
+        ("firmware.bmc", "<=", "...", "value"), ("firmware.bmc", ">=", ["7.10"], "value"),
         ("memory_mb", "==", 1, "operator"), ("memory_mb", "", 1, "operator"),
         ("memory_mb", "=", "1", "value"), ("memory_mb", "=", True, "value"),
         ("memory_mb", "=", 1.5, "value"), ("memory_mb", "=", -1, "value"),
@@ -163,7 +165,7 @@ def test_a_wrong_rule_names_its_member(field, operator, value, member):
 def test_each_field_can_be_named():
     for field in FIELDS:
         label = f"{field.name}.7" if field.key else field.name
-        assert field is rule(label, "in", ["x"] if field.kind == "text" else [1]).field
+        assert field is rule(label, "in", [1] if field.kind == "number" else ["x"]).field
 
 
 def test_the_documentation_names_each_field():

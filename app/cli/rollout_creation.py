@@ -1,0 +1,151 @@
+"""Creation of rollouts: the options of their strategy, the plan, and the confirmation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from app.cli import bulk
+from app.cli.commands import option
+from app.cli.rest import Api
+from app.cli.terminal import times
+from app.cli.terminal.errors import Usage
+from app.cli.terminal.output import Document, Output
+
+#: Most waves and exclusions of a plan that are printed for people.
+MOST = 10
+NotBefore = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Start no node before, as 2026-01-31T22:00:00Z; in UTC"),
+]
+#: Fields of a cron expression.
+CRON_FIELDS = 5
+#: Options of a strategy: those of every command that creates a rollout.
+STRATEGY = (
+    option(
+        "max_unavailable",
+        Annotated[
+            str | None, typer.Option(metavar="N|N%", help="Most nodes in progress; default: 1")
+        ],
+    ),
+    option(
+        "group_by",
+        Annotated[
+            str | None, typer.Option(metavar="FIELD", help="Group nodes, as shard or extra.rack")
+        ],
+    ),
+    option("max_groups", Annotated[int | None, typer.Option(help="Most groups in progress")]),
+    option(
+        "max_per_group",
+        Annotated[int | None, typer.Option(help="Most nodes in progress in each group")],
+    ),
+    option(
+        "canary", Annotated[int | None, typer.Option(help="First nodes, none of which may fail")]
+    ),
+    option(
+        "error_budget",
+        Annotated[
+            str | None,
+            typer.Option(metavar="N|N%", help="Failed nodes at which it pauses; default: 1"),
+        ],
+    ),
+    option("not_before", NotBefore),
+    option(
+        "windows",
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--window",
+                metavar='"CRON DURATION [ZONE]"',
+                help="Start nodes only then, as '0 22 * * MON-FRI 6h Europe/Berlin'; repeatable",
+            ),
+        ],
+    ),
+)
+#: Options of every command that creates a rollout.
+OPTIONS = (
+    *STRATEGY,
+    option("description", Annotated[str | None, typer.Option(help="Its purpose")]),
+    option(
+        "uuid",
+        Annotated[str | None, typer.Option(help="Its UUID, so that a repeated command is refused")],
+    ),
+    option(
+        "dry_run",
+        Annotated[bool, typer.Option("--dry-run", help="Only print nodes and waves")],
+        False,
+    ),
+    option(
+        "yes", Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")], False
+    ),
+)
+
+
+def create(api: Api, output: Output, fields: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """
+    Print the plan of a rollout, ask for a confirmation, and create the rollout.
+
+    fields: target, nodes and arguments of the verb; those that are None are left out. options: the
+    values of OPTIONS; without one of STRATEGY, the service's default.
+
+    Raises Usage, Failure.
+    """
+    strategy = {parameter.name: options.get(parameter.name) for parameter in STRATEGY}
+    if strategy["windows"]:
+        strategy["windows"] = [_window(text) for text in strategy["windows"]]
+    body = _without_none(
+        **fields,
+        strategy=_without_none(**strategy),
+        description=options.get("description"),
+        uuid=options.get("uuid"),
+    )
+    dry_run = options["dry_run"]
+    if dry_run or not options["yes"]:
+        plan = api.request("POST", "rollouts", body={**body, "dry_run": True}).json()
+        if dry_run and not output.people:
+            output.item(plan)
+        elif output.people:
+            _show_plan(output, plan)
+        if dry_run:
+            return
+        bulk.confirm(f"{body['target']}: {plan['included']} nodes in {plan['waves']} waves")
+    rollout = api.request("POST", "rollouts", body=body).json()
+    output.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
+
+
+def _window(text: str) -> Document:
+    """Parse a window: a cron expression, a duration, and a time zone if it has one."""
+    words = text.split()
+    cron, further_words = words[:CRON_FIELDS], words[CRON_FIELDS:]
+    if len(further_words) not in (1, 2):
+        raise Usage(
+            f"--window: {text!r} is not five fields of cron, a duration and a time zone, as"
+            " '0 22 * * MON-FRI 6h Europe/Berlin'"
+        )
+    duration, *zone = further_words
+    minutes = times.seconds_of("--window", duration) // 60
+    return {"cron": " ".join(cron), "minutes": minutes, **({"zone": zone[0]} if zone else {})}
+
+
+def _without_none(**values: Any) -> Document:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _show_plan(output: Output, plan: Document) -> None:
+    """Print the waves of a dry run, and the nodes that do not take part."""
+    output.say(
+        f"{plan['included']} nodes in {plan['waves']} waves, {plan['excluded']} excluded;"
+        f" pauses at {plan['error_budget']} failed nodes"
+    )
+    waves: dict[int, list[str]] = {}
+    for node in plan["nodes"]:
+        waves.setdefault(node["wave"], []).append(node["node_name"] or node["node_uuid"])
+    for wave, names in list(waves.items())[:MOST]:
+        canary = " (canary)" if wave <= plan["canary_waves"] else ""
+        output.say(f"wave {wave}{canary}: {len(names)} nodes: {_some(names)}")
+    for node in plan["excluded_nodes"][:MOST]:
+        output.say(f"excluded: {node['node_name'] or node['node_uuid']}: {node['reason']}")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST]) + (", ..." if len(names) > MOST else "")
