@@ -102,3 +102,11 @@ def task_response(machine: Machine, number: int) -> Response:
     """Return the BMC's answer to a request that has started a task."""
     headers = {"Location": f"{MONITORS}/{number}"}
     return json(bmc.task(machine, number), 202, headers)
+
+
+def ordered_task(
+    machine: Machine, name: str, effect: Callable[[], object], seconds: float, failure: str = ""
+) -> Response:
+    """Begin a task; return the answer to its order."""
+    task = begin_task(machine, name, effect, seconds, failure)
+    return task_response(machine, task.number)

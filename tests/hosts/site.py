@@ -61,8 +61,8 @@ MOUNT = Path("/mnt")
 class Site:
     """A site that runs while the block does. folder: of all logs."""
 
-    image, driver_info, enrol = (
-        one_host.Site.image, one_host.Site.driver_info, one_host.Site.enrol,
+    image, driver_info, password, enrol = (
+        one_host.Site.image, one_host.Site.driver_info, one_host.Site.password, one_host.Site.enrol,
     )  # fmt: skip
     machine, machine_log, keep_machines = (
         one_host.Site.machine, one_host.Site.machine_log, one_host.Site.keep_machines,
