@@ -257,24 +257,29 @@ def settle(site, nodes, verdict):
     ledger, stop = Ledger(), threading.Event()
     caller = Rotator(site, 1000, nodes, {}, ledger, stop)
     (before,) = site.query("SELECT coalesce(max(id), 0) FROM operations")[0]
-    open_nodes, end = set(nodes), time.monotonic() + SETTLED
-    while open_nodes and time.monotonic() < end:
-        ended = dict(
+    states, end = {}, time.monotonic() + SETTLED
+    while not is_ended(states, nodes) and time.monotonic() < end:
+        for node in nodes:
+            if node not in states:  # a second rotation would go on while the rows are judged
+                caller.visit(node)
+        time.sleep(0.2)
+        states = dict(
             site.query(
                 "SELECT nodes.uuid, operations.state FROM operations JOIN nodes"
-                " ON nodes.id = operations.node_id WHERE kind = 'clean' AND operations.id > %s"
-                " AND operations.state IN ('succeeded', 'failed', 'aborted')", before,
+                " ON nodes.id = operations.node_id WHERE kind = 'clean' AND operations.id > %s",
+                before,
             )
-        )  # fmt: skip
-        for node, state in ended.items():
-            if node in open_nodes and state != "succeeded":
-                verdict.blame("unsettled", f"node {node}: the rotation without faults has {state}")
-        open_nodes -= ended.keys()
-        for node in open_nodes:
-            caller.visit(node)
-        time.sleep(0.2)
-    for node in open_nodes:
-        verdict.blame("unsettled", f"node {node}: no rotation without faults has ended")
+        )
+    for node in nodes:
+        if states.get(node) != "succeeded":
+            verdict.blame(
+                "unsettled", f"node {node}: a rotation without faults: {states.get(node)}"
+            )
+
+
+def is_ended(states, nodes):
+    """Whether the operations of all nodes have ended."""
+    return all(states.get(node) in judge.ENDED for node in nodes)
 
 
 def judge_known(verdict, site, *, is_settled=False):
