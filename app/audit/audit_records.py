@@ -35,7 +35,7 @@ Row = dict[str, Any]
 COMMAND, AGENT = "command", "agent"
 #: Documents whose keys mean nothing to the service: few of their names are recorded, after all
 #: other fields, so that no number of them hides another field.
-FREE = ("extra", "properties", "network_data")
+FREE = ("extra", "network_data")
 #: Most names of keys of these documents in the column `fields`, and characters of a name.
 MOST_NAMES, LONGEST_NAME = 30, 100
 #: Seconds after which a record without an outcome keeps none.

@@ -233,15 +233,18 @@ def _names(request: Request, action: Action, trail: AuditTrail) -> list[str]:
     return [*names, *body_names(trail.document)]
 
 
-#: Documents whose keys decide what the service connects to and trusts.
-_DEEP = ("driver_info", "instance_info")
+#: Documents whose keys decide what the service connects to and trusts, and which disk it writes.
+_DEEP = ("driver_info", "instance_info", "properties")
+#: Lists of steps: of a verb, a runbook or a template.
+_STEPS = ("clean_steps", "deploy_steps", "service_steps", "steps")
 
 
 def body_names(document: object) -> list[str]:
     """
     Return the names of the fields in a body; of a JSON patch its paths, two levels of them.
 
-    Keys of `driver_info` and `instance_info` are named also if the document is given as a whole.
+    Keys of `_DEEP` documents are named also if the document is given as a whole, and steps as
+    clean_steps/management.reset_bmc.
     """
     if isinstance(document, dict):
         members = document.items()
@@ -258,7 +261,13 @@ def body_names(document: object) -> list[str]:
 
 
 def _keys_of(field: object, value: object) -> list[str]:
-    return [f"{field}/{key}" for key in value] if field in _DEEP and isinstance(value, dict) else []
+    if field in _DEEP and isinstance(value, dict):
+        return [f"{field}/{key}" for key in value]
+    if field in _STEPS and isinstance(value, list):
+        steps = (step for step in value if isinstance(step, dict))
+        names = (f"{field}/{step.get('interface')}.{step.get('step')}" for step in steps)
+        return list(dict.fromkeys(names))
+    return []
 
 
 def _action(context: RequestContext) -> Action:
