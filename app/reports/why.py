@@ -20,7 +20,6 @@ from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import ACTIVE, Hold, Node, Operation, OperationState, Port
 from app.reports import health
 from app.reports.wait_causes import AwaitedParty, cause_of
-from app.rollouts import rollout_progress
 from app.runtime import runtime_of
 from app.text.sentences import joined
 from drivers.builtin import switch_ports
@@ -61,13 +60,18 @@ class Answer:
 
 
 def explain(
-    session: Session, node: Node, refusals: Sequence[Refusal] = (), denial: str | None = None
+    session: Session,
+    node: Node,
+    refusals: Sequence[Refusal] = (),
+    denial: str | None = None,
+    due: Sequence[str] = (),
 ) -> Answer:
     """
     Explain the state of a node.
 
     refusals: refused lookups of agents since the newest operation started, by this node or unknown
-    machines, newest first. denial: reason why the caller may request no verb of the node.
+    machines, newest first. denial: reason why the caller may request no verb of the node. due:
+    descriptions of the rollouts that have not started it.
     """
     node_holds = holds.of_node(session, node)
     reasons = {
@@ -84,7 +88,7 @@ def explain(
             *(f"held by a {holds.described(hold)}" for hold in node_holds),
             critical,
             *compliance.deviations(session, node.id),
-            *rollout_progress.pending_on(session, node.uuid),
+            *due,
         ),
         verbs=verbs,
         refused_verbs={verb: reason for verb, reason in reasons.items() if reason is not None},

@@ -84,7 +84,7 @@ def pending_on(session: Session, node_uuid: str) -> list[str]:
 
 def _pending_cause(session: Session, rollout: Rollout) -> str:
     if rollout.state == RolloutState.PAUSED:
-        return _pause(rollout)
+        return "it is paused"
     return _window(session, rollout) or f"it is in wave {rollout.wave} of {rollout.waves}"
 
 

@@ -2,9 +2,10 @@
 Maintenance windows: the times at which a rollout may start nodes.
 
 A window opens at each time of a cron expression in a time zone, and is open for a duration of
-elapsed time. Times are compared with the database's clock, which is in UTC. What cron does at
-changes of the clocks is what Debian's cron does: an expression with a fixed minute and hour has one
-time a day, which is the end of a gap if its own time is skipped, and the first of two equal ones.
+elapsed time. Times are compared with the database's clock, which is in UTC. At changes of the
+clocks, windows open as jobs of Debian's cron begin: an expression with a fixed minute and hour has
+one time a day, which is the end of a gap if its own time is skipped, and the first of two equal
+ones.
 """
 
 from collections.abc import Mapping

@@ -31,6 +31,7 @@ from app.lifecycle.provision_states import State
 from app.models import Hold, Node, Operation
 from app.reports.why import HOLD_FIELDS, explain
 from app.requests.request_slots import yielding_slot
+from app.rollouts import rollout_progress
 
 why = Routes("why", "Explanations of the states of nodes")
 
@@ -78,7 +79,8 @@ def show_why(context: RequestContext, _query: object, ident: str) -> Response:
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
         reason = context.access.denial(by_body.PROVISIONING, {})(node.owner, node.lessee)
-        answer = explain(session, node, _refused(context, session, node), reason)
+        due = rollout_progress.pending_on(session, node.uuid)
+        answer = explain(session, node, _refused(context, session, node), reason, due)
         document = {
             "node_uuid": node.uuid,
             "provision_state": node.provision_state,

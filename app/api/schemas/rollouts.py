@@ -116,7 +116,7 @@ class StrategyFields(Schema):
         validate=validate.Length(
             1, MOST_WINDOWS, error="Expected {min} to {max} windows for {{name}}"
         ),
-        metadata={"description": "Times outside of which no node is started; what runs goes on"},
+        metadata={"description": "Times outside of which no node is started; running ones go on"},
     )
 
     @post_load

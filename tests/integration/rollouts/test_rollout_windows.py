@@ -6,8 +6,7 @@ from sqlalchemy import select, update
 
 from app.db.clock import moment
 from app.models import Node, Rollout
-from app.reports import why
-from app.rollouts import rollout_waves
+from app.rollouts import rollout_progress, rollout_waves
 
 from .conftest import STROLL
 
@@ -35,7 +34,8 @@ def set_strategy(fleet, rollout, **changes):
 
 def explained(fleet, node_id):
     with fleet.inside.runtime.reading() as session:
-        return why.explain(session, session.get_one(Node, node_id)).summary
+        node = session.get_one(Node, node_id)
+        return " ".join(rollout_progress.pending_on(session, node.uuid))
 
 
 def test_a_rollout_starts_nothing_outside_of_its_window_and_says_so(fleet):
@@ -48,7 +48,7 @@ def test_a_rollout_starts_nothing_outside_of_its_window_and_says_so(fleet):
     opening = f"T{int(hour):02}:{int(minute):02}:00Z"
     assert "It starts no node before 20" in fleet.summary(rollout)
     assert f"{opening}. Wave 1 of 2 waits for 1 of 1 node: 1 not started." in fleet.summary(rollout)
-    assert f"Rollout {fleet.of(rollout).uuid} will request clean: it starts no node before 20" in (
+    assert f"rollout {fleet.of(rollout).uuid} will request clean: it starts no node before 20" in (
         explained(fleet, second)
     )
     set_strategy(fleet, rollout, windows=[closed, window_from(fleet, -1)])
