@@ -6,6 +6,7 @@ The server is not trusted: what it sends is checked, has a limit, and a time.
 
 import asyncio
 import base64
+import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -138,7 +139,7 @@ ERRORS: Mapping[type[Exception], tuple[type[HardwareError], Callable[[Any], str]
     WebSocketException: (Unexpected, str),
     socket.gaierror: (Unreachable, lambda _: "its name has no address"),
     ssl.SSLError: (Unreachable, lambda error: f"TLS: {error.reason or error}"),
-    OSError: (Unreachable, lambda error: str(error.strerror or error)),
+    OSError: (Unreachable, lambda error: os.strerror(error.errno) if error.errno else str(error)),
     HardwareError: (HardwareError, str),
     rfb.Malformed: (Unexpected, str),
     asyncio.IncompleteReadError: (

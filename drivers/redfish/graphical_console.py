@@ -64,7 +64,7 @@ class RedfishGraphical(Redfish, GraphicalConsole):
         with client.turn(target, self.bmcs) as turn:
             documents = Documents(turn)
             system = entry(documents.system, "GraphicalConsole")
-            managers = documents.members(entry(documents.system, "Links"), "ManagedBy")
+            managers = list(documents.members(entry(documents.system, "Links"), "ManagedBy"))
         if any(_has_kvm(manager) for manager in managers):
             return _of_openbmc(bmc)
         if launcher := target.options["vnc"]["launcher"]:
