@@ -97,7 +97,7 @@ class Screen(Watch):
         end = time.monotonic() + SESSION_TIME
         greeting = {"holder": self.holder, "write": self.ticket["write"], "seconds": SESSION_TIME}
         self._tell(socket, greeting)
-        self._position = self._newest()
+        self._position, self._signed_at = self._newest(), time.monotonic()
         socket.send(rfb.VERSION)
         while not self._closed.is_set():
             if reason := self._show_next(socket):
