@@ -52,6 +52,7 @@ from drivers.redfish.bios import RedfishBios
 from drivers.redfish.booting.boot import RedfishHttps, RedfishVirtualMedia
 from drivers.redfish.console import RedfishSerial
 from drivers.redfish.firmware import RedfishFirmware
+from drivers.redfish.graphical_console import RedfishGraphical
 from drivers.redfish.idrac import (
     IdracBios,
     IdracInspect,
@@ -119,7 +120,7 @@ class Redfish(HardwareType):
         **_GENERIC,
         "bios": (RedfishBios, NoBios),
         "boot": (RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe, Http),
-        "console": (NoConsole, RedfishSerial),
+        "console": (NoConsole, RedfishGraphical, RedfishSerial),
         "firmware": (RedfishFirmware, NoFirmware),
         "inspect": (RedfishInspect, AgentInspect, NoInspect),
         "management": (RedfishManagement, NoopManagement),
@@ -200,7 +201,8 @@ class FakeHardware(HardwareType):
             IdracVirtualMedia,
         ),
         "console": (
-            fake.FakeConsole, NoConsole, IpmitoolSocat, IpmitoolShellinabox, RedfishSerial,
+            fake.FakeConsole, fake.FakeGraphical, NoConsole, IpmitoolSocat, IpmitoolShellinabox,
+            RedfishGraphical, RedfishSerial,
         ),
         "deploy": (fake.FakeDeploy, *_GENERIC["deploy"]),
         "firmware": (fake.FakeFirmware, NoFirmware, RedfishFirmware),

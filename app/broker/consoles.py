@@ -19,6 +19,19 @@ Documents of input:
 
 A conductor accepts input for its present session only, and each number of a holder once and in
 order, so that copies of documents type nothing.
+
+A graphical console has, in addition, a stream for each viewer, as each has its own connection to
+the VNC server (`workers.consoles.screens`). Its documents have the viewer's id in `screen`:
+
+    {"session", "screen", "number", "data": base64}   what the server sends, in numbered pieces
+    {"session", "screen"}                              the connection still exists
+    {"session", "screen", "end": reason}               it has ended
+
+Documents of input of a viewer, beside those above, whose data is whole messages of RFB:
+
+    {"session", "holder", "number", "act": "open" | "close"}
+    {"session", "holder", "number", "act": "see", "data"}           asks for pictures
+    {"session", "holder", "number", "act": "confirm", "received"}   number of received pieces
 """
 
 import hashlib
@@ -38,6 +51,8 @@ logger = log.RateLimited(log.get(__name__))
 
 #: Entries of a node's output that are kept, and seconds after the last one until they expire.
 KEPT, KEPT_FOR = 400, 3600
+#: The same of a viewer's stream: more than the pieces that a conductor sends without confirmation.
+SCREEN_KEPT, SCREEN_KEPT_FOR = 64, 60
 #: Most bytes of a document of input, several times those of the longest accepted input.
 LONGEST_INPUT = 64 << 10
 #: Seconds that a read waits for output.
@@ -66,9 +81,11 @@ class ConsoleChannel:
         """
         with self._client.pipeline(transaction=False) as pipeline:
             for node, document in documents:
-                key = self._output(node)
-                pipeline.xadd(key, {"d": self._seals.seal(document, key)}, maxlen=KEPT)
-                pipeline.expire(key, KEPT_FOR)
+                viewer = document.get("screen")
+                key = self._screen(node, viewer) if viewer else self._output(node)
+                kept, kept_for = (SCREEN_KEPT, SCREEN_KEPT_FOR) if viewer else (KEPT, KEPT_FOR)
+                pipeline.xadd(key, {"d": self._seals.seal(document, key)}, maxlen=kept)
+                pipeline.expire(key, kept_for)
             pipeline.execute()
 
     def output(self, node: str, start: str) -> list[tuple[str, Document]]:
@@ -77,16 +94,47 @@ class ConsoleChannel:
 
         Raises RedisError.
         """
+        documents = self._read(node, {self._output(node): start})
+        return [(position, document) for _, position, document in documents]
+
+    def screen(
+        self, node: str, viewer: str, start: str, screen_start: str
+    ) -> list[tuple[bool, str, Document]]:
+        """
+        Return documents as `output` does, of a node and of a viewer of its screen.
+
+        Before each position: whether it is one of the viewer. start: position in the node's output.
+        screen_start: in that of the viewer.
+
+        Raises RedisError.
+        """
+        key = self._screen(node, viewer)
+        documents = self._read(node, {self._output(node): start, key: screen_start})
+        return [(name == key, position, document) for name, position, document in documents]
+
+    def newest(self, node: str) -> str:
+        """
+        Return the position of the newest document of a node's output, after which others come.
+
+        Raises RedisError.
+        """
         key = self._output(node)
-        answer = self._client.xread({key: start}, count=READ, block=int(BLOCK * 1000))
+        answer = cast("Any", self._client.xread({key: "0"}))
+        return str(answer[0][1][-1][0].decode()) if answer else "0"
+
+    def _read(self, node: str, starts: Mapping[str, str]) -> list[tuple[str, str, Document]]:
+        """Return (name of the stream, position, document) after positions in streams."""
+        client: Any = self._client  # its types know no mapping of texts alone
         documents = []
-        for position, fields in cast("Any", answer)[0][1] if answer else ():
-            try:
-                document = self._seals.open(fields.get(b"d", b""), key)
-            except Forged as error:
-                logger.warning("console.forged", node=node, detail=str(error))
-                document = {}
-            documents.append((position.decode(), document))
+        for name, entries in client.xread(starts, count=READ, block=int(BLOCK * 1000)) or ():
+            key = name.decode()
+            for position, fields in entries:
+                try:
+                    document = self._seals.open(fields.get(b"d", b""), key)
+                except Forged as error:
+                    logger.warning("console.forged", node=node, detail=str(error))
+                    document = {}
+                documents.append((key, position.decode(), document))
         return documents
 
     def send(self, node: str, document: Document) -> None:
@@ -122,15 +170,15 @@ class ConsoleChannel:
                     logger.warning("console.forged", node=node, detail=str(error))
                     yield None
 
-    def keep_ticket(self, ticket: str, document: Document) -> None:
+    def keep_ticket(self, ticket: str, document: Document, seconds: int = TICKET_TIME) -> None:
         """
-        Keep the document of a ticket for `TICKET_TIME` seconds.
+        Keep the document of a ticket for some seconds.
 
         Raises Unavailable: Redis is out of reach.
         """
         key = self._ticket(ticket)
         try:
-            self._client.set(key, self._seals.seal(document, key), ex=TICKET_TIME)
+            self._client.set(key, self._seals.seal(document, key), ex=seconds)
         except redis.RedisError as error:
             raise Unavailable("The message broker is out of reach, please retry.") from error
 
@@ -155,6 +203,9 @@ class ConsoleChannel:
 
     def _output(self, node: str) -> str:
         return f"{self._prefix}:output:{node}"
+
+    def _screen(self, node: str, viewer: str) -> str:
+        return f"{self._prefix}:screen:{node}:{viewer}"
 
     def _input(self, node: str) -> str:
         return f"{self._prefix}:input:{node}"

@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass
 
-from app.config.option_types import count, ports_of, seconds
+from app.config.option_types import count, launcher, ports_of, seconds
 from app.config.options import option
 from drivers.net import networks
 
@@ -21,6 +21,15 @@ class Console:
     history_days: float = seconds(14, "Days after which kept console output is removed. Not in Ironic", minimum=0.01)
     history_path: str = option("", "Directory of kept console output; empty: consoles in the data directory. Not in Ironic")
     streams: int = count(64, "Connections to consoles per process of the API, each two threads; further ones get 503. Not in Ironic")
+
+
+@dataclass(frozen=True, slots=True)
+class Vnc:
+    """Group vnc."""
+
+    token_timeout: int = count(600, "Seconds for which the address of a graphical console in `states/console` can be opened, once", minimum=10)
+    read_only: bool = option(False, "Pass neither keys nor pointer to graphical consoles")
+    launcher: str = option("", "Command that starts a VNC server for consoles of the interface redfish-graphical whose BMC has none of its own, at {port} of 127.0.0.1; {node} is the UUID. In its environment are APP and APP_INFO, as containers of Ironic's consoles read them, and so the login of the BMC. Not in Ironic", check=launcher)
 
 
 # fmt: on

@@ -166,11 +166,19 @@ tls_minimum_version use_swift
 [sensor_data]
 data_types enable_for_conductor enable_for_nodes
 
+[vnc]
+cert_file console_image container_command_template container_executable container_host
+container_provider container_publish_port enable_ssl enabled expire_console_session_interval
+host_ip key_file kubernetes_container_template kubernetes_pod_timeout novnc_auth_schemes
+novnc_record novnc_web port public_url ssl_cert_file ssl_ciphers ssl_key_file
+ssl_minimum_version systemd_container_publish_port systemd_container_template tls_ciphers
+tls_minimum_version wait_for_ready_timeout
+
 [*]
 agent_containers ansible cifs cors disk_utils dnsmasq drac errors ironic_lib
 ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd molds nfs
 oslo_concurrency oslo_messaging_kafka oslo_middleware oslo_reports oslo_versionedobjects
-profiler pxe_filter service_catalog swift vnc
+profiler pxe_filter service_catalog swift
 """
 
 

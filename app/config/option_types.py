@@ -6,6 +6,7 @@ A check raises ValueError with the reason; the error that a user sees starts wit
 
 import ipaddress
 import re
+import shlex
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,6 +45,12 @@ def database_url(url: str) -> None:
 def key_prefix(prefix: str) -> None:
     if not re.fullmatch(r"[\w-]{1,64}", prefix, re.ASCII):
         raise ValueError("expected 1 to 64 letters, digits, - and _")
+
+
+def launcher(text: str) -> None:
+    """Check a command that starts a VNC server at `{port}`; empty: there is none."""
+    if text and "{port}" not in " ".join(shlex.split(text)):
+        raise ValueError("it has no {port}, at which the VNC server must listen")
 
 
 def ports_of(text: str) -> range:

@@ -16,7 +16,7 @@ from typing import Any
 
 from app.config import loading, options
 from app.config.conductor_settings import Conductor
-from app.config.console_settings import Console
+from app.config.console_settings import Console, Vnc
 from app.config.identity_settings import Identity, Oidc
 from app.config.ignored_options import IgnoredOptions
 from app.config.ironic_options import IRONIC_ONLY
@@ -235,6 +235,7 @@ class Settings:
     api: Api = group(Api)
     conductor: Conductor = group(Conductor)
     console: Console = group(Console)
+    vnc: Vnc = group(Vnc)
     deploy: Deploy = group(Deploy)
     agent: Agent = group(Agent)
     pxe: Pxe = group(Pxe)

@@ -107,7 +107,12 @@ LONGEST_HEADER = 200
 PAGES = {
     **page_files.views("/docs", Path(document.__file__).parent, "page.html"),
     **page_files.views(
-        "/ui", Path(ui.__file__).parent, "index.html", "main.js", facts=page_facts.encoded()
+        "/ui",
+        Path(ui.__file__).parent,
+        "index.html",
+        "main.js",
+        "vnc.js",
+        facts=page_facts.encoded(),
     ),
 }
 #: Paths without API version; all others are below /v1, with or without that prefix.

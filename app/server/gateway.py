@@ -12,6 +12,7 @@ the threads of that worker, as granian's WSGI gateway does: no event loop runs, 
 import sys
 import threading
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -119,7 +120,8 @@ class WebSocket:
         self._proto, self.subprotocols = proto, subprotocols
         self.serve: Callable[[WebSocket], object] | None = None
         self.subprotocol: str | None = None  # that is accepted
-        self._is_open = False
+        self._is_open = self._is_closing = False
+        self._receiving: Any = None  # granian's future of the awaited message
 
     def answer(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
         """Open and serve the socket, or refuse it, as the application has answered."""
@@ -135,7 +137,13 @@ class WebSocket:
 
     def receive(self) -> str | bytes | None:
         """Return the next message; None: the socket is closed."""
-        message = _result(self._proto.receive())
+        self._receiving = self._proto.receive()
+        if self._is_closing:
+            _cancel(self._receiving)
+        try:
+            message = _result(self._receiving)
+        except CancelledError:
+            return None
         if message["type"] != "websocket.receive":
             self._is_open = False
             return None
@@ -144,14 +152,21 @@ class WebSocket:
             content = message.get("text")
         return content
 
-    def send(self, text: str) -> None:
+    def send(self, message: str | bytes) -> None:
         """Send a message. Raises Exception: the client is gone."""
-        _result(self._proto.send({"type": "websocket.send", "text": text}))
+        kind = "bytes" if isinstance(message, bytes) else "text"
+        _result(self._proto.send({"type": "websocket.send", kind: message}))
 
     def close(self, code: int, reason: str = "") -> None:
-        """Close the socket, if it is open."""
+        """
+        Close the socket, if it is open; another thread may be waiting for a message, and gets None.
+
+        granian closes no socket of which a message is awaited, until the client sends one.
+        """
         if self._is_open:
             self._is_open = False
+            self._is_closing = True
+            _cancel(self._receiving)
             with suppress(Exception):  # granian raises errors of its own if the client is gone
                 end = {"type": "websocket.close", "code": code, "reason": reason}
                 _result(self._proto.send(end))
@@ -343,6 +358,12 @@ def _result(awaitable: Any, end: float | None = None) -> Any:
         if not waiting.acquire(timeout=seconds) and awaitable.cancel():
             raise TimeoutError
     return awaitable.result()
+
+
+def _cancel(awaitable: Any) -> None:
+    """Let an awaitable end now, if it has not ended."""
+    if hasattr(awaitable, "cancel"):
+        awaitable.cancel()
 
 
 def _when_done(awaitable: Any, act: Callable[[Any], None]) -> None:

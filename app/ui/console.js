@@ -3,6 +3,7 @@
 
 import { address } from "./api.js";
 import { element, empty, failure, replace } from "./dom.js";
+import { screenOf } from "./screen.js";
 
 //: Milliseconds between two tries to connect.
 const AGAIN = 1000;
@@ -66,6 +67,12 @@ async function ticketFor(api, at, after) {
   }
 }
 
+function streamOf(at) {
+  const url = address(`nodes/${at}/console/stream`);
+  url.protocol = url.protocol.replace("http", "ws");
+  return url;
+}
+
 // Return the elements of an enabled console by a program; it is watched until they are removed.
 async function watched(api, at, signal) {
   const screen = element("div.screen", {});
@@ -115,9 +122,7 @@ async function watched(api, at, signal) {
     }
     state.textContent = [ticket.state, ticket.reason].filter(Boolean).join(": ");
     type.disabled = !ticket.mayType;
-    const url = address(`nodes/${at}/console/stream`);
-    url.protocol = url.protocol.replace("http", "ws");
-    socket = new WebSocket(url, ticket.protocols);
+    socket = new WebSocket(streamOf(at), ticket.protocols);
     socket.addEventListener("open", () => { if (wants) say("claim"); });
     socket.addEventListener("message", event => {
       if (!screen.isConnected || signal.aborted) socket.close();
@@ -182,8 +187,9 @@ export async function consoleOf(api, at, signal) {
       }, "Enable it"));
     return panel;
   }
+  let facts;
   try {
-    await api.get(`nodes/${at}/console`);
+    facts = await api.get(`nodes/${at}/console`);
   } catch (error) {
     if (error.status !== 400) throw error; // a console of another kind
     const { console_info: info } = await api.get(`nodes/${at}/states/console`);
@@ -191,5 +197,6 @@ export async function consoleOf(api, at, signal) {
       return element("p", {}, element("a", { href: info.url, target: "_blank", rel: "noreferrer noopener" }, info.url));
     return empty("The console is started.");
   }
-  return watched(api, at, signal);
+  if (facts.kind !== "graphical") return watched(api, at, signal);
+  return screenOf(async () => ({ ...await ticketFor(api, at, "0"), url: streamOf(at) }), signal);
 }

@@ -4,9 +4,12 @@ Fake hardware: interfaces without a machine, for tests, benchmarks and first ste
 The state is in the node: reads return the values that were last set.
 """
 
+import sys
 from collections.abc import Mapping
+from secrets import token_hex
 from typing import Any
 
+from drivers.core.consoles import LOOPBACK, GraphicalConsole, Program, Screen, free_port
 from drivers.core.errors import NotSupported
 from drivers.core.interface import Frame
 from drivers.core.interface_kinds import (
@@ -33,6 +36,10 @@ from drivers.core.steps import Arg, Done, Outcome, Wait, step
 from drivers.core.target import Target
 from drivers.fake.memory import recall, remember
 from drivers.fake.pace import seconds, take_time
+from drivers.net.child_environment import without_settings
+
+#: Program of the screen, for `python -m`.
+SCREEN = "drivers.simulator.screen"
 
 _UPDATES = Arg(
     "settings",
@@ -348,6 +355,21 @@ class FakeConsole(Console):
 
     def get_console(self, target: Target) -> dict[str, object]:
         return {}
+
+
+class FakeGraphical(GraphicalConsole):
+    """The screen of a simulated machine: colour bars, and the keys that were pressed."""
+
+    name = "fake-graphical"
+
+    def screen(self, target: Target) -> Screen:
+        port, password = free_port(), token_hex(4)
+        program = Program(
+            (sys.executable, "-m", SCREEN, str(port)),
+            {**without_settings(), "VNC_PASSWORD": password},
+            secrets=(password,),
+        )
+        return Screen(LOOPBACK, port, password, program=program)
 
 
 class FakeRaid(Raid):

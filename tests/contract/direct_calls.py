@@ -7,16 +7,16 @@ from workers.consoles import calls
 
 
 class FakeHub:
-    """The consoles of a conductor, all connected. session: id of each session."""
+    """The consoles of a conductor, all connected. session: id of each session; kind: of each."""
 
-    session = "5e55"
+    session, kind = "5e55", "serial"
 
     def __init__(self, runtime):
         self.runtime = runtime
 
     def facts(self, node):
         return {
-            "session": self.session, "state": "connected", "reason": "", "writer": "ann",
+            "kind": self.kind, "session": self.session, "state": "connected", "reason": "", "writer": "ann",
             "holder": "1", "port": 10000, "no_port": "",
         }  # fmt: skip
 

@@ -34,7 +34,7 @@ class Channel:
     def __init__(self):
         self.tickets, self.received, self.documents = {}, [], queue.Queue()
 
-    def keep_ticket(self, ticket, document):
+    def keep_ticket(self, ticket, document, seconds=60):
         self.tickets[ticket] = document
 
     def take_ticket(self, ticket):
@@ -94,7 +94,8 @@ def ticket(api, **body):
 
 
 def test_the_state_of_an_enabled_console_is_shown(api, site):
-    assert {"state": "connected", "reason": "", "writer": "ann"} == api("GET", CONSOLE).json
+    state = {"kind": "serial", "state": "connected", "reason": "", "writer": "ann"}
+    assert state == api("GET", CONSOLE).json
 
 
 @pytest.mark.parametrize(

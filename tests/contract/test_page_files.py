@@ -14,19 +14,21 @@ from app.server.application import PAGES
 
 FILES = [path for path in PAGES if path.startswith("/ui/")]
 KINDS = {
+    "html": "text/html",
     "js": "text/javascript",
     "css": "text/css",
     "svg": "image/svg+xml",
     "json": "application/json",
     "txt": "text/plain",
 }
-#: Files of others; `tests/e2e/test_consoles.py` has them under the policy of the page.
-VENDORED = "xterm.js"
+#: Files of others; tests/e2e/test_consoles.py and test_screens.py have them under the policy of the
+#: page.
+VENDORED = ("xterm.js", "novnc.js")
 #: Name of a module of the page -> its text.
 MODULES = {
     path.name: path.read_text()
     for path in Path(ui.__file__).parent.glob("*.js")
-    if path.name != VENDORED
+    if path.name not in VENDORED
 }
 
 
@@ -86,8 +88,9 @@ def test_nothing_else_is_served(api, path):
 
 
 def test_the_page_has_no_inline_code_and_makes_no_element_from_a_string(api):
-    page = api("GET", "/ui").text
-    assert not re.search(r"<style|<script(?![^>]* src=)|\son\w+=|\sstyle=|javascript:", page)
+    for path in ("/ui", "/ui/vnc.html"):
+        page = api("GET", path).text
+        assert not re.search(r"<style|<script(?![^>]* src=)|\son\w+=|\sstyle=|javascript:", page)
     for name, script in MODULES.items():
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script

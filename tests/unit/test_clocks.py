@@ -30,6 +30,7 @@ ALLOWED = {
     "drivers/redfish/raid.py": "a time that Ironic's documents have",
     "drivers/simulator": "simulated machines have clocks of their own",
     "drivers/net/signed.py": "the receiver compares the time of the signature with its own",
+    "app/ui/novnc.js": "a library: the pace of gestures of fingers",
     "app/ui/xterm.js": "a library: the pace of its drawing",
     "workers/consoles/history.py": "times of records, for people; age of files",
     "workers/conductor/attempts.py": "times of spans, as collectors want them",

@@ -8,7 +8,7 @@ from app.hardware import targets
 from app.inventory import nodes
 from app.models import Node
 from app.runtime import Runtime
-from drivers.core.consoles import ProgramConsole
+from drivers.core.consoles import GraphicalConsole, ProgramConsole
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import NotSupported
 from drivers.core.target import Target
@@ -27,6 +27,8 @@ def methods(hub: Hub) -> Mapping[str, Callable[..., object]]:
         console = interfaces_of(target).console
         if isinstance(console, ProgramConsole):
             return hub.address(node.uuid)
+        if isinstance(console, GraphicalConsole):
+            return {"type": "vnc", **hub.facts(node.uuid)}
         return console.get_console(target)
 
     def open_console(runtime: Runtime, node: Node) -> dict[str, object]:
@@ -36,10 +38,10 @@ def methods(hub: Hub) -> Mapping[str, Callable[..., object]]:
                 f" /v1/nodes/{node.uuid}/states/console, or `ingot node console enable`, enables it"
             )
         console = interfaces_of(_target_of(runtime, node)).console
-        if not isinstance(console, ProgramConsole):
+        if not isinstance(console, ProgramConsole | GraphicalConsole):
             raise NotSupported(
                 f"console_interface {console.name!r} has no console that could be opened here:"
-                " ipmitool-socat and redfish-serial have one"
+                " ipmitool-socat, redfish-serial and redfish-graphical have one"
             )
         return hub.facts(node.uuid)
 

@@ -34,10 +34,13 @@ from app.hardware import targets
 from app.models import Node
 from app.observe import log
 from app.runtime import Runtime
-from drivers.core.consoles import Program, ProgramConsole
+from drivers.core.consoles import GraphicalConsole, Program, ProgramConsole, Screen
 from drivers.core.driver import interfaces_of
+from drivers.core.interface_kinds import Console
+from drivers.core.target import Target
 from drivers.net import service_addresses
 from workers.consoles import history
+from workers.consoles.screens import ScreenSession
 from workers.consoles.session import Gone, Session, Surroundings
 
 T = TypeVar("T")
@@ -62,6 +65,11 @@ START_TIME, GLANCE = 5.0, 0.1
 ANSWER_TIME = 10.0
 #: Addresses that are no place to connect to.
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only compared
+#: Kind of console -> its sessions.
+SESSIONS: Mapping[type[Console], type[Session | ScreenSession]] = {
+    ProgramConsole: Session,
+    GraphicalConsole: ScreenSession,
+}
 _ROWS = select(
     Node.uuid, Node.updated_at, Node.driver, Node.console_interface, Node.driver_internal_info
 ).where(Node.console_enabled)
@@ -86,13 +94,14 @@ class Row(NamedTuple):
     updated_at: datetime
     driver: str
     interface: str | None
+    kind: type[Session | ScreenSession]  # of its sessions
 
 
 @dataclass(slots=True)
 class _Running:
     """A session, its task, and the columns that its program was made from."""
 
-    session: Session
+    session: Session | ScreenSession
     task: asyncio.Task[None]
     row: Row
     driver_info: Mapping[str, Any]
@@ -125,6 +134,7 @@ class Hub:
             history_folder(self.runtime),
             self._publish,
             self._program_of,
+            self._screen_of,
             asyncio.Semaphore(STARTS),
         )
 
@@ -147,7 +157,7 @@ class Hub:
 
     def facts(self, node: str) -> dict[str, Any]:
         """
-        Return `Session.facts` of a node whose console is enabled; wait a little for its session.
+        Return the facts of the session of an enabled console; wait a little for the session.
 
         Raises Starting: it is not there yet, as while the console moves to another conductor.
         """
@@ -230,8 +240,11 @@ class Hub:
                 if running is not None and running.row == row and not running.task.done():
                     continue
                 driver_info = await self._in_thread(self._driver_info, node)
+                if running is not None and running.row.kind is not row.kind:
+                    await self._end(node)
+                    running = None
                 if running is None or running.task.done():
-                    session = Session(node, self._around)
+                    session = row.kind(node, self._around)
                     # not in the context of the call that was first, which is in lines of the log
                     task = self._loop.create_task(session.run(), context=Context())
                     self._sessions[node] = _Running(session, task, row, driver_info)
@@ -255,17 +268,18 @@ class Hub:
             if not _ENABLED.first(connection, {}):
                 return {}
             return {
-                uuid: Row(updated_at, driver, interface)
+                uuid: Row(updated_at, driver, interface, kind)
                 for uuid, updated_at, driver, interface, internal in connection.execute(_ROWS)
                 if internal.get(CONSOLE_CONDUCTOR) == self.incarnation
-                and self._runs_program(driver, interface)
+                and (kind := self._kind(driver, interface)) is not None
             }
 
-    def _runs_program(self, driver: str, interface: str | None) -> bool:
-        """Whether the console interface of a node is one by a program."""
+    def _kind(self, driver: str, interface: str | None) -> type[Session | ScreenSession] | None:
+        """Return the kind of sessions of a console interface; None: it has none."""
         by_name = self.runtime.drivers.types.get(driver, {}).get("console", {})
-        name = interface or next(iter(by_name), "")
-        return isinstance(by_name.get(name), ProgramConsole)
+        console = by_name.get(interface or next(iter(by_name), ""))
+        kinds = (session for kind, session in SESSIONS.items() if isinstance(console, kind))
+        return next(kinds, None)
 
     def _driver_info(self, node: str) -> Mapping[str, object]:
         with self.runtime.reading() as session:
@@ -279,8 +293,25 @@ class Hub:
     async def _program_of(self, node: str) -> Program:
         return await self._in_thread(self._read_program, node)
 
-    def _read_program(self, uuid: str) -> Program:
+    async def _screen_of(self, node: str) -> Screen:
+        return await self._in_thread(self._read_screen, node)
+
+    def _read_program(self, node: str) -> Program:
         """Raises Gone, HardwareError, SQLAlchemyError."""
+        target, console = self._console_of(node)
+        if not isinstance(console, ProgramConsole):
+            raise Gone
+        return console.program(target)
+
+    def _read_screen(self, node: str) -> Screen:
+        """Raises Gone, HardwareError, SQLAlchemyError."""
+        target, console = self._console_of(node)
+        if not isinstance(console, GraphicalConsole):
+            raise Gone
+        return console.screen(target)
+
+    def _console_of(self, uuid: str) -> tuple[Target, Console]:
+        """Return the console of a node, if it is this conductor's. Raises Gone, SQLAlchemyError."""
         with self.runtime.reading() as session:
             node = session.scalar(select(Node).where(Node.uuid == uuid, Node.console_enabled))
             internal = node.driver_internal_info if node else {}
@@ -288,10 +319,7 @@ class Hub:
                 raise Gone
             target = targets.of_node(session, node)
             session.expunge_all()
-        console = interfaces_of(target).console
-        if not isinstance(console, ProgramConsole):
-            raise Gone
-        return console.program(target)
+        return target, interfaces_of(target).console
 
     def _remove_old(self) -> None:
         days = self.runtime.settings.console.history_days
@@ -345,4 +373,4 @@ class Hub:
             data = base64.b64decode(document.get("data") or "", validate=True)
         except (ValueError, TypeError):
             return
-        running.session.writers.accept(document, data)
+        running.session.accept(document, data)

@@ -18,7 +18,7 @@ from typing import Any
 from app.config.console_settings import Console
 from app.config.option_types import ports_of
 from app.observe import log
-from drivers.core.consoles import Program
+from drivers.core.consoles import Program, Screen
 from workers.consoles.child import Child, prepare
 from workers.consoles.history import LINE_TIME, History
 from workers.consoles.listener import Listener, NoFreePort
@@ -60,6 +60,7 @@ class Surroundings:
     publish: Publish
     #: reads the program of a node; raises Gone, HardwareError, SQLAlchemyError
     program_of: Callable[[str], Awaitable[Program]]
+    screen_of: Callable[[str], Awaitable[Screen]]  # likewise, of a graphical console
     starts: asyncio.Semaphore  # of programs that start at once
 
 
@@ -269,10 +270,8 @@ class Session:
 
     def _end_reason(self, program: Program) -> str:
         """Say why the program has ended, in its own last words if it was never connected."""
-        words = self._words.decode(errors="replace").splitlines()
-        lines = list(filter(None, map(_printable, words)))
-        if lines:
-            return lines[-1][:255]
+        if words := last_words(self._words):
+            return words
         name = Path(program.arguments[0]).name
         assert self._child is not None
         if not self._child.ended.done():
@@ -280,6 +279,10 @@ class Session:
         return f"{name} has ended with status {self._child.ended.result()}"
 
     # input
+
+    def accept(self, document: Mapping[str, Any], data: bytes) -> None:
+        """Handle a document of input; see `Writers.accept`."""
+        self.writers.accept(document, data)
 
     def _type(self, data: bytes) -> None:
         """Type for the writer; input is dropped while the BMC is not connected."""
@@ -293,6 +296,7 @@ class Session:
     def facts(self) -> dict[str, Any]:
         """The session's state, for the API."""
         return {
+            "kind": "serial",
             "session": self.id,
             "state": self.phase,
             "reason": self.reason,
@@ -301,6 +305,13 @@ class Session:
             "port": self.listener.port,
             "no_port": self.no_port,
         }
+
+
+def last_words(output: bytes | bytearray) -> str:
+    """Return the last line of a program's output that is not empty, or an empty text."""
+    words = output.decode(errors="replace").splitlines()
+    lines = list(filter(None, map(_printable, words)))
+    return lines[-1][:255] if lines else ""
 
 
 def _printable(text: str) -> str:

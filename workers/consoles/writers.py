@@ -35,15 +35,25 @@ class Writers:
 
         data: its input.
         """
-        holder, number, act = (document.get(key) for key in ("holder", "number", "act"))
+        if self.is_new(document):
+            self.act(document, data)
+
+    def is_new(self, document: Mapping[str, Any]) -> bool:
+        """Whether a document is of this session, and none like it or after it has come before."""
+        holder, number = document.get("holder"), document.get("number")
         if document.get("session") != self.session or not isinstance(holder, str) or not holder:
-            return
+            return False
         if not isinstance(number, int) or number <= self._numbers.get(holder, -1):
-            return
+            return False
         self._numbers[holder] = number
         self._numbers.move_to_end(holder)
         if len(self._numbers) > REMEMBERED:
             self._numbers.popitem(last=False)
+        return True
+
+    def act(self, document: Mapping[str, Any], data: bytes) -> None:
+        """Do what a new document asks for."""
+        holder, act = document["holder"], document.get("act")
         if act == "type":
             if holder == self.holder:
                 self.type(data)

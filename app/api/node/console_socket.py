@@ -52,7 +52,7 @@ class Socket(Protocol):
     def receive(self) -> str | bytes | None:
         """Return the next message; None: the socket is closed."""
 
-    def send(self, text: str) -> None:
+    def send(self, message: str | bytes) -> None:
         """Send a message. Raises Exception: the client is gone."""
 
     def close(self, code: int, reason: str = "") -> None:
@@ -93,9 +93,13 @@ class Watch:
             self._closed.set()
             sender.join()
             self.leave()
-            if self._claims:
-                self._input("release")
+            self._finish()
             self._record(CLOSE)
+
+    def _finish(self) -> None:
+        """Tell the conductor that the client is gone."""
+        if self._claims:
+            self._input("release")
 
     def _take(self, message: str | bytes) -> bool:
         """Handle a message of the client; return whether it is one that is taken."""
@@ -121,7 +125,7 @@ class Watch:
         self._input(act)
         return True
 
-    def _input(self, act: str, **fields: str) -> None:
+    def _input(self, act: str, **fields: str | int) -> None:
         with self._sending:  # so that the numbers arrive in order
             document = {
                 "session": self._session,

@@ -1,9 +1,11 @@
 """Routes of consoles, beyond Ironic's `states/console`: their state, watching, and history."""
 
 import secrets
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 from flask import Response
 from sqlalchemy import select
@@ -12,13 +14,14 @@ from sqlalchemy.orm import Session
 from app.api.node.console_socket import Watch
 from app.api.node.management import call_conductor
 from app.api.node.node_identifiers import node_of
+from app.api.node.screen_socket import Screen
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import BOOLEAN, INTEGER, TEXT, TIME, array, exactly, one_of
 from app.api.policy.targets import owned_at
 from app.api.request import auditing, repeats
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.schemas.consoles import HistoryQuery, Ticket
+from app.api.schemas.consoles import HistoryQuery, StreamQuery, Ticket
 from app.api.transport.responses import SOCKET, json
 from app.api.values.value_types import NoQuery
 from app.broker.consoles import TICKET_TIME
@@ -32,15 +35,18 @@ consoles = Routes("consoles", "Consoles of machines: state, watching and typing,
 
 Fields = dict[str, Any]
 CONSOLE = "/nodes/<ident>/console"
-WRITE = "baremetal:node:console:write"
+OPEN, WRITE = "baremetal:node:console:open", "baremetal:node:console:write"
 #: Subprotocols of the WebSocket: its own, and the beginning of the one that carries the ticket,
 #: as browsers can send no header of their choice, and addresses are logged.
 PROTOCOL, TICKET = "ingot.console", "ingot.ticket."
+#: Subprotocol of other viewers of screens, which know RFB alone.
+BINARY = "binary"
+SERIAL, GRAPHICAL = KINDS = ("serial", "graphical")
+STATES = ("connecting", "connected", "waiting", "idle")
 RETRY_OF_MANY = 30.0
 
-STATE = exactly({
-    "state": one_of(("connecting", "connected", "waiting")), "reason": TEXT, "writer": TEXT,
-})  # fmt: skip
+_FACTS = {"kind": one_of(KINDS), "state": one_of(STATES), "reason": TEXT, "writer": TEXT}
+STATE = exactly(_FACTS)
 RECORD = exactly({
     "at": TIME, "kind": one_of(("output", "state")), "data": TEXT, "conductor": TEXT,
 })  # fmt: skip
@@ -65,11 +71,12 @@ def show_console_state(context: RequestContext, _query: Any, ident: str) -> Resp
     """
     Show whether an enabled console is connected, and who types
 
-    An addition to Ironic's API. `reason`: the cause of a missing connection, in the words of the
+    An addition to Ironic's API. `idle`: nobody watches a graphical console, which is connected when
+    somebody does. `reason`: the cause of a missing connection, in the words of the
     program or of the BMC. `writer`: name of the caller who types; empty: there is none.
     """
     facts = call_conductor(context, ident, "open_console")
-    return json({name: facts[name] for name in ("state", "reason", "writer")})
+    return json({name: facts[name] for name in _FACTS})
 
 
 @consoles.declare(
@@ -77,8 +84,7 @@ def show_console_state(context: RequestContext, _query: Any, ident: str) -> Resp
     f"{CONSOLE}/tickets",
     rule="baremetal:node:console:open",
     returns=Returns({201: exactly({
-        "ticket": TEXT, "seconds": INTEGER, "url": TEXT, "protocols": array(TEXT),
-        "state": one_of(("connecting", "connected", "waiting")), "reason": TEXT, "writer": TEXT,
+        "ticket": TEXT, "seconds": INTEGER, "url": TEXT, "protocols": array(TEXT), **_FACTS,
     })}),
     no_key=repeats.CALLS,
 )  # fmt: skip
@@ -92,21 +98,12 @@ def open_console(context: RequestContext, fields: Fields, ident: str) -> Respons
     if fields["write"] and context.caller.restricted:
         context.access.check(WRITE, owned_at(CONSOLE), ident, dict)
     facts = call_conductor(context, ident, "open_console")
+    if fields["write"] and facts["kind"] == GRAPHICAL and context.runtime.settings.vnc.read_only:
+        raise Forbidden("[vnc]read_only: graphical consoles are only watched")
     with context.runtime.reading() as session:
         uuid = node_of(context, session, ident).uuid
-    user, ticket = context.caller, secrets.token_urlsafe(32)
-    document = {
-        "node": uuid,
-        "ident": ident,
-        "session": facts["session"],
-        "write": fields["write"],
-        "after": fields["after"],
-        "name": user.user_name or user.user_id or "",
-        "user": user.user_id or "",
-        "project": user.project_id,
-        "audit": auditing.template(context),
-    }
-    _channel(context).keep_ticket(ticket, document)
+    details = {"ident": ident, "write": fields["write"], "after": fields["after"]}
+    ticket = keep_ticket(context, uuid, facts, details)
     url = f"{context.base_url}/v1/nodes/{ident}/console/stream"
     answer = {
         "ticket": ticket,
@@ -114,22 +111,80 @@ def open_console(context: RequestContext, fields: Fields, ident: str) -> Respons
         "url": f"ws{url.removeprefix('http')}",
         "protocols": [PROTOCOL, f"{TICKET}{ticket}"],
     }
-    return json({**answer, **{name: facts[name] for name in ("state", "reason", "writer")}}, 201)
+    return json({**answer, **{name: facts[name] for name in _FACTS}}, 201)
+
+
+def keep_ticket(
+    context: RequestContext,
+    node: str,
+    facts: Fields,
+    details: Mapping[str, Any],
+    seconds: int = TICKET_TIME,
+) -> str:
+    """
+    Keep a ticket of the caller, which opens the console of a node once; return its secret.
+
+    facts: of the console's session. details: ident, write, after. seconds: until it expires.
+
+    Raises Unavailable.
+    """
+    user, ticket = context.caller, secrets.token_urlsafe(32)
+    document = {
+        "node": node,
+        "kind": facts["kind"],
+        "session": facts["session"],
+        "name": user.user_name or user.user_id or "",
+        "user": user.user_id or "",
+        "project": user.project_id,
+        "audit": auditing.template(context),
+        **details,
+    }
+    _channel(context).keep_ticket(ticket, document, seconds)
+    return ticket
+
+
+def link(context: RequestContext, ident: str, node: str, facts: Fields) -> str | None:
+    """
+    Return the URL of a page that shows a graphical console once, as Ironic's API has it.
+
+    None: the caller may not watch it. It types only if the caller may.
+
+    Raises Unavailable.
+    """
+    vnc = context.runtime.settings.vnc
+    if not _may(context, OPEN, ident):
+        return None
+    write = not vnc.read_only and _may(context, WRITE, ident)
+    details = {"ident": node, "write": write, "after": "0"}
+    ticket = keep_ticket(context, node, facts, details, vnc.token_timeout)
+    base = context.base_url
+    path = f"{urlsplit(base).path.strip('/')}/v1/nodes/{node}/console/stream?token={ticket}"
+    return f"{base}/ui/vnc.html?path={quote(path.lstrip('/'), safe='')}"
+
+
+def _may(context: RequestContext, rule: str, ident: str) -> bool:
+    try:
+        if context.caller.restricted:
+            context.access.check(rule, owned_at(CONSOLE), ident, dict)
+    except (Forbidden, NotFound):
+        return False
+    return True
 
 
 @consoles.declare("GET", f"{CONSOLE}/stream", returns=Returns({101: None}))
-@consoles.arguments(NoQuery, location="query")
-def stream_console(context: RequestContext, _query: Any, ident: str) -> Response:
+@consoles.arguments(StreamQuery, location="query")
+def stream_console(context: RequestContext, query: Fields, ident: str) -> Response:
     """
     Open a console, as a WebSocket
 
-    An addition to Ironic's API. The ticket, which another request has got, is the credential.
+    An addition to Ironic's API. The ticket, which another request has got, is the credential: in a
+    subprotocol, or in `token` for viewers that know RFB alone.
     """
     socket = context.request.environ.get(SOCKET)
     if socket is None:
         raise UpgradeRequired("A console is opened by a WebSocket: Upgrade: websocket is required.")
     offers = (name for name in socket.subprotocols if name.startswith(TICKET))
-    secret = next(offers, "").removeprefix(TICKET)
+    secret = next(offers, "").removeprefix(TICKET) or query.get("token", "")
     ticket = _channel(context).take_ticket(secret) if secret else None
     if ticket is None or ident not in (ticket["node"], ticket["ident"]):
         raise Forbidden(
@@ -144,10 +199,13 @@ def stream_console(context: RequestContext, _query: Any, ident: str) -> Response
             followers.place(watcher, environ, followers.consoles, "consoles", RETRY_OF_MANY)
         )
         leave = places.pop_all().close
-    watch = Watch(
-        context.runtime, _channel(context), ticket, lambda: followers.tail.is_closed, leave
-    )
-    socket.subprotocol, socket.serve = PROTOCOL, watch.serve
+    common = context.runtime, _channel(context), ticket, lambda: followers.tail.is_closed, leave
+    if ticket["kind"] == SERIAL:
+        watch: Watch = Watch(*common)
+    else:
+        watch = Screen(*common, plain=PROTOCOL not in socket.subprotocols)
+    known = (name for name in (PROTOCOL, BINARY) if name in socket.subprotocols)
+    socket.subprotocol, socket.serve = next(known, None), watch.serve
     return Response(status=101)
 
 

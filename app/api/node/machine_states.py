@@ -6,6 +6,7 @@ from typing import Any
 from flask import Response
 from sqlalchemy.orm import Session
 
+from app.api.node.consoles import link
 from app.api.node.management import call_conductor
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT, STARTED
@@ -101,10 +102,16 @@ def set_target_raid_config(context: RequestContext, fields: Fields, ident: str) 
 )
 @machine_states.arguments(NoQuery, location="query")
 def show_console(context: RequestContext, _query: Any, ident: str) -> Response:
-    """Show the address of a machine's console"""
+    """
+    Show the address of a machine's console
+
+    That of a graphical one shows it once, within `[vnc]token_timeout` seconds.
+    """
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
     info = call_conductor(context, ident, "get_console") if node.console_enabled else None
+    if info is not None and info.get("type") == "vnc":
+        info = {"type": "vnc", "url": link(context, ident, node.uuid, info)}
     if info is not None:
         context.audit.show_secret("console_info")
     return json({"console_enabled": node.console_enabled, "console_info": info})

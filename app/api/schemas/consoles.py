@@ -17,6 +17,10 @@ class Ticket(Schema):
     )
 
 
+class StreamQuery(Schema):
+    token = Text(255, metadata={"description": "Ticket, in place of a subprotocol"})
+
+
 class HistoryQuery(Schema):
     since = Moment(metadata={"description": "Time at which the history begins"})
     until = Moment(metadata={"description": "Time at which the history ends"})

@@ -30,25 +30,25 @@ WORTH_COMPRESSING = 1000
 
 
 def views(
-    path: str, folder: Path, index_file: str, entry: str | None = None, **contents: bytes
+    path: str, folder: Path, index_file: str, *entries: str, **contents: bytes
 ) -> Mapping[str, View]:
     """
     Return path -> view of the files of a page.
 
-    path: of the page itself, whose file is `index_file`; other files are below it. entry: module
-    that is served as one script with those that it imports. contents: name of a JSON file -> its
-    content, for files that are not in the folder.
+    path: of the page itself, whose file is `index_file`; other files are below it. entries: modules
+    that are each served as one script with those that it imports. contents: name of a JSON file ->
+    its content, for files that are not in the folder.
     """
     files = {
         file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.suffix in KINDS
     }
     files |= {f"{name}.json": content for name, content in contents.items()}
-    if entry is not None:
-        modules = {name: text.decode() for name, text in files.items() if name.endswith(".js")}
-        joined = page_scripts.joined(modules, entry)
+    modules = {name: text.decode() for name, text in files.items() if name.endswith(".js")}
+    scripts = {entry: page_scripts.joined(modules, entry).encode() for entry in entries}
+    for entry in entries:
         for name in page_scripts.names(modules, entry):
-            del files[name]
-        files[entry] = joined.encode()
+            files.pop(name, None)
+    files |= scripts
     index = _with_digests(files.pop(index_file).decode(), files).encode()
     return {
         path: _view(path.removeprefix("/"), index_file, index),

@@ -154,6 +154,11 @@ class _Session:
         body = {"write": self._write, "after": self._position}
         answer = self._api.request("POST", "nodes", self._node, "console", "tickets", body=body)
         ticket = answer.json()
+        if ticket.get("kind") == "graphical":
+            raise Failure(
+                f"the console of {self._node} is graphical: open the address that"
+                f" `ingot node console show {self._node}` returns"
+            )
         if self._position == "0":
             self._say(f"{ticket['state']}; Ctrl-] ends")
         path = ("nodes", self._node, "console", "stream")

@@ -56,6 +56,10 @@ READ = {
         "rescue_ramdisk": "drivers/boot/ramdisks.py",
         "rescuing_network": "drivers/neutron/interfaces.py",
         "servicing_network": "drivers/neutron/interfaces.py",
+        "vnc_host": "drivers/redfish/graphical_console.py",
+        "vnc_password": "drivers/redfish/graphical_console.py",
+        "vnc_port": "drivers/redfish/graphical_console.py",
+        "vnc_tls": "drivers/redfish/graphical_console.py",
     },
     "instance_info": {
         "boot_iso": "drivers/images/instance.py",

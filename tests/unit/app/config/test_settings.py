@@ -235,7 +235,7 @@ def test_a_file_that_is_not_toml_is_refused(file):
     [
         ("SWIFT_AUTH_URL", "[swift] is a group of Ironic's options"),
         ("DNSMASQ_DHCP_HOSTSDIR", "[dnsmasq] is a group of Ironic's options"),
-        ("VNC_ENABLED", "[vnc] is a group of Ironic's options"),
+        ("VNC_ENABLED", "Ingot does not use this option of Ironic"),
         ("IRONIC_NETWORKING_JSON_RPC_PORT", "[ironic_networking"),
         ("CONDUCTOR_PERIODIC_MAX_WORKERS", "Ingot does not use this option of Ironic"),
         ("PECAN_DEBUG", "Ingot does not use this option of Ironic"),
