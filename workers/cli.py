@@ -4,6 +4,7 @@ All commands of `ingot`: service processes, database, settings, and the API clie
 
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -115,6 +116,9 @@ def conductor(
     if ctx.invoked_subcommand:
         return
     settings = read_alone(config, "conductor")
+    # `ingot files` may only read it in a container; a step that needs it says why it cannot be made
+    with suppress(OSError):
+        Path(settings.deploy.http_root).mkdir(parents=True, exist_ok=True)
     permissions.prepare(settings)
     conductor_name = name or settings.default.host or socket.gethostname()
     roles.become_alone(settings, conductor_name, "conductor", conductor_name)

@@ -4,9 +4,11 @@ import http.client
 import os
 import socket
 import ssl
+import subprocess
 import time
 import urllib.request
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 
 import psutil
 import pytest
@@ -18,6 +20,7 @@ from tests.integration import test_refused_starts
 from tests.support import programs
 from tests.support.fleet import PATIENCE, until
 from tests.support.ports import free_port
+from tests.support.prerequisites import not_run
 from workers.supervisor import file_server
 
 LARGE = 64 << 20
@@ -228,3 +231,23 @@ def test_malformed_requests_write_few_short_lines(root, capfd, request_):
     assert "files.started" in lines[0]
     assert len(lines) < 10
     assert max(map(len, lines)) < 1000
+
+
+def test_the_folder_that_a_read_only_volume_lacks_is_waited_for(tmp_path):
+    """In a container the volume is that of the conductors, which make the folder at their first start."""
+    if os.geteuid():
+        not_run("only root may mount")
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    run = partial(subprocess.run, check=True, timeout=PATIENCE)
+    run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", volume])
+    try:
+        with serving(volume / "httpboot") as port:
+            probe = f"http://127.0.0.1:{port}/"
+            assert 503 == requests.get(probe, timeout=PATIENCE).status_code
+            assert 404 == requests.get(f"{probe}boot.ipxe", timeout=PATIENCE).status_code
+            run(["mount", "-o", "remount,rw", volume])
+            (volume / "httpboot").mkdir()
+            assert 204 == requests.get(probe, timeout=PATIENCE).status_code
+    finally:
+        run(["umount", volume])

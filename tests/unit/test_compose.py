@@ -133,7 +133,7 @@ def test_a_service_has_no_more_rights_than_it_needs(name):
     assert writable == {
         "conductor": ["state:/var/lib/ingot"],
         "redis": ["redis:/data"],
-        "postgres": ["postgres:/var/lib/postgresql/data"],
+        "postgres": ["postgres:/var/lib/postgresql/data", "postgres-socket:/var/run/postgresql"],
         "prometheus": ["prometheus:/prometheus"],
         "grafana": ["grafana:/var/lib/grafana"],
     }.get(name, [])

@@ -1,5 +1,6 @@
 """The Helm chart, rendered by Helm and validated against the schemas of Kubernetes."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -250,3 +251,37 @@ def test_the_first_user_is_made_by_commands_that_exist(tools, tmp_path):
     commands = re.findall(r"-- ingot (.*)$", shown, re.MULTILINE)
     assert ["user create ann", "role grant admin --user ann --system"] == commands
     assert "deployment/site-admin" in shown
+
+
+#: A command that changes a cluster -> the one that does all but that, without a cluster.
+DRY = {
+    r"^helm upgrade --install (.*)$": r"helm install --dry-run=client \1",
+    r"^(kubectl .*)$": r"\1 --dry-run=client --output yaml",
+}
+
+
+def test_helm_and_kubectl_accept_the_commands_of_the_page(tools, tmp_path):
+    """The commands of docs/install.md; a secret has each file that the chart mounts."""
+    (block,) = re.findall(
+        r"```\n(compose/secrets.sh .*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL
+    )
+    lines = [re.sub(r"\s+#.*", "", line) for line in block.splitlines()]
+    for command, dry in DRY.items():
+        lines = [re.sub(command, dry, line) for line in lines]
+    assert 3 == sum("--dry-run=client" in line for line in lines)
+    shutil.copytree(
+        ROOT / "compose", tmp_path / "compose", ignore=shutil.ignore_patterns("secrets", ".env")
+    )
+    (tmp_path / "my-values.yaml").write_text(yaml.safe_dump(VARIANTS["everything"]))
+    done = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", "\n".join(lines)], cwd=tmp_path, check=False, timeout=60,
+        capture_output=True, text=True,
+        env={"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    (secret,) = re.findall(
+        r"^apiVersion: v1\ndata:\n(.*?)^kind: Secret", done.stdout, re.DOTALL | re.MULTILINE
+    )
+    mounted = set(re.findall(r"\{key: (\w+), path: ", done.stdout))
+    assert mounted
+    assert mounted <= set(re.findall(r"^  (\w+): ", secret, re.MULTILINE))

@@ -11,6 +11,7 @@ and response a limited time.
 """
 
 import asyncio
+import errno
 import ipaddress
 import os
 import signal
@@ -54,7 +55,13 @@ def main(settings: Settings) -> None:
     """
     deploy = settings.deploy
     root = Path(deploy.http_root)
-    root.mkdir(parents=True, exist_ok=True)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        # a volume of conductors, which make the folder in it; until then the probe answers 503
+        logger.warning("files.no_folder", root=str(root))
     pair = tls_files.files(
         settings.api, "[deploy]enable_ssl_files", enabled=deploy.enable_ssl_files
     )

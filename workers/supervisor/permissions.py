@@ -95,7 +95,9 @@ def too_wide(settings: Settings) -> Iterator[TooWide]:
     folder_mode = 0o710 if settings.deploy.served_group else 0o700
     paths = [folder, *(folder / name for name in PRIVATE), *sorted(folder.glob(DATABASE))]
     key = settings.database.secrets_key_file
-    other_paths = [*_files_of_sqlite(settings), *([Path(key)] if key else [])]
+    # a file that is mounted alone is a secret of a container engine, whose host protects it
+    keys = [Path(key)] if key and not os.path.ismount(key) else []
+    other_paths = [*_files_of_sqlite(settings), *keys]
     for path in dict.fromkeys((*paths, *other_paths)):
         try:
             mode = stat.S_IMODE(path.lstat().st_mode)

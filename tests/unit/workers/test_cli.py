@@ -60,3 +60,14 @@ def test_an_unknown_section_is_reported_with_the_nearest(shown):
         cli.SettingsError, match="apii: there is no such section; the nearest is api"
     ):
         CliRunner().invoke(cli.app, ["config", "apii"], catch_exceptions=False)
+
+
+def test_a_conductor_makes_the_folder_that_a_file_server_alone_may_only_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(cli.roles, "become_alone", lambda *_arguments: None)
+    environ = {
+        "INGOT_CONFIG": "", "INGOT_DATA_DIR": str(tmp_path), "INGOT_BROKER_URL": "redis://127.0.0.1",
+        "INGOT_DATABASE_CONNECTION": "postgresql://ingot@127.0.0.1/ingot",
+    }  # fmt: skip
+    result = CliRunner(env=environ).invoke(cli.app, ["conductor"])
+    assert 0 == result.exit_code, result.output
+    assert (tmp_path / "httpboot").is_dir()

@@ -1,6 +1,10 @@
 """Permissions of files that hold secrets."""
 
+import os
+import subprocess
+
 from app.config import settings
+from tests.support.prerequisites import not_run
 from workers.supervisor import location, permissions
 
 
@@ -20,3 +24,19 @@ def test_a_database_outside_of_the_data_directory_that_others_may_read_is_found(
     for each in found:
         each.restrict()
     assert [] == list(permissions.too_wide(complete))
+
+
+def test_a_key_that_a_container_engine_mounts_is_protected_by_its_host(tmp_path):
+    if os.geteuid():
+        not_run("only root may mount")
+    data, key, source = tmp_path / "data", tmp_path / "master_key", "/proc/version"
+    data.mkdir(mode=0o700)
+    key.touch(mode=0o644)
+    environ = {"INGOT_DATA_DIR": str(data), "INGOT_DATABASE_SECRETS_KEY_FILE": str(key)}
+    complete = location.complete(settings.load(environ))
+    assert [key] == [wide.path for wide in permissions.too_wide(complete)]
+    subprocess.run(["mount", "--bind", source, key], check=True, timeout=60)
+    try:
+        assert [] == list(permissions.too_wide(complete))
+    finally:
+        subprocess.run(["umount", key], check=True, timeout=60)
