@@ -9,7 +9,7 @@ from sqlalchemy import URL, make_url
 
 #: libpq's names of the scheme.
 _SCHEME = re.compile(r"(postgresql|postgres)://")
-#: What an error says of a malformed URL.
+#: Text of errors about a malformed URL.
 _MALFORMED = (
     "not a database URL: expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME;"
     " characters such as @ : / ? # in a user or password are percent-encoded"

@@ -115,6 +115,6 @@ class GraphicalConsole(Console):
     def stop_console(self, target: Target) -> None:
         target.report(console_enabled=False)
 
-    def get_console(self, target: Target) -> dict[str, Any]:
+    def get_console(self, target: Target) -> dict[str, object]:
         """Refuse: the API answers, as it knows its address and the caller."""
         raise NotSupported(f"{self.name}: its conductor does not run consoles")

@@ -38,7 +38,7 @@ class Writers:
         if self.is_new(document):
             self.act(document, data)
 
-    def is_new(self, document: Mapping[str, Any]) -> bool:
+    def is_new(self, document: Mapping[str, object]) -> bool:
         """Whether a document is of this session, and none like it or after it has come before."""
         holder, number = document.get("holder"), document.get("number")
         if document.get("session") != self.session or not isinstance(holder, str) or not holder:
@@ -51,9 +51,9 @@ class Writers:
             self._numbers.popitem(last=False)
         return True
 
-    def act(self, document: Mapping[str, Any], data: bytes) -> None:
+    def act(self, document: Mapping[str, object], data: bytes) -> None:
         """Do what a new document asks for."""
-        holder, act = document["holder"], document.get("act")
+        holder, act = str(document["holder"]), document.get("act")
         if act == "type":
             if holder == self.holder:
                 self.type(data)

@@ -14,8 +14,9 @@ from drivers.core.registry import load
 from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.redfish import clock
 from drivers.redfish.changes import restart
-from drivers.simulator import redfish, system
+from drivers.simulator import system
 from drivers.simulator.documents import MANAGER, SYSTEM
+from drivers.simulator.orders import ORDERS
 from drivers.simulator.redfish import DOCUMENTS, DONE
 from drivers.simulator.simulator import running
 from tests.unit.drivers.machines import OPTIONS, target
@@ -101,7 +102,7 @@ def test_a_time_that_the_bmc_accepts_and_does_not_show_fails_the_step(
     node, machine, monkeypatch, step
 ):
     machine.clock_ahead = 7200.0
-    monkeypatch.setitem(redfish.ACTIONS, ("PATCH", MANAGER), lambda _bmc, _body: DONE)
+    monkeypatch.setitem(ORDERS, ("PATCH", MANAGER), lambda _bmc, _body: DONE)
     outcome = finish(node, step)
     assert isinstance(outcome, Failed)
     assert "accepted a time that it does not show" in outcome.reason
@@ -115,11 +116,11 @@ def test_a_clock_that_runs_beside_the_time_it_was_set_to_fails_the_step(
 ):
     machine.clock_ahead = 7200.0
 
-    def accept(service, _body):
-        service.machine.clock_ahead = wrong
+    def accept(power, _body):
+        power.machine.clock_ahead = wrong
         return DONE
 
-    monkeypatch.setitem(redfish.ACTIONS, ("PATCH", MANAGER), accept)
+    monkeypatch.setitem(ORDERS, ("PATCH", MANAGER), accept)
     assert isinstance(finish(node, step), Failed)
 
 
@@ -138,7 +139,7 @@ def test_a_time_that_takes_effect_late_is_waited_for_and_ordered_once(node, mach
     machine.clock_ahead = 7200.0
     received = []
     monkeypatch.setitem(
-        redfish.ACTIONS, ("PATCH", MANAGER), lambda _bmc, body: received.append(body) or DONE
+        ORDERS, ("PATCH", MANAGER), lambda _bmc, body: received.append(body) or DONE
     )
     management = node.driver.management
     first = management.run(node, "set_bmc_clock", {})
@@ -215,7 +216,7 @@ def test_keys_are_reset_and_the_mode_shows_it(node, machine, step, before, after
 
 def test_keys_that_stay_after_a_restart_are_waited_for(node, machine, monkeypatch):
     path = f"{KEYS}/Actions/SecureBoot.ResetKeys"
-    monkeypatch.setitem(redfish.ACTIONS, ("POST", path), lambda _bmc, _body: DONE)
+    monkeypatch.setitem(ORDERS, ("POST", path), lambda _bmc, _body: DONE)
     waiting = node
     for _ in range(60):
         outcome = node.driver.management.run(waiting, "clear_secure_boot_keys", {})
@@ -234,11 +235,11 @@ def test_a_reset_that_takes_effect_at_a_start_gets_one(node, machine, monkeypatc
     desired = "SetupMode" if mode == "UserMode" else "UserMode"
     boots = machine.boots
 
-    def accept(service, body):
-        service.machine.record("redfish", "reset keys", body["ResetKeysType"])
+    def accept(power, body):
+        power.machine.record("redfish", "reset keys", body["ResetKeysType"])
         return DONE
 
-    monkeypatch.setitem(redfish.ACTIONS, ("POST", f"{KEYS}/Actions/SecureBoot.ResetKeys"), accept)
+    monkeypatch.setitem(ORDERS, ("POST", f"{KEYS}/Actions/SecureBoot.ResetKeys"), accept)
     waiting = replace(node)
     for _ in range(100):
         outcome = node.driver.management.run(waiting, step, {})
