@@ -22,7 +22,8 @@ def programs():
         not_run(str(error))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_all_passwords_are_known_and_nowhere_to_be_read(programs, tmp_path):
     """`make rotation-storm`, with one death."""
     sizes = {"conductors": 2, "apis": 1, "beats": 1, "waits": 0.003}
