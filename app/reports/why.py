@@ -64,14 +64,14 @@ def explain(
     node: Node,
     refusals: Sequence[Refusal] = (),
     denial: str | None = None,
-    due: Sequence[str] = (),
+    due_rollouts: Sequence[str] = (),
 ) -> Answer:
     """
     Explain the state of a node.
 
     refusals: refused lookups of agents since the newest operation started, by this node or unknown
-    machines, newest first. denial: reason why the caller may request no verb of the node. due:
-    descriptions of the rollouts that have not started it.
+    machines, newest first. denial: reason why the caller may request no verb of the node.
+    due_rollouts: descriptions of the rollouts that have not started it.
     """
     node_holds = holds.of_node(session, node)
     reasons = {
@@ -88,7 +88,7 @@ def explain(
             *(f"held by a {holds.described(hold)}" for hold in node_holds),
             critical,
             *compliance.deviations(session, node.id),
-            *due,
+            *due_rollouts,
         ),
         verbs=verbs,
         refused_verbs={verb: reason for verb, reason in reasons.items() if reason is not None},

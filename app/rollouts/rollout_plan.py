@@ -113,7 +113,7 @@ def columns(strategy: Strategy) -> list[ColumnElement[Any]]:
     return [*(_NODES[name] for name in COLUMNS), _group_of(strategy.group_by).label("group")]
 
 
-def named(session: Session, node_query: Select[Any], names: Sequence[str]) -> Sequence[int]:
+def ids_of_names(session: Session, node_query: Select[Any], names: Sequence[str]) -> Sequence[int]:
     """
     Return the ids of nodes by their UUIDs or names.
 

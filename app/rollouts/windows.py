@@ -100,9 +100,9 @@ def _minute(time: datetime) -> datetime:
 @lru_cache(REMEMBERED)
 def _opening(window: Window, minute: datetime) -> datetime | None:
     """Return the first opening whose window is not over at a minute. Raises CronSimError."""
-    before = minute.replace(tzinfo=UTC) - timedelta(minutes=window.minutes)
-    for local_time in CronSim(window.cron, before.astimezone(ZoneInfo(window.zone))):
+    earliest = minute.replace(tzinfo=UTC) - timedelta(minutes=window.minutes)
+    for local_time in CronSim(window.cron, earliest.astimezone(ZoneInfo(window.zone))):
         opening = local_time.astimezone(UTC)
-        if opening > before:  # in the second of two equal hours, the first one is repeated
+        if opening > earliest:  # in the second of two equal hours, the first one is repeated
             return opening.replace(tzinfo=None)
     return None

@@ -218,7 +218,7 @@ def _plan(
         node_query = scope.narrowed(query, Node)
         if names:
             visible_nodes = scope.narrowed(select(*rollout_plan.columns(strategy)), Node)
-            ids = rollout_plan.named(session, visible_nodes, names)
+            ids = rollout_plan.ids_of_names(session, visible_nodes, names)
             node_query = node_query.where(Node.id.in_(ids))
         return rollout_plan.plan(
             session, node_query, target, strategy, denial, arguments, context.caller

@@ -79,8 +79,8 @@ def show_why(context: RequestContext, _query: object, ident: str) -> Response:
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
         reason = context.access.denial(by_body.PROVISIONING, {})(node.owner, node.lessee)
-        due = rollout_progress.pending_on(session, node.uuid)
-        answer = explain(session, node, _refused(context, session, node), reason, due)
+        due_rollouts = rollout_progress.pending_on(session, node.uuid)
+        answer = explain(session, node, _refused(context, session, node), reason, due_rollouts)
         document = {
             "node_uuid": node.uuid,
             "provision_state": node.provision_state,
