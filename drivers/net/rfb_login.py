@@ -1,7 +1,7 @@
 """
 Login to a VNC server, such as that of a BMC, by the protocol RFB (RFC 6143).
 
-The server is not trusted: what it sends is checked, has a limit, and a time.
+The server is not trusted: its messages are checked, and limited in size and time.
 """
 
 import asyncio
@@ -161,7 +161,7 @@ async def connect(screen: Screen) -> Connection:
     except InvalidDriverInfo:
         raise
     except tuple(ERRORS) as error:
-        kind, words = next(told for cause, told in ERRORS.items() if isinstance(error, cause))
+        kind, words = next(refusal for cause, refusal in ERRORS.items() if isinstance(error, cause))
         kind = type(error) if isinstance(error, HardwareError) else kind
         raise kind(f"VNC server {screen.endpoint}: {words(error)}") from None
 

@@ -71,8 +71,8 @@ def show_console_state(context: RequestContext, _query: Any, ident: str) -> Resp
     """
     Show whether an enabled console is connected, and who types
 
-    An addition to Ironic's API. `idle`: nobody watches a graphical console, which is connected when
-    somebody does. `reason`: the cause of a missing connection, in the words of the
+    An addition to Ironic's API. `idle`: a graphical console without viewers, which is connected for
+    viewers alone. `reason`: the cause of a missing connection, in the words of the
     program or of the BMC. `writer`: name of the caller who types; empty: there is none.
     """
     facts = call_conductor(context, ident, "open_console")
@@ -204,8 +204,8 @@ def stream_console(context: RequestContext, query: Fields, ident: str) -> Respon
         watch: Watch = Watch(*common)
     else:
         watch = Screen(*common, plain=PROTOCOL not in socket.subprotocols)
-    known = (name for name in (PROTOCOL, BINARY) if name in socket.subprotocols)
-    socket.subprotocol, socket.serve = next(known, None), watch.serve
+    accepted_names = (name for name in (PROTOCOL, BINARY) if name in socket.subprotocols)
+    socket.subprotocol, socket.serve = next(accepted_names, None), watch.serve
     return Response(status=101)
 
 

@@ -1,4 +1,4 @@
-"""What viewers send, cut into messages; hostile viewers among them."""
+"""Messages of viewers, hostile ones among them."""
 
 import pytest
 

@@ -28,9 +28,9 @@ CHALLENGE = bytes(range(16))
 
 class Server:
     """
-    Sends what it is told to, one after another; a number: reads so many bytes before.
+    Sends its script, part by part; a number: reads so many bytes before the next part.
 
-    heard: what the client has sent.
+    heard: the bytes of the client.
     """
 
     def __init__(self, *script, stays=True):
