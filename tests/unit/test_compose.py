@@ -143,12 +143,17 @@ def test_the_passwords_of_redis_are_those_of_its_users(made):
     users = {
         line.split()[1]: line.split() for line in (made / "redis_users").read_text().splitlines()
     }
-    assert {"default", "api", "conductor", "beat", "flower"} == set(users)
-    for name in set(users) - {"default"}:
+    assert {"default", "health", "api", "conductor", "beat", "flower"} == set(users)
+    for name in set(users) - {"default", "health"}:
         password = (made / f"redis_password_{name}").read_bytes()
         assert f"#{hashlib.sha256(password).hexdigest()}" in users[name]
-    assert "nopass" in users["default"]
-    assert ["-@all", "+ping"] == users["default"][-2:]
+    assert ["on", "nopass", "resetkeys", "resetchannels", "-@all", "+ping"] == users["health"][2:]
+
+
+def test_redis_may_replay_the_transactions_of_its_file_and_no_client_logs_in_as_default(made):
+    """Redis before 8.4 checks the transactions of its file against the rights of that user."""
+    users = (made / "redis_users").read_text().splitlines()
+    assert "user default off resetchannels ~* +@all" in users
 
 
 def test_the_default_directories_of_file_urls_are_outside_of_the_images_data_directory():

@@ -60,7 +60,8 @@ class Surroundings:
     publish: Publish
     #: reads the program of a node; raises Gone, HardwareError, SQLAlchemyError
     program_of: Callable[[str], Awaitable[Program]]
-    screen_of: Callable[[str], Awaitable[Screen]]  # likewise, of a graphical console
+    #: reads the screen of a node with a graphical console; raises the same errors
+    screen_of: Callable[[str], Awaitable[Screen]]
     starts: asyncio.Semaphore  # of programs that start at once
 
 
