@@ -51,7 +51,7 @@ logger = log.RateLimited(log.get(__name__))
 
 #: Entries of a node's output that are kept, and seconds after the last one until they expire.
 KEPT, KEPT_FOR = 400, 3600
-#: The same of a viewer's stream: more than the pieces that a conductor sends without confirmation.
+#: Entries of a viewer's stream, more than a conductor sends without confirmation; and seconds.
 SCREEN_KEPT, SCREEN_KEPT_FOR = 64, 60
 #: Most bytes of a document of input, several times those of the longest accepted input.
 LONGEST_INPUT = 64 << 10
@@ -83,9 +83,9 @@ class ConsoleChannel:
             for node, document in documents:
                 viewer = document.get("screen")
                 key = self._screen(node, viewer) if viewer else self._output(node)
-                kept, kept_for = (SCREEN_KEPT, SCREEN_KEPT_FOR) if viewer else (KEPT, KEPT_FOR)
-                pipeline.xadd(key, {"d": self._seals.seal(document, key)}, maxlen=kept)
-                pipeline.expire(key, kept_for)
+                length, lifetime = (SCREEN_KEPT, SCREEN_KEPT_FOR) if viewer else (KEPT, KEPT_FOR)
+                pipeline.xadd(key, {"d": self._seals.seal(document, key)}, maxlen=length)
+                pipeline.expire(key, lifetime)
             pipeline.execute()
 
     def output(self, node: str, start: str) -> list[tuple[str, Document]]:

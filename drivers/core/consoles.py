@@ -87,7 +87,7 @@ class Screen:
     check: Callable[[str], None] | None = None
     path: str | None = None  # of a WebSocket with RFB in it; None: there is only RFB
     login: tuple[str, str] | None = field(default=None, repr=False)  # user, password of a WebSocket
-    #: program that is the server, and runs while somebody watches; None: the server runs always
+    #: program that is the server, and runs while there are viewers; None: the server runs always
     program: Program | None = None
 
     @property

@@ -60,7 +60,7 @@ class Surroundings:
     publish: Publish
     #: reads the program of a node; raises Gone, HardwareError, SQLAlchemyError
     program_of: Callable[[str], Awaitable[Program]]
-    screen_of: Callable[[str], Awaitable[Screen]]  # likewise, of a graphical console
+    screen_of: Callable[[str], Awaitable[Screen]]  # reads the VNC server of a node; raises the same
     starts: asyncio.Semaphore  # of programs that start at once
 
 

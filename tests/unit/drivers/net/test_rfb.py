@@ -1,4 +1,4 @@
-"""What viewers send, cut into messages; hostile viewers among them."""
+"""Messages and handshakes of viewers of VNC, hostile ones among them."""
 
 import pytest
 

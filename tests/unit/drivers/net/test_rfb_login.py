@@ -28,9 +28,9 @@ CHALLENGE = bytes(range(16))
 
 class Server:
     """
-    Sends what it is told to, one after another; a number: reads so many bytes before.
+    Sends the items of a script, one after another; a number: reads so many bytes before.
 
-    heard: what the client has sent.
+    heard: bytes of the client.
     """
 
     def __init__(self, *script, stays=True):
