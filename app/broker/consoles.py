@@ -51,7 +51,7 @@ logger = log.RateLimited(log.get(__name__))
 
 #: Entries of a node's output that are kept, and seconds after the last one until they expire.
 KEPT, KEPT_FOR = 400, 3600
-#: Entries and seconds of a viewer's stream: more than a conductor sends without confirmation.
+#: Entries of a viewer's stream, more than a conductor sends without confirmation; and seconds.
 SCREEN_KEPT, SCREEN_KEPT_FOR = 64, 60
 #: Most bytes of a document of input, several times those of the longest accepted input.
 LONGEST_INPUT = 64 << 10

@@ -9,6 +9,7 @@ is a VNC server: the conductor connects to it for each caller who watches (`work
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from drivers.core.errors import NotSupported
 from drivers.core.interface_kinds import Console
@@ -58,7 +59,7 @@ class ProgramConsole(Console):
     def stop_console(self, target: Target) -> None:
         target.report(console_enabled=False)
 
-    def get_console(self, target: Target) -> dict[str, object]:
+    def get_console(self, target: Target) -> dict[str, Any]:
         """Refuse: the conductor answers, as it knows the port."""
         raise NotSupported(f"{self.name}: its conductor does not run consoles")
 
@@ -86,7 +87,7 @@ class Screen:
     check: Callable[[str], None] | None = None
     path: str | None = None  # of a WebSocket with RFB in it; None: there is only RFB
     login: tuple[str, str] | None = field(default=None, repr=False)  # user, password of a WebSocket
-    #: program that is the server, and runs as long as it has viewers; None: the server runs always
+    #: program that is the server, and runs while there are viewers; None: the server runs always
     program: Program | None = None
 
     @property
@@ -115,6 +116,6 @@ class GraphicalConsole(Console):
     def stop_console(self, target: Target) -> None:
         target.report(console_enabled=False)
 
-    def get_console(self, target: Target) -> dict[str, object]:
+    def get_console(self, target: Target) -> dict[str, Any]:
         """Refuse: the API answers, as it knows its address and the caller."""
         raise NotSupported(f"{self.name}: its conductor does not run consoles")

@@ -1,9 +1,9 @@
 """
-Remote framebuffer protocol (RFB, RFC 6143) of VNC: the messages of viewers.
+Remote framebuffer protocol (RFB, RFC 6143), by which VNC shows a screen: messages of viewers.
 
-A viewer is not trusted: its bytes are cut into messages, and only messages of a known form pass. So
-keys and pointer of a viewer who may only watch are left out, and the answers of a server need not
-be understood: `SetEncodings` passes only encodings that add no
+A viewer is not trusted: its bytes are cut into messages, and only those of a known form pass. So
+keys and pointer of a viewer who may only watch are recognized among its other messages, and the
+answers of a server need not be understood: `SetEncodings` passes only encodings that add no
 other messages to the protocol.
 """
 
@@ -28,7 +28,7 @@ _VERSION = re.compile(rb"RFB (\d{3})\.(\d{3})\n")
 
 
 class Malformed(ValueError):
-    """Bytes of the other side do not follow the protocol; the message has the reason."""
+    """The other side does not follow the protocol; one sentence says how."""
 
 
 class Message(NamedTuple):

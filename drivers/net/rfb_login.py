@@ -1,7 +1,7 @@
 """
 Login to a VNC server, such as that of a BMC, by the protocol RFB (RFC 6143).
 
-The server is not trusted: its messages are checked, and limited in size and time.
+The server is not trusted: its bytes are checked, and have a limit and a time.
 """
 
 import asyncio
@@ -161,7 +161,7 @@ async def connect(screen: Screen) -> Connection:
     except InvalidDriverInfo:
         raise
     except tuple(ERRORS) as error:
-        kind, words = next(refusal for cause, refusal in ERRORS.items() if isinstance(error, cause))
+        kind, words = next(entry for cause, entry in ERRORS.items() if isinstance(error, cause))
         kind = type(error) if isinstance(error, HardwareError) else kind
         raise kind(f"VNC server {screen.endpoint}: {words(error)}") from None
 
@@ -189,13 +189,13 @@ async def _opened(screen: Screen, address: str) -> Stream:
         )
         return Tcp(*streams)
     login = base64.b64encode(":".join(screen.login or ("", "")).encode()).decode()
-    opened = await websockets.asyncio.client.connect(
+    connection = await websockets.asyncio.client.connect(
         f"{'wss' if context else 'ws'}://{screen.endpoint}",
         host=address, port=screen.port, ssl=context, server_hostname=name, proxy=None,
         additional_headers={"Authorization": f"Basic {login}"} if screen.login else None,
         compression=None, open_timeout=None, ping_interval=None, max_size=LONGEST_MESSAGE,
     )  # fmt: skip
-    return Tunnel(opened)
+    return Tunnel(connection)
 
 
 async def log_in(stream: Stream, password: str | None) -> bytes:
@@ -277,8 +277,8 @@ def _tls(verify: bool | str | None) -> ssl.SSLContext | None:
     context = tls.context(verify)
     if isinstance(context, ssl.SSLContext):
         return context
-    usual = ssl.create_default_context()
+    default = ssl.create_default_context()
     if not context:
-        usual.check_hostname = False
-        usual.verify_mode = ssl.CERT_NONE
-    return usual
+        default.check_hostname = False
+        default.verify_mode = ssl.CERT_NONE
+    return default

@@ -163,7 +163,7 @@ def _kinds(consoles: list[object]) -> str:
     """Return the kinds of graphical consoles that a BMC names, as far as they are texts."""
     kinds: dict[str, None] = {}
     for console in consoles:
-        offered = entry(console, "ConnectTypesSupported")
-        offered = offered if isinstance(offered, list) else []
-        kinds |= dict.fromkeys(kind[:40] for kind in offered if isinstance(kind, str))
+        names = entry(console, "ConnectTypesSupported")
+        names = names if isinstance(names, list) else []
+        kinds |= dict.fromkeys(kind[:40] for kind in names if isinstance(kind, str))
     return ", ".join(list(kinds)[:5])

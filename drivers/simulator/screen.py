@@ -38,7 +38,7 @@ Colour = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Picture:
-    """Picture of all viewers."""
+    """The picture of the screen, the same for all viewers."""
 
     keys: deque[int] = field(default_factory=lambda: deque(maxlen=WIDTH // SQUARE))
     pointer: tuple[int, int] | None = None
@@ -75,13 +75,13 @@ class Picture:
 
     async def take(self, message: bytes) -> None:
         """Take a message of a viewer with input."""
-        previous_state = (*self.keys, self.pointer)
+        earlier_state = (*self.keys, self.pointer)
         if (message[0] == 4 and message[1]) or (message[0] == 255 and message[3]):
             self.keys.append(int.from_bytes(message[4:8]))
         elif message[0] == 5 and message[1]:
             x, y = int.from_bytes(message[2:4]), int.from_bytes(message[4:6])
             self.pointer = x // SQUARE, y // SQUARE
-        if previous_state != (*self.keys, self.pointer):
+        if earlier_state != (*self.keys, self.pointer):
             async with self.changed:
                 self.version += 1
                 self.changed.notify_all()

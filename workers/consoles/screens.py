@@ -2,9 +2,9 @@
 A session of a graphical console: the screen of one node, for as long as this conductor has it.
 
 Each viewer has a connection of its own to the VNC server, logged in here: the password of the
-server leaves this process for no other. Without viewers there is no connection, since servers of
-BMCs have few. The server's messages are passed on in numbered pieces, which the API confirms:
-further ones wait, and the server with them. A piece that is lost, on either
+server leaves this process for no other. Without viewers there is no connection, since servers
+of BMCs have few. Their output is passed on in numbered pieces, of which the API confirms those that
+it has received: further ones wait, and the server with them. A piece that is lost, on either
 way, ends the viewer's connection, as nothing after it would be understood.
 """
 
@@ -38,7 +38,7 @@ from workers.consoles.writers import Writers
 
 logger = log.get(__name__)
 
-#: State of a console without viewers, which is not connected.
+#: State of a console without viewers: it is connected when one comes.
 IDLE = "idle"
 #: Most bytes of a piece; most pieces of a viewer that are not confirmed yet.
 PIECE, WINDOW = 32 << 10, 24
@@ -63,14 +63,14 @@ class View:
     input: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)  # that waits for the server
     waiting: int = 0  # its bytes
     is_connected: bool = False  # to the VNC server
-    sent_pieces: int = 0
+    pieces: int = 0  # number of those that were sent
     received: int = 0  # pieces that the API has confirmed
     reason: str = ""  # of an end by this side
     heard_at: float = field(default_factory=time.monotonic)
     room: asyncio.Event = field(default_factory=asyncio.Event)
 
     def end(self, reason: str) -> None:
-        """End the connection, and send the reason to the viewer."""
+        """End the connection; the viewer gets the reason."""
         self.reason = self.reason or reason
         if self.task is not None:
             self.task.cancel()
@@ -101,7 +101,7 @@ class ScreenSession:
         self._views: dict[str, View] = {}
         self._renewed = asyncio.Event()
         self._starting = asyncio.Lock()
-        self._screen: Screen | None = None  # that of the program below
+        self._screen: Screen | None = None  # by the program that runs here
         self._child: Child | None = None
         self._words = bytearray()  # of the program
         self._left_at = self._sign_at = time.monotonic()
@@ -162,7 +162,7 @@ class ScreenSession:
             view.write(data)
         elif act == "confirm":
             received = document.get("received")
-            if isinstance(received, int) and view.received < received <= view.sent_pieces:
+            if isinstance(received, int) and view.received < received <= view.pieces:
                 view.received = received
                 view.room.set()
         elif act == "close":
@@ -204,17 +204,17 @@ class ScreenSession:
                 self._change(WAITING if failed else IDLE, reason if failed else "")
 
     async def _pass_on(self, view: View, connection: Connection) -> None:
-        """Pass on the messages of the server, from its description of the screen on."""
+        """Pass on the output of the server, from its description of the screen on."""
         sender = asyncio.create_task(view.send(connection))
         try:
             data = connection.init
             while data:
-                while view.sent_pieces - view.received >= WINDOW:
+                while view.pieces - view.received >= WINDOW:
                     view.room.clear()
                     await view.room.wait()
                 piece = base64.b64encode(data).decode()
-                self._publish({"screen": view.holder, "number": view.sent_pieces, "data": piece})
-                view.sent_pieces += 1
+                self._publish({"screen": view.holder, "number": view.pieces, "data": piece})
+                view.pieces += 1
                 data = await connection.stream.read(PIECE)
         finally:
             sender.cancel()

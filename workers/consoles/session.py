@@ -44,7 +44,7 @@ FLOWING, FIRST = 0.05, 0.01
 LONGEST_WORDS = 4096
 
 #: Called with the node and a document of output (`app.broker.consoles`).
-Publish = Callable[[str, Mapping[str, object]], None]
+Publish = Callable[[str, Mapping[str, Any]], None]
 
 
 class Gone(Exception):
@@ -60,8 +60,7 @@ class Surroundings:
     publish: Publish
     #: reads the program of a node; raises Gone, HardwareError, SQLAlchemyError
     program_of: Callable[[str], Awaitable[Program]]
-    #: reads the screen of a node with a graphical console; raises the same errors
-    screen_of: Callable[[str], Awaitable[Screen]]
+    screen_of: Callable[[str], Awaitable[Screen]]  # reads the VNC server of a node; raises the same
     starts: asyncio.Semaphore  # of programs that start at once
 
 
@@ -250,7 +249,7 @@ class Session:
         except OSError as error:
             seldom.warning("console.not_kept", node=self.node, detail=str(error))
 
-    def _publish(self, document: Mapping[str, object]) -> None:
+    def _publish(self, document: Mapping[str, Any]) -> None:
         self._around.publish(self.node, {"session": self.id, **document})
 
     # state

@@ -71,9 +71,9 @@ def show_console_state(context: RequestContext, _query: Any, ident: str) -> Resp
     """
     Show whether an enabled console is connected, and who types
 
-    An addition to Ironic's API. `idle`: a graphical console without viewers, which is connected for
-    viewers alone. `reason`: the cause of a missing connection, in the words of the
-    program or of the BMC. `writer`: name of the caller who types; empty: there is none.
+    An addition to Ironic's API. `idle`: a graphical console without viewers, connected when
+    one comes. `reason`: the cause of a missing connection, in the words of the program or of the
+    BMC. `writer`: name of the caller who types; empty: there is none.
     """
     facts = call_conductor(context, ident, "open_console")
     return json({name: facts[name] for name in _FACTS})
@@ -199,13 +199,13 @@ def stream_console(context: RequestContext, query: Fields, ident: str) -> Respon
             followers.place(watcher, environ, followers.consoles, "consoles", RETRY_OF_MANY)
         )
         leave = places.pop_all().close
-    common = context.runtime, _channel(context), ticket, lambda: followers.tail.is_closed, leave
+    arguments = context.runtime, _channel(context), ticket, lambda: followers.tail.is_closed, leave
     if ticket["kind"] == SERIAL:
-        watch: Watch = Watch(*common)
+        watch: Watch = Watch(*arguments)
     else:
-        watch = Screen(*common, plain=PROTOCOL not in socket.subprotocols)
-    accepted_names = (name for name in (PROTOCOL, BINARY) if name in socket.subprotocols)
-    socket.subprotocol, socket.serve = next(accepted_names, None), watch.serve
+        watch = Screen(*arguments, plain=PROTOCOL not in socket.subprotocols)
+    protocols = (name for name in (PROTOCOL, BINARY) if name in socket.subprotocols)
+    socket.subprotocol, socket.serve = next(protocols, None), watch.serve
     return Response(status=101)
 
 

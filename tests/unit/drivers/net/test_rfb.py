@@ -1,4 +1,4 @@
-"""Messages of viewers, hostile ones among them."""
+"""Messages and handshakes of viewers of VNC, hostile ones among them."""
 
 import pytest
 

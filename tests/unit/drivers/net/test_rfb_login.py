@@ -28,9 +28,9 @@ CHALLENGE = bytes(range(16))
 
 class Server:
     """
-    Sends its script, part by part; a number: reads so many bytes before the next part.
+    Sends the items of a script, one after another; a number: reads so many bytes before.
 
-    heard: the bytes of the client.
+    heard: bytes of the client.
     """
 
     def __init__(self, *script, stays=True):
