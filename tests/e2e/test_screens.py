@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import uuid
+from collections import Counter
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -144,7 +145,13 @@ def shown_keys(picture):
 
 def await_no_writer(fleet):
     """Wait until the viewers of earlier tests have left: one of them may still be the writer."""
-    until(lambda: "" == fleet.get(f"nodes/{fleet.node}/console")["writer"], "the last writer's end")
+
+    def is_over():
+        actions = Counter(each["action"] for each in fleet.get("audit", target=fleet.node)["audit"])
+        tickets = actions["create/node/console/ticket"] + actions["read/node/state/console"]
+        return tickets == actions["delete/node/console"]
+
+    until(is_over, "the end of earlier viewers")
 
 
 def test_the_address_of_ironics_clients_opens_a_page_and_a_screen_once(fleet):
