@@ -17,28 +17,34 @@ from kombu import pools
 from app.broker import breakers, queue, redis_broker
 from app.config.settings import load
 from tests.e2e.roles_alone import LIFE, ROLES, Site
+from tests.support import debian, tls
 from tests.support import redis as own_redis
-from tests.support import tls
 from tests.support.fleet import ROOT, until
 from tests.support.ports import free_port
+from tests.support.prerequisites import not_run
 
 USERS = ROOT / "compose" / "redis-users.acl"
 
 
-@pytest.fixture
-def port(tmp_path):
-    """Port of a Redis with TLS only, and the users of compose; a password is the user's name."""
+def users_file(folder):
+    """Write the users of compose, and an admin; a password is the user's name. Return the path."""
     text = USERS.read_text()
     for role in (*ROLES, "flower"):
         text = text.replace(f"{role.upper()}_PASSWORD", hashlib.sha256(role.encode()).hexdigest())
-    (tmp_path / "users.acl").write_text(
-        f"{text}user admin on >admin allcommands allkeys allchannels\n"
-    )
+    path = folder / "users.acl"
+    path.write_text(f"{text}user admin on >admin allcommands allkeys allchannels\n")
+    return str(path)
+
+
+@pytest.fixture
+def port(tmp_path):
+    """Port of a Redis with TLS only, and the users of `users_file`."""
+    users = users_file(tmp_path)
     certificate, key = tls.certificate(tmp_path, "redis")
     tls.certificate(tmp_path, "stranger")
     with own_redis.serving(
         tmp_path, program=own_redis.program_with_tls(tmp_path), port="0", tls=True,
-        aclfile=str(tmp_path / "users.acl"), tls_cert_file=str(certificate),
+        aclfile=users, tls_cert_file=str(certificate),
         tls_key_file=str(key), tls_auth_clients="no",
     ) as found:  # fmt: skip
         yield found
@@ -170,7 +176,7 @@ def test_flower_without_a_password_does_not_start(tmp_path, port, password):
 @pytest.mark.parametrize(
     ("user", "command"),
     [
-        ("default", ("GET", "ingot:epoch")),
+        ("health", ("GET", "ingot:epoch")),
         ("api", ("BRPOP", "conductor.c-1", 1)),
         ("api", ("GET", "ingot:watermark")),
         ("api", ("CONFIG", "GET", "*")),
@@ -190,16 +196,38 @@ def test_flower_without_a_password_does_not_start(tmp_path, port, password):
     ],
 )
 def test_a_user_may_do_no_more(tmp_path, port, user, command):
-    broker = (
-        url(tmp_path, port, user)
-        if user != "default"
-        else url(tmp_path, port, "x").replace("x:x@", "")
-    )
     with (
-        redis.Redis.from_url(broker) as client,
+        redis.Redis.from_url(url(tmp_path, port, user)) as client,
         pytest.raises(redis.RedisError, match=r"(?i)permission|NOPERM|can't access"),
     ):
         client.execute_command(*command)
+
+
+@pytest.mark.parametrize("name", ["", "default"])
+def test_no_client_is_the_default_user(tmp_path, port, name):
+    broker = url(tmp_path, port, name).replace("//:@", "//")
+    with redis.Redis.from_url(broker) as client, pytest.raises(redis.AuthenticationError):
+        client.ping()
+
+
+def test_the_transactions_of_a_role_outlive_a_restart_of_redis_7(tmp_path):
+    folder = debian.unpacked("redis-server", "redis-tools")
+    if folder is None:
+        not_run("Debian's redis-server")
+
+    settings = {
+        "program": folder / "usr/bin/redis-server", "aclfile": users_file(tmp_path),
+        "appendonly": "yes", "appendfsync": "always",
+    }  # fmt: skip
+
+    def client(port):
+        return redis.Redis(port=port, username="admin", password="admin")
+
+    with own_redis.serving(tmp_path, **settings) as port, client(port) as admin:
+        changes = admin.pipeline(transaction=True)
+        changes.lpush("conductor.c-1", "message").sadd("_kombu.binding.x", "queue").execute()
+    with own_redis.serving(tmp_path, **settings) as port, client(port) as admin:
+        assert {b"conductor.c-1", b"_kombu.binding.x"} == set(admin.keys("*"))
 
 
 def test_a_server_with_another_certificate_is_refused_by_both_clients(tmp_path, port):
