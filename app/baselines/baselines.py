@@ -3,7 +3,6 @@ Baselines: create, update and delete them.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
@@ -21,7 +20,7 @@ MOST_NAMED = 3
 COMPARED = ("selection", "expected", "acceptance")
 
 
-def create(session: Session, fields: Mapping[str, Any]) -> Baseline:
+def create(session: Session, fields: Mapping[str, object]) -> Baseline:
     """
     Create a baseline. `fields` have the API's names, and were validated against its schema.
 
@@ -35,7 +34,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Baseline:
     return baseline
 
 
-def change(session: Session, baseline: Baseline, values: Mapping[str, Any]) -> None:
+def change(session: Session, baseline: Baseline, values: Mapping[str, object]) -> None:
     """
     Update a baseline, whose row is locked; all its nodes are compared again.
 

@@ -253,7 +253,7 @@ def _update(
     row.version, row.compared_at, row.differences = baseline.version, time, differences
 
 
-def _state(differences: Sequence[Mapping[str, Any]]) -> Compliance:
+def _state(differences: Sequence[Mapping[str, object]]) -> Compliance:
     if not differences:
         return Compliance.COMPLIES
     is_known = any(difference["actual"] is not None for difference in differences)
@@ -263,7 +263,7 @@ def _state(differences: Sequence[Mapping[str, Any]]) -> Compliance:
 def _differences(
     baseline_rules: Sequence[Rule],
     facts: Facts,
-    old_differences: Sequence[Mapping[str, Any]],
+    old_differences: Sequence[Mapping[str, object]],
     time: datetime,
 ) -> list[dict[str, Any]]:
     """Return the differences of a node, each with the time since when there is one by its rule."""
@@ -323,7 +323,7 @@ def _hold(
     baseline: Baseline,
     node: Node,
     row: BaselineNode,
-    old_differences: Sequence[Mapping[str, Any]],
+    old_differences: Sequence[Mapping[str, object]],
 ) -> None:
     """
     Hold a node that does not comply, unless someone has ended a hold on these differences.

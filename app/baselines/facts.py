@@ -27,23 +27,25 @@ class Facts:
     """Recorded facts of a machine."""
 
     inventory: Any = None  # of the last inspection
-    firmware: Mapping[str, Any] = field(default_factory=dict)  # component -> current version
-    bios: Mapping[str, Any] = field(default_factory=dict)  # name -> value
+    firmware: Mapping[str, object] = field(default_factory=dict)  # component -> current version
+    bios: Mapping[str, object] = field(default_factory=dict)  # name -> value
 
 
-def number(value: Any) -> int | None:
+def number(value: object) -> int | None:
     """Return an integer within the limits, else None."""
     return value if type(value) is int and 0 <= value <= LARGEST else None
 
 
-def text(value: Any) -> str | None:
+def text(value: object) -> str | None:
     """Return a text without characters that cannot be printed, or None if nothing is left."""
     if not isinstance(value, str):
         return None
     return "".join(filter(str.isprintable, value[:LONGEST])).strip() or None
 
 
-def of_section(name: str, key: str, convert: Callable[[Any], Fact]) -> Callable[[Facts, str], Fact]:
+def of_section(
+    name: str, key: str, convert: Callable[[object], Fact]
+) -> Callable[[Facts, str], Fact]:
     """Return the function of a value in an object of the inventory, as `cpu.count`."""
 
     def fact(facts: Facts, _key: str) -> Fact:
@@ -96,7 +98,7 @@ def of_bios(facts: Facts, name: str) -> str | None:
     return text(facts.bios.get(name))
 
 
-def _member(document: Any, key: str) -> Any:
+def _member(document: object, key: str) -> object:
     return document.get(key) if isinstance(document, Mapping) else None
 
 

@@ -132,7 +132,7 @@ class Rule:
         """Whether a known fact is as expected."""
         return any(_TESTS[self.operator](fact, value) for value in self.values)
 
-    def difference(self, machine: Facts) -> dict[str, Any] | None:
+    def difference(self, machine: Facts) -> dict[str, object] | None:
         """Return the difference between a machine and this rule; None: there is none."""
         fact = self.field.fact(machine, self.key)
         if fact is not None and self.is_met(fact):
@@ -143,7 +143,7 @@ class Rule:
         }  # fmt: skip
 
 
-def parsed(documents: Iterable[Mapping[str, Any]]) -> Sequence[Rule]:
+def parsed(documents: Iterable[Mapping[str, object]]) -> Sequence[Rule]:
     """Parse the rules of a baseline. Raises RuleError."""
     return [parse(document) for document in documents]
 
@@ -196,25 +196,26 @@ def _field(label: str) -> tuple[Field, str]:
     raise RuleError("field", f"there is no {label!r}; {hint}")
 
 
-def _checked(field: Field, value: Any) -> int | str:
+def _checked(field: Field, value: object) -> int | str:
     """Return a value of the field's kind. Raises RuleError."""
     if field.kind is Kind.NUMBER:
-        if facts.number(value) is None:
+        number = facts.number(value)
+        if number is None:
             raise RuleError("value", f"{field.label} is a number: an integer from 0 to 2^53")
-    elif not isinstance(value, str) or facts.text(value) != value:
+        return number
+    if not isinstance(value, str) or facts.text(value) != value:
         raise RuleError(
             "value",
             f"{field.label} is a text of 1 to {facts.LONGEST} printable characters, in quotes",
         )
-    checked_value: int | str = value
-    return checked_value
+    return value
 
 
-def _matches(fact: Any, pattern: Any) -> bool:
+def _matches(fact: str, pattern: str) -> bool:
     """Whether a text has the parts of a pattern, in their order; in time linear in the text."""
     prefix, *further_parts = pattern.split("*")
     if not further_parts:
-        return bool(fact == pattern)
+        return fact == pattern
     *middle_parts, suffix = further_parts
     position, end = len(prefix), len(fact) - len(suffix)
     if not (fact.startswith(prefix) and fact.endswith(suffix) and position <= end):

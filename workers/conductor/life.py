@@ -73,7 +73,7 @@ class Life:
         self._ended = threading.Event()
         self._redispatching: threading.Thread | None = None
 
-    def start(self, **_: Any) -> None:
+    def start(self, **_: object) -> None:
         """Register the conductor, now that its worker consumes its queue; send heartbeats."""
         threading.Thread(target=self._run, name="life", daemon=True).start()
 
@@ -236,7 +236,7 @@ class Life:
         logger.error(event, **facts)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def drain(self, **_: Any) -> None:
+    def drain(self, **_: object) -> None:
         """Unregister the conductor, and redispatch its operations while running steps complete."""
         conductor = self.conductor
         if self._stopping:

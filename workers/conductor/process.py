@@ -13,7 +13,6 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 from celery import Celery
@@ -161,7 +160,7 @@ def _worker(application: Celery, hostname: str, queues: list[str], threads: int)
     )
 
 
-def _keep_logging(**_: Any) -> None:
+def _keep_logging(**_: object) -> None:
     """Keep the logging setup: Celery changes it unless this signal has a receiver."""
 
 

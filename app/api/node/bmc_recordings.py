@@ -78,7 +78,7 @@ def start_recording(context: RequestContext, values: dict[str, Any], ident: str)
     returns=exactly({"until": or_null(TIME), "left_out": INTEGER, "exchanges": array(EXCHANGE)}),
 )
 @bmc_recordings.arguments(NoQuery, location="query")
-def show_recording(context: RequestContext, _query: Any, ident: str) -> Response:
+def show_recording(context: RequestContext, _query: object, ident: str) -> Response:
     """
     Show the recorded exchanges of a node's operations with its BMC, without secrets
 
@@ -98,7 +98,7 @@ def show_recording(context: RequestContext, _query: Any, ident: str) -> Response
 
 @bmc_recordings.declare("DELETE", PATH, rule=RULE, returns=NO_CONTENT)
 @bmc_recordings.arguments(NoQuery, location="query")
-def stop_recording(context: RequestContext, _query: Any, ident: str) -> Response:
+def stop_recording(context: RequestContext, _query: object, ident: str) -> Response:
     """End the recording of a node's operations, and delete it"""
 
     def work(session: Session) -> Response:

@@ -67,7 +67,7 @@ def _channel(context: RequestContext) -> Consoles:
 
 @consoles.declare("GET", CONSOLE, rule="baremetal:node:console:open", returns=STATE)
 @consoles.arguments(NoQuery, location="query")
-def show_console_state(context: RequestContext, _query: Any, ident: str) -> Response:
+def show_console_state(context: RequestContext, _query: object, ident: str) -> Response:
     """
     Show whether an enabled console is connected, and who types
 

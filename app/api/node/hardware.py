@@ -101,7 +101,7 @@ def list_bios_settings(context: RequestContext, query: Query, ident: str) -> Res
     "GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get", returns=map_of(BIOS_SETTING)
 )
 @hardware.arguments(NoQuery, location="query")
-def show_bios_setting(context: RequestContext, _query: Any, ident: str, name: str) -> Response:
+def show_bios_setting(context: RequestContext, _query: object, ident: str, name: str) -> Response:
     """Show a BIOS setting of a machine"""
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
@@ -156,7 +156,7 @@ def list_firmware(context: RequestContext, query: Query, ident: str) -> Response
     returns=exactly({"inventory": DOCUMENT, "plugin_data": DOCUMENT}),
 )
 @hardware.arguments(NoQuery, location="query")
-def show_inventory(context: RequestContext, _query: Any, ident: str) -> Response:
+def show_inventory(context: RequestContext, _query: object, ident: str) -> Response:
     """Show the inventory of a machine from its last inspection"""
     with context.runtime.reading() as session:
         inventory = inventory_service.find(session, node_of(context, session, ident))
@@ -167,7 +167,7 @@ def show_inventory(context: RequestContext, _query: Any, ident: str) -> Response
     "GET", "/nodes/<ident>/sensors", rule="baremetal:node:get_sensors", returns=SENSORS
 )
 @hardware.arguments(NoQuery, location="query")
-def show_sensors(context: RequestContext, _query: Any, ident: str) -> Response:
+def show_sensors(context: RequestContext, _query: object, ident: str) -> Response:
     """
     Show the last readings of a machine's sensors, and those before
 

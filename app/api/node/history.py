@@ -90,7 +90,7 @@ def list_history(context: RequestContext, query: Mapping[str, Any], ident: str) 
     returns=ENTRY,
 )
 @history.arguments(NoQuery, location="query")
-def show_history(context: RequestContext, _query: Any, ident: str, uuid: str) -> Response:
+def show_history(context: RequestContext, _query: object, ident: str, uuid: str) -> Response:
     """Show an entry of a node's history"""
     with context.runtime.reading() as session:
         node = _node(context, session, ident)

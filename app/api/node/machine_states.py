@@ -101,7 +101,7 @@ def set_target_raid_config(context: RequestContext, fields: Fields, ident: str) 
     returns=exactly({"console_enabled": BOOLEAN, "console_info": or_null(DOCUMENT)}),
 )
 @machine_states.arguments(NoQuery, location="query")
-def show_console(context: RequestContext, _query: Any, ident: str) -> Response:
+def show_console(context: RequestContext, _query: object, ident: str) -> Response:
     """
     Show the address of a machine's console
 

@@ -81,7 +81,7 @@ def call_conductor(
     returns=exactly({"boot_device": or_null(TEXT), "persistent": or_null(BOOLEAN)}),
 )
 @management.arguments(NoQuery, location="query")
-def show_boot_device(context: RequestContext, _query: Any, ident: str) -> Response:
+def show_boot_device(context: RequestContext, _query: object, ident: str) -> Response:
     """Show the boot device of a machine"""
     return json(call_conductor(context, ident, "get_boot_device"))
 
@@ -110,7 +110,7 @@ def set_boot_device(context: RequestContext, fields: Fields, ident: str) -> Resp
     returns=exactly({"supported_boot_devices": array(TEXT)}),
 )
 @management.arguments(NoQuery, location="query")
-def list_boot_devices(context: RequestContext, _query: Any, ident: str) -> Response:
+def list_boot_devices(context: RequestContext, _query: object, ident: str) -> Response:
     """List the boot devices that a machine supports"""
     return json(
         {"supported_boot_devices": call_conductor(context, ident, "supported_boot_devices")}
@@ -138,7 +138,7 @@ def inject_nmi(context: RequestContext, ident: str) -> Response:
     returns=exactly({"indicators": array(INDICATOR)}),
 )
 @management.arguments(NoQuery, location="query")
-def list_indicators(context: RequestContext, _query: Any, ident: str) -> Response:
+def list_indicators(context: RequestContext, _query: object, ident: str) -> Response:
     """List the indicators of a machine"""
     documents = []
     for indicator in call_conductor(context, ident, "indicators"):
@@ -155,7 +155,7 @@ def list_indicators(context: RequestContext, _query: Any, ident: str) -> Respons
     returns=exactly({"state": one_of(INDICATOR_STATES)}),
 )
 @management.arguments(NoQuery, location="query")
-def show_indicator(context: RequestContext, _query: Any, ident: str, indicator: str) -> Response:
+def show_indicator(context: RequestContext, _query: object, ident: str, indicator: str) -> Response:
     """Show the state of an indicator"""
     return json({"state": call_conductor(context, ident, "get_indicator", **_parsed(indicator))})
 
@@ -181,7 +181,7 @@ def set_indicator(context: RequestContext, fields: Fields, ident: str, indicator
     returns=exactly({"sensors": array(SENSOR)}),
 )
 @management.arguments(NoQuery, location="query")
-def list_sensors(context: RequestContext, _query: Any, ident: str) -> Response:
+def list_sensors(context: RequestContext, _query: object, ident: str) -> Response:
     """
     Read the sensors of a machine: temperatures, fans, voltages, power
 
@@ -207,7 +207,7 @@ def _parsed(indicator: str) -> Fields:
 
 @management.declare("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get", returns=array(MEDIUM))
 @management.arguments(NoQuery, location="query")
-def list_virtual_media(context: RequestContext, _query: Any, ident: str) -> Response:
+def list_virtual_media(context: RequestContext, _query: object, ident: str) -> Response:
     """List the virtual media of a machine"""
     return json(concealed_media(context, call_conductor(context, ident, "virtual_media"), ident))
 

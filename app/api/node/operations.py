@@ -112,7 +112,7 @@ def _step(step: OperationStep) -> View:
     returns=exactly({"operations": array(OPERATION)}),
 )
 @operations.arguments(NoQuery, location="query")
-def list_operations(context: RequestContext, _query: Any, ident: str) -> Response:
+def list_operations(context: RequestContext, _query: object, ident: str) -> Response:
     """List the operations of a node, the newest first"""
     with context.runtime.reading() as session:
         query = select(Node.id, Node.uuid, Node.name).where(identified(context, ident))
@@ -158,7 +158,7 @@ def list_operations_of_all(context: RequestContext, query: Any) -> Response:
     "GET", "/operations/<uuid>", rule="baremetal:node:history:get", returns=WHOLE_OPERATION
 )
 @operations.arguments(NoQuery, location="query")
-def show_operation(context: RequestContext, _query: Any, uuid: str) -> Response:
+def show_operation(context: RequestContext, _query: object, uuid: str) -> Response:
     """Show an operation and its steps"""
     with context.runtime.reading() as session:
         row = session.execute(

@@ -104,7 +104,7 @@ def list_baseline_nodes(context: RequestContext, query: Mapping[str, Any], ident
     returns=exactly({"compliance": array(COMPLIANCE)}),
 )
 @baselines.arguments(NoQuery, location="query")
-def show_compliance(context: RequestContext, _query: Any, ident: str) -> Response:
+def show_compliance(context: RequestContext, _query: object, ident: str) -> Response:
     """List the baselines that are for a node, with its differences"""
     statement = (
         select(Baseline.uuid, Baseline.name, *BaselineNode.__table__.c)

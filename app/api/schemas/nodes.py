@@ -85,7 +85,7 @@ class Step(Schema):
     limit_child_node_execution = fields.List(Uuid())
 
     @validates_schema
-    def _interface(self, data: dict[str, Any], **_kwargs: Any) -> None:
+    def _interface(self, data: dict[str, Any], **_kwargs: object) -> None:
         if data["step"] not in RESERVED_STEPS and data.get("interface") not in STEPPING:
             raise ValidationError(f"interface: must be one of {', '.join(STEPPING)}.")
 

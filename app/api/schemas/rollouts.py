@@ -70,7 +70,7 @@ class WindowFields(Schema):
     )
 
     @validates_schema(skip_on_field_errors=True)
-    def _opens(self, data: dict[str, Any], **_kwargs: Any) -> None:
+    def _opens(self, data: dict[str, Any], **_kwargs: object) -> None:
         if data["zone"] not in windows.zones():
             near = get_close_matches(data["zone"], windows.zones(), 1)
             hint = f"; the nearest is {near[0]}" if near else ", as Europe/Berlin"
@@ -120,7 +120,7 @@ class StrategyFields(Schema):
     )
 
     @post_load
-    def _document(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+    def _document(self, data: dict[str, Any], **_kwargs: object) -> dict[str, Any]:
         """Return the strategy as rollouts keep it, with a text in place of the time."""
         if data.get("not_before") is not None:
             data["not_before"] = data["not_before"].isoformat()

@@ -153,7 +153,7 @@ class Marshmallow(MarshmallowPlugin):
         self.converter.add_attribute_function(_pattern)
 
 
-def _pattern(_converter: Any, field: Any, **_kwargs: Any) -> dict[str, Any]:
+def _pattern(_converter: Any, field: Any, **_kwargs: object) -> dict[str, Any]:
     pattern = FIELDS.get(type(field), ("", None, None))[2]
     return {"pattern": pattern} if pattern else {}
 
