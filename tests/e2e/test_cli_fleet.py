@@ -75,7 +75,11 @@ def test_a_rollout_is_paused_resumed_and_aborted(ingot, fleet):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("run", "manage"), 2, "choose nodes by --where EXPRESSION or --nodes FILE, or all by --all"),
+        (
+            ("run", "manage"),
+            2,
+            "choose nodes by --where EXPRESSION or --nodes FILE, or all by --all",
+        ),
         (("run", "manage", "--all", "--where", "driver=x"), 2, "one of them"),
         (("run", "manage", "--where", "driver<3", "--dry-run"), 2, "Character 7"),
         (("run", "abort", "--all", "--dry-run"), 1, "'abort' is not one of"),
