@@ -40,7 +40,18 @@ class Program:
         return text
 
 
-class ProgramConsole(Console):
+class ConnectedConsole(Console):
+    """Base class of consoles that a conductor connects to while they are enabled."""
+
+    def stop_console(self, target: Target) -> None:
+        target.report(console_enabled=False)
+
+    def get_console(self, target: Target) -> dict[str, Any]:
+        """Refuse: the conductor or the API answers, which know port, address and caller."""
+        raise NotSupported(f"{self.name}: its conductor does not run consoles")
+
+
+class ProgramConsole(ConnectedConsole):
     """Base class of serial consoles by a program of the conductor."""
 
     def program(self, target: Target) -> Program:
@@ -55,13 +66,6 @@ class ProgramConsole(Console):
     def start_console(self, target: Target) -> None:
         self.program(target)
         target.report(console_enabled=True)
-
-    def stop_console(self, target: Target) -> None:
-        target.report(console_enabled=False)
-
-    def get_console(self, target: Target) -> dict[str, Any]:
-        """Refuse: the conductor answers, as it knows the port."""
-        raise NotSupported(f"{self.name}: its conductor does not run consoles")
 
 
 #: Address at which a program that is a VNC server listens.
@@ -97,7 +101,7 @@ class Screen:
         return f"{host}:{self.port}{self.path or ''}"
 
 
-class GraphicalConsole(Console):
+class GraphicalConsole(ConnectedConsole):
     """Base class of graphical consoles by a VNC server."""
 
     def screen(self, target: Target) -> Screen:
@@ -112,10 +116,3 @@ class GraphicalConsole(Console):
     def start_console(self, target: Target) -> None:
         self.screen(target)
         target.report(console_enabled=True)
-
-    def stop_console(self, target: Target) -> None:
-        target.report(console_enabled=False)
-
-    def get_console(self, target: Target) -> dict[str, Any]:
-        """Refuse: the API answers, as it knows its address and the caller."""
-        raise NotSupported(f"{self.name}: its conductor does not run consoles")

@@ -7,7 +7,7 @@ connections) are applied here.
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from time import monotonic, time
 
 from drivers.simulator import bmc, system, volumes
@@ -164,12 +164,6 @@ class Redfish:
         if template_path in DOCUMENTS:
             raise Refusal(405, "OperationNotAllowed", f"{request.method} {path} is not allowed.")
         raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
-
-    def begin_task(
-        self, name: str, effect: Callable[[], object], seconds: float, failure: str = ""
-    ) -> Response:
-        """Begin a task; return the answer to its order."""
-        return volumes.ordered_task(self.machine, name, effect, seconds, failure)
 
     def _log_in(self, body: dict[str, object]) -> Response:
         machine, sessions = self.machine, self.machine.sessions

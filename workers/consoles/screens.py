@@ -132,7 +132,7 @@ class ScreenSession:
         except Gone:
             raise
         except Exception as error:  # of the driver, the database, the server: viewers try again
-            self._change(WAITING, _told(error, screen))
+            self._change(WAITING, _reason_of(error, screen))
         else:
             self._change(IDLE, "")
 
@@ -192,7 +192,7 @@ class ScreenSession:
         except OSError as error:
             reason = f"the VNC server has broken the connection: {error.strerror or error}"
         except Exception as error:
-            reason, failed = _told(error, screen), True
+            reason, failed = _reason_of(error, screen), True
             logger.warning("console.ended", node=self.node, reason=reason)
         finally:
             view.is_connected = False
@@ -341,7 +341,7 @@ class ScreenSession:
         }
 
 
-def _told(error: Exception, screen: Screen | None) -> str:
+def _reason_of(error: Exception, screen: Screen | None) -> str:
     """Return an error in words, without the secrets of the program."""
     words = str(error) or type(error).__name__
     program = screen.program if screen else None

@@ -12,6 +12,7 @@ from drivers.simulator.documents import MANAGER, link, resource
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.rude.row import Exchange, Registry, changed
 from drivers.simulator.server import Response, json
+from drivers.simulator.volumes import ordered_task
 
 FAULTS = Registry()
 
@@ -173,7 +174,7 @@ def media_insert_by_task(exchange: Exchange) -> Response:
         return exchange.go()
     effect = partial(exchange.bmc.carry_out, exchange.request)
     failure = "The image cannot be mounted." if exchange["fails"] else ""
-    return exchange.bmc.begin_task("Insert medium", effect, exchange["seconds"], failure)
+    return ordered_task(exchange.bmc.machine, "Insert medium", effect, exchange["seconds"], failure)
 
 
 # Boot settings

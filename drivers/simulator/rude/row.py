@@ -44,11 +44,6 @@ class Bmc(Protocol):
     def carry_out(self, request: Request) -> Response:
         """Carry an order out that was authenticated before."""
 
-    def begin_task(
-        self, name: str, effect: Callable[[], object], seconds: float, failure: str = ""
-    ) -> Response:
-        """Begin a task; return the answer to its order."""
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
