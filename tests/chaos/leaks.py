@@ -55,8 +55,8 @@ class Watch(threading.Thread):
                     self.texts[name].add(Path(f"/proc/{pid}/{name}").read_bytes())
         for pid, role in roles.items():
             with suppress(OSError):
-                limits = Path(f"/proc/{pid}/limits").read_text()
-                (line,) = (each for each in limits.splitlines() if "core file size" in each)
+                rows = Path(f"/proc/{pid}/limits").read_text().splitlines()
+                (line,) = (row for row in rows if "core file size" in row)
                 self.core_sizes[role] = line.split()[4]
 
     def end(self):
@@ -84,7 +84,7 @@ class Search:
 
         with Search(site, passwords) as search:
             search.add_answers()
-            found = search.results()
+            places = search.results()
     """
 
     def __init__(self, site, passwords):
@@ -155,13 +155,13 @@ class Search:
             for path in folder.rglob("*"):
                 self.counts[self._kind(path)] += path.is_file()
         # one process for all patterns and files: thousands of both
-        found = subprocess.run(
+        search = subprocess.run(
             ["grep", "--recursive", "--text", "--fixed-strings", "--files-with-matches",
              f"--file={patterns}", self._texts, *folders],
             check=False, capture_output=True, text=True,
         )  # fmt: skip
-        assert found.returncode < 2 or "No such file" in found.stderr, found.stderr
-        return [self._names.get(Path(line), line) for line in found.stdout.splitlines()]
+        assert search.returncode < 2 or "No such file" in search.stderr, search.stderr
+        return [self._names.get(Path(line), line) for line in search.stdout.splitlines()]
 
     def _kind(self, path):
         if path.is_relative_to(self.site.folder / "logs"):

@@ -17,7 +17,7 @@ def hurry(factor):
     """Multiply the waits of the rotation of passwords by a factor."""
     for name in ("LONGEST", "SILENT", "UNAPPLIED", "LOCKED"):
         setattr(password_rotation, name, getattr(password_rotation, name) * factor)
-    password_rotation.ROUNDS = tuple(each * factor for each in password_rotation.ROUNDS)
+    password_rotation.ROUNDS = tuple(seconds * factor for seconds in password_rotation.ROUNDS)
 
 
 def run(name, role, *arguments):

@@ -141,7 +141,11 @@ def _machines(storm):
 
 
 DISTURBANCES = (
-    *(each for each in storms.DISTURBANCES if "conductor" in each.name or "FLUSHALL" in each.name),
+    *(
+        disturbance
+        for disturbance in storms.DISTURBANCES
+        if "conductor" in disturbance.name or "FLUSHALL" in disturbance.name
+    ),
     Disturbance("a stranger's wrong logins", locked_out, _machines, 6),
     Disturbance("a BMC cut off", dead, _machines, 6),
 )  # fmt: skip
@@ -251,7 +255,7 @@ def rotations(site):
 def settle(site, nodes, verdict):
     """Take all faults away; one more rotation of each node must succeed."""
     for number in range(site.nodes):
-        site.set_faults(number, **{name: None for each in REFUSING.values() for name in each})
+        site.set_faults(number, **{name: None for faults in REFUSING.values() for name in faults})
         site.set_faults(number, lockout_after=None, bmc_dead=None)
     time.sleep(LOCKOUT * site.waits)
     ledger, stop = Ledger(), threading.Event()

@@ -58,7 +58,7 @@ class Storm:
             self.site.set_faults(number, **dict.fromkeys(PASSING))
 
     def _begin(self):
-        weights = [each.weight for each in self.disturbances]
+        weights = [disturbance.weight for disturbance in self.disturbances]
         (chosen,) = self.random.choices(self.disturbances, weights)
         taken = {target for _, target, _ in self._acting}
         free = [name for name in chosen.of(self) if name not in taken]

@@ -126,6 +126,6 @@ def test_arguments_and_environments_of_descendants_are_watched(tmp_path):
         watch.look()
         process.stdin.close()
         search.add_processes(watch)
-        found = {place.partition(":")[0] for place in search.results()}
-    assert {"/proc/PID/cmdline", "/proc/PID/environ"} == found
+        places = {place.partition(":")[0] for place in search.results()}
+    assert {"/proc/PID/cmdline", "/proc/PID/environ"} == places
     assert {"c-1"} == watch.core_sizes.keys()

@@ -363,9 +363,9 @@ def differing(api):
 
 def test_a_remedy_shows_its_plan_and_is_rolled_out_over_the_nodes_that_differ(api, differing):
     ingot = Ingot(api.client.application)
-    shown = ingot("baseline", "remedy", "rack-a", "--dry-run", "-o", "table").lines
-    assert "applies BIOS settings: BootMode=Uefi, TurboMode=On" == shown[0]
-    assert "2 nodes in 2 waves, 0 excluded; pauses at 1 failed nodes" == shown[1]
+    lines = ingot("baseline", "remedy", "rack-a", "--dry-run", "-o", "table").lines
+    assert "applies BIOS settings: BootMode=Uefi, TurboMode=On" == lines[0]
+    assert "2 nodes in 2 waves, 0 excluded; pauses at 1 failed nodes" == lines[1]
     assert [] == rollouts(api)
     refused = ingot("baseline", "remedy", "rack-a", status=2)
     assert "clean: 2 nodes in 2 waves: needs --yes" in refused.err

@@ -107,10 +107,10 @@ def test_named_nodes_take_part_also_children_and_each_once(api, nodes):
         ({"names": ["n0", "n0", parent, parent.upper(), child]}, ["child", "n0"]),
         ({"names": nodes, "where": "extra.rack=r1"}, ["n2"]),
     ):
-        made = create(api, nodes=filters)
-        members = api("GET", f"/v1/rollouts/{made['uuid']}/nodes").json["nodes"]
+        rollout = create(api, nodes=filters)
+        members = api("GET", f"/v1/rollouts/{rollout['uuid']}/nodes").json["nodes"]
         assert names == sorted(member["node_name"] for member in members), filters
-        assert {**filters, "names": len(filters["names"])} == made["filters"]
+        assert {**filters, "names": len(filters["names"])} == rollout["filters"]
 
 
 def test_names_of_no_node_are_refused_all_together(api, nodes, monkeypatch):

@@ -147,7 +147,9 @@ def await_no_writer(fleet):
     """Wait until the viewers of earlier tests have left: one of them may still be the writer."""
 
     def is_over():
-        actions = Counter(each["action"] for each in fleet.get("audit", target=fleet.node)["audit"])
+        actions = Counter(
+            record["action"] for record in fleet.get("audit", target=fleet.node)["audit"]
+        )
         tickets = actions["create/node/console/ticket"] + actions["read/node/state/console"]
         return tickets == actions["delete/node/console"]
 
@@ -171,7 +173,7 @@ def test_the_address_of_ironics_clients_opens_a_page_and_a_screen_once(fleet):
     with pytest.raises(InvalidStatus) as refused:
         Plain(fleet, address).__enter__()
     assert 403 == refused.value.response.status_code
-    actions = {each["action"] for each in fleet.get("audit", target=fleet.node)["audit"]}
+    actions = {record["action"] for record in fleet.get("audit", target=fleet.node)["audit"]}
     assert {"read/node/state/console", "update/node/console", "delete/node/console"} <= actions
 
 
