@@ -41,6 +41,7 @@ from app.lifecycle.provision_states import (
     verbs_in,
     waits_in,
 )
+from app.lifecycle.verb_arguments import SECRETS
 from app.models import Node, Operation, OperationStep
 from app.planning import plan_conditions, planning, requested_steps
 from app.planning.requested_steps import Arguments
@@ -89,8 +90,7 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
     request, invalid = _checked_request(candidate, declaration, arguments, caller)
     child_nodes.check_not_held(session, request.steps)
     rows, step_errors = _plan(candidate, declaration, request, invalid)
-    hidden = ("configdrive", "rescue_password")
-    public_arguments = {key: value for key, value in arguments.items() if key not in hidden}
+    public_arguments = {name: value for name, value in arguments.items() if name not in SECRETS}
     return Intent(
         candidate.event, from_state, declaration, rows, request.steps, step_errors, public_arguments
     )

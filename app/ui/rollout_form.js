@@ -59,7 +59,7 @@ export async function createRollout(api, release, { filters, target }, onCreated
 
   function showArguments() {
     const facts = release.verbs[select.value];
-    argumentForm = facts ? verbArguments(api, facts, {}) : null;
+    argumentForm = facts ? verbArguments(api, facts, { isKept: true }) : null;
     replace(argumentsRoot, argumentForm?.elements);
     acceptedRequest = null;
     replace(plan);

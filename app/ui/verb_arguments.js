@@ -1,12 +1,8 @@
-// The arguments of a verb as form fields: steps to choose from, runbooks by name, passwords hidden.
+// The arguments of a verb as form fields: steps to choose from, runbooks by name, passwords hidden,
+// configuration drives as an object, an address or base64.
 
 import { element, replace } from "./dom.js";
 
-//: Argument -> how it is entered.
-const KINDS = {
-  clean_steps: "steps", service_steps: "steps", deploy_steps: "steps", runbook: "runbook",
-  rescue_password: "password", disable_ramdisk: "flag",
-};
 //: Argument with steps -> the part of the address that lists those which a node offers.
 const FLOWS = { clean_steps: "cleaning", service_steps: "service", deploy_steps: "deploy" };
 const MASKED = "******";
@@ -28,8 +24,8 @@ const stepOf = (name, offered) => ({
 
 // Return the fields of a verb: { elements, body() }; body() throws for text that is no JSON.
 // verbFacts: of the release. values: initial ones. node: UUID of the node whose steps are offered, if
-// there is one.
-export function verbArguments(api, verbFacts, { values = {}, node = null } = {}) {
+// there is one. isKept: whether the service keeps the request, which then has no secrets.
+export function verbArguments(api, verbFacts, { values = {}, node = null, isKept = false } = {}) {
   const controls = new Map();
 
   function stepsField(name) {
@@ -70,6 +66,11 @@ export function verbArguments(api, verbFacts, { values = {}, node = null } = {})
 
   const makers = {
     steps: stepsField, runbook: runbookField,
+    "config drive": name => {
+      const area = element("textarea", { name, spellcheck: "false", placeholder: '{"user_data": …}, an address, or base64' });
+      controls.set(name, () => (area.value.trim().startsWith("{") ? JSON.parse(area.value) : area.value.trim() || undefined));
+      return [area];
+    },
     password: name => {
       const input = element("input", { name, type: "password", autocomplete: "off" });
       controls.set(name, () => input.value || undefined);
@@ -81,12 +82,12 @@ export function verbArguments(api, verbFacts, { values = {}, node = null } = {})
       return [input];
     },
   };
-  const names = verbFacts.takes.filter(name => name in KINDS);
-  const alternatives = names.includes("runbook") ? " (or a runbook)" : " (required)";
-  const elements = names.map(name => {
-    const [control, ...companions] = makers[KINDS[name]](name);
-    const label = element(KINDS[name] === "flag" ? "label.inline" : "label", {},
-      element("span", {}, name, name === verbFacts.requires ? alternatives : " (optional)"), control);
+  const alternatives = verbFacts.requires.length > 1 ? ` (or a ${verbFacts.requires[1]})` : " (required)";
+  const fields = Object.entries(verbFacts.takes).filter(([, argument]) => !(isKept && argument.secret));
+  const elements = fields.map(([name, { content }]) => {
+    const [control, ...companions] = makers[content](name);
+    const label = element(content === "flag" ? "label.inline" : "label", {},
+      element("span", {}, name, name === verbFacts.requires[0] ? alternatives : " (optional)"), control);
     return [label, companions];
   });
   return {

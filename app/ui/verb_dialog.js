@@ -62,7 +62,7 @@ export function rehearse(api, node, verb, verbFacts, { values = {}, title = `Dry
     return true;
   }
 
-  const lacksArgument = verbFacts.requires && !(verbFacts.requires in values) && !("runbook" in values);
+  const lacksArgument = verbFacts.requires.length > 0 && !verbFacts.requires.some(name => name in values);
   return dialog(title, [plain(verb) && element("p.muted", {}, `${verb}: ${plain(verb)}`), argumentForm.elements, plan], [
     ...(argumentForm.elements.length ? [{ label: "Dry run", act: dryRun }] : []),
     { label: `Start ${verb}`, kind: DANGEROUS.has(verb) ? "danger" : "primary", act: request },

@@ -112,8 +112,8 @@ def test_the_facts_are_those_of_the_tables(api):
     assert list(MACHINE) == list(facts["states"])
     assert {"kind": "stable", "moves": {"manage": "verifying"}} == facts["states"]["enroll"]
     assert VERBS.keys() == facts["verbs"].keys()
-    assert "clean_steps" == facts["verbs"]["clean"]["requires"]
-    assert {"deploy_steps"} == set(facts["verbs"]["active"]["takes"])
+    assert ["clean_steps", "runbook"] == facts["verbs"]["clean"]["requires"]
+    assert {"deploy_steps", "configdrive"} == set(facts["verbs"]["active"]["takes"])
     assert {*node_fields.FILTERS, "associated", "conductor"} <= facts["filters"].keys()
     assert not {"limit", "marker", "fields", "sort_key"} & facts["filters"].keys()
     assert ["true", "false"] == facts["filters"]["maintenance"]["values"]

@@ -167,6 +167,10 @@ def test_a_deployment_is_rehearsed_started_held_and_watched_to_active(chromium, 
         dialog.get_by_role("button", name="Dry run").click()
         expect(dialog).to_contain_text("deploy_steps: this is not JSON")
         dialog.get_by_label("deploy_steps").fill(HOLD)
+        dialog.get_by_label("configdrive").fill('{"meta_data": 5}')
+        dialog.get_by_role("button", name="Dry run").click()
+        expect(dialog).to_contain_text("configdrive: meta_data is of the wrong type")
+        dialog.get_by_label("configdrive").fill('{"meta_data": {"name": "first"}}')
         dialog.get_by_role("button", name="Start deploy").click()  # it shows the new plan first
         expect(dialog.get_by_role("listitem").filter(has_text="hold")).to_have_count(1)
         assert "available" == site.states()[site.good]
@@ -174,6 +178,7 @@ def test_a_deployment_is_rehearsed_started_held_and_watched_to_active(chromium, 
         expect(dialog).to_have_count(0)
 
         expect(page.locator("h1 + .badge")).to_have_text("deploy hold")
+        assert "configdrive" in site.get(f"nodes/{site.good}")["instance_info"]
         why = page.get_by_role("region", name="Why")
         expect(why).to_contain_text("it is held until unhold or abort is requested")
         expect(steps(page).locator("li", has_text="hold")).to_have_attribute(

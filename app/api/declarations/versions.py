@@ -91,6 +91,10 @@ VERBS: Mapping[str, int] = {
     "unrescue": 38, "deploy": 73, "undeploy": 73, "unhold": 85, "service": 87,
 }
 
+#: Argument of PUT states/provision, or (argument, verb) -> minor version that introduced it.
+ARGUMENTS: Mapping[str | tuple[str, str], int] = {
+    "deploy_steps": 69, "disable_ramdisk": 70, ("disable_ramdisk", "service"): 108, "runbook": 92,
+}
 #: Provision state -> minor version from which it allows `abort`.
 ABORTS: Mapping[str, int] = {
     "inspecting": 41, "inspect wait": 41, "deploying": 110, "wait call-back": 110,
@@ -106,6 +110,11 @@ COLLECTIONS: Mapping[str, int] = {
     "runbooks": 92, "inspection_rules": 96, "continue_inspection": 84,
 }
 # fmt: on
+
+
+def of_argument(name: str, verb: str) -> int:
+    """Return the minor version that introduced an argument of a verb."""
+    return ARGUMENTS.get((name, verb), ARGUMENTS.get(name, MIN))
 
 
 class Version(int):

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
-from app.api.node import node_states
+from app.api.node import verb_checks
 from app.api.node.nodes import filtered
 from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, listed
 from app.api.openapi.shapes import (
@@ -190,12 +190,12 @@ def _check(context: RequestContext, target: str, filters: Fields, arguments: Fie
     if target in power.TARGETS:
         if unknown_names := [name for name in arguments if name != "timeout"]:
             raise Invalid(f"{unknown_names[0]}: not taken by {target}")
-        node_states.check_power(context, target, arguments.get("timeout"))
+        verb_checks.check_power(context, target, arguments.get("timeout"))
         return
     if "timeout" in arguments:
         raise Invalid(f"timeout: only taken by {', '.join(power.TARGETS)}")
     context.version.require(versions.VERBS.get(target, versions.MIN), f"target {target}")
-    node_states.check_arguments(context, target, arguments)
+    verb_checks.check_arguments(context, target, arguments)
 
 
 def _plan(

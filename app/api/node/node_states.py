@@ -1,8 +1,6 @@
 """Routes below /v1/nodes/{node}/states: power and provision state."""
 
-import re
-from collections.abc import Mapping, Sequence
-from types import NoneType
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Response
@@ -10,7 +8,7 @@ from sqlalchemy.orm import Session
 from werkzeug.exceptions import MethodNotAllowed
 
 from app.api.declarations import versions
-from app.api.node import node_query, node_view
+from app.api.node import node_query, node_view, verb_checks
 from app.api.node.node_identifiers import identified, key_of, locked, node_of, uuid_of
 from app.api.node.node_shapes import NODE_STATES, STEP
 from app.api.openapi.returns import PROGRESS, STARTED, Returns
@@ -35,38 +33,16 @@ from app.api.request.transactions import in_transaction
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.api.transport.responses import empty, json
 from app.engine import power, provisioning
-from app.errors import Invalid, NotFound, ServiceError
+from app.errors import NotFound, ServiceError
 from app.inventory.idle import is_idle
-from app.lifecycle import flows
-from app.lifecycle.provision_states import VERBS, State, allows
+from app.lifecycle.provision_states import VERBS, State
 from app.models import Node, OperationStep, StepSource
 from app.planning.step_views import step_view
 from app.reports import rehearsal
-from drivers.core.interface_kinds import SOFT_OFF, SOFT_REBOOT
-from drivers.core.steps import Flow
 
 node_states = Routes("states", "Power and provision states of a node")
 
 Fields = dict[str, Any]
-
-_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
-#: Key of a configdrive -> the minor version that introduced it, and the accepted types.
-CONFIGDRIVE: Mapping[str, tuple[int, tuple[type, ...]]] = {
-    "meta_data": (56, (dict,)),
-    "network_data": (56, (dict,)),
-    "user_data": (56, (dict, list, str, NoneType)),
-    "vendor_data": (59, (dict,)),
-}
-#: Argument -> the verbs that accept it.
-TAKEN_BY: Mapping[str, tuple[str, ...]] = {
-    "clean_steps": ("clean",),
-    "deploy_steps": ("active", "deploy", "rebuild"),
-    "service_steps": ("service",),
-    "rescue_password": ("rescue",),
-    "disable_ramdisk": ("clean", "service"),
-    "runbook": ("clean", "service"),
-}
-REQUIRED = {"clean": "clean_steps", "service": "service_steps", "rescue": "rescue_password"}
 
 REHEARSED_STEP = Component("RehearsedStep", exactly(
     {**STEP, "source": one_of(StepSource), "in_band": BOOLEAN, "child_node": or_null(UUID)}
@@ -116,7 +92,7 @@ def show_states(context: RequestContext, query: Fields, ident: str) -> Response:
 def change_power(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Change the power of a node"""
     target, timeout = fields["target"], fields.get("timeout")
-    check_power(context, target, timeout)
+    verb_checks.check_power(context, target, timeout)
     requester = context.caller
     context.audit.specify(target)
 
@@ -148,12 +124,12 @@ def change_provision_state(context: RequestContext, fields: Fields, ident: str) 
     if dry_run:
         repeats.refuse(context.request, repeats.DRY_RUN)
         return json(_rehearsed(context, ident, verb, arguments))
-    check_arguments(context, verb, arguments)
+    verb_checks.check_arguments(context, verb, arguments)
     requester = context.caller
 
     def work(session: Session) -> None:
         node = locked(context, session, ident)
-        check_state(context, verb, node.provision_state)
+        verb_checks.check_state(context, verb, node.provision_state)
         provisioning.request(session, node, verb, arguments, requester)
 
     return in_transaction(context, work, _accepted(context, ident))
@@ -169,8 +145,8 @@ def _rehearsed(context: RequestContext, ident: str, verb: str, arguments: Fields
         node = node_of(context, session, ident)
         document: Fields = {"node_uuid": node.uuid, "target": verb, "from": node.provision_state}
         try:
-            check_arguments(context, verb, arguments)
-            check_state(context, verb, node.provision_state)
+            verb_checks.check_arguments(context, verb, arguments)
+            verb_checks.check_state(context, verb, node.provision_state)
             intent = provisioning.decide(session, node, verb, arguments, context.caller)
         except ServiceError as error:
             refusal = {"status": error.status, "reason": concealer(context, node)(str(error))}
@@ -216,86 +192,3 @@ def _foreseen(
 
 def _accepted(context: RequestContext, ident: str) -> Response:
     return empty(202, location=f"{context.base_url}/v1/nodes/{ident}/states")
-
-
-def check_power(context: RequestContext, target: str, timeout: int | None) -> None:
-    """Check the microversion that a power request requires. Raises NotAcceptable."""
-    if target in (SOFT_OFF, SOFT_REBOOT) or timeout is not None:
-        context.version.require(27, "soft power, or a timeout,")
-
-
-def check_state(context: RequestContext, verb: str, state: str) -> None:
-    """Check the microversion that the verb requires in this state. Raises NotAcceptable."""
-    if verb == "abort":
-        context.version.require(versions.ABORTS.get(state, versions.MIN), f"abort in {state}")
-    if verb in versions.LATE_VERBS and allows(state, VERBS[verb]):
-        context.version.require(versions.VERBS[verb], f"target {verb}")
-
-
-def check_arguments(context: RequestContext, verb: str, arguments: Fields) -> None:  # noqa: C901, PLR0912 - one branch per argument
-    """
-    Check that the verb takes the arguments, and that none which it requires is missing.
-
-    Raises Invalid, NotAcceptable.
-    """
-    if arguments.get("configdrive") not in (None, {}, ""):
-        check_configdrive(context, verb, arguments["configdrive"])
-    if "runbook" in arguments:
-        context.version.require(92, "runbook")
-        for name in arguments:
-            if name.endswith("_steps"):
-                raise Invalid(f'Please provide either "{name}" or a runbook, but not both.')
-    if "disable_ramdisk" in arguments:
-        context.version.require(108 if verb == "service" else 70, "disable_ramdisk")
-    if "deploy_steps" in arguments:
-        context.version.require(69, "deploy_steps")
-    for name, verbs in TAKEN_BY.items():
-        if name in arguments and verb not in verbs:
-            if name == "disable_ramdisk":
-                raise Invalid("disable_ramdisk is supported only with manual cleaning or servicing")
-            raise Invalid(
-                f'"{name}" is only valid when setting target provision state to'
-                f" {' or '.join(verbs)}"
-            )
-        if name in arguments and name.endswith("_steps"):
-            check_allowed(context, name, arguments[name])
-    required_name = REQUIRED.get(verb)
-    value = arguments.get(required_name or "")
-    if isinstance(value, str):
-        value = value.strip()
-    if required_name and not value and "runbook" not in arguments:
-        filled = "A non-empty " if verb == "rescue" else ""
-        raise Invalid(
-            f'{filled}"{required_name}" is required when setting target provision state to {verb}'
-        )
-
-
-def check_allowed(context: RequestContext, name: str, steps: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse steps that the settings forbid. Raises Invalid."""
-    setting = flows.of_steps(Flow(name.removesuffix("_steps"))).forbidden_steps
-    forbidden = getattr(context.runtime.settings.api, setting) if setting else ()
-    for step in steps:
-        label = f"{step.get('interface')}.{step['step']}"
-        if label in forbidden:
-            raise Invalid(f"{name}: {label} is not allowed here")
-
-
-def check_configdrive(context: RequestContext, verb: str, value: Any) -> None:
-    """
-    Check that the verb takes a configuration drive, in a form of the request's version.
-
-    Raises Invalid.
-    """
-    if verb not in ("active", "rebuild") or (verb == "rebuild" and context.version < 35):
-        raise Invalid(f"configdrive: not taken by {verb}")
-    if isinstance(value, dict):
-        if context.version < 56:
-            raise Invalid("configdrive: an object needs API version 1.56")
-        for key, part in value.items():
-            since, types = CONFIGDRIVE.get(key, (versions.MAX + 1, ()))
-            if context.version < since:
-                raise Invalid(f"configdrive: {key!r} is not known")
-            if not isinstance(part, types):
-                raise Invalid(f"configdrive: {key} is of the wrong type")
-    elif not isinstance(value, str) or not ("://" in value or _BASE64.fullmatch(value)):
-        raise Invalid("configdrive: neither an object, a URL, nor base64")

@@ -6,11 +6,11 @@ import marshmallow
 import orjson
 
 from app.api.declarations import node_fields
-from app.api.node import node_states
 from app.api.schemas.nodes import NodeFilters
 from app.api.transport.responses import OPTIONS
 from app.api.values.value_types import Flag, ListQuery
 from app.lifecycle.provision_states import MACHINE, VERBS, Kind, State
+from app.lifecycle.verb_arguments import arguments_of, required_by
 
 _FAILED_STATES = [*(state for state in State if MACHINE[state].kind is Kind.FAILED), State.ERROR]
 #: Expression that selects all nodes with a failure of any kind.
@@ -30,11 +30,14 @@ def encoded() -> bytes:
 
 
 def _verb(verb: str) -> Mapping[str, object]:
-    """Describe a verb: the event that it requests, its arguments, and the one that it requires."""
+    """Describe a verb: its event, the arguments it takes, and those one of which it requires."""
     return {
         "event": VERBS[verb],
-        "takes": [name for name, verbs in node_states.TAKEN_BY.items() if verb in verbs],
-        "requires": node_states.REQUIRED.get(verb),
+        "takes": {
+            name: {"content": argument.content, "secret": argument.is_secret}
+            for name, argument in arguments_of(verb).items()
+        },
+        "requires": required_by(verb),
     }
 
 

@@ -1,7 +1,7 @@
 """Commands for provision and power states: requests, dry runs, and waiting for the end."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from app.cli.terminal.consoles import console
 from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
 from app.lifecycle.provision_states import VERBS
+from app.lifecycle.verb_arguments import SECRETS, required_by
 from app.text.sentences import joined
 
 #: Provisioning verbs of the API; the service checks them against the node's state.
@@ -40,13 +41,8 @@ POWER = {
 DESTROY = ("clean", "rebuild", "deleted", "undeploy")
 #: Verbs that may do so: a dry run tells.
 ERASING = ("provide", "active", "deploy", "service")
-#: Verb -> its options, one of which it needs.
-REQUIRED: Mapping[str, Sequence[str]] = {
-    "clean": ("clean_steps", "runbook"), "service": ("service_steps", "runbook"),
-    "rescue": ("rescue_password",),
-}  # fmt: skip
-#: Field of a request that a rollout does not take -> its option.
-UNSCHEDULED = {"configdrive": "config-drive", "rescue_password": "rescue-password"}
+#: Argument -> its option, where that has a name of its own.
+OPTION_NAMES = {"configdrive": "config-drive"}
 STEP_COLUMNS = ("interface", "step", "source", "in_band", "args")
 
 
@@ -96,9 +92,9 @@ def provision_state(
     body |= {"rescue_password": rescue_password, "disable_ramdisk": disable_ramdisk}
     for name, text in lists.items():
         if text is not None:
-            body[name] = arguments.document(f"--{name.replace('_', '-')}", text)
+            body[name] = arguments.document(option_of(name), text)
     if config_drive is not None:
-        body["configdrive"] = arguments.config_drive("--config-drive", config_drive)
+        body["configdrive"] = arguments.config_drive(option_of("configdrive"), config_drive)
     body = {name: value for name, value in body.items() if value is not None}
     if not_before is not None:
         schedule(api, output, selection, body, not_before, dry_run=dry_run, wait=wait)
@@ -113,12 +109,16 @@ def provision_state(
         )
 
 
+def option_of(argument: str) -> str:
+    """Return the option of the command line for an argument of a verb."""
+    return f"--{OPTION_NAMES.get(argument, argument.replace('_', '-'))}"
+
+
 def _require_arguments(verb: str, values: Mapping[str, object]) -> None:
     """Check that a verb has one of the options that it needs. Raises Usage."""
-    names = REQUIRED.get(verb)
+    names = required_by(verb)
     if names and not any(values[name] for name in names):
-        flags = " or ".join(f"--{name.replace('_', '-')}" for name in names)
-        raise Usage(f'{flags}: "{names[0]}" is required with {verb}')
+        raise Usage(f'{" or ".join(map(option_of, names))}: "{names[0]}" is required with {verb}')
 
 
 def _erases(api: Api, selection: NodeSelection, body: Document) -> bool:
@@ -199,9 +199,9 @@ def schedule(
     """
     if wait is not None:
         raise Usage("--wait: not with --not-before; `ingot fleet show` follows the rollout")
-    for name, flag in UNSCHEDULED.items():
-        if name in body:
-            raise Usage(f"--{flag}: not with --not-before, which keeps no secrets")
+    for name in body:
+        if name in SECRETS:
+            raise Usage(f"{option_of(name)}: not with --not-before, which keeps no secrets")
     if selection.filters:
         nodes = dict[str, Any](bulk.filters_of(selection.filters))
     else:
