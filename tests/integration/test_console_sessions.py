@@ -30,7 +30,7 @@ from tests.support.fleet import until
 from tests.support.inside import Inside
 from tests.support.ports import free_port
 from tests.support.processes import alive
-from workers.consoles import history, hub, session
+from workers.consoles import history, hub, serial
 from workers.consoles.hub import Hub
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
@@ -154,7 +154,7 @@ class Desk:
 
 @pytest.fixture
 def desk(database, tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(serial, "FIRST_PAUSE", 0.1)
     monkeypatch.setattr(hub, "START_TIME", 0.0)
     opened = Desk(database, tmp_path)
     yield opened
@@ -242,7 +242,7 @@ def test_a_session_that_has_lost_its_node_does_not_fight_for_the_bmc(
     database, tmp_path, monkeypatch
 ):
     """The new owner ends the session of the old one at the BMC, before that compares the rows."""
-    monkeypatch.setattr(session, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(serial, "FIRST_PAUSE", 0.1)
     monkeypatch.setattr(hub, "PERIOD", 3600)
     with closing(Desk(database, tmp_path)) as desk:
         node, uuid = desk.open()

@@ -41,6 +41,7 @@ from drivers.core.target import Target
 from drivers.net import service_addresses
 from workers.consoles import history
 from workers.consoles.screens import ScreenSession
+from workers.consoles.serial import SerialSession
 from workers.consoles.session import Gone, Session, Surroundings
 
 T = TypeVar("T")
@@ -66,8 +67,8 @@ ANSWER_TIME = 10.0
 #: Addresses that are no place to connect to.
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only compared
 #: Kind of console -> its sessions.
-SESSIONS: Mapping[type[Console], type[Session | ScreenSession]] = {
-    ProgramConsole: Session,
+SESSIONS: Mapping[type[Console], type[Session]] = {
+    ProgramConsole: SerialSession,
     GraphicalConsole: ScreenSession,
 }
 _ROWS = select(
@@ -94,14 +95,14 @@ class Row(NamedTuple):
     updated_at: datetime
     driver: str
     interface: str | None
-    kind: type[Session | ScreenSession]  # of its sessions
+    kind: type[Session]  # of its sessions
 
 
 @dataclass(slots=True)
 class _Running:
     """A session, its task, and the columns that its program was made from."""
 
-    session: Session | ScreenSession
+    session: Session
     task: asyncio.Task[None]
     row: Row
     driver_info: Mapping[str, Any]
@@ -274,7 +275,7 @@ class Hub:
                 and (kind := self._kind(driver, interface)) is not None
             }
 
-    def _kind(self, driver: str, interface: str | None) -> type[Session | ScreenSession] | None:
+    def _kind(self, driver: str, interface: str | None) -> type[Session] | None:
         """Return the kind of sessions of a console interface; None: it has none."""
         by_name = self.runtime.drivers.types.get(driver, {}).get("console", {})
         console = by_name.get(interface or next(iter(by_name), ""))

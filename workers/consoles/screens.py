@@ -10,7 +10,6 @@ way, ends the viewer's connection, as nothing after it would be understood.
 
 import asyncio
 import base64
-import secrets
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -31,10 +30,10 @@ from workers.consoles.session import (
     LONGEST_WORDS,
     WAITING,
     Gone,
+    Session,
     Surroundings,
     last_words,
 )
-from workers.consoles.writers import Writers
 
 logger = log.get(__name__)
 
@@ -91,22 +90,18 @@ class View:
             self.waiting -= len(data)
 
 
-class ScreenSession:
-    """The screen of a node. `run` returns when it is not this conductor's any more."""
+class ScreenSession(Session):
+    """The graphical console of a node."""
+
+    kind = "graphical"
 
     def __init__(self, node: str, surroundings: Surroundings) -> None:
-        self.node, self._around = node, surroundings
-        self.id = secrets.token_hex(8)
-        self.phase, self.reason = CONNECTING, ""
+        super().__init__(node, surroundings)
         self._views: dict[str, View] = {}
-        self._renewed = asyncio.Event()
         self._starting = asyncio.Lock()
         self._screen: Screen | None = None  # by the program that runs here
-        self._child: Child | None = None
-        self._words = bytearray()  # of the program
         self._left_at = self._sign_at = time.monotonic()
         self._ends: set[asyncio.Task[None]] = set()
-        self.writers = Writers(self.id, self._type, self._tell_writer)
 
     async def run(self) -> None:
         """Serve viewers until the console is not this conductor's, or this is cancelled."""
@@ -282,24 +277,10 @@ class ScreenSession:
         name = Path(program.arguments[0]).name
         return last_words(self._words) or f"{name} has ended ({error})"
 
-    # like a session of a serial console
-
-    def renew(self) -> None:
-        """Connect again, as the settings have changed."""
-        self._renewed.set()
-
-    def kill(self) -> None:
-        """Kill the program at once, at the end of the conductor."""
-        if self._child is not None:
-            self._child.kill()
-
-    async def free(self) -> None:
-        """Do nothing: the server has no session without a connection."""
-
     def tick(self) -> None:
         """Do what is due: called about once a second."""
+        super().tick()
         now = time.monotonic()
-        self.writers.expire()
         for view in tuple(self._views.values()):
             if now - view.heard_at > SILENT:
                 view.end("its viewer has left")
@@ -316,29 +297,6 @@ class ScreenSession:
         view = self._views.get(self.writers.holder)
         if view is not None:
             view.write(data)
-
-    def _tell_writer(self, holder: str, name: str) -> None:
-        self._publish({"writer": name, "holder": holder})
-
-    def _change(self, phase: str, reason: str) -> None:
-        if (phase, reason) != (self.phase, self.reason) or phase == CONNECTING:
-            self.phase, self.reason = phase, reason
-            self._publish({"state": phase, "reason": reason})
-
-    def _publish(self, document: Mapping[str, Any]) -> None:
-        self._around.publish(self.node, {"session": self.id, **document})
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The session's state, for the API."""
-        return {
-            "kind": "graphical",
-            "session": self.id,
-            "state": self.phase,
-            "reason": self.reason,
-            "writer": self.writers.name,
-            "holder": self.writers.holder,
-        }
 
 
 def _reason_of(error: Exception, screen: Screen | None) -> str:
