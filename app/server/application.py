@@ -40,7 +40,7 @@ from app.api.fleet.shards import shards
 from app.api.node.agent_logs import agent_logs
 from app.api.node.bmc_documents import bmc_documents
 from app.api.node.bmc_recordings import bmc_recordings
-from app.api.node.consoles import consoles
+from app.api.node.console.consoles import consoles
 from app.api.node.hardware import hardware
 from app.api.node.history import history
 from app.api.node.machine_states import machine_states

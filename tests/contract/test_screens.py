@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from redis import RedisError
 
-from app.api.node import screen_socket
+from app.api.node.console import screen_socket
 from app.api.transport.responses import SOCKET
 from app.config.console_settings import Vnc
 from drivers.core.consoles import GraphicalConsole

@@ -8,7 +8,7 @@ SCOPE = "/v1/login/scope"
 CALLBACK = f"{OIDC}/callback"
 LOOKUP, HEARTBEAT, REPORT = "/v1/lookup", "/v1/heartbeat/", "/v1/continue_inspection"
 EVENT_STREAM = "/v1/events/stream"
-#: A ticket in the request is its credential (`app.api.node.consoles`).
+#: A ticket in the request is its credential (`app.api.node.console.consoles`).
 CONSOLE_STREAM = re.compile(r"/v1/nodes/[^/]*/console/stream")
 PUBLIC = (
     "/", "/v1", LOGIN, LOGOUT, SCOPE, OIDC, CALLBACK, LOOKUP, REPORT, "/healthcheck", "/docs",

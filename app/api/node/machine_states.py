@@ -6,7 +6,7 @@ from typing import Any
 from flask import Response
 from sqlalchemy.orm import Session
 
-from app.api.node.consoles import link
+from app.api.node.console.consoles import link
 from app.api.node.management import call_conductor
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT, STARTED

@@ -11,10 +11,10 @@ from flask import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.api.node.console_socket import Watch
+from app.api.node.console.console_socket import Watch
+from app.api.node.console.screen_socket import Screen
 from app.api.node.management import call_conductor
 from app.api.node.node_identifiers import node_of
-from app.api.node.screen_socket import Screen
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import BOOLEAN, INTEGER, TEXT, TIME, array, exactly, one_of
 from app.api.policy.targets import owned_at

@@ -3,8 +3,9 @@ WebSockets of graphical consoles: the screen of a machine for a viewer, and its 
 
 Binary messages are RFB, the protocol of VNC, on both sides: the viewer's handshake, without
 authentication, is done here, and the conductor has logged in to the VNC server. A client that
-offers the protocol `ingot.console` has, beside them, the texts of `app.api.node.console_socket`
-except `data`. Any other client sees RFB alone, and claims to type by its first key.
+offers the protocol `ingot.console` has, beside them, the texts of
+`app.api.node.console.console_socket` except `data`. Any other client sees RFB alone, and claims to
+type by its first key.
 """
 
 import base64
@@ -16,7 +17,7 @@ from typing import Any
 import orjson
 from redis import RedisError
 
-from app.api.node.console_socket import (
+from app.api.node.console.console_socket import (
     CLAIM_INTERVAL,
     EXPIRED,
     PAUSE,

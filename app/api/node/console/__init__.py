@@ -1,0 +1,1 @@
+"""Routes and sockets of the consoles of a node."""
