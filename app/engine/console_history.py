@@ -12,8 +12,10 @@ from app.cluster import conductors
 from app.cluster.hash_ring import serving
 from app.engine import rpc
 from app.errors import Unavailable
+from app.hardware import targets
 from app.models import Node
 from app.runtime import Runtime
+from drivers.core.errors import InvalidDriverInfo
 
 #: Seconds for the conductors to answer.
 ANSWER_TIME = 10.0
@@ -73,9 +75,17 @@ def read(
     return History(records, cut, missing)
 
 
-def path_of(node: str, operation: str) -> str:
-    """Return the path in the API of the history of an operation's time; both are UUIDs."""
-    return f"/v1/nodes/{node}/console/history?operation={operation}"
+def path_of(runtime: Runtime, node: Node, operation: str) -> str | None:
+    """
+    Return the path in the API of the history of an operation's time; operation: its UUID.
+
+    None: the console is not enabled, or of a kind that keeps no history.
+    """
+    try:
+        is_kept = node.console_enabled and targets.driver_of(runtime, node).console.keeps_history
+    except InvalidDriverInfo:  # a driver that only conductors have
+        is_kept = True
+    return f"/v1/nodes/{node.uuid}/console/history?operation={operation}" if is_kept else None
 
 
 def _milliseconds(moment: datetime | None) -> int | None:

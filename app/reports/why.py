@@ -52,7 +52,7 @@ class Answer:
     admission: dict[str, Any] | None = None  # see `admission.document`
     holds: tuple[dict[str, Any], ...] = ()  # not expired
     agent_log: str | None = None  # path of the agent's log that the operation has kept
-    # path of the output of the console during the operation; None: the console is not enabled
+    # path of the output of the console during the operation; None: none is kept
     console_history: str | None = None
 
     def document(self) -> dict[str, Any]:
@@ -126,8 +126,11 @@ def _explained(
         agent_logs.of_operation(session, node, failed_operation.uuid) if failed_operation else None
     )
     path = log and agent_logs.path_of(node.uuid, log)
-    output = console_history.path_of(node.uuid, failed_operation.uuid) if failed_operation else None
-    output = output if node.console_enabled else None
+    output = (
+        console_history.path_of(runtime_of(session), node, failed_operation.uuid)
+        if failed_operation
+        else None
+    )
     summary = joined(
         f"Node {_called(node)} is {state}; nothing is under way",
         f"Its last operation, {last_operation.kind}, {last_operation.state}: {message}"

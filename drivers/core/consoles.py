@@ -54,6 +54,8 @@ class ConnectedConsole(Console):
 class ProgramConsole(ConnectedConsole):
     """Base class of serial consoles by a program of the conductor."""
 
+    keeps_history = True
+
     def program(self, target: Target) -> Program:
         """
         Return the program; may read from the BMC.

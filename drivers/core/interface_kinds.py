@@ -124,6 +124,8 @@ class Console(Interface):
     """Serial or graphical console."""
 
     kind = "console"
+    #: Whether the conductor keeps what the console shows.
+    keeps_history: ClassVar[bool] = False
 
     def start_console(self, target: Target) -> Outcome | None:
         """Start the console, and report `console_enabled`; a step of its own operation."""

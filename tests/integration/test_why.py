@@ -15,7 +15,7 @@ from app.models import AgentRecord, Conductor, Node, NodeHistory, Operation, Por
 from app.reports import why
 from app.server.application import create_app
 from drivers.core.errors import Unreachable
-from drivers.fake.hardware import FakePower
+from drivers.fake.hardware import FakeConsole, FakePower
 from tests.integration.harness import AcmeBoot, Harness, requested
 from tests.support.redis import breakers
 from tests.unit.drivers.machines import scripted_agent
@@ -75,6 +75,18 @@ def test_a_failed_verification_is_explained_until_the_next_operation_begins(harn
     assert (None, False) == (
         explained(harness, node).error, SILENT in explained(harness, node).summary
     )  # fmt: skip
+
+
+def test_the_output_of_a_console_is_named_only_where_it_is_kept(harness, monkeypatch):
+    node = harness.node("enroll", name="rack1-u05")
+    fail_to_manage(harness, monkeypatch, node)
+    phrase = "`ingot node console history"
+    for enabled, is_kept in ((True, False), (False, True), (True, True)):
+        monkeypatch.setattr(FakeConsole, "keeps_history", is_kept)
+        harness.inside.change(Node, node, console_enabled=enabled)
+        answer = explained(harness, node)
+        assert (phrase in answer.summary) == (answer.console_history is not None)
+        assert (answer.console_history is not None) == (enabled and is_kept)
 
 
 def test_a_reason_that_is_also_that_of_the_maintenance_is_shown_once(harness):
