@@ -27,6 +27,8 @@ from pathlib import Path
 import psycopg
 import redis
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
 
 from drivers.simulator import media
 from tests.support import postgresql, programs
@@ -375,6 +377,16 @@ class Site:
         """Enrol a node for each machine; return their UUIDs, in the order of the machines."""
         with requests.Session() as http:
             http.headers.update(VERSION)
+            # as clients do: on a busy machine, conductors may not have registered yet
+            unavailable = Retry(
+                20,
+                connect=0,
+                read=0,
+                status_forcelist=[503],
+                allowed_methods=None,
+                backoff_factor=0.2,
+            )
+            http.mount("http://", HTTPAdapter(max_retries=unavailable))
             for machine in self.machines:
                 node = {
                     "uuid": machine["uuid"],
