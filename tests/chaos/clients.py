@@ -65,6 +65,14 @@ class Ledger:
     holds: list[Held] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unknown: list[tuple[str, str]] = field(default_factory=list)  # (node, verb) without a response
+    #: (node, verb) that was refused after an attempt without a response. That one may be executed
+    #: later: docs/api.md says so.
+    late: list[tuple[str, str]] = field(default_factory=list)
+
+    def refuse(self, node, verb, answer):
+        """Note a refused request."""
+        if answer.tries > 1:
+            self.late.append((node, verb))
 
 
 def step(interface, name, **args):
@@ -145,6 +153,8 @@ class Client(threading.Thread):
         power = {"target": "rebooting"}
         answer = self.ask("PUT", f"nodes/{node}/states/power", power, key=self.identifier())
         held.refused = None if answer is None else answer.status_code in REFUSED
+        if held.refused:
+            self.ledger.refuse(node, "power", answer)
         wait(self.random.uniform(0, 3), self.stop)
         answer = self.ask("DELETE", f"holds/{held.uuid}")
         if answer is not None:
@@ -200,6 +210,7 @@ class Client(threading.Thread):
         else:
             self.ledger.counts[f"refused {answer.status_code}"] += 1
             self.ledger.counts["refused"] += 1
+            self.ledger.refuse(node, verb, answer)
         self.site.note(
             "request",
             node=node,

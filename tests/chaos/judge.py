@@ -187,6 +187,7 @@ def _judge_node(verdict, ledger, node, done, ill):
     verdict.counts["nodes"] = verdict.counts.get("nodes", 0) + 1
     if wanted is None:
         wanted = {"enroll"}
+    wanted = wanted | late_goals(ledger, uuid, done)
     last = [each for each in done if each["kind"] != "power"][-1:]
     if state in wanted:
         name = "nodes in the requested state"
@@ -202,16 +203,37 @@ def _judge_node(verdict, ledger, node, done, ill):
 
 
 def judge_operations(verdict, ledger, node, done):
-    """Each accepted request has begun its operation, and there are no other operations."""
-    requested = [
+    """Each accepted request has begun its operation, and there are no others but of late attempts."""
+    requested, begun = _requested(ledger, node["uuid"]), _begun(done)
+    rest = iter(begun)
+    is_complete = all(verb in rest for verb in requested)  # in this order
+    late = late_verbs(ledger, node["uuid"], done)
+    if not is_complete or Counter(begun) - Counter(requested) != late:
+        verdict.blame("lost", f"node {node['uuid']}: accepted {requested}, begun {begun}")
+
+
+def late_verbs(ledger, node, done):
+    """Count the verbs of late attempts (`Ledger.late`) that were executed."""
+    unrequested = Counter(_begun(done)) - Counter(_requested(ledger, node))
+    return unrequested & Counter(verb for place, verb in ledger.late if place == node)
+
+
+def late_goals(ledger, node, done):
+    """States that a node may be in after late attempts that were executed."""
+    return {state for verb in late_verbs(ledger, node, done) for state in GOALS.get(verb, ())}
+
+
+def _requested(ledger, node):
+    return [
         each.verb
-        for each in ledger.accepted[node["uuid"]]
+        for each in ledger.accepted[node]
         if each.verb == "power"
         or (each.verb in GOALS and (each.verb != "manage" or each.state == "enroll"))
     ]
-    begun = [each["kind"] for each in done if each["request"]]
-    if requested != begun:
-        verdict.blame("lost", f"node {node['uuid']}: accepted {requested}, begun {begun}")
+
+
+def _begun(done):
+    return [each["kind"] for each in done if each["request"]]
 
 
 def judge_failures(verdict, done, ill):

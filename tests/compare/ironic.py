@@ -52,7 +52,7 @@ enabled_hardware_types = fake-hardware
 host_ip = 127.0.0.1
 port = {port}
 [database]
-connection = sqlite:///{folder}/ironic.db
+connection = {database}
 sqlite_synchronous = False
 [conductor]
 sync_power_state_interval = 3600
@@ -76,14 +76,14 @@ class NotInstalled(Exception):
 def install() -> Path:
     """Install Ironic if necessary; return the directory of its programs. Raises NotInstalled."""
     programs = HOME / RELEASE / "bin"
-    done = HOME / RELEASE / "installed"
+    done = HOME / RELEASE / "installed-with-pymysql"
     if done.exists():
         return programs
     print(f"installing ironic {RELEASE} into {HOME / RELEASE}: some minutes", file=sys.stderr)
     pip = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for command in (
         [sys.executable, "-m", "venv", HOME / RELEASE],
-        [*pip, f"ironic=={RELEASE}"],
+        [*pip, f"ironic=={RELEASE}", "pymysql"],
     ):
         if subprocess.run(command, check=False).returncode:
             raise NotInstalled(f"{command[-1]} could not be installed")
@@ -92,33 +92,26 @@ def install() -> Path:
 
 
 class Ironic:
-    """One Ironic, API and conductor in one process, with an empty database in `folder`."""
+    """
+    One Ironic, API and conductor in one process.
 
-    def __init__(self, folder: Path) -> None:
+    database: URL of one that has Ironic's schema; by default, an empty one in `folder`.
+    """
+
+    def __init__(self, folder: Path, database: str | None = None) -> None:
         self._programs = install()
         self._folder = folder / "ironic"
         self._log = self._folder / "log"
+        self.settings = self._folder / "ironic.conf"
+        self._database = database
 
     def __enter__(self) -> Self:
-        for name in ("http", "locks"):
-            (self._folder / name).mkdir(parents=True)
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        self._settings = self._folder / "ironic.conf"
-        self._settings.write_text(
-            _SETTINGS.format(
-                conductor=CONDUCTOR,
-                port=port,
-                folder=self._folder,
-                interfaces="\n".join(
-                    f"enabled_{kind}_interfaces = {names}" for kind, names in INTERFACES.items()
-                ),
-            )
-        )
-        self._schema()
+        self._configure()
+        if self._database is None:
+            self._copy_schema()
         parent = os.getpid()
         self._process = subprocess.Popen(
-            [self._programs / "ironic", "--config-file", self._settings],
+            [self._programs / "ironic", "--config-file", self.settings],
             stdout=self._log.open("w"), stderr=subprocess.STDOUT, cwd=self._folder,
             start_new_session=True,
             preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - no other thread yet
@@ -139,17 +132,39 @@ class Ironic:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
-    def _schema(self) -> None:
+    def create_schema(self) -> None:
+        """Create the tables of Ironic in its database."""
+        self._configure()
+        subprocess.run(
+            [self._programs / "ironic-dbsync", "--config-file", self.settings, "create_schema"],
+            check=True, capture_output=True, cwd=self._folder,
+        )  # fmt: skip
+
+    def _copy_schema(self) -> None:
         """Copy a database with tables and no rows; it is created once per release."""
-        made = HOME / f"{RELEASE}.db"
-        if not made.exists():
-            subprocess.run(
-                [self._programs / "ironic-dbsync", "--config-file", self._settings,
-                 "create_schema"],
-                check=True, capture_output=True, cwd=self._folder,
-            )  # fmt: skip
-            shutil.copy(self._folder / "ironic.db", made)
-        shutil.copy(made, self._folder / "ironic.db")
+        template = HOME / f"{RELEASE}.db"
+        if not template.exists():
+            self.create_schema()
+            shutil.copy(self._folder / "ironic.db", template)
+        shutil.copy(template, self._folder / "ironic.db")
+
+    def _configure(self) -> None:
+        """Write its settings, with a free port."""
+        for name in ("http", "locks"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.settings.write_text(
+            _SETTINGS.format(
+                conductor=CONDUCTOR,
+                database=self._database or f"sqlite:///{self._folder}/ironic.db",
+                port=port,
+                folder=self._folder,
+                interfaces="\n".join(
+                    f"enabled_{kind}_interfaces = {names}" for kind, names in INTERFACES.items()
+                ),
+            )
+        )
 
     def _await(self) -> None:
         """Wait until its conductor is alive and has loaded its driver."""

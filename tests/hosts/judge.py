@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tests.chaos import orders
-from tests.chaos.judge import ENDED, FAILED, Verdict, goals, judge_operations, was_under_way
+from tests.chaos.judge import (
+    ENDED,
+    FAILED,
+    Verdict,
+    goals,
+    judge_operations,
+    late_goals,
+    was_under_way,
+)
 
 #: Seconds of the promise: after each fault of one host all its work goes on within them.
 PROMISE = 20.0
@@ -151,6 +159,7 @@ class Judge:
         if node["reservation"] is not None:
             verdict.blame("stuck", f"node {uuid} is reserved for {node['reservation']}")
         wanted = goals(ledger.accepted[uuid]) or {self._states[uuid]}
+        wanted = wanted | late_goals(ledger, uuid, done)
         last = next((each for each in reversed(done) if each["kind"] != "power"), None)
         is_explained = last is not None and state in FAILED and _code(last) in codes
         if state not in wanted and not is_explained:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -248,6 +249,28 @@ def test_a_node_whose_hold_the_database_has_lost_is_excused():
     ledger.accepted["d"].append(Entry("power", "active", {}, 8.0, 9.0, 1))
     ledger.accepted["e"].append(Entry("power", "active", {}, 21.0, 22.0, 1))
     assert {"a", "d"} == lost_with_the_database(ledger, 5.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("begun", "late", "is_well"),
+    [
+        (["power", "deleted"], [("n", "power")], True),
+        (["power", "deleted"], [], False),
+        (["power", "deleted"], [("other", "power")], False),
+        (["power", "power", "deleted"], [("n", "power")], False),
+        (["deleted"], [("n", "power")], True),
+        (["power"], [("n", "power")], False),
+    ],
+)
+def test_an_attempt_without_an_answer_may_be_executed_after_a_refusal(begun, late, is_well):
+    ledger, verdict = Ledger(), judge.Verdict()
+    ledger.accepted["n"].append(Entry("deleted", "active", {}, 8.0, 9.0, 1))
+    for node, verb in late:
+        ledger.refuse(node, verb, SimpleNamespace(tries=2))
+    ledger.refuse("n", "rescue", SimpleNamespace(tries=1))
+    operations = [{"kind": kind, "request": "req-1"} for kind in begun]
+    judge.judge_operations(verdict, ledger, {"uuid": "n"}, operations)
+    assert is_well == (not verdict.wrong)
 
 
 def test_a_row_counts_what_is_wrong_and_names_it():
