@@ -10,7 +10,8 @@ ServiceError            500
 │  └─ InMaintenance     400
 ├─ Unauthorized         401
 ├─ Forbidden            403
-│  └─ NodeProtected     403
+│  ├─ NodeProtected     403
+│  └─ QuotaReached      403
 ├─ NotFound             404   one class for all: NotFound("node", ident)
 ├─ NotAcceptable        406   microversion out of range, or older than the field
 ├─ Conflict             409
@@ -102,6 +103,17 @@ class NodeProtected(Forbidden):
 
     def __init__(self, node: str) -> None:
         super().__init__(f"Node {node} is protected and cannot be undeployed, rebuilt or deleted.")
+
+
+class QuotaReached(Forbidden):
+    """The quota of a project allows no further node."""
+
+    def __init__(self, project: str, limit: int, leased_nodes: int | None) -> None:
+        leases = "" if leased_nodes is None else f": it leases {leased_nodes}, its limit is {limit}"
+        super().__init__(
+            f"lessee: the quota of project {project} allows no further node{leases}. Return a node,"
+            " or ask an administrator of the system for a higher limit."
+        )
 
 
 class NotFound(ServiceError):

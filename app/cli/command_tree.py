@@ -189,6 +189,14 @@ GROUPS: Mapping[str, Group] = {
             "replay": at("webhooks", "replay"),
         },
     ),
+    "quota": Group(
+        "Quotas: how many nodes a project may lease.",
+        {
+            "list": at("quotas", "list_quotas"),
+            "set": at("quotas", "set_quota"),
+            "unset": at("quotas", "unset_quota"),
+        },
+    ),
     "allocation": Group("Allocations: requests for nodes.", _all_of("ALLOCATION")),
 }
 #: Commands of a group to which the service's commands belong, too.

@@ -7,6 +7,7 @@ others, and says how a setting is added.
 
 from dataclasses import dataclass
 
+from app.config import hosts
 from app.config.option_types import (
     base_url,
     cidr_map,
@@ -90,7 +91,7 @@ class Agent:
 @dataclass(frozen=True, slots=True)
 class Pxe:
     tftp_root: str = option("", "Directory of the TFTP server; empty: tftpboot in the data directory")
-    tftp_server: str = option("", "Address of the TFTP server, if it differs from the DHCP server's")
+    tftp_server: str = option("", "Address of the TFTP server, if it differs from the DHCP server's", check=hosts.optional_host)
     kernel_append_params: str = option("nofb vga=normal", "Kernel arguments for network boot", deprecated=("pxe.pxe_append_params",))
     instance_master_path: str = option("", "Copies of kernels, ramdisks and boot loaders; empty: master_images in the data directory", deprecated=("pxe.tftp_master_path",))
     image_cache_size: int = count(20480, "Maximum size of instance_master_path, in MiB")

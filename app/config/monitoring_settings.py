@@ -7,6 +7,7 @@ webhooks, traces. `app/config/settings.py` has the others, and says how a settin
 
 from dataclasses import dataclass
 
+from app.config import hosts
 from app.config.option_types import collector_url, count, seconds
 from app.config.options import option
 from drivers.net import networks
@@ -58,7 +59,7 @@ class Healthcheck:
 @dataclass(frozen=True, slots=True)
 class Metrics:
     port: int | None = option(None, "Port of the exporter, which answers Prometheus at /metrics; 0: any free one; empty: no metrics. Not in Ironic", minimum=0, maximum=65535)
-    host_ip: str = option("127.0.0.1", "Address that the exporter listens on; it asks for no credentials, so let only Prometheus reach it. Not in Ironic")
+    host_ip: str = option("127.0.0.1", "Address that the exporter listens on; it asks for no credentials, so let only Prometheus reach it. Not in Ironic", check=hosts.listening_host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ notifications.
 
 from dataclasses import dataclass
 
+from app.config import hosts
 from app.config.option_types import count, seconds, topics, transport_url, web_url
 from app.config.options import option
 
@@ -34,7 +35,7 @@ class KeystoneAuthtoken:
     certfile: str | None = option(None, "Client certificate for Keystone")
     keyfile: str | None = option(None, "Key of the client certificate")
     insecure: bool = option(False, "Do not verify Keystone's certificate")
-    memcached_servers: tuple[str, ...] = option((), "host:port of token caches")
+    memcached_servers: tuple[str, ...] = option((), "host:port of token caches", check=hosts.cache_servers)
     token_cache_time: int = seconds(300, "Seconds for which a validated token is cached")
     service_token_roles: tuple[str, ...] = option(("service",), "Roles of a service token")
     service_token_roles_required: bool = option(True, "Reject service tokens without these roles")

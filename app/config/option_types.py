@@ -10,11 +10,12 @@ import shlex
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.config import redis_url
+from app.config import hosts, redis_url
 from app.config.options import option
+from drivers.net import networks
 
-#: Host in a URL, and characters of a URL: others are percent-encoded, or in Punycode (RFC 3986).
-_HOST, _URL = re.compile(r"[\w.-]+|[0-9a-f:.]+", re.ASCII), re.compile(r"[!#-;=?-\[\]_a-{}~]+")
+#: Characters of a URL: others are percent-encoded, or in Punycode (RFC 3986).
+_URL = re.compile(r"[!#-;=?-\[\]_a-{}~]+")
 #: Accepted schemes of database URLs; the driver is not configurable.
 DATABASES = ("sqlite", "sqlite+pysqlite", "postgresql", "postgres", "postgresql+psycopg")
 
@@ -40,6 +41,17 @@ def database_url(url: str) -> None:
         not scheme.startswith("sqlite") and address.count("@") > 1
     ):  # a part of the password is a host
         raise ValueError("@ in a user, a password or an option is written as %40")
+    authority = re.split("[/?]", address, maxsplit=1)[0].rpartition("@")[2]
+    if scheme.startswith("sqlite"):
+        if authority:
+            raise ValueError("expected three slashes before the file: sqlite:///FILE")
+        return
+    # without a host, libpq uses a socket, or the host of an option
+    if authority and not all(map(hosts.is_place, authority.split(","))):
+        raise ValueError(
+            "the name of a host or its port is wrong: expected postgresql://USER:PASSWORD@HOST/NAME"
+            " or HOST:PORT; @ : / ? # in a password are percent-encoded"
+        )
 
 
 def key_prefix(prefix: str) -> None:
@@ -113,14 +125,11 @@ def messages_url(url: str) -> None:
             "expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST, or amqps:// for TLS"
         )
     login, _, place = url.partition("://")[2].rpartition("@")
-    try:
-        is_wrong = re.search(r"[@/?#\[\]]", login) or urlsplit(f"//{place}").port == 0
-    except ValueError:  # its text quotes the port
-        is_wrong = True
-    if is_wrong:
+    place = re.split("[/?#]", place, maxsplit=1)[0]
+    if re.search(r"[@/?#\[\]]", login) or not hosts.is_place(place):
         raise ValueError(
-            "expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST; @ / ? # [ ] in a user or"
-            " password are written as %40 %2F %3F %23 %5B %5D"
+            "expected amqp://USER:PASSWORD@HOST:PORT/VIRTUAL_HOST, where the host is a name or an"
+            " address; @ / ? # [ ] in a user or password are written as %40 %2F %3F %23 %5B %5D"
         )
 
 
@@ -131,23 +140,20 @@ def transport_urls(url: str) -> list[str]:
     Raises ValueError.
     """
     match = re.fullmatch(r"(rabbit|amqp|amqps)://([^/?#]+)(/[^?#@]*)?", url)
-    try:
-        hosts = match[2].split(",") if match else []
-        # all or none: else a part of a password with a comma is a host
-        if len({"@" in host for host in hosts}) > 1 or any(host.count("@") > 1 for host in hosts):
-            raise ValueError
-        if match is None or not all(urlsplit(f"//{host}").hostname for host in match[2].split(",")):
-            raise ValueError
-        for host in match[2].split(","):
-            _ = urlsplit(f"//{host}").port
-    except ValueError:
+    places = match[2].split(",") if match else []
+    # all or none have a login: else a part of a password with a comma is a host
+    has_login = {"@" in place for place in places}
+    is_sound = all(
+        place.count("@") < 2 and hosts.is_place(place.rpartition("@")[2]) for place in places
+    )
+    if match is None or len(has_login) > 1 or not is_sound:
         raise ValueError(
             "expected rabbit://, amqp:// or, for TLS, amqps://, then USER:PASSWORD@HOST:PORT, more"
             " of these after commas, and /VIRTUAL_HOST, without a query; , @ : / ? # in a password"
             " are percent-encoded"
-        ) from None
+        )
     scheme = "amqp" if match[1] == "rabbit" else match[1]
-    return [f"{scheme}://{host}{match[3] or ''}" for host in match[2].split(",")]
+    return [f"{scheme}://{place}{match[3] or ''}" for place in places]
 
 
 def transport_url(url: str) -> None:
@@ -204,18 +210,15 @@ def image_urls(urls: dict[str, str]) -> None:
 def _is_web_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        is_sound = bool(_HOST.fullmatch(parts.hostname or "")) and bool(_URL.fullmatch(url))
+        is_sound = hosts.is_host(parts.hostname or "") and bool(_URL.fullmatch(url))
         return parts.scheme in ("http", "https") and is_sound and parts.port != 0
     except ValueError:  # the port, or an IPv6 address
         return False
 
 
 def provider_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:  # its text quotes a part of the URL
-        raise ValueError("expected a URL such as https://HOST/PATH") from None
+    web_url(url)
+    parts = urlsplit(url)
     local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     if url and (not (local or parts.scheme == "https") or not parts.hostname):
         raise ValueError("expected an https URL, or an http URL on loopback")
@@ -243,9 +246,9 @@ def cipher_suites(numbers: tuple[str, ...]) -> None:
 def cidr_map(pairs: tuple[str, ...]) -> None:
     for pair in pairs:
         cidr, _, name = pair.rpartition(":")
-        ipaddress.ip_network(cidr)
-        if not name:
+        if not (cidr and name):
             raise ValueError(f"{pair!r} is not of the form CIDR:physical network")
+        networks.parse((cidr,))
 
 
 def seconds(default: float, help: str, **constraints: Any) -> Any:  # noqa: A002 - as `option`

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
+from app.config import hosts
+
 FORMS = {
     "redis": "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]",
     "rediss": "rediss://[USER:PASSWORD@]HOST[:PORT][/DATABASE]",
@@ -140,7 +142,7 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
         if places or not path.strip("/"):
             raise _Invalid("the path of a socket begins with a third slash")
         return RedisUrl(scheme, path=unquote(slash + path), db=_database(number), **common)
-    hosts = tuple(_host(place, _PORTS[scheme]) for place in places.split(","))
+    servers = tuple(_host(place, _PORTS[scheme]) for place in places.split(","))
     segments = path.strip("/").split("/")
     if scheme == "sentinel":
         master, *database = segments
@@ -151,12 +153,16 @@ def _parsed(scheme: str, url: str) -> RedisUrl:
         common["sentinel_login"] = {names[name]: options[name] for name in names if name in options}
     else:
         database = [segment for segment in segments if segment]
-        if len(hosts) > 1:
+        if len(servers) > 1:
             raise _Invalid("more than one host needs Sentinel; Redis Cluster is not supported")
     if len(database) > 1:
         raise _Invalid("the path has too many parts")
     return RedisUrl(
-        scheme, hosts, db=_database((database or [number])[0]), tls=_tls(scheme, options), **common
+        scheme,
+        servers,
+        db=_database((database or [number])[0]),
+        tls=_tls(scheme, options),
+        **common,
     )
 
 
@@ -180,11 +186,11 @@ def _options(scheme: str, query: str) -> dict[str, str]:
 
 def _host(place: str, port: int) -> tuple[str, int]:
     match = _HOST.fullmatch(place)
-    if match is None:
-        raise _Invalid("the name of a host or its port is wrong")
-    number = int(match["port"] or match["port6"] or port)
+    number = int((match and (match["port"] or match["port6"])) or port)
     if not 0 < number < 1 << 16:
         raise _Invalid("a port is a number from 1 to 65535")
+    if match is None or not hosts.is_place(place):
+        raise _Invalid("the name of a host or its port is wrong")
     return match["host"] or match["ipv6"], number
 
 

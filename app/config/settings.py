@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
 from typing import Any
 
-from app.config import loading, options
+from app.config import hosts, loading, options
 from app.config.conductor_settings import Conductor
 from app.config.console_settings import Console, Vnc
 from app.config.identity_settings import Identity, Oidc
@@ -83,7 +83,7 @@ class Default:
 
     data_dir: str = option("", "Data directory of `ingot up`; empty: .ingot in the working directory, if it exists or can be created, else $XDG_STATE_HOME/ingot")
     host: str = option("", "Name of this conductor; empty: the host's name")
-    my_ip: str = option("", "Address at which machines reach this host; empty: detected")
+    my_ip: str = option("", "Address at which machines reach this host; empty: detected", check=hosts.optional_host)
     auth_strategy: str = option("noauth", "Authentication of the API's callers; local: the users that `ingot user` manages. Without a value, `ingot up` that other hosts can reach uses local. Not in Ironic: local", choices=("noauth", "http_basic", "local", "keystone"))
     http_basic_auth_user_file: str = option("/etc/ingot/htpasswd", "htpasswd file, bcrypt only")
     debug_tracebacks_in_api: bool = option(False, "Show tracebacks to callers of the API")
@@ -192,7 +192,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    host_ip: str = option("127.0.0.1", "Address to listen on")
+    host_ip: str = option("127.0.0.1", "Address to listen on", check=hosts.listening_host)
     port: int = option(6385, "Port to listen on; 0: any free one", minimum=0, maximum=65535)
     api_workers: int = count(2, "Processes that serve requests", minimum=1)
     blocking_threads: int = count(2, "Threads per process for reads that do not wait for conductors, and as many for writes", minimum=1)
@@ -216,7 +216,7 @@ class Api:
     ramdisk_heartbeat_timeout: int = seconds(300, "Maximum seconds between heartbeats of an agent")
     call_timeout: float = seconds(60, "Seconds to wait for a conductor's answer about hardware", deprecated=("api.ask_timeout",))
     max_wait: float = seconds(600, "Maximum seconds of ?wait=")
-    allowed_hosts: tuple[str, ...] = option((), "Names of this service in the Host header besides those of loopback, public_endpoint and external_callback_url, for auth_strategy noauth, where other names are refused. Not in Ironic")
+    allowed_hosts: tuple[str, ...] = option((), "Names of this service in the Host header besides those of loopback, public_endpoint and external_callback_url, for auth_strategy noauth, where other names are refused. Not in Ironic", check=hosts.host_names)
     disallow_clean_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that callers may not request for cleaning")
     disallow_deploy_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that callers may not request for deploying")
     disallow_service_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that callers may not request for servicing")

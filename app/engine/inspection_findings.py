@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.errors import AlreadyExists, Invalid, ServiceError
 from app.hardware import targets
 from app.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings
-from app.inventory import hardware_inventory, inspection_rules, node_rules, traits, vifs
+from app.inventory import hardware_inventory, inspection_rules, node_rules, quotas, traits, vifs
 from app.models import (
     InspectionReport,
     Node,
@@ -100,12 +100,13 @@ def _write_node(session: Session, node: Node, values: Mapping[str, Any]) -> None
     """
     Write fields of the node.
 
-    Raises Invalid, AlreadyExists, InvalidDriverInfo.
+    Raises Invalid, AlreadyExists, QuotaReached, InvalidDriverInfo.
     """
     fields = {name: value for name, value in values.items() if name in (*NODE_FIELDS, *_INTERFACES)}
     if not fields:
         return
     _check_lengths(Node, fields)
+    quotas.check(session, node, fields.get("lessee"))
     row_changes.change(session, node, fields)
     targets.driver_of(runtime_of(session), node)
 

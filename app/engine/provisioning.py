@@ -29,7 +29,7 @@ from app.hardware import targets
 from app.hardware.rescue_password import hashed
 from app.hardware.steps import RequestedStep, offered, problems
 from app.identity.caller import Caller
-from app.inventory import history, holds
+from app.inventory import history, holds, quotas
 from app.lifecycle import failures, flows
 from app.lifecycle.provision_states import (
     MACHINE,
@@ -50,6 +50,9 @@ from drivers.core.errors import FailureCode, InvalidDriverInfo
 from drivers.core.steps import Flow
 from drivers.core.target import Target
 
+#: Most characters of the column `lessee`.
+LONGEST_PROJECT = 255
+
 
 @dataclass(frozen=True, slots=True)
 class Intent:
@@ -62,6 +65,7 @@ class Intent:
     steps: Sequence[RequestedStep] = ()  # requested steps
     step_errors: Sequence[str] = ()  # with any, the operation fails before its first step
     public_arguments: Arguments = field(default_factory=dict)  # arguments without secrets
+    lessee: str | None = None  # project that becomes the lessee, see `_new_lessee`
 
     @property
     def tears_down(self) -> bool:
@@ -78,6 +82,7 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
     Raises NodeLocked: another operation holds the node.
     Raises NodeHeld: a hold on the node, or on a child node of a step, forbids it.
     Raises Unavailable: no conductor serves the node.
+    Raises QuotaReached: the deploying project may not lease a further node.
     """
     candidate, from_state, declaration = _admissible(session, node, verb)
     if declaration is None:
@@ -91,9 +96,11 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
     child_nodes.check_not_held(session, request.steps)
     rows, step_errors = _plan(candidate, declaration, request, invalid)
     public_arguments = {name: value for name, value in arguments.items() if name not in SECRETS}
+    lessee = _new_lessee(session, node, candidate.event, caller)
     return Intent(
-        candidate.event, from_state, declaration, rows, request.steps, step_errors, public_arguments
-    )
+        candidate.event, from_state, declaration, rows, request.steps, step_errors,
+        public_arguments, lessee,
+    )  # fmt: skip
 
 
 def _admissible(session: Session, node: Node, verb: str) -> tuple[Candidate, State, Verb | None]:
@@ -221,7 +228,7 @@ def request(
         provision_state.move(session, node, intent.event)
         return None
     node.last_error = None
-    _keep_arguments(runtime_of(session), node, intent.event, arguments, caller)
+    _keep_arguments(runtime_of(session), node, intent, arguments)
     provision_state.move(
         session, node, intent.event, declaration.target or MACHINE[row.moves[intent.event]].target
     )
@@ -316,33 +323,43 @@ def _step_errors(target: Target, declaration: Verb, request: requested_steps.Req
     return problems(request.steps, declaration.flow, steps, agent=agent, ramdisk=ramdisk)
 
 
-def _keep_arguments(
-    runtime: Runtime, node: Node, event: Event, arguments: Arguments, caller: Caller
-) -> None:
-    """Store the arguments of a verb that belong to the node."""
+def _keep_arguments(runtime: Runtime, node: Node, intent: Intent, arguments: Arguments) -> None:
+    """Store the arguments of a verb that belong to the node, and the new lessee."""
     instance_values = {}
     if "configdrive" in arguments:
         instance_values["configdrive"] = arguments["configdrive"]
-    if event is Event.RESCUE:
+    if intent.event is Event.RESCUE:
         password = arguments["rescue_password"]
         algorithm = runtime.settings.conductor.rescue_password_hash_algorithm
         instance_values["rescue_password"] = password
         instance_values["hashed_rescue_password"] = hashed(password, algorithm)
     if instance_values:
         node.instance_info = {**node.instance_info, **instance_values}
-    if event is Event.DEPLOY:
-        _set_lessee(runtime, node, caller)
+    if intent.lessee is not None:
+        node.lessee = intent.lessee
+        node.driver_internal_info = {**node.driver_internal_info, "automatic_lessee": True}
 
 
-def _set_lessee(runtime: Runtime, node: Node, caller: Caller) -> None:
-    """Set the deploying project as the node's lessee, if settings enable that."""
-    settings = runtime.settings.conductor
-    if not settings.automatic_lessee or node.lessee is not None:
-        return
-    lessee = {
+def _new_lessee(session: Session, node: Node, event: Event, caller: Caller) -> str | None:
+    """
+    Return the project that a deployment makes the node's lessee, if settings enable that.
+
+    Raises Invalid: its identifier cannot be stored.
+    Raises QuotaReached.
+    """
+    settings = runtime_of(session).settings.conductor
+    if event is not Event.DEPLOY or not settings.automatic_lessee or node.lessee is not None:
+        return None
+    project = {
         "instance": node.instance_info.get("project_id"),
         "request": caller.project_id,
     }.get(settings.automatic_lessee_source)
-    if lessee:
-        node.lessee = str(lessee)
-        node.driver_internal_info = {**node.driver_internal_info, "automatic_lessee": True}
+    if not project:
+        return None
+    if not isinstance(project, str) or len(project) > LONGEST_PROJECT:
+        raise Invalid(
+            f"instance_info/project_id: must be a text of at most {LONGEST_PROJECT} characters, the"
+            " identifier of the project that leases the node ([conductor]automatic_lessee)"
+        )
+    quotas.check(session, node, project, caller)
+    return project

@@ -18,8 +18,8 @@ from app.errors import (
     NodeProtected,
     NotFound,
 )
-from app.identity.caller import Caller
-from app.inventory import history, holds, node_rules
+from app.identity.caller import UNAUTHENTICATED, Caller
+from app.inventory import history, holds, node_rules, quotas
 from app.inventory.node_rules import INTERFACES
 from app.lifecycle.hold_kinds import Effect
 from app.lifecycle.provision_states import State
@@ -90,11 +90,13 @@ _LOCKED = {
 }
 
 
-def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
+def create(
+    session: Session, fields: Mapping[str, Any], state: State, caller: Caller = UNAUTHENTICATED
+) -> Node:
     """
     Enroll a node. `fields` have the API's names, and were validated against its schema.
 
-    Raises Invalid, AlreadyExists.
+    Raises Invalid, AlreadyExists, QuotaReached.
     """
     settings = runtime_of(session).settings
     node = row_changes.make(Node, fields)
@@ -112,6 +114,7 @@ def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
     node_rules.check_boot_mode(session, node.properties)
     _set_interfaces(session, node, {})
     node_rules.check_instance_interfaces(session, node)
+    quotas.check(session, node, node.lessee, caller)
     with unique_violations.checked(session, "node", node):
         session.add(node)
     return node
@@ -135,7 +138,7 @@ def change(
     inspecting_counts: refuse changes during inspection, see `node_rules.check_state`.
     reset_interfaces: set the driver's defaults for interfaces without a new value.
 
-    Raises Invalid, Conflict, NodeLocked, AlreadyExists.
+    Raises Invalid, Conflict, NodeLocked, AlreadyExists, QuotaReached.
     """
     values = row_changes.with_defaults(Node, values)
     node_rules.check_state(node, changes, values.keys(), inspecting_counts)
@@ -154,6 +157,7 @@ def change(
     node_rules.check_use(node, values)
     check_unlocked(node)
     _check_allocation(session, node, values)
+    quotas.check(session, node, values.get("lessee"), caller)
     conductor_key = (node.driver, node.conductor_group)
     display_name = node.instance_info.get("display_name")
     fields = history.changed_fields(node, values)

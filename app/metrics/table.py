@@ -213,6 +213,16 @@ BASELINE_NODES = Gauge(
     "Nodes that baselines are for",
     {"baseline": "its name", "state": "`complies`, `differs`; `unknown`: a fact is not recorded"},
 )
+QUOTA_NODE_LIMIT = Gauge(
+    "quota_node_limit",
+    "Nodes that a project with a quota may lease",
+    {"project": "its identifier"},
+)
+QUOTA_LEASED_NODES = Gauge(
+    "quota_leased_nodes",
+    "Nodes that a project with a quota leases",
+    {"project": "its identifier"},
+)
 WEBHOOKS_FAILING = Gauge("webhooks_failing", "Enabled webhooks whose last attempt failed", {})
 NOTIFICATIONS_WAITING = Gauge(
     "notifications_waiting", "Events whose notifications are not sent yet, at most 10,000", {}

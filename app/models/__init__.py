@@ -30,6 +30,7 @@ from app.models.operation import (
     StepState,
 )
 from app.models.port import Port, Portgroup
+from app.models.quota import Quota
 from app.models.rollout import (
     UNENDED,
     PauseCause,
@@ -98,6 +99,7 @@ __all__ = [
     "Portgroup",
     "PowerUpdateCursor",
     "Project",
+    "Quota",
     "RoleAssignment",
     "Rollout",
     "RolloutNode",

@@ -26,6 +26,7 @@ from app.models import (
     Node,
     Operation,
     OperationState,
+    Quota,
     Rollout,
     RolloutNodeState,
     Webhook,
@@ -60,6 +61,7 @@ def in_database(session: Session, timeout: float, grace: float) -> Iterator[Coun
         yield table.NOTIFICATIONS_WAITING, (), waiting.events
     yield from _rollouts(session)
     yield from _baselines(session)
+    yield from _quotas(session)
     yield table.BEAT_LEADS, (), float(conductors.beat_leads(session))
     if (silence := conductors.beat_silence(session)) is not None:
         yield table.BEAT_SILENCE, (), silence
@@ -139,6 +141,15 @@ def _baselines(session: Session) -> Iterator[Count]:
     for baseline_id, name in session.execute(select(Baseline.id, Baseline.name)):
         for state in Compliance:
             yield table.BASELINE_NODES, (name, state), counts.get((baseline_id, state), 0)
+
+
+def _quotas(session: Session) -> Iterator[Count]:
+    leased = select(func.count()).where(Node.lessee == Quota.project).scalar_subquery()
+    for project, limit, leased_nodes in session.execute(
+        select(Quota.project, Quota.node_limit, leased)
+    ):
+        yield table.QUOTA_NODE_LIMIT, (project,), limit
+        yield table.QUOTA_LEASED_NODES, (project,), leased_nodes
 
 
 def oldest_messages(session: Session) -> dict[str, float]:

@@ -86,6 +86,10 @@ RIGHTS: Mapping[str, Rights] = {
     "periodic_passes": Rights(api="SELECT, DELETE", beat=ALL),
     "power_update_cursor": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "projects": Rights(api="SELECT", conductor="SELECT"),
+    # a lock of the row needs the right to change a column of it
+    "quotas": Rights(
+        conductor="SELECT, UPDATE (updated_at)", beat="SELECT (id, project, node_limit)"
+    ),
     "role_assignments": Rights(api="SELECT", conductor="SELECT"),
     "rollouts": Rights(beat="SELECT (id, state, nodes, running, succeeded, failed)"),
     "runbooks": OF_REQUESTS,

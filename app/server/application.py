@@ -68,6 +68,7 @@ from app.api.resource.inspection_rules import inspection_rules
 from app.api.resource.networks import networks
 from app.api.resource.portgroups import portgroups
 from app.api.resource.ports import ports
+from app.api.resource.quotas import quotas
 from app.api.resource.runbooks import runbooks
 from app.api.resource.templates import templates
 from app.api.resource.volumes import volumes
@@ -93,7 +94,7 @@ BLUEPRINTS = (
     management, machine_states, consoles, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, bmc_recordings,
-    agent_logs, sanitation, networks, switch_ports, baselines, permissions,
+    agent_logs, sanitation, networks, switch_ports, baselines, quotas, permissions,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64

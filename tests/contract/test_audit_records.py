@@ -45,6 +45,7 @@ BODIES = {
     "PATCH /v1/networks/<ident>": DESCRIPTION,
     "PATCH /v1/baselines/<ident>": DESCRIPTION,
     "PATCH /v1/switches/<ident>": DESCRIPTION,
+    "PATCH /v1/quotas/<uuid>": [{"op": "replace", "path": "/node_limit", "value": 8}],
     "PATCH /v1/holds/<uuid>": [{"op": "replace", "path": "/reason", "value": "it moves"}],
     "POST /v1/events": {
         "events": [{"event": "network.bind_port", "port_id": uuid("port"), "mac_address": MAC, "status": "ACTIVE"}]

@@ -69,7 +69,7 @@ KNOWN = {
     "ports": ["port"], "connectors": ["connector"], "targets": ["target"],
     "allocations": ["asked"], "deploy_templates": [TRAIT], "runbooks": ["book"],
     "rollouts": ["rollout"], "inspection_rules": ["rule"], "webhooks": ["hook"],
-    "holds": ["hold"], "networks": ["net"], "switches": ["leaf"], "baselines": ["base"],
+    "holds": ["hold"], "networks": ["net"], "switches": ["leaf"], "baselines": ["base"], "quotas": ["quota"],
     "drivers": ["fake-hardware"], "conductors": ["rack-1"],
     "traits": [TRAIT, "HW_CPU_X86_VMX"], "vifs": ["vif-1"], "bios": ["BootMode"],
     "history": ["entry"], "operations": ["operation"], "agent-logs": ["log.tar.gz"],
@@ -112,6 +112,7 @@ RIGHT = {
         "name": "new", "selection": "resource_class=baremetal", "acceptance": True,
         "expected": [{"field": "memory_mb", "operator": ">=", "value": 65536}],
     },
+    "/v1/quotas": {"project": "new", "node_limit": 7},
     "/v1/holds": {"node_uuid": uuid("n4"), "kind": "scheduling", "reason": "moves"},
     "/v1/nodes/{ident}/holds": {"kind": "scheduling", "reason": "moves"},
     "/v1/webhooks/{ident}/replay": {"after": 0},
@@ -147,6 +148,7 @@ def populate(api):
     make("webhooks", "hook", name="hook")
     make("holds", "hold")
     make("baselines", "base", name="base")
+    make("quotas", "quota", project="us")
     make("networks", "net", name="net", vlan=201)
     make("switches", "leaf", name="leaf", switch_id="0c:c4:7a:00:00:02")
     assert 204 == api("PUT", "/v1/nodes/n1/traits", {"traits": [TRAIT]}).status_code

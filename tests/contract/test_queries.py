@@ -29,6 +29,7 @@ from app.models import (
     OperationStep,
     Port,
     Portgroup,
+    Quota,
     Rollout,
     RolloutNode,
     Runbook,
@@ -97,6 +98,7 @@ def parts(number, own, first):
     yield Network(name=name, **numbered)
     yield Switch(name=name, switch_id=name, device_type="cisco_ios", address="x", username="x", host_key="x",
                  **numbered)  # fmt: skip
+    yield Quota(project=name, node_limit=number, **numbered)
     yield Webhook(name=f"w{number}", url="http://x", secret=name, position=0, **numbered)
     yield Baseline(id=number + 1, name=f"l{number}", selection="name=*", expected=[], **numbered)
     compared = {"version": 1, "compared_at": now, "state": "differs", "since": now}

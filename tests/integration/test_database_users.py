@@ -2,15 +2,19 @@
 
 import base64
 import uuid
+from contextlib import nullcontext
 
 import pytest
 from sqlalchemy import Text, cast, func, select, text
+from sqlalchemy.exc import ProgrammingError
 
 from app.baselines import baselines
 from app.db import connections, transactions
 from app.db.clock import utcnow
 from app.db.master_keys import masters_of
+from app.errors import QuotaReached
 from app.events import change_events
+from app.inventory import quotas
 from app.models import (
     Answered,
     ApiToken,
@@ -22,6 +26,7 @@ from app.models import (
     Node,
     NodeHistory,
     NotificationCursor,
+    Quota,
     Webhook,
 )
 from app.reports import fleet_counts
@@ -142,8 +147,29 @@ def test_the_beat_finds_out_which_tasks_have_work(aged):
     } == idle
 
 
+@pytest.mark.parametrize("role", ["api", "conductor"])
+def test_a_role_leases_nodes_within_the_quota_and_only_the_api_changes_it(inside, role):
+    with inside.runtime.transaction() as session:
+        quotas.create(session, {"project": "blue", "node_limit": 1})
+    inside.node(lessee="blue")
+    grant(inside.url)
+    limited = Inside(url_of(role, inside.url))
+    try:
+        with limited.runtime.transaction() as session:
+            quotas.check(session, Node(), "red")
+            with pytest.raises(QuotaReached):
+                quotas.check(session, Node(), "blue")
+        refusal = pytest.raises(ProgrammingError, match="permission denied")
+        with refusal if role == "conductor" else nullcontext():
+            limited.change(Quota, 1, node_limit=2)
+    finally:
+        limited.close()
+
+
 def test_the_beat_counts_the_fleet_for_its_metrics(aged):
     aged.conductor("c-1")
+    with aged.runtime.transaction() as session:
+        quotas.create(session, {"project": "blue", "node_limit": 1})
     aged.request(aged.node(), "manage")
     with aged.runtime.transaction() as session:
         session.add(NotificationCursor(id=1, position=0))
@@ -153,4 +179,4 @@ def test_the_beat_counts_the_fleet_for_its_metrics(aged):
             counts = list(fleet_counts.in_database(session, 60, 60))
     finally:
         engine.dispose()
-    assert ("enroll",) in [labels for _, labels, _ in counts]
+    assert {("enroll",), ("blue",)} <= {labels for _, labels, _ in counts}

@@ -211,7 +211,7 @@ def test_an_unknown_interface_stops_the_start_of_api_and_conductor(tmp_path, com
         ),
         (
             "postgresql://ingot:hush@127.0.0.1:port/ingot",
-            "not a database URL: expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST",
+            "the name of a host or its port is wrong: expected postgresql://USER:PASSWORD@HOST/NAME",
         ),
     ],
 )

@@ -63,7 +63,7 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
     },
     "conductor": {},
     "operation": {}, "audit record": {}, "sanitation report": {}, "webhook": {}, "hold": {},
-    "network": {}, "switch": {}, "baseline": {}, "baseline node": {},
+    "network": {}, "switch": {}, "baseline": {}, "baseline node": {}, "quota": {},
     "rollout": {}, "rollout node": {},
     "bios": {},
     "firmware": {"vendor": 114, "model": 114, "serial_number": 114},

@@ -177,9 +177,10 @@ def create_node(context: RequestContext, fields: dict[str, Any], query: Query) -
     fields = context.access.with_owner("node", fields)
     dry_run = query.get("dry_run", False)
     state = State.ENROLL if context.version >= 11 else State.AVAILABLE
+    requester = context.caller
 
     def work(session: Session) -> Response:
-        node = service.create(session, fields, state)
+        node = service.create(session, fields, state, requester)
         context.audit.concern(node.uuid, node.name)
         return node_view.respond(context, session, node, 200 if dry_run else 201)
 

@@ -201,6 +201,15 @@ ALLOCATION = (
     Rule("baremetal:allocation:delete", ALLOCATION_WORK, "Delete an allocation"),
 )  # fmt: skip
 
+QUOTA = (
+    Rule("baremetal:quota:get", "rule:system_reader or (role:reader and project_id:%(quota.project)s)", "Show the quota of a project, and how many nodes it leases"),
+    Rule("baremetal:quota:list", LIST, "List the quota of the caller's project"),
+    Rule("baremetal:quota:list_all", SYSTEM_READ, "List every quota"),
+    Rule("baremetal:quota:create", SYSTEM_ADMIN, "Limit the nodes that a project may lease", SYSTEM),
+    Rule("baremetal:quota:update", SYSTEM_ADMIN, "Change the limit of a project", SYSTEM),
+    Rule("baremetal:quota:delete", SYSTEM_ADMIN, "Remove the limit of a project", SYSTEM),
+)  # fmt: skip
+
 RUNBOOK = (
     Rule("baremetal:runbook:get", "rule:system_reader or (role:reader and project_id:%(runbook.owner)s) or role:service", "Show a runbook that is not public"),
     Rule("baremetal:runbook:list", LIST, "List public runbooks and those of the caller's project"),
@@ -271,6 +280,7 @@ SECTIONS: Mapping[str, tuple[Rule, ...]] = {
     "Baselines": BASELINE,
     "Volumes": VOLUME,
     "Allocations": ALLOCATION,
+    "Quotas": QUOTA,
     "Runbooks": RUNBOOK,
     "Webhooks": WEBHOOK,
     "Rollouts": ROLLOUT,

@@ -18,6 +18,7 @@ from app.models import (
     Operation,
     Port,
     Portgroup,
+    Quota,
     Rollout,
     Runbook,
     VolumeConnector,
@@ -158,6 +159,13 @@ OWNED: Mapping[str, Owned] = {
         {"network.owner": Network.__table__.c.owner},
         "baremetal:network:get",
         Network.__table__.c.public,
+    ),
+    "/quotas/<>": Owned(
+        "quota",
+        Quota,
+        _table(Quota),
+        {"quota.project": Quota.__table__.c.project},
+        "baremetal:quota:get",
     ),
     "/webhooks/<>": Owned(
         "webhook",

@@ -67,6 +67,7 @@ SECTIONS = {
     "conductors": "Conductors", "service": "State of the service",
     "networks": "Networks and switches", "switch_ports": "Switch ports of nodes",
     "baselines": "Baselines, and compliance with them",
+    "quotas": "Quotas of projects",
     "shards": "Shards", "agents": "Agents", "webhooks": "Webhooks", "holds": "Holds on nodes",
     "events": "Events of other services", "audit": "Audit", "login": "Sessions of browsers",
     "permissions": "Permissions of the caller",

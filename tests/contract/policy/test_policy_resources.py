@@ -11,6 +11,7 @@ from app.models import (
     Operation,
     OperationStep,
     Portgroup,
+    Quota,
     RolloutNode,
     Runbook,
     VolumeConnector,
@@ -18,6 +19,7 @@ from app.models import (
 )
 
 from .conftest import (
+    LESSEE,
     OPERATE,
     OTHER,
     OWNER,
@@ -36,6 +38,7 @@ NOON = datetime(2026, 1, 1, 12)
 MANAGE = people("system-member", "owner-manager", "lessee-manager", "svc")
 SYSTEM_READ = people("system-reader") | {"system-service"}
 EXTRA = [{"op": "add", "path": "/extra/a", "value": 1}]
+MORE = [{"op": "replace", "path": "/node_limit", "value": 2}]
 STEPS = [{"interface": "deploy", "step": "erase_devices", "args": {}, "order": 1}]
 
 
@@ -70,14 +73,21 @@ def things(guarded):
                 row = make(node)
                 row.uuid = found[prefix + name] = uuid(10 * number + len(prefix))
                 session.add(row)
+        session.add(Quota(uuid=uuid(98), project=LESSEE, node_limit=1))
         session.add(Runbook(uuid=uuid(99), name="CUSTOM_ALL", public=True, steps=STEPS))
-    return found | {"public_runbook": uuid(99), "node": guarded.node, "foreign": guarded.foreign}
+    return found | {
+        "public_runbook": uuid(99),
+        "quota": uuid(98),
+        "node": guarded.node,
+        "foreign": guarded.foreign,
+    }
 
 
 ALLOCATION_READ = people("system-reader", "owner-reader") | {"system-service"}
 ALLOCATION_WORK = people("system-member", "owner-member")
 SERVICES = {who for who in PEOPLE if who.endswith("-service")} | {"service-project"}
 RUNBOOK_READ = people("system-reader", "owner-reader") | SERVICES
+QUOTA_READ = people("system-reader", "lessee-reader") | {"system-service"}
 RUNBOOK_WORK = people("system-member", "owner-manager") | SERVICES
 
 #: (method, path, body), permitted callers, and other callers that may see the resource.
@@ -98,6 +108,9 @@ ON_THINGS = [
     (("PATCH", "/v1/allocations/{allocation}", EXTRA), ALLOCATION_WORK, ALLOCATION_READ),
     (("GET", "/v1/nodes/{node}/allocation"), ALLOCATION_READ, SEE),
     (("DELETE", "/v1/allocations/{allocation}"), ALLOCATION_WORK, ALLOCATION_READ),
+    (("GET", "/v1/quotas/{quota}"), QUOTA_READ, QUOTA_READ),
+    (("PATCH", "/v1/quotas/{quota}", MORE), SYSTEM_ADMIN, QUOTA_READ),
+    (("DELETE", "/v1/quotas/{quota}"), SYSTEM_ADMIN, QUOTA_READ),
     (("GET", "/v1/runbooks/{runbook}"), RUNBOOK_READ, RUNBOOK_READ),
     (("GET", "/v1/runbooks/{public_runbook}"), set(PEOPLE), set()),
     (("PATCH", "/v1/runbooks/{public_runbook}", EXTRA),
@@ -151,6 +164,7 @@ ELSEWHERE = [
     (("GET", "/v1/baselines"), SYSTEM_READ),
     (("GET", "/v1/baselines/none/nodes"), SYSTEM_READ),
     (("POST", "/v1/baselines", {}), SYSTEM_ADMIN),
+    (("POST", "/v1/quotas", {}), SYSTEM_ADMIN),
     (("PATCH", "/v1/baselines/none", []), SYSTEM_ADMIN),
     (("DELETE", "/v1/baselines/none"), SYSTEM_ADMIN),
     (("GET", "/v1/chassis"), SYSTEM_READ),
