@@ -10,6 +10,7 @@ from app.models.base import Base
 from app.models.baseline import Baseline, BaselineNode, Compliance
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
+from app.models.event_subscription import EventSubscription
 from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory, NodeSensors
 from app.models.history import BmcExchanges, NodeHistory
 from app.models.hold import Hold
@@ -72,6 +73,7 @@ __all__ = [
     "Conductor",
     "DataKey",
     "DeployTemplate",
+    "EventSubscription",
     "Fault",
     "FirmwareComponent",
     "Group",

@@ -25,9 +25,7 @@ _MODES = {name: redfish_mode for redfish_mode, name in inventory.BOOT_MODES.item
 _LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 
 
-class RedfishManagement(
-    Redfish, BmcClock, BmcEvents, BmcPassword, SecureBootKeys, Management
-):
+class RedfishManagement(Redfish, BmcClock, BmcEvents, BmcPassword, SecureBootKeys, Management):
     """Management by the system's Boot, SecureBoot, Reset, IndicatorLED and VirtualMedia."""
 
     sensor_reader = staticmethod(open_reader)

@@ -24,7 +24,7 @@ from drivers.simulator.documents import (
 from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS
 from drivers.simulator.power import Power
 from drivers.simulator.refusal import Refusal, choice, only
-from drivers.simulator.server import CUT, Response, json
+from drivers.simulator.server import CUT, Response
 from drivers.simulator.volumes import DONE
 
 Body = dict[str, Any]
