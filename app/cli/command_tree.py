@@ -68,6 +68,7 @@ NODE: Mapping[str, Entry] = {
     "history": at("node_commands.inquiries", "history"),
     "agent-logs": at("agent_logs", "agent_logs"),
     "sensors": at("node_commands.sensors", "sensors"),
+    "event-subscription": at("node_commands.event_subscription", "event_subscription"),
     "compliance": at("baselines", "compliance"),
     "trait": Group(
         "Traits of a node, for scheduling.",

@@ -33,6 +33,8 @@ SETTLE, PAUSE = 3.0, 15.0
 #: Seconds without another entry for an alert, and most entries of a node in that time.
 WINDOW, MOST_ALERTS = 3600.0, 20
 ALERT = "bmc_alert"
+#: Most alerts that a sentence names.
+_NAMED = 3
 #: Least seconds between two records of arrivals that change nothing else.
 _ARRIVALS = 60.0
 #: Seconds after which a read is left to the sweep.
@@ -151,6 +153,15 @@ def _new_alerts(session: Session, node_id: int, events: Iterable[Event]) -> list
         if not any(text.endswith(event.key) for text in recorded_alerts)
     ]
     return new_alerts[: max(MOST_ALERTS - len(recorded_alerts), 0)]
+
+
+def described(session: Session, node_id: int) -> str | None:
+    """Describe the alerts of a node within `WINDOW`; None if there are none."""
+    alerts = recent_alerts(session, node_id)
+    if not alerts:
+        return None
+    remainder = len(alerts) - _NAMED
+    return "; ".join(alerts[:_NAMED]) + (f"; and {remainder} more" if remainder > 0 else "")
 
 
 def recent_alerts(session: Session, node_id: int) -> Sequence[str]:

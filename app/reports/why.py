@@ -14,7 +14,7 @@ from app.agents import agent_logs
 from app.broker.refused_lookups import Refusal
 from app.cluster import conductors
 from app.engine import admission, agent_waits, console_history, operations, provisioning, timeouts
-from app.inventory import compliance, holds, sensors
+from app.inventory import bmc_events, compliance, holds, sensors
 from app.lifecycle.hold_kinds import EFFECTS, HoldKind
 from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import ACTIVE, Hold, Node, Operation, OperationState, Port
@@ -87,6 +87,7 @@ def explain(
             answer.summary,
             *(f"held by a {holds.described(hold)}" for hold in node_holds),
             critical,
+            bmc_events.described(session, node.id),
             *compliance.deviations(session, node.id),
             *due_rollouts,
         ),

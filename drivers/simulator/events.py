@@ -8,7 +8,7 @@ suspended subscriptions are faults (`drivers.simulator.faults`).
 import asyncio
 from collections.abc import Mapping
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -26,9 +26,6 @@ from drivers.simulator.machine import Machine
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.server import Response, json
 
-if TYPE_CHECKING:
-    from drivers.simulator.power import Power
-
 TYPES = ["StatusChange", "ResourceUpdated", "ResourceAdded", "ResourceRemoved", "Alert"]
 TEST = f"{EVENTS}/Actions/EventService.SubmitTestEvent"
 #: Seconds for a destination to answer.
@@ -38,6 +35,15 @@ _TEST_EVENT: Mapping[str, object] = {
     "EventType": "Alert", "MessageId": "Base.1.12.Success", "Message": "This is a test.",
     "Severity": "OK",
 }  # fmt: skip
+
+
+class Source(Protocol):
+    """A machine, and the client by which its BMC sends."""
+
+    machine: Machine
+    client: aiohttp.ClientSession
+
+
 #: Posts that have not ended; without a reference, asyncio may drop a task.
 _posts: set["asyncio.Task[None]"] = set()
 
@@ -58,9 +64,9 @@ def subscriptions(machine: Machine) -> Document:
     return collection(SUBSCRIPTIONS, "EventDestination", machine.subscriptions)
 
 
-def subscribe(power: "Power", body: dict[str, Any]) -> Response:
+def subscribe(source: Source, body: dict[str, Any]) -> Response:
     """Carry out the order of a new subscription. Raises Refusal."""
-    machine, faults = power.machine, power.machine.faults
+    machine, faults = source.machine, source.machine.faults
     events, destination = body.get("EventTypes", []), body.get("Destination")
     if not destination:
         raise Refusal(400, "PropertyMissing", "Destination is missing.")
@@ -83,39 +89,39 @@ def subscribe(power: "Power", body: dict[str, Any]) -> Response:
     return json(machine.subscriptions[path], 201, {"Location": path})
 
 
-def submit_test(power: "Power", body: dict[str, Any]) -> Response:
+def submit_test(source: Source, body: dict[str, Any]) -> Response:
     """Carry out the order of a test event."""
-    power.machine.record("redfish", "test event", body)
+    source.machine.record("redfish", "test event", body)
     event = {name: body.get(name, value) for name, value in _TEST_EVENT.items()}
-    send(power, event)
+    send(source, event)
     return Response(204)
 
 
-def power_changed(power: "Power") -> None:
+def power_changed(source: Source) -> None:
     """Send the event of a new power state."""
-    machine = power.machine
+    machine = source.machine
     state = machine.power
-    send(power, {
+    send(source, {
         "EventType": "StatusChange", "MessageId": f"ResourceEvent.1.3.ResourcePowered{state}",
         "Message": f"The resource has been powered {state.lower()}.", "Severity": "OK",
         "OriginOfCondition": link(machine.system_id),
     })  # fmt: skip
 
 
-def send(power: "Power", event: Mapping[str, object]) -> None:
+def send(source: Source, event: Mapping[str, object]) -> None:
     """Post an event to all subscriptions that are enabled. Call it in the event loop."""
-    machine = power.machine
+    machine = source.machine
     if machine.faults.events_lost or machine.faults.bmc_dead:
         return
     for path, subscription in machine.subscriptions.items():
         if subscription["Status"] == OK:
-            task = asyncio.create_task(_post(power, path, event))
+            task = asyncio.create_task(_post(source, path, event))
             _posts.add(task)
             task.add_done_callback(_posts.discard)
 
 
-async def _post(power: "Power", path: str, event: Mapping[str, object]) -> None:
-    machine = power.machine
+async def _post(source: Source, path: str, event: Mapping[str, object]) -> None:
+    machine = source.machine
     subscription = machine.subscriptions[path]
     occurrence = {"EventTimestamp": redfish_time(time()), "EventId": "1", "MessageArgs": []}
     body = {
@@ -128,7 +134,7 @@ async def _post(power: "Power", path: str, event: Mapping[str, object]) -> None:
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
     try:
         url = str(subscription["Destination"])
-        async with power.client.post(url, json=body, ssl=False, timeout=timeout) as answer:
+        async with source.client.post(url, json=body, ssl=False, timeout=timeout) as answer:
             status = answer.status
     except (aiohttp.ClientError, RuntimeError, OSError, ValueError):  # or the client is closed
         status = 0
