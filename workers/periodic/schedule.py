@@ -117,7 +117,11 @@ PERIODIC = (
     Periodic(
         "ingot.subscribe_to_events",
         lambda control: event_subscriptions.check(control.runtime, control.conductor),
-        lambda settings: SUBSCRIPTION_INTERVAL if settings.redfish.event_receiver_url else None,
+        lambda settings: (
+            min(SUBSCRIPTION_INTERVAL, settings.redfish.event_check_interval)
+            if settings.redfish.event_receiver_url
+            else None
+        ),
         each_conductor=True,
         at_most=1,
         work=power_sync.NODE_ONE,
@@ -125,7 +129,7 @@ PERIODIC = (
     Periodic(
         "ingot.leave_bmcs",
         lambda control: event_subscriptions.leave(control.runtime, control.conductor),
-        lambda _settings: SUBSCRIPTION_INTERVAL,
+        lambda settings: min(SUBSCRIPTION_INTERVAL, settings.redfish.event_check_interval),
         each_conductor=True,
         at_most=1,
         work=event_subscriptions.ROW_ONE,

@@ -15,17 +15,17 @@ bmc_events = Routes("bmc_events", "Events of BMCs")
 
 @bmc_events.declare(
     "POST",
-    "/redfish_events/<node>/<secret>",
+    "/redfish_events/<ident>/<secret>",
     returns=NO_CONTENT,
     takes=DOCUMENT,
     no_key=repeats.OF_EVENTS,
 )
-def receive_bmc_events(context: RequestContext, node: str, secret: str) -> Response:
+def receive_bmc_events(context: RequestContext, ident: str, secret: str) -> Response:
     """
     Take the events of a node's BMC, a document of DSP0266
 
     An addition to Ironic's API. A document that is no such document is accepted, and ignored: a BMC
     ends a subscription whose events are refused.
     """
-    context.services.bmc_events.receive(node, secret, data_of(context.request))
+    context.services.bmc_events.receive(ident, secret, data_of(context.request))
     return empty(204)
