@@ -1,9 +1,9 @@
 """
-Receipt of events of BMCs: the check of their secret, hints of what to read, alerts in the history.
+Receipt of events of BMCs: the check of their secret, hints of facts to read, alerts in the history.
 
-The sender is whoever knows the secret of a node: its BMC, or a reader of the BMC's subscriptions. A
-flood of it costs one query a second and process, a read of its BMC in `PAUSE`, and `MOST_ALERTS`
-history entries in `WINDOW`.
+The sender knows the secret of a node: it is its BMC, or a reader of the BMC's subscriptions. Its
+flood costs a process one query a second, the BMC one read in `PAUSE`, and the history `MOST_ALERTS`
+entries in `WINDOW`.
 """
 
 import hmac

@@ -43,7 +43,7 @@ class Event:
 
     @property
     def key(self) -> str:
-        """What distinguishes alerts; a message may have a reading that changes."""
+        """Identity of an alert; its message may have a reading that changes."""
         return f"({self.message_id or 'no MessageId'} of {self.origin or 'no resource'})"
 
     @property

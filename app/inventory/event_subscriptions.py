@@ -67,14 +67,16 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def leads_here(listed: str, url: str, uuid: str, recorded_digest: str | None) -> bool:
+def leads_here(listed_url: str, url: str, uuid: str, recorded_digest: str | None) -> bool:
     """Whether a destination that a BMC lists is the recorded one of a node, at this service."""
-    return listed.startswith(destination(url, uuid, "")) and is_recorded(listed, recorded_digest)
+    return listed_url.startswith(destination(url, uuid, "")) and is_recorded(
+        listed_url, recorded_digest
+    )
 
 
-def is_recorded(listed: str, recorded_digest: str | None) -> bool:
+def is_recorded(listed_url: str, recorded_digest: str | None) -> bool:
     """Whether a destination has the secret of a digest."""
-    return digest(listed.rpartition("/")[2]) == recorded_digest
+    return digest(listed_url.rpartition("/")[2]) == recorded_digest
 
 
 def of_node(session: Session, ident: str, settings: Settings) -> Shown:
@@ -103,10 +105,10 @@ def access_of(node: Node) -> dict[str, Any]:
     return {name: getattr(node, name) for name in _ACCESS}
 
 
-def follow(session: Session, node: Node, before: Mapping[str, Any]) -> None:
-    """Leave the BMC that a changed node had, if it has another one. before: by `access_of`."""
-    if _place(before) != _place(access_of(node)):
-        depart(session, node, before)
+def follow(session: Session, node: Node, former_access: Mapping[str, Any]) -> None:
+    """Leave the former BMC of a changed node, if it has another. former_access: by `access_of`."""
+    if _place(former_access) != _place(access_of(node)):
+        depart(session, node, former_access)
 
 
 def depart(session: Session, node: Node, access: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ class EventSubscription(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     # null: the node was deleted, or has another BMC
     node_id: Mapped[int | None] = mapped_column(ForeignKey("nodes.id"), unique=True)
-    # what reaches the BMC of a row without a node: uuid, driver, driver_info, ... of the node
+    # of a row without a node: fields of the former node by which its BMC is reached
     departed: Mapped[dict[str, Any] | None] = mapped_column(Document(none_as_null=True))
     departed_at: Mapped[datetime | None]  # since then it has no node
     # SHA-256 of the secret in the destination, recorded before the order; null: none was given
@@ -34,7 +34,7 @@ class EventSubscription(Base):
     received_at: Mapped[datetime | None]  # the last event has arrived
     error: Mapped[str | None] = mapped_column(String(1000))  # of the last check
     due_at: Mapped[datetime] = mapped_column(default=now(), index=True)  # of the next check
-    # facts to read from the BMC, since an event told of a change: "power", "sensors", both or ""
+    # facts to read from the BMC, as an event hints: "power", "sensors", both or ""
     hints: Mapped[str] = mapped_column(String(16), default="")
     hint_due_at: Mapped[datetime | None] = mapped_column(index=True)  # of that read
     hint_read_at: Mapped[datetime | None]  # of the last one

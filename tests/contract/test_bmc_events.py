@@ -84,7 +84,7 @@ def test_an_event_proves_the_subscription_and_orders_a_read(api, node):
     assert "power" == row(api).hints
     assert row(api).hint_due_at > row(api).received_at
     power_state = api("GET", "/v1/nodes/n1").json["power_state"]
-    assert None is power_state  # what an event says is not believed
+    assert None is power_state  # only the machine is believed
 
 
 def test_a_second_event_adds_its_facts_and_delays_no_read(api, node):

@@ -58,7 +58,7 @@ def test_the_power_is_read_once_from_the_machine(view, fleet):
     machine = fleet.machines[0]
     node = hinted(view, machine, "power")
     assert {"power": [node], "sensors": []} == read(view)
-    assert "power off" == view.read(node).power_state  # whatever the event has told
+    assert "power off" == view.read(node).power_state  # as the machine is
     machine.power = "On"
     assert {"power": [], "sensors": []} == read(view)
     view.change(EventSubscription, row(view).id, hints="power", hint_due_at=now())

@@ -35,5 +35,5 @@ def show_event_subscription(context: RequestContext, _query: object, ident: str)
     """
     uuid = uuid_of(context, ident)
     with context.runtime.reading() as session:
-        shown = event_subscriptions.of_node(session, uuid, context.runtime.settings)
-    return json(shown._asdict())
+        subscription = event_subscriptions.of_node(session, uuid, context.runtime.settings)
+    return json(subscription._asdict())
