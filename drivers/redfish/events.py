@@ -158,10 +158,11 @@ def _ordered(
     """
     Send an order in the first form that the BMC does not refuse as malformed (400, 422).
 
-    Return the last answer, and the path of the resource that it names.
+    Return the last answer, and the path of the resource that it names. A 403 is an answer: the
+    login is valid, and some BMCs refuse with it a subscription too many, or a user without rights.
     """
     for position, body in enumerate(bodies, 1):
-        reply = bmc.order("POST", path, body)
+        reply = client.reply(bmc.answer("post", path, data=body))
         answer = answer_of(reply, path)
         is_malformed = answer.result is Result.REFUSED and answer.status in (400, 422)
         if not is_malformed or position == len(bodies):

@@ -104,6 +104,12 @@ def test_types_are_ordered_as_the_bmc_takes_them(fleet, machine, node, source, f
         ({"events_need_tls": True}, f"http://ingot{MARK}the-secret", Refused, "wrong format"),
         ({"most_subscriptions": 0}, DESTINATION, Busy, "number of simultaneous"),
         (
+            {"order_fails": {"status": 403, "orders": ["other"], "message": "Too many of them."}},
+            DESTINATION,
+            Refused,
+            "403: Too many of them",
+        ),
+        (
             {"property_missing": {"property": "EventService"}},
             DESTINATION,
             NotSupported,
