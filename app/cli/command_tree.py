@@ -69,6 +69,7 @@ NODE: Mapping[str, Entry] = {
     "agent-logs": at("agent_logs", "agent_logs"),
     "sensors": at("node_commands.sensors", "sensors"),
     "refresh": _bulk("node_commands.refresh", "refresh"),
+    "event-subscription": at("node_commands.event_subscription", "event_subscription"),
     "compliance": at("baselines", "compliance"),
     "trait": Group(
         "Traits of a node, for scheduling.",

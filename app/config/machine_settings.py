@@ -137,6 +137,8 @@ class Redfish:
     boot_mode_config_timeout: float = seconds(900, "Seconds for a change of boot mode or secure boot, including a restart; 0: do not wait")
     vmedia_insert_timeout: float = seconds(60, "Seconds for a BMC to present an image that it has accepted, or to eject one", minimum=1)
     vmedia_insert_poll_interval: float = seconds(2, "Seconds between reads of a virtual medium", minimum=0.1)
+    event_receiver_url: str | None = option(None, "URL of this service for events of BMCs, as https://HOST: each BMC is asked to send its events there; empty: to none. Not in Ironic", check=base_url)
+    event_check_interval: float = seconds(600, "Seconds between two checks of a BMC's subscription to events. Not in Ironic", minimum=1)
     inspection_hooks: tuple[str, ...] = option(("validate-interfaces", "ports", "architecture"), "Hooks of out-of-band inspection, in order", check=inspection_hooks.check)
 
 

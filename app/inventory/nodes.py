@@ -19,7 +19,7 @@ from app.errors import (
     NotFound,
 )
 from app.identity.caller import UNAUTHENTICATED, Caller
-from app.inventory import history, holds, node_rules, quotas
+from app.inventory import event_subscriptions, history, holds, node_rules, quotas
 from app.inventory.node_rules import INTERFACES
 from app.lifecycle.hold_kinds import Effect
 from app.lifecycle.provision_states import State
@@ -29,6 +29,7 @@ from app.models import (
     BaselineNode,
     BiosSetting,
     BmcExchanges,
+    EventSubscription,
     FirmwareComponent,
     Hold,
     InspectionReport,
@@ -55,7 +56,7 @@ from drivers.core.errors import HardwareError
 OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
-    InspectionReport, Hold, BmcExchanges, NodeSensors, BaselineNode, NodeRefresh,
+    InspectionReport, Hold, BmcExchanges, NodeSensors, BaselineNode, NodeRefresh, EventSubscription,
 )  # fmt: skip
 REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 
@@ -160,6 +161,7 @@ def change(
     _check_allocation(session, node, values)
     quotas.check(session, node, values.get("lessee"), caller)
     conductor_key = (node.driver, node.conductor_group)
+    access = event_subscriptions.access_of(node)
     display_name = node.instance_info.get("display_name")
     fields = history.changed_fields(node, values)
     interfaces = {key: values.pop(key) for key in tuple(values) if key in INTERFACES}
@@ -176,6 +178,7 @@ def change(
         if "instance_info" in values or conductor_key[0] != node.driver:
             node_rules.check_instance_interfaces(session, node)
         touch(node)
+    event_subscriptions.follow(session, node, access)
     history.record_update(session, node, fields, caller)
 
 
@@ -247,6 +250,7 @@ def remove(session: Session, node: Node) -> None:
         execution_options={"synchronize_session": False},
     )
     session.execute(delete(OperationStep).where(OperationStep.operation_id.in_(operations)))
+    event_subscriptions.depart(session, node, event_subscriptions.access_of(node))
     for model in OWNED_BY_NODE:
         session.execute(delete(model).where(model.node_id == node.id))
     session.delete(node)

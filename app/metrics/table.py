@@ -206,6 +206,25 @@ SENSOR_SWEEP_NODES = Counter(
     },
 )
 
+# events of BMCs
+
+EVENT_SUBSCRIPTIONS = Counter(
+    "event_subscription_checks",
+    "Checks of subscriptions to the events of BMCs",
+    {
+        "result": "`kept`; `ordered`; `refused`: there is none; `failed`: the BMC did not answer;"
+        " `left`: deleted at a BMC"
+    },
+)
+BMC_EVENTS = Counter(
+    "bmc_events",
+    "Events that BMCs have sent, and requests without any",
+    {
+        "kind": "`power`, `sensors`: a read follows; `other`; of requests `malformed`; `dropped`:"
+        " beyond 60 a minute of a node; `refused`: without a valid secret"
+    },
+)
+
 # the fleet
 
 BASELINE_NODES = Gauge(

@@ -10,6 +10,7 @@ from app.models.base import Base
 from app.models.baseline import Baseline, BaselineNode, Compliance
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
+from app.models.event_subscription import EventSubscription
 from app.models.hardware import (
     BiosSetting,
     FirmwareComponent,
@@ -83,6 +84,7 @@ __all__ = [
     "Conductor",
     "DataKey",
     "DeployTemplate",
+    "EventSubscription",
     "Fault",
     "FirmwareComponent",
     "Group",

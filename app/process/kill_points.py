@@ -29,6 +29,7 @@ The points, in the order of a step's execution:
                  yet recorded; kind: webhook, notification, power_update
     importing    rows of Ironic are written, not yet committed; kind: of the resource, as node
     exporting    rows are written to Ironic's database, not yet committed; kind: of the resource
+    subscribed   a BMC has accepted a subscription to its events, which is not yet recorded
     sealed       older rows of a table (the kind) are encrypted, the transaction not yet committed
 """
 
@@ -41,7 +42,7 @@ from contextlib import suppress
 POINTS = (
     "handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
     "recorded", "followed", "waking", "called", "reconciling", "decided", "admitting", "admitted",
-    "beating", "posted", "importing", "exporting", "sealed",
+    "beating", "posted", "importing", "exporting", "subscribed", "sealed",
 )  # fmt: skip
 #: (point, kind, action)
 _armed: list[tuple[str, str, str]] = []

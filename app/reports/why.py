@@ -22,7 +22,7 @@ from app.engine import (
     refreshes,
     timeouts,
 )
-from app.inventory import compliance, holds, sensors
+from app.inventory import bmc_events, compliance, holds, sensors
 from app.lifecycle.hold_kinds import EFFECTS, HoldKind
 from app.lifecycle.provision_states import MACHINE, Kind, State
 from app.models import ACTIVE, READING, Hold, Node, Operation, OperationState, Port
@@ -95,6 +95,7 @@ def explain(
             answer.summary,
             *(f"held by a {holds.described(hold)}" for hold in node_holds),
             critical,
+            bmc_events.described(session, node.id),
             *compliance.deviations(session, node.id),
             *refreshes.news(session, node),
             *due_rollouts,

@@ -67,6 +67,12 @@ RIGHTS: Mapping[str, Rights] = {
     ),
     "data_keys": Rights(api="SELECT", conductor="SELECT, UPDATE (bound)", beat="SELECT"),
     "deploy_templates": OF_REQUESTS,
+    # the API takes events, and has subscriptions deleted; beat looks for work
+    "event_subscriptions": Rights(
+        api="SELECT, UPDATE (node_id, departed, departed_at, due_at, received_at, hints,"
+        " hint_due_at), DELETE",
+        beat="SELECT (id, node_id, hint_due_at)",
+    ),
     "holds": Rights(beat="SELECT (id, node_id, owner, expires_at)"),
     "inspection_rules": OF_REQUESTS,
     "memberships": Rights(api="SELECT, INSERT, DELETE", conductor="SELECT"),

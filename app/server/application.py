@@ -21,10 +21,16 @@ from werkzeug.http import HTTP_STATUS_CODES
 from app import ui
 from app.api.agent import heartbeat_fast_path
 from app.api.agent.agents import agents, note_unrouted
+from app.api.agent.bmc_events import bmc_events
 from app.api.authentication import strategies
 from app.api.authentication.passwords import PasswordChecks, password_checks
 from app.api.declarations import versions
-from app.api.declarations.public_paths import is_of_agents
+from app.api.declarations.public_paths import (
+    BMC_EVENTS,
+    is_of_agents,
+    is_of_bmcs,
+    without_secret,
+)
 from app.api.feed.followers import Followers
 from app.api.fleet.audit import audit
 from app.api.fleet.change_events import change_events
@@ -41,6 +47,7 @@ from app.api.node.agent_logs import agent_logs
 from app.api.node.bmc_documents import bmc_documents
 from app.api.node.bmc_recordings import bmc_recordings
 from app.api.node.console.consoles import consoles
+from app.api.node.event_subscription import event_subscription
 from app.api.node.hardware import hardware
 from app.api.node.history import history
 from app.api.node.machine_states import machine_states
@@ -82,6 +89,7 @@ from app.api.web import document, page_facts, page_files, root
 from app.api.web.login import login
 from app.config.settings import Api as ApiSettings
 from app.errors import Invalid, NotAcceptable
+from app.inventory.bmc_events import Receiver
 from app.observe import log
 from app.process import tracing
 from app.requests.request_slots import Busy, RequestSlots, take_turn
@@ -96,13 +104,14 @@ BLUEPRINTS = (
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, bmc_recordings,
     agent_logs, refreshes, sanitation, networks, switch_ports, baselines, quotas, permissions,
+    bmc_events, event_subscription,
 )  # fmt: skip
-#: Requests of agents that a process handles at once, and those that may wait for it.
+#: Requests of agents, and of BMCs, that a process handles at once, and those that may wait.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64
 #: Requests of users that may wait for a request slot in a process.
 QUEUED = 256
-#: Excluded from the audit log: read-only methods, and the frequent heartbeats of agents.
-READS, HEARTBEATS = ("GET", "HEAD", "OPTIONS"), "/v1/heartbeat"
+#: Excluded from the audit log: read-only methods, and the frequent requests of machines.
+READS, FREQUENT = ("GET", "HEAD", "OPTIONS"), ("/v1/heartbeat", BMC_EVENTS)
 #: Most characters of a header in the log.
 LONGEST_HEADER = 200
 #: Path -> view of the pages: the documentation, and the page of operators.
@@ -145,6 +154,7 @@ def create_app(runtime: Runtime) -> Flask:
         request_limits,
         Followers(runtime, request_limits),
         auditing.refused_requests(runtime),
+        Receiver(runtime),
     )
     services.install(app)
     app.config.update(
@@ -250,7 +260,7 @@ def _register_hooks(app: Flask, allowed_sites: Sites) -> None:
         version = None if context.unrouted else context.version
         cached = "Cache-Control" in headers
         headers.extend(versions.signature(context.request_id, version, cached=cached))
-        audited = request.method not in READS and not request.path.startswith(HEARTBEATS)
+        audited = request.method not in READS and not request.path.startswith(FREQUENT)
         if audited or log.debugging():
             _log_response(context, response, logger.info if audited else logger.debug)
         if context.span:
@@ -273,7 +283,7 @@ def _log_response(context: RequestContext, response: Response, write: Callable[.
         address=request.remote_addr,
         **({"forwarded_for": forwarded[:LONGEST_HEADER]} if forwarded else {}),
         method=request.method,
-        path=request.path,
+        path=without_secret(request.path),
         status=response.status_code,
         ms=round((time.perf_counter() - context.started) * 1000, 1),
     )
@@ -306,8 +316,8 @@ def _limited(
     Limit the requests that the application handles at once to the number of request slots.
 
     Clients have them by address; callers, once they are known, by project or user. Reads, writes,
-    and agents, which need no credentials, have slots of their own: reads go on while all writes
-    wait for a commit.
+    agents and BMCs, which need no credentials, have slots of their own: reads go on while all
+    writes wait for a commit.
     """
     readers = RequestSlots(
         settings.blocking_threads,
@@ -317,11 +327,13 @@ def _limited(
         per_caller=max(1, settings.blocking_threads - 1),
     )
     writers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
-    machines = RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED)
+    agents, bmcs = (RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED) for _ in range(2))
 
     def slots_of(environ: Mapping[str, Any]) -> RequestSlots:
         if is_of_agents(environ["PATH_INFO"]):
-            return machines
+            return agents
+        if is_of_bmcs(environ["PATH_INFO"]):
+            return bmcs
         return readers if environ["REQUEST_METHOD"] in READS else writers
 
     def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

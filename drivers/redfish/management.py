@@ -11,6 +11,7 @@ from drivers.redfish.accounts import BmcPassword
 from drivers.redfish.booting import boot_device, virtual_drives, virtual_media
 from drivers.redfish.booting.boot_device import DEVICES, NAMES
 from drivers.redfish.clock import BmcClock
+from drivers.redfish.events import BmcEvents
 from drivers.redfish.interface import Redfish
 from drivers.redfish.secure_boot_keys import SecureBootKeys
 from drivers.redfish.sensor_sweep import open_reader
@@ -24,7 +25,7 @@ _MODES = {name: redfish_mode for redfish_mode, name in inventory.BOOT_MODES.item
 _LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 
 
-class RedfishManagement(Redfish, BmcClock, BmcPassword, SecureBootKeys, Management):
+class RedfishManagement(Redfish, BmcClock, BmcEvents, BmcPassword, SecureBootKeys, Management):
     """Management by the system's Boot, SecureBoot, Reset, IndicatorLED and VirtualMedia."""
 
     sensor_reader = staticmethod(open_reader)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from time import time
 
+from drivers.simulator import events
 from drivers.simulator.documents import (
     ACCOUNTS,
     CHASSIS,
@@ -24,8 +25,6 @@ from drivers.simulator.documents import (
 )
 from drivers.simulator.machine import Machine
 from drivers.simulator.registries import registry, registry_file
-
-EVENT_TYPES = ["StatusChange", "ResourceUpdated", "ResourceAdded", "ResourceRemoved", "Alert"]
 
 
 def root(machine: Machine) -> Document:
@@ -290,26 +289,6 @@ def firmware(part: str) -> Callable[[Machine], Document]:
     return document
 
 
-def event_service(_machine: Machine) -> Document:
-    return resource(
-        EVENTS,
-        "EventService.v1_7_0.EventService",
-        "Event Service",
-        ServiceEnabled=True,
-        EventTypesForSubscription=EVENT_TYPES,
-        Subscriptions=link(SUBSCRIPTIONS),
-        Actions={
-            "#EventService.SubmitTestEvent": {
-                "target": f"{EVENTS}/Actions/EventService.SubmitTestEvent"
-            }
-        },
-    )
-
-
-def subscriptions(machine: Machine) -> Document:
-    return collection(SUBSCRIPTIONS, "EventDestination", machine.subscriptions)
-
-
 def task_service(_machine: Machine) -> Document:
     return resource(
         f"{ROOT}/TaskService",
@@ -366,8 +345,8 @@ BMC_DOCUMENTS: dict[str, Callable[[Machine], Document]] = {
     f"{ROOT}/UpdateService": update_service,
     INVENTORY: firmware_list,
     **{f"{INVENTORY}/{part}": firmware(part) for part in ("BIOS", "BMC")},
-    EVENTS: event_service,
-    SUBSCRIPTIONS: subscriptions,
+    EVENTS: events.service,
+    SUBSCRIPTIONS: events.subscriptions,
     f"{ROOT}/TaskService": task_service,
     TASKS: tasks,
     f"{ROOT}/Registries": lambda _machine: collection(

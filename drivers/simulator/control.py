@@ -6,6 +6,7 @@ GET  /agent.kernel, /agent.ramdisk      parts of such a medium; their content is
 GET  /sim/machines, /sim/machines/N, /sim/machines/N/log
 GET  /sim/faults, POST /sim/faults, POST /sim/machines/N/faults   see `fault_settings`
 POST /sim/machines/N/power {"state": "on" | "off"}   press the machine's power button
+POST /sim/machines/N/event   have the BMC send this event, an object of `Events` in DSP0266
 GET  /sim/machines/N/account   the BMC's user, its password, and all passwords that were ever sent
 POST /sim/machines/N/account {"password": TEXT}   set it, as at the BMC's own console
 """
@@ -64,6 +65,9 @@ class Control:
                 if state not in ("on", "off"):
                     return json({"error": f"state must be on or off, not {state!r}"}, 400)
                 self._fleet.press(number, on=state == "on")
+                return json(machines[number].describe())
+            case ("POST", "event"):
+                self._fleet.send_event(number, request.json())
                 return json(machines[number].describe())
             case (_, "account"):
                 return self._account(request, machines[number])

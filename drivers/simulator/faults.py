@@ -40,6 +40,12 @@ class Faults:
     boot_once_only: bool = False  # the BMC refuses a persistent boot device (Continuous)
     boot_choices_hidden: bool = False  # the BMC does not list the values of its boot settings
     sensor_critical: str = ""  # name of a sensor of Thermal or Power whose health is Critical
+    most_subscriptions: float = 20  # to events; a further one is refused with 503
+    events_need_tls: bool = False  # a subscription with an http destination is refused
+    event_types_unknown: bool = False  # a subscription with EventTypes is refused
+    events_lost: bool = False  # no event is sent, although there are subscriptions
+    events_suspended_by_failure: bool = False  # a failed delivery disables its subscription
+    subscriptions_volatile: bool = False  # a reset of the BMC drops all subscriptions
     boot_fixed_in_post: bool = False  # boot settings are refused during POST, as by HPE's BMCs
 
     # The boot

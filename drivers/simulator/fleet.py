@@ -1,9 +1,9 @@
 """The machines of a simulator, with their power and faults."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from drivers.simulator import fault_settings
+from drivers.simulator import events, fault_settings
 from drivers.simulator.faults import Faults
 from drivers.simulator.machine import Machine
 from drivers.simulator.power import Power
@@ -55,3 +55,8 @@ class Fleet:
 
         assert self._loop is not None, "the simulator was not started"
         self._loop.call_soon_threadsafe(act)
+
+    def send_event(self, number: int, event: Mapping[str, object]) -> None:
+        """Have a BMC send an event (an object of `Events`) to its subscribers. Thread-safe."""
+        assert self._loop is not None, "the simulator was not started"
+        self._loop.call_soon_threadsafe(events.send, self._powers[number], event)

@@ -10,7 +10,7 @@ from functools import partial
 from time import time
 from typing import Any
 
-from drivers.simulator import bmc, system, volumes
+from drivers.simulator import events, system, volumes
 from drivers.simulator.documents import (
     ACCOUNTS,
     CHASSIS,
@@ -20,12 +20,11 @@ from drivers.simulator.documents import (
     STORAGE,
     SUBSCRIPTIONS,
     SYSTEM,
-    resource,
 )
 from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS
 from drivers.simulator.power import Power
 from drivers.simulator.refusal import Refusal, choice, only
-from drivers.simulator.server import CUT, Response, json
+from drivers.simulator.server import CUT, Response
 from drivers.simulator.volumes import DONE
 
 Body = dict[str, Any]
@@ -195,28 +194,14 @@ def eject(power: Power, _body: Body, device: str) -> Response:
 
 def reset_manager(power: Power, body: Body) -> Response:
     power.machine.sessions.clear()
+    if power.machine.faults.subscriptions_volatile:
+        power.machine.subscriptions.clear()
     power.machine.record("redfish", "reset manager", body.get("ResetType"))
     return DONE
 
 
 def create_volume(power: Power, body: Body) -> Response:
     return volumes.create(power.machine, body)
-
-
-def subscribe(power: Power, body: Body) -> Response:
-    machine = power.machine
-    events = body.get("EventTypes", [])
-    if not body.get("Destination"):
-        raise Refusal(400, "PropertyMissing", "Destination is missing.")
-    if not set(events) <= set(bmc.EVENT_TYPES):
-        raise Refusal(400, "PropertyValueNotInList", f"EventTypes cannot be {events!r}.")
-    number = f"{machine.random.getrandbits(32):08x}"
-    path = f"{SUBSCRIPTIONS}/{number}"
-    properties = {name: value for name, value in body.items() if name != "HttpHeaders"}
-    kind = "EventDestination.v1_9_0.EventDestination"
-    machine.subscriptions[path] = resource(path, kind, "Subscription", **properties)
-    machine.record("redfish", "create subscription", body)
-    return json(machine.subscriptions[path], 201, {"Location": path})
 
 
 def update_firmware(power: Power, body: Body) -> Response:
@@ -266,5 +251,6 @@ ORDERS: dict[tuple[str, str], Order] = {
     ("POST", f"{MANAGER}/Actions/Manager.Reset"): reset_manager,
     ("POST", f"{STORAGE}/Volumes"): create_volume,
     ("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate"): update_firmware,
-    ("POST", SUBSCRIPTIONS): subscribe,
+    ("POST", SUBSCRIPTIONS): events.subscribe,
+    ("POST", events.TEST): events.submit_test,
 }

@@ -12,7 +12,7 @@ from time import time
 
 import aiohttp
 
-from drivers.simulator import media
+from drivers.simulator import events, media
 from drivers.simulator.agent import Agent
 from drivers.simulator.machine import Machine
 
@@ -99,12 +99,14 @@ class Power:
 
     def _go_on(self) -> None:
         self.machine.power = "On"
+        events.power_changed(self)
         self._start()
 
     def _go_off(self) -> None:
         self._end_system("off")
         self.machine.power = "Off"
         self.machine.record("machine", "is off")
+        events.power_changed(self)
 
     def _go_off_and_on(self) -> None:
         self._end_system("off")

@@ -66,8 +66,8 @@ BODIES = {
     "PUT /v1/rollouts/<uuid>/states": {"target": "pause"},
     "PUT /v1/runbooks/<ident>/traits": {"traits": [TRAIT]},
 }  # fmt: skip
-#: Requests of agents: recorded only if they are refused.
-OF_AGENTS = ("/v1/heartbeat", "/v1/continue_inspection")
+#: Requests of agents and BMCs: recorded only if they are refused.
+OF_MACHINES = ("/v1/heartbeat", "/v1/continue_inspection", "/v1/redfish_events")
 #: Without a session there is nothing to record (test_login.py).
 OF_SESSIONS = ("/v1/logout",)
 #: Routes that the populated service refuses -> status.
@@ -108,7 +108,7 @@ def audited(api):
 def writes():
     """Yield (method, path) of all declared routes that change something."""
     for route in itertools.chain.from_iterable(each.declared for each in BLUEPRINTS):
-        if route.method != "GET" and not route.path.startswith((*OF_AGENTS, *OF_SESSIONS)):
+        if route.method != "GET" and not route.path.startswith((*OF_MACHINES, *OF_SESSIONS)):
             yield route.method, route.path
 
 

@@ -11,7 +11,8 @@ from app import runtime as app_runtime
 from app.api.request.context import services_of
 from app.db import connections
 from app.identity import oidc_users
-from app.models import ApiToken, Membership, User
+from app.inventory import event_subscriptions
+from app.models import ApiToken, EventSubscription, Membership, Node, User
 from app.server.application import BLUEPRINTS, create_app
 from tests.contract import test_fuzz
 from tests.contract.conftest import Api
@@ -81,6 +82,25 @@ def test_agents_are_answered(restore, api, limited):
     body = {"callback_url": "https://127.0.0.1:9", "agent_version": "9", "agent_token": "secret"}
     accepted = application("POST", f"/v1/heartbeat/{uuid('n1')}", body)
     assert 202 == accepted.status_code, accepted.text
+
+
+def test_events_of_bmcs_are_taken_and_a_deleted_node_leaves_its_bmc(restore, api, limited):
+    redfish = replace(api.runtime.settings.redfish, event_receiver_url="https://ingot.example")
+    application = limited()
+    application.runtime.settings = replace(application.runtime.settings, redfish=redfish)
+    alone = api.node(name="alone")
+    with api.runtime.transaction() as session:
+        node_id = session.scalar(select(Node.id).where(Node.uuid == alone["uuid"]))
+        digest = event_subscriptions.digest("secret")
+        session.add(EventSubscription(node_id=node_id, digest=digest))
+    body = {"Events": [{"MessageId": "X.1.0.PowerLost", "Severity": "Critical"}]}
+    taken = application("POST", f"/v1/redfish_events/{alone['uuid']}/secret", body)
+    assert 204 == taken.status_code, taken.text
+    deleted = application("DELETE", "/v1/nodes/alone")
+    assert 204 == deleted.status_code, deleted.text
+    with api.runtime.reading() as session:
+        departed = session.scalars(select(EventSubscription)).one()
+    assert (None, alone["uuid"]) == (departed.node_id, departed.departed["uuid"])
 
 
 def test_users_sign_in_and_out(api, limited):

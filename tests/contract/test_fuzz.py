@@ -65,7 +65,7 @@ TRAIT = "CUSTOM_GOOD"
 MAC = "52:54:00:00:00:01"
 #: path segment before a parameter -> names and keys of existing resources
 KNOWN = {
-    "nodes": STATES, "heartbeat": STATES, "chassis": ["case"], "portgroups": ["group"],
+    "nodes": STATES, "heartbeat": STATES, "redfish_events": STATES, "chassis": ["case"], "portgroups": ["group"],
     "ports": ["port"], "connectors": ["connector"], "targets": ["target"],
     "allocations": ["asked"], "deploy_templates": [TRAIT], "runbooks": ["book"],
     "rollouts": ["rollout"], "inspection_rules": ["rule"], "webhooks": ["hook"],

@@ -77,6 +77,37 @@ def sync(
 
     watch: receives each node with its power state.
     """
+    started = time.monotonic()
+    counts = _synced(runtime, _pages(runtime, conductor, recovering=False), watch, _count_failure)
+    POWER_SYNCS.observe(time.monotonic() - started)
+    return counts
+
+
+def sync_nodes(runtime: Runtime, ids: Sequence[int]) -> dict[str, int]:
+    """
+    Read the power of some nodes after an event, as a sweep reads it; count them as `sync` does.
+
+    Failures, and orders whose effect is unknown, are left to the sweep: both are judged by their
+    number at its pace.
+    """
+    with runtime.reading() as session:
+        query = _query(0, recovering=False).where(Node.id.in_(ids))
+        ids = [row.id for row in session.execute(query)]
+        nodes = [
+            node
+            for node in bmc_sweep.whole_nodes(session, ids)
+            if PENDING not in node.driver_internal_info
+        ]
+    return _synced(runtime, iter([nodes]), lambda *_: None, lambda *_: None)
+
+
+def _synced(
+    runtime: Runtime,
+    pages: Iterator[Sequence[Node]],
+    watch: Callable[[Node, Power], None],
+    count_failure: Callable[[Session, Node, HardwareError], None],
+) -> dict[str, int]:
+    """Compare the power states of nodes with those of their machines; count them."""
     counts = {"read": 0, "differ": 0, "failed": 0, "moving": 0}
 
     def compare(node: Node, state: Power, reports: Mapping[str, Any]) -> Iterator[Change]:
@@ -94,7 +125,7 @@ def sync(
             yield lambda session, row: driver_reports.apply(session, row, facts)
         if isinstance(state, HardwareError):
             counts["failed"] += 1
-            yield lambda session, row: _count_failure(session, row, state)
+            yield lambda session, row: count_failure(session, row, state)
         elif state is None:
             counts["moving"] += 1
         elif PENDING in node.driver_internal_info:
@@ -104,9 +135,7 @@ def sync(
             counts["differ"] += state != node.power_state
             yield lambda session, row: _reconcile(session, row, state)
 
-    started = time.monotonic()
-    asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=False), compare))
-    POWER_SYNCS.observe(time.monotonic() - started)
+    asyncio.run(_sweep(runtime, pages, compare))
     for result, count in counts.items():
         POWER_SYNC_NODES.add(result, count=count)
     return counts

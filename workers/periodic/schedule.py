@@ -19,11 +19,13 @@ from app.baselines import comparison
 from app.config.settings import Settings
 from app.db import transactions
 from app.db.prepared import Prepared
-from app.inventory import holds, scheduling
+from app.inventory import bmc_events, holds, scheduling
 from app.rollouts import rollout_waves, rollouts
 from app.runtime import Runtime
 from workers.periodic import (
+    bmc_event_reads,
     boot_files,
+    event_subscriptions,
     power_sync,
     proofs,
     pruning,
@@ -41,6 +43,8 @@ FAN_OUT = "ingot.fan_out"
 #: Seconds between searches for events to deliver to webhooks, RabbitMQ or Nova: without one, a
 #: search is one statement by an index.
 DELIVERY_INTERVAL = 2.0
+#: Seconds between searches for BMCs to subscribe to, or to leave.
+SUBSCRIPTION_INTERVAL = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,34 @@ PERIODIC = (
         each_conductor=True,
         at_most=1,
         work=power_sync.NODE_ONE,
+    ),
+    Periodic(
+        "ingot.subscribe_to_events",
+        lambda control: event_subscriptions.check(control.runtime, control.conductor),
+        lambda settings: (
+            min(SUBSCRIPTION_INTERVAL, settings.redfish.event_check_interval)
+            if settings.redfish.event_receiver_url
+            else None
+        ),
+        each_conductor=True,
+        at_most=1,
+        work=power_sync.NODE_ONE,
+    ),
+    Periodic(
+        "ingot.leave_bmcs",
+        lambda control: event_subscriptions.leave(control.runtime, control.conductor),
+        lambda settings: min(SUBSCRIPTION_INTERVAL, settings.redfish.event_check_interval),
+        each_conductor=True,
+        at_most=1,
+        work=event_subscriptions.ROW_ONE,
+    ),
+    Periodic(
+        "ingot.read_bmc_changes",
+        lambda control: bmc_event_reads.read_changes(control.runtime, control.conductor),
+        lambda settings: DELIVERY_INTERVAL if settings.redfish.event_receiver_url else None,
+        each_conductor=True,
+        at_most=1,
+        work=bmc_events.HINT_ONE,
     ),
     Periodic(
         "ingot.prune_history",

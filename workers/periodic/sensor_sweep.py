@@ -38,7 +38,7 @@ logger = log.get(__name__)
 #: Nodes whose readings are stored in one transaction.
 BATCH = 100
 #: States without reads of the BMC, as its address and password may be wrong.
-_EXCLUDED = [State.ENROLL, *(flow.failed for flow in FLOWS if flow.checks_bmc)]
+EXCLUDED = [State.ENROLL, *(flow.failed for flow in FLOWS if flow.checks_bmc)]
 
 Answer = list[dict[str, Any]] | HardwareError
 
@@ -49,12 +49,24 @@ def sweep(runtime: Runtime, conductor: str) -> dict[str, int]:
 
     Results: read, none (the BMC lists no sensors), failed, late (the time limit has passed).
     """
-    counts = dict.fromkeys(("read", "none", "failed", "late"), 0)
     started = time.monotonic()
-    ids = _ids(runtime, conductor)
+    counts = _read(runtime, conductor, _ids(runtime, conductor))
+    SENSOR_SWEEPS.observe(time.monotonic() - started)
+    return counts
+
+
+def read_nodes(runtime: Runtime, conductor: str, ids: Sequence[int]) -> dict[str, int]:
+    """Do for some nodes what a sweep does, as far as it would read them; count as `sweep`."""
+    with runtime.reading() as session:
+        rows = session.execute(_query(runtime, 0).where(Node.id.in_(ids)))
+        read_ids = [row.id for row in rows]
+    return _read(runtime, conductor, read_ids)
+
+
+def _read(runtime: Runtime, conductor: str, ids: Sequence[int]) -> dict[str, int]:
+    counts = dict.fromkeys(("read", "none", "failed", "late"), 0)
     if ids:
         asyncio.run(_Sweep(runtime, conductor, counts).run(ids))
-    SENSOR_SWEEPS.observe(time.monotonic() - started)
     for result, count in counts.items():
         SENSOR_SWEEP_NODES.add(result, count=count)
     if counts["late"]:
@@ -62,19 +74,19 @@ def sweep(runtime: Runtime, conductor: str) -> dict[str, int]:
     return counts
 
 
+def _query(runtime: Runtime, last_id: int) -> Any:
+    """Return the query for the nodes after an id whose sensors are read."""
+    query = select(*bmc_sweep.OWNING).where(
+        Node.id > last_id, Node.reservation.is_(None), Node.maintenance.is_(False)
+    )
+    if runtime.settings.sensor_data.enable_for_undeployed_nodes:
+        return query.where(Node.provision_state.not_in(EXCLUDED))
+    return query.where(Node.provision_state == State.ACTIVE)
+
+
 def _ids(runtime: Runtime, conductor: str) -> Sequence[int]:
     """Return the ids of the conductor's nodes to read, the ones read longest ago first."""
-    options = runtime.settings.sensor_data
-
-    def query_after(last_id: int) -> Any:
-        query = select(*bmc_sweep.OWNING).where(
-            Node.id > last_id, Node.reservation.is_(None), Node.maintenance.is_(False)
-        )
-        if options.enable_for_undeployed_nodes:
-            return query.where(Node.provision_state.not_in(_EXCLUDED))
-        return query.where(Node.provision_state == State.ACTIVE)
-
-    ids = bmc_sweep.owned_ids(runtime, conductor, query_after)
+    ids = bmc_sweep.owned_ids(runtime, conductor, lambda last_id: _query(runtime, last_id))
     with runtime.reading() as session:
         rows = session.execute(select(NodeSensors.node_id, NodeSensors.read_at))
         read_at = {row.node_id: row.read_at for row in rows}

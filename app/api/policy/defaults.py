@@ -105,6 +105,7 @@ NODE = (
     Rule(f"{_NODE}:get_indicator_state", SEE, "Show indicators"),
     Rule(f"{_NODE}:set_indicator_state", OWN, "Change indicators"),
     Rule(f"{_NODE}:get_sensors", SEE, "Read the sensors"),
+    Rule(f"{_NODE}:get_event_subscription", SEE, "Show whether the BMC sends events"),
     Rule(f"{_NODE}:inject_nmi", SET_UP, "Interrupt the machine (NMI)"),
     Rule(f"{_NODE}:vif:list", SEE, "List attached network interfaces"),
     Rule(f"{_NODE}:vif:attach", OPERATE, "Attach a network interface"),

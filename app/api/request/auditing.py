@@ -4,7 +4,7 @@ Audit of requests: each write, denied request, login, and answer with secrets is
 The record of a change is inserted in the transaction of the change, that of a call to a conductor
 before the call. Answers with secrets and successful writes without a transaction are recorded
 before the answer is sent. Other requests without success go to `RefusedRequests`. Requests of
-agents are recorded only if they are refused: there are too many.
+agents and BMCs are recorded only if they are refused: there are too many.
 """
 
 import re
@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app.api.authentication.audit_trail import AuditTrail
-from app.api.declarations.public_paths import is_of_agents
+from app.api.declarations.public_paths import is_of_agents, is_of_bmcs
 from app.api.request.context import RequestContext
 from app.api.transport import errors
 from app.api.transport.host_check import WRITING
@@ -175,7 +175,8 @@ def _of_agent(row: Row, trail: AuditTrail) -> Row:
 
 
 def _is_recorded(context: RequestContext) -> bool:
-    writes = _writes(context) and not is_of_agents(context.request.path)
+    path = context.request.path
+    writes = _writes(context) and not (is_of_agents(path) or is_of_bmcs(path))
     return bool(context.audit.secrets) or writes
 
 

@@ -22,6 +22,7 @@ from app.api.transport import responses
 from app.api.transport.limits import Limits
 from app.audit.refused_requests import RefusedRequests
 from app.identity.caller import UNAUTHENTICATED, Caller
+from app.inventory.bmc_events import Receiver
 from app.observe import request_ids
 from app.process import tracing
 from app.runtime import Runtime
@@ -41,6 +42,7 @@ class Services:
     followers: Followers
     #: None if the audit is off.
     refused_requests: RefusedRequests | None
+    bmc_events: Receiver
 
     def install(self, app: Flask) -> None:
         """Make these the services of an application."""

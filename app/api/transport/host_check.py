@@ -41,6 +41,8 @@ class Sites:
         self._origins = {url.netloc.lower() for url in public}
         self._with_tls = {url.netloc.lower() for url in public if url.scheme == "https"}
         self._names = {url.hostname for url in public}
+        receiver = settings.redfish.event_receiver_url  # BMCs send its name
+        self._names |= {urlsplit(receiver).hostname} if receiver else set()
         self._names |= {name.lower() for name in settings.api.allowed_hosts}
         self._any_host = settings.default.auth_strategy != "noauth"
 

@@ -1,8 +1,9 @@
 """
-Limits per client: refused requests of agents, long polls, streams and codes of logins, in a minute.
+Limits per client and minute: refused requests of machines, long polls, streams, codes of logins.
 
-Requests of agents need no credentials. Only refused ones count, so the limits do not concern agents
-that behave, however many have one address. Each MiB of a body counts as a request.
+Requests of agents need no credentials, those of BMCs have a secret in their path. Only refused ones
+count, so the limits do not concern machines that behave, however many have one address. Each MiB of
+a body counts as a request.
 
 Further requests are refused before their body is read and their caller is authenticated, and before
 any query of the database.
@@ -12,7 +13,13 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.api.declarations.public_paths import EVENT_STREAM, HEARTBEAT, LOOKUP, REPORT
+from app.api.declarations.public_paths import (
+    BMC_EVENTS,
+    EVENT_STREAM,
+    HEARTBEAT,
+    LOOKUP,
+    REPORT,
+)
 from app.api.transport import errors
 from app.api.transport.client_addresses import Clients
 from app.api.transport.request_body import length_of
@@ -23,7 +30,11 @@ from app.requests.rate_limit import RateLimit
 
 #: Refused requests of an address that a process answers with their reason in a minute: agents of
 #: many machines may have one address and retry every few seconds; a report is larger than a lookup.
-REFUSED_PER_MINUTE: Mapping[str, int] = {LOOKUP: 600, HEARTBEAT: 600, REPORT: 60}
+REFUSED_PER_MINUTE: Mapping[str, int] = {
+    LOOKUP: 600, HEARTBEAT: 600, REPORT: 60, BMC_EVENTS: 60,
+}  # fmt: skip
+#: Beginnings of paths with one limit.
+_PREFIXES = (HEARTBEAT, BMC_EVENTS)
 #: Long polls and streams of a caller that are refused with the reason in a minute, for want of a
 #: place: a client retries after seconds.
 REFUSED_FOLLOWERS_PER_MINUTE = 60
@@ -60,7 +71,8 @@ class Limits:
 
         def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             path = environ["PATH_INFO"]
-            limit = self._refused.get(HEARTBEAT if path.startswith(HEARTBEAT) else path)
+            prefix = next(filter(path.startswith, _PREFIXES), path)
+            limit = self._refused.get(prefix)
             if limit is None:
                 if _follows(environ) and (
                     seconds := self._refused_followers.pause(self._sender_key(environ))

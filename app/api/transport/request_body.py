@@ -12,6 +12,7 @@ from typing import Any
 
 from flask import Request
 
+from app.api.declarations.public_paths import is_of_bmcs, without_secret
 from app.api.transport.responses import Wsgi
 from app.errors import TooLarge
 from app.observe import log
@@ -21,6 +22,7 @@ logger = log.get(__name__)
 
 #: End of the path -> largest body in bytes.
 DEFAULT_LIMIT = 1024 << 10
+EVENTS_LIMIT = 256 << 10  # of a BMC
 LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 #: Bodies read at a time, and how many of them may exceed DEFAULT_LIMIT, which bounds the memory.
 AT_ONCE, LARGE_AT_ONCE = 64, 4
@@ -61,7 +63,9 @@ def middleware(
             body = _read(environ["wsgi.input"], length, timeout + length / MIN_RATE)
         except TimeoutError:
             logger.warning(
-                "request.body_late", path=environ["PATH_INFO"], client=environ.get("REMOTE_ADDR")
+                "request.body_late",
+                path=without_secret(environ["PATH_INFO"]),
+                client=environ.get("REMOTE_ADDR"),
             )
             return cut_off(start_response)
         finally:
@@ -90,6 +94,8 @@ def data_of(req: Request) -> bytes:
 
 def limit_of(path: str) -> int:
     """Return the size limit of a body, in bytes."""
+    if is_of_bmcs(path):
+        return EVENTS_LIMIT
     return next((size for end, size in LIMITS.items() if path.endswith(end)), DEFAULT_LIMIT)
 
 

@@ -47,6 +47,7 @@ PATH_PARAMETERS = {
     "ident": "UUID or name", "uuid": "UUID", "name": "Name", "hostname": "Name of the conductor",
     "trait": "Name of the trait", "vif": "Id of the VIF", "indicator": "name@component",
     "function": "Name of the function", "flow": "Flow that the steps belong to",
+    "secret": "Secret of the subscription",
 }  # fmt: skip
 #: Tag -> title of its section, in the order of the page.
 SECTIONS = {
@@ -60,6 +61,7 @@ SECTIONS = {
     "machine_states": "Boot mode, RAID, console", "consoles": "Consoles",
     "hardware": "BIOS, firmware, inventory",
     "bmc_documents": "Documents of BMCs", "bmc_recordings": "Recordings of operations",
+    "event_subscription": "Subscriptions to the events of BMCs", "bmc_events": "Events of BMCs",
     "agent_logs": "Logs of agents", "sanitation": "Sanitation reports", "refreshes": "Refreshes",
     "vendor": "Vendor functions", "allocations": "Allocations",
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",

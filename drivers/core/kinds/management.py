@@ -7,6 +7,7 @@ from typing import Any
 from drivers.core.errors import HardwareError, NotSupported
 from drivers.core.interface import Interface
 from drivers.core.kinds import boot_settings
+from drivers.core.kinds.events import EventSource
 from drivers.core.steps import Outcome
 from drivers.core.target import Options, Target
 
@@ -16,7 +17,7 @@ ReadSensors = Callable[[Target], Awaitable[list[dict[str, object]] | HardwareErr
 SensorReader = Callable[[Options, int], AbstractAsyncContextManager[ReadSensors]]
 
 
-class Management(Interface):
+class Management(EventSource, Interface):
     """Boot device, boot mode and other settings of the machine."""
 
     kind = "management"
