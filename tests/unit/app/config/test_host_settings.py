@@ -1,4 +1,4 @@
-"""Settings that are hosts, addresses, networks or URLs: what cannot work is refused by its name."""
+"""Settings that are hosts, addresses, networks or URLs: refusals of values that cannot work."""
 
 import re
 
