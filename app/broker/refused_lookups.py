@@ -86,14 +86,14 @@ class Refusals:
 
 def _excess(entries: Sequence[bytes]) -> list[bytes]:
     """Return the entries to remove. entries: the oldest first."""
-    ages: dict[str, list[int]] = {}  # address -> places of its entries, the oldest last
+    by_address: dict[str, list[int]] = {}  # address -> places of its entries, the oldest last
     for place in reversed(range(len(entries))):
-        ages.setdefault(orjson.loads(entries[place])[1], []).append(place)
-    removed = []
+        by_address.setdefault(orjson.loads(entries[place])[1], []).append(place)
+    excess: list[bytes] = []
     for _ in range(len(entries) - MOST):
-        most = max(filter(None, ages.values()), key=lambda places: (len(places), -places[-1]))
-        removed.append(entries[most.pop()])
-    return removed
+        places = max(filter(None, by_address.values()), key=lambda group: (len(group), -group[-1]))
+        excess.append(entries[places.pop()])
+    return excess
 
 
 def _seconds(moment: datetime) -> float:

@@ -1,4 +1,4 @@
-"""Settings that are hosts, addresses, networks or URLs: what cannot work is refused by its name."""
+"""Checks of settings that are hosts, addresses, networks or URLs."""
 
 import re
 
