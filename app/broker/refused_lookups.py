@@ -2,7 +2,8 @@
 Record of refused agent lookups in Redis, which helps to explain why a node still waits.
 
 Lookups need no authentication, so the number, size and format of the entries are limited, and they
-expire after an hour.
+expire after an hour. Where there are too many, the address with the most loses its oldest one, so
+that a flood of one address does not displace the lookups of others.
 """
 
 import re
@@ -59,9 +60,13 @@ class Refusals:
         try:
             with self._reach.guard(), self._client.pipeline(transaction=False) as pipeline:
                 pipeline.zadd(self._key, {orjson.dumps(entry): _seconds(time)})
-                pipeline.zremrangebyrank(self._key, 0, -MOST - 1)
+                pipeline.zcard(self._key)
                 pipeline.expire(self._key, LIFETIME)
-                pipeline.execute()
+                _, count, _ = pipeline.execute()
+                if count > MOST:
+                    entries = cast("list[bytes]", self._client.zrange(self._key, 0, -1))
+                    if excess := _excess(entries):
+                        self._client.zrem(self._key, *excess)
         except (redis.RedisError, OSError):
             return
 
@@ -77,6 +82,18 @@ class Refusals:
         except (redis.RedisError, OSError):
             return []
         return [_read(entry, score) for entry, score in entries]
+
+
+def _excess(entries: Sequence[bytes]) -> list[bytes]:
+    """Return the entries to remove. entries: the oldest first."""
+    by_address: dict[str, list[int]] = {}  # address -> places of its entries, the oldest last
+    for place in reversed(range(len(entries))):
+        by_address.setdefault(orjson.loads(entries[place])[1], []).append(place)
+    excess: list[bytes] = []
+    for _ in range(len(entries) - MOST):
+        places = max(filter(None, by_address.values()), key=lambda group: (len(group), -group[-1]))
+        excess.append(entries[places.pop()])
+    return excess
 
 
 def _seconds(moment: datetime) -> float:

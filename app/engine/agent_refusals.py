@@ -2,11 +2,14 @@
 Refused requests of agents: counted, logged, and recorded in the history of the node that waits.
 
 An operator sees a refused agent nowhere else: to the service it looks like a machine that does not
-boot. The requests need no credentials, so a flood of them has to cost little: a process records one
-refusal of a kind per node in a while, and a node gets one history entry for them in an hour, or in
-its operation.
+boot. The requests need no credentials, so a flood of them has to cost little: a process looks few
+times a minute whether a refusal is recorded, and a node gets one history entry for each cause and
+sender in an hour, or in its operation. Few senders get entries, and in any case the agent to which
+the service has given the token, so that strangers do not hide it.
 """
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +23,7 @@ from app.db.diagnosis import reason
 from app.inventory import history
 from app.lifecycle.flows import FLOWS
 from app.metrics.table import AGENT_REFUSALS
-from app.models import Node, NodeHistory, Operation
+from app.models import AgentRecord, Node, NodeHistory, Operation
 from app.observe import log
 from app.requests.rate_limit import RateLimit
 from app.rows.uuid_or_name import key_of
@@ -54,14 +57,21 @@ REMEDIES: Mapping[str, str] = {
 EVENTS = tuple(f"{request}_refused_{cause}" for request in _NAMES for cause in REMEDIES)
 #: Provision states of nodes that wait for an agent.
 _AWAITED = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
-#: Refusals of one kind that a process records in a minute, for each node.
+#: Refusals of one kind that a process records in a minute, for each node and sender.
 _RECORDS = RateLimit(6)
-#: Seconds without another history entry of one kind for a node, unless a new operation begins.
+#: Seconds without another history entry of one kind and sender for a node, unless a new operation
+#: begins.
 _PAUSE = 3600.0
+#: Senders, besides the node's agent, whose refusals of one kind get entries of their own.
+MOST_SENDERS = 3
+#: Begin of an entry; the group is its sender.
+_ENTRY = re.compile(rf"(?:{'|'.join(_NAMES.values())}) of its agent from (.+?) was refused: ")
+#: Begin of the entry about further senders.
+_FURTHER = "after those of other addresses, "
 #: Most characters of a refusal's words, and of the address of its sender.
 _LONGEST, _LONGEST_ADDRESS = 300, 64
-#: Most refusals in the explanation of a wait.
-MOST = 3
+#: Most refusals in the explanation of a wait, and entries that they are chosen of.
+MOST, _CHOSEN_OF = 3, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ class Refusal:
     request: str  # HEARTBEAT, LOOKUP or REPORT
     cause: str  # key of REMEDIES
     words: str  # the error, for operators
-    address: str  # of the sender, as the request has it
+    address: str  # of the sender, as the service sees it, or a trusted proxy tells it
     node: str | None  # UUID or name of the node, if known
 
 
@@ -85,19 +95,23 @@ def note(runtime: Runtime, refusal: Refusal) -> None:
         facts = {"node": refusal.node, "address": sender, "why": words, "remedy": remedy}
         seldom.warning(_LOGGED[refusal.request], **facts)
     event_type = f"{refusal.request}_refused_{refusal.cause}"
-    if refusal.node is None or _RECORDS.take(f"{refusal.node} {event_type}"):
+    if refusal.node is None or _RECORDS.take(f"{refusal.node} {event_type} {sender}"):
         return
     request = _NAMES[refusal.request]
     text = f"{request} of its agent from {sender} was refused: {words}; {remedy}"
     try:
         with runtime.transaction() as session:
-            _record(session, refusal.node, event_type, text)
+            _record(session, refusal.node, event_type, sender, text)
     except SQLAlchemyError as error:
         seldom.warning("refusal.not_recorded", node=refusal.node, detail=reason(error))
 
 
 def since(session: Session, node: Node, moment: datetime) -> Sequence[str]:
-    """Describe the refused requests of a node's agents since a moment, the latest first."""
+    """
+    Describe the refused requests of a node's agents since a moment.
+
+    Those of the agent that has the token are first, then the latest one of each other sender.
+    """
     entries = session.scalars(
         select(NodeHistory)
         .where(
@@ -106,22 +120,55 @@ def since(session: Session, node: Node, moment: datetime) -> Sequence[str]:
             NodeHistory.created_at >= moment,
         )
         .order_by(NodeHistory.id.desc())
-        .limit(MOST)
+        .limit(_CHOSEN_OF)
     )
-    return [f"{entry.event} (at {entry.created_at:%Y-%m-%d %H:%M:%S} UTC)" for entry in entries]
+    agent, ranks, order = _agent_address(session, node), Counter[str](), []
+    for place, entry in enumerate(entries):
+        sender = _sender_of(entry.event)
+        order.append((sender != agent, ranks[sender], place, entry))
+        ranks[sender] += 1
+    return [
+        f"{entry.event} (at {entry.created_at:%Y-%m-%d %H:%M:%S} UTC)"
+        for *_, entry in sorted(order, key=lambda item: item[:3])[:MOST]
+    ]
 
 
-def _record(session: Session, ident: str, event_type: str, text: str) -> None:
+def _record(session: Session, ident: str, event_type: str, sender: str, text: str) -> None:
+    """
+    Record a refusal in the history of a node that waits for its agent.
+
+    The first refusal of a further sender, after `MOST_SENDERS`, gets the last entry.
+    """
     column, value = key_of(ident)
     node = session.scalar(select(Node).where(getattr(Node, column) == value))
     if node is None or node.provision_state not in _AWAITED:
         return
     newest = select(func.max(Operation.created_at)).where(Operation.node_id == node.id)
-    query = select(NodeHistory.id).where(
+    query = select(NodeHistory.event).where(
         NodeHistory.node_id == node.id,
         NodeHistory.event_type == event_type,
         age(NodeHistory.created_at) < _PAUSE,
         NodeHistory.created_at >= func.coalesce(newest.scalar_subquery(), NodeHistory.created_at),
     )
-    if session.scalar(query.limit(1)) is None:
-        history.add(session, node, event_type, text, "ERROR")
+    agent = _agent_address(session, node)
+    senders = {_sender_of(event) for event in session.scalars(query)}
+    if sender in senders:
+        return
+    if sender != agent and len(senders - {agent}) >= MOST_SENDERS:
+        if _FURTHER in senders:
+            return
+        text = (
+            f"{_FURTHER}{text}; from now on only the metric agent_refusals counts other addresses"
+        )
+    history.add(session, node, event_type, text, "ERROR")
+
+
+def _agent_address(session: Session, node: Node) -> str | None:
+    """Address of the agent that has the node's token, if it is known."""
+    return session.scalar(select(AgentRecord.given_to).where(AgentRecord.node_id == node.id))
+
+
+def _sender_of(event: str) -> str:
+    """Sender of the refusal in an entry; `_FURTHER` for that of further senders."""
+    match = _ENTRY.match(event)
+    return match[1] if match else _FURTHER

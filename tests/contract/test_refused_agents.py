@@ -28,7 +28,7 @@ from app.observe import log
 from tests.support.certificates import OTHER_PEM, PEM
 
 from .conftest import fault
-from .test_agents import MAC, beat, look_up, node, token  # noqa: F401
+from .test_agents import AGENT, MAC, beat, look_up, node, token  # noqa: F401
 
 GOOD = {"callback_url": "https://192.0.2.1:9999", "agent_version": "13.0.0"}
 CASES = [
@@ -138,6 +138,86 @@ def test_a_flood_of_refused_heartbeats_writes_one_entry(
     assert 1 == len(entries(api))
     assert len(opened) <= 6
     assert 1 == len([line for line in lines if line["event"] == "heartbeat.refused"])
+
+
+def beat_from(api, node, address, **headers):
+    """Send a heartbeat with a wrong token from an address."""
+    answer = api.at("1.72").client.post(
+        f"/v1/heartbeat/{node['uuid']}",
+        json={**GOOD, "agent_token": "x"},
+        headers={"X-OpenStack-Ironic-API-Version": "1.72", **headers},
+        environ_overrides={"REMOTE_ADDR": address},
+    )
+    assert 400 == answer.status_code
+
+
+def test_a_stranger_does_not_hide_the_refusals_of_the_agent(api, node, token, waits):
+    """The token was given to `AGENT`; each sender has limits of its own."""
+    for _ in range(50):
+        beat_from(api, node, "198.51.100.7")
+    assert 1 == len(entries(api))
+    beat_from(api, node, AGENT)
+    beat_from(api, node, AGENT)
+    assert ["198.51.100.7", AGENT] == [
+        agent_refusals._sender_of(event) for _, event in entries(api)
+    ]
+    assert f"from {AGENT} was refused" in why(api)
+
+
+def test_many_strangers_get_few_entries_and_do_not_hide_the_agent(api, node, token, waits):
+    for number in range(30):
+        beat_from(api, node, f"198.51.100.{number}")
+    assert agent_refusals.MOST_SENDERS + 1 == len(entries(api))
+    assert entries(api)[-1][1].startswith(
+        "after those of other addresses, a heartbeat of its agent"
+    )
+    assert "from 198.51.100.3 was refused" in entries(api)[-1][1]
+    beat_from(api, node, AGENT)
+    for number in range(30, 60):
+        beat_from(api, node, f"198.51.100.{number}")
+    assert agent_refusals.MOST_SENDERS + 2 == len(entries(api))
+    assert f"from {AGENT} was refused" in why(api)
+
+
+def test_the_refusal_of_the_agent_is_explained_before_later_ones_of_strangers(
+    api, node, token, waits
+):
+    beat_from(api, node, AGENT)
+    for number in range(5):
+        beat_from(api, node, f"198.51.100.{number}")
+    assert f"from {AGENT} was refused" in why(api)
+
+
+def test_many_refusals_of_one_stranger_do_not_push_those_of_another_sender_out(
+    api, node, token, waits
+):
+    """As of an agent that the service does not know yet."""
+    beat_from(api, node, "192.0.2.50")
+    strange = {"environ_overrides": {"REMOTE_ADDR": "198.51.100.7"}}
+    headers = {"X-OpenStack-Ironic-API-Version": "1.72"}
+    for fields in [fields for cause, fields, _ in CASES if cause != "malformed"]:
+        body = {**GOOD, "agent_token": token, **fields}
+        body = {name: value for name, value in body.items() if value is not None}
+        path = f"/v1/heartbeat/{node['uuid']}"
+        api.client.post(path, json=body, headers=headers, **strange)
+    assert len(entries(api)) > agent_refusals.MOST + 1
+    assert "from 192.0.2.50 was refused" in why(api)
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "X-Real-Ip", "Forwarded"])
+def test_the_sender_is_not_what_an_untrusted_peer_says(api, node, token, waits, header):
+    beat_from(api, node, "198.51.100.7", **{header: AGENT})
+    [(_, event)] = entries(api)
+    assert "from 198.51.100.7 was refused" in event
+    assert AGENT not in event
+    assert AGENT not in why(api)
+
+
+def test_the_sender_is_the_address_that_a_trusted_proxy_has_added(api, node, token, waits):
+    beat_from(api, node, "127.0.0.1", **{"X-Forwarded-For": f"{AGENT}, 198.51.100.7"})
+    [(_, event)] = entries(api)
+    assert "from 198.51.100.7 was refused" in event
+    assert AGENT not in event
 
 
 def test_each_operation_gets_an_entry_of_its_own(api, node, token, waits, monkeypatch):

@@ -247,6 +247,29 @@ def test_many_refused_lookups_are_few_short_entries(harness, redis_client, redis
     assert 0 < redis_client.ttl("test:refused-lookups") <= refused_lookups.LIFETIME
 
 
+def look_up_from(api, address, mac, **headers):
+    answer = api.get(
+        f"/v1/lookup?addresses={mac}",
+        headers={"X-OpenStack-Ironic-API-Version": "1.115", **headers},
+        environ_overrides={"REMOTE_ADDR": address},
+    )
+    assert 404 == answer.status_code
+
+
+def test_a_refused_lookup_shows_the_sender_that_the_service_trusts(waiting, redis_url):
+    harness, node = waiting
+    uuid = harness.inside.read(node).uuid
+    with asking(harness, redis_url) as api:
+        look_up_from(api, "198.51.100.7", "52:54:00:aa:bb:cc", **{"X-Forwarded-For": "192.0.2.1"})
+        look_up_from(
+            api, "127.0.0.1", "52:54:00:aa:bb:cd", **{"X-Forwarded-For": "192.0.2.2, 198.51.100.8"}
+        )
+        summary = get(api, f"/v1/nodes/{uuid}/why").json["summary"]
+    assert "from 198.51.100.7, was refused" in summary
+    assert "from 198.51.100.8, was refused" in summary
+    assert "192.0.2." not in summary
+
+
 def test_a_lookup_is_answered_while_redis_is_unreachable(harness, tmp_path):
     with asking(harness, f"redis+socket://{tmp_path}/nobody") as api:
         assert 404 == get(api, "/v1/lookup?addresses=52:54:00:00:00:07").status_code

@@ -73,7 +73,7 @@ def _noted(kind: str) -> Callable[[View], View]:
                 context.audit.explain(
                     _cause_of(error), None if isinstance(error, NotFound) else ident
                 )
-                facts = (kind, _cause_of(error), _words_of(error), _addresses(), ident)
+                facts = (kind, _cause_of(error), _words_of(error), _address(context), ident)
                 agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
                 raise
             return answer
@@ -92,7 +92,7 @@ def note_unrouted(context: RequestContext, response: Response) -> None:
     kind = _KINDS.get(path, agent_refusals.HEARTBEAT)
     node = path.removeprefix(HEARTBEAT) if kind == agent_refusals.HEARTBEAT else None
     words = f"{status} {HTTP_STATUS_CODES.get(status, '')}: {response.get_data(as_text=True)}"
-    facts = (kind, "malformed", words, _addresses(), node)
+    facts = (kind, "malformed", words, _address(context), node)
     agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
 
 
@@ -139,7 +139,7 @@ def look_up(context: RequestContext, query: Mapping[str, Any]) -> Response:
         uuid, token, management = retrying(work)
         if token == service.WITHHELD:
             words = "its token was given to an earlier lookup"
-            facts = (agent_refusals.LOOKUP, "repeated", words, _addresses(), uuid)
+            facts = (agent_refusals.LOOKUP, "repeated", words, _address(context), uuid)
             agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
         return json(_lookup_document(context, uuid, token, management))
     except service.LookupRefused as refused:
@@ -151,7 +151,7 @@ def _record_refusal(
     context: RequestContext, refusal: service.LookupRefused, macs: list[str]
 ) -> None:
     """Log a refused lookup, at a limited rate, and store it for `/why`."""
-    address, refusals = _addresses()[-LONGEST_ADDRESS:], context.runtime.refusals
+    address, refusals = _address(context)[-LONGEST_ADDRESS:], context.runtime.refusals
     seldom.warning(
         "lookup.refused",
         macs=macs[:MOST_MACS],
@@ -164,13 +164,9 @@ def _record_refusal(
             refusals.note(macs, address, refusal.reason, refusal.node, moment(session))
 
 
-def _addresses() -> str:
-    """
-    Return the addresses that a request passed: X-Forwarded-For, then the peer.
-
-    Behind a proxy all requests have one peer.
-    """
-    return ",".join([*request.headers.getlist("X-Forwarded-For"), request.remote_addr or ""])
+def _address(context: RequestContext) -> str:
+    """Return the address of the sender; headers count only if a trusted proxy has set them."""
+    return context.services.limits.clients.address_of(request.environ)
 
 
 def _sender(context: RequestContext) -> str | None:

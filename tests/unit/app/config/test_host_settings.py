@@ -1,4 +1,4 @@
-"""Settings that are hosts, addresses, networks or URLs: refusals of values that cannot work."""
+"""Checks of settings that are hosts, addresses, networks or URLs."""
 
 import re
 
