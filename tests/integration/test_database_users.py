@@ -139,6 +139,8 @@ def test_the_beat_finds_out_which_tasks_have_work(aged):
         "ingot.compare_baselines",
         "ingot.advance_rollouts",
         "ingot.end_expired_holds",
+        "ingot.leave_bmcs",
+        "ingot.read_bmc_changes",
     } == idle
 
 
