@@ -27,6 +27,9 @@ WITHOUT: Mapping[str, str] = {
     "ingot.power_sync": "power states, health and boot modes are not read, and no machine is"
     " corrected",
     "ingot.read_sensors": "sensors are not read, and their metrics end",
+    "ingot.subscribe_to_events": "subscriptions to events of BMCs are not ordered and not renewed",
+    "ingot.leave_bmcs": "BMCs of deleted nodes keep the subscriptions to their events",
+    "ingot.read_bmc_changes": "changes that BMCs report are found by the sweeps alone",
     "ingot.power_recovery": "nodes stay in maintenance after their BMC is back",
     "ingot.prune_history": "the history of nodes grows",
     "ingot.check_allocations": "allocations stay in the state allocating",
