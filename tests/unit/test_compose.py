@@ -15,6 +15,7 @@ import yaml
 from app.config.settings import Settings, load
 from app.db import master_keys
 from app.rows.database_users import USERS
+from tests.containers import page
 from workers import cli
 
 ROOT = Path(__file__).parents[2]
@@ -243,3 +244,40 @@ def test_two_beats_run_and_logs_and_memory_are_limited():
 def test_only_the_api_and_files_and_monitoring_are_published():
     published = {name for name, service in SERVICES.items() if "ports" in service}
     assert {"api", "files", "flower", "prometheus", "grafana"} == published
+
+
+#: Commands for containers that `make compose-test` does not run: Debian has no images of these programs.
+NOT_RUN = {
+    "docker compose --profile flower up --detach",
+    "docker compose --profile metrics up --detach",
+}
+
+
+def test_the_run_of_the_containers_follows_each_section_of_the_page():
+    source = (ROOT / "tests/containers/__main__.py").read_text()
+    assert set(page.sections()) == set(re.findall(r'follow\("(.+?)"', source))
+
+
+def test_other_pages_have_no_commands_for_containers():
+    """Those of docs/containers.md are run; a copy elsewhere would age."""
+    commands = set()
+    for path in {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")} - {page.PAGE, ROOT / "CHANGELOG.md"}:
+        commands |= set(re.findall(r"(?:docker |podman-)compose -[^`\n]+", path.read_text()))
+    assert NOT_RUN == commands
+
+
+def test_each_service_and_command_of_ours_on_the_page_exists():
+    command = typer.main.get_command(cli.app)
+    lines = [line.partition("  #")[0] for lines in page.sections().values() for line in lines]
+    names = {"api", "beat", "conductor", "files", "postgres", "redis", "migrate"}
+    runs = [line.partition(" migrate")[2].split() for line in lines if " run " in line]
+    assert len(runs) > 3
+    for words in runs:
+        subject = command
+        for word in words:
+            subject = getattr(subject, "commands", {}).get(word, subject)
+        assert not words or subject is not command, words
+    for line in lines:
+        if match := re.search(r"compose (?:up|stop|start|build)\b(.*)$", line):
+            services = {word for word in match[1].split() if re.fullmatch("[a-z]+", word)}
+            assert services <= names, line

@@ -1,0 +1,215 @@
+"""
+Podman, as Debian packages it, with all that it keeps in one folder.
+
+The runtime is runc, which works where namespaces are nested and limits may not be raised. Nothing of a
+Podman that the host has otherwise is read or changed.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+PACKAGES = ("podman", "runc", "netavark", "aardvark-dns", "iptables", "debootstrap")
+#: Pinned: its options are those that docs/containers.md relies on.
+COMPOSE = "podman-compose==1.6.0"
+#: Seconds after which a command has hung.
+PATIENCE = 1800
+CONTAINERS = """\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[network]
+network_backend = "netavark"
+network_config_dir = "{folder}/networks"
+"""
+STORAGE = """\
+[storage]
+driver = "{driver}"
+graphroot = "{folder}/storage"
+runroot = "{folder}/run"
+"""
+REGISTRIES = 'unqualified-search-registries = ["docker.io"]\nshort-name-mode = "disabled"\n'
+#: `docker compose` of the page is podman-compose. A build uses the network and the proxy's certificates of the host.
+DOCKER = """\
+#!/bin/sh
+shift
+exec {folder}/tools/bin/podman-compose --podman-build-args '{build}' "$@"
+"""
+#: Podman does not start a container that requires an ended one which requires a running one, as the roles require
+#: `migrate` (podman-compose issue 1265). podman-compose keeps the order of starts without these requirements, too.
+PODMAN = """\
+#!/bin/sh
+for word; do
+    shift
+    case $word in --requires=*) ;; *) set -- "$@" "$word" ;; esac
+done
+exec /usr/bin/podman "$@"
+"""
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+
+
+class NotPossible(Exception):
+    """This host cannot run the containers; the message says what it lacks."""
+
+
+class Failed(AssertionError):
+    """A command has failed; the message has its output."""
+
+
+def prepare():
+    """Install Podman. Raises NotPossible."""
+    if os.geteuid():
+        raise NotPossible("it needs root, for Podman's networks: try sudo make compose-test")
+    if not shutil.which("apt-get"):
+        raise NotPossible(f"it needs Debian's packages {', '.join(PACKAGES)}")
+    installed = subprocess.run(
+        ["dpkg-query", "--show", *PACKAGES], check=False, capture_output=True, timeout=60
+    )
+    if installed.returncode == 0:
+        return
+    for words in (("update", "-q"), ("install", "-qy", "--no-install-recommends", *PACKAGES)):
+        done = subprocess.run(
+            ["apt-get", *words], check=False, capture_output=True, text=True, timeout=PATIENCE,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        )  # fmt: skip
+        if done.returncode:
+            raise NotPossible(f"apt-get {words[0]}: {done.stderr.strip()[-500:]}")
+
+
+class Podman:
+    """
+    Podman and podman-compose with their files in a folder.
+
+    say: receives a line for each command.
+    """
+
+    def __init__(self, folder, say):
+        self.folder, self.say = folder, say
+        for name in ("networks", "bin"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        build = "--network=host"
+        if Path(CERTIFICATES).exists():
+            (folder / "pip.conf").write_text(f"[global]\ncert = {CERTIFICATES}\n")
+            build += f" --volume={CERTIFICATES}:{CERTIFICATES}:ro --volume={folder}/pip.conf:/etc/pip.conf:ro"
+        self.build_options = build.split()
+        places = {"folder": folder, "driver": _driver(folder), "build": build}
+        for name, text in {
+            "containers.conf": CONTAINERS, "storage.conf": STORAGE, "registries.conf": REGISTRIES,
+            "bin/docker": DOCKER, "bin/podman": PODMAN,
+        }.items():  # fmt: skip
+            (folder / name).write_text(text.format(**places))
+        for path in (folder / "bin").iterdir():
+            path.chmod(0o755)
+        self.environ = {
+            **os.environ,
+            "PATH": f"{folder}/bin:{os.environ['PATH']}",
+            "CONTAINERS_CONF": str(folder / "containers.conf"),
+            "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+            "CONTAINERS_REGISTRIES_CONF": str(folder / "registries.conf"),
+        }
+
+    def install_compose(self):
+        """Install podman-compose in an environment of its own. Raises NotPossible."""
+        tools = self.folder / "tools"
+        if not (tools / "bin/podman-compose").exists():
+            subprocess.run([sys.executable, "-m", "venv", tools], check=True, timeout=PATIENCE)
+            pip = [tools / "bin/python", "-m", "pip", "install", "--quiet", COMPOSE]
+            done = subprocess.run(
+                pip, check=False, timeout=PATIENCE, capture_output=True, text=True
+            )
+            if done.returncode:
+                raise NotPossible(f"pip cannot install {COMPOSE}: {done.stderr.strip()[-500:]}")
+
+    def shell(self, line, folder):
+        """Run a command line in a folder; return its standard output. Raises Failed."""
+        return self._run(["bash", "-euc", line], cwd=folder, stdin=subprocess.DEVNULL, text=True)
+
+    def run(self, *words, check=True):
+        """Run Podman; return its standard output. Raises Failed; without `check`, return what subprocess does."""
+        return self._run(["podman", *map(str, words)], check=check, text=True)
+
+    def _run(self, words, *, check=True, **how):
+        begun = time.monotonic()
+        done = subprocess.run(
+            words, check=False, env=self.environ, capture_output=True, timeout=PATIENCE, **how
+        )
+        if check and done.returncode:
+            took = time.monotonic() - begun
+            raise Failed(
+                f"{' '.join(words)}: exit status {done.returncode} after {took:.0f} s\n"
+                f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+            )
+        return done.stdout if check else done
+
+    def has_image(self, name):
+        return self.run("image", "exists", name, check=False).returncode == 0
+
+    def running(self, service):
+        """Names of the running containers of a service."""
+        label = f"label=io.podman.compose.service={service}"
+        return sorted(self.run("ps", "--format", "{{.Names}}", "--filter", label).split())
+
+    def is_healthy(self, container):
+        """
+        Run the health check of a container.
+
+        Podman would have systemd run it at intervals; where tests run, there may be none.
+        """
+        return self.run("healthcheck", "run", container, check=False).returncode == 0
+
+    @contextmanager
+    def suspended(self, container):
+        """Stop the processes of a container, as if they hung. In one that Podman pauses no health check runs."""
+        pids = [int(pid) for pid in self.run("top", container, "hpid").split()[1:]]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    def fact(self, container, template):
+        return self.run("inspect", "--format", template, container).strip()
+
+    def logs(self, service):
+        label = f"label=io.podman.compose.service={service}"
+        text = ""
+        for name in self.run("ps", "--all", "--format", "{{.Names}}", "--filter", label).split():
+            done = self.run("logs", name, check=False)
+            text += done.stdout + done.stderr
+        return text
+
+    def remove(self, *, images):
+        """Remove containers, networks and volumes; with `images`, everything."""
+        self.run("rm", "--all", "--force", "--time", "0")
+        self.run("network", "prune", "--force")
+        self.run("volume", "rm", "--all", "--force")
+        shutil.rmtree(self.folder / "tree", ignore_errors=True)
+        if images:
+            self.run("rmi", "--all", "--force", check=False)
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _driver(folder):
+    """`overlay` if this host can mount one; else `vfs`, which copies an image for each container."""
+    parts = {name: folder / "probe" / name for name in ("lower", "upper", "work", "merged")}
+    for path in parts.values():
+        path.mkdir(parents=True, exist_ok=True)
+    options = f"lowerdir={parts['lower']},upperdir={parts['upper']},workdir={parts['work']}"
+    mounted = subprocess.run(
+        ["mount", "-t", "overlay", "overlay", "-o", options, parts["merged"]],
+        check=False, capture_output=True, timeout=60,
+    )  # fmt: skip
+    if mounted.returncode == 0:
+        subprocess.run(["umount", parts["merged"]], check=True, timeout=60)
+    shutil.rmtree(folder / "probe")
+    return "overlay" if mounted.returncode == 0 else "vfs"
