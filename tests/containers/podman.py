@@ -76,12 +76,12 @@ def prepare():
     if installed.returncode == 0:
         return
     for words in (("update", "-q"), ("install", "-qy", "--no-install-recommends", *PACKAGES)):
-        done = subprocess.run(
+        process = subprocess.run(
             ["apt-get", *words], check=False, capture_output=True, text=True, timeout=PATIENCE,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         )  # fmt: skip
-        if done.returncode:
-            raise NotPossible(f"apt-get {words[0]}: {done.stderr.strip()[-500:]}")
+        if process.returncode:
+            raise NotPossible(f"apt-get {words[0]}: {process.stderr.strip()[-500:]}")
 
 
 class Podman:
@@ -122,35 +122,43 @@ class Podman:
         if not (tools / "bin/podman-compose").exists():
             subprocess.run([sys.executable, "-m", "venv", tools], check=True, timeout=PATIENCE)
             pip = [tools / "bin/python", "-m", "pip", "install", "--quiet", COMPOSE]
-            done = subprocess.run(
+            process = subprocess.run(
                 pip, check=False, timeout=PATIENCE, capture_output=True, text=True
             )
-            if done.returncode:
-                raise NotPossible(f"pip cannot install {COMPOSE}: {done.stderr.strip()[-500:]}")
+            if process.returncode:
+                raise NotPossible(f"pip cannot install {COMPOSE}: {process.stderr.strip()[-500:]}")
 
     def shell(self, line, folder):
         """Run a command line in a folder; return its standard output. Raises Failed."""
-        return self._run(["bash", "-euc", line], cwd=folder, stdin=subprocess.DEVNULL, text=True)
+        return self._output(["bash", "-euc", line], cwd=folder, stdin=subprocess.DEVNULL)
 
-    def run(self, *words, check=True):
-        """Run Podman; return its standard output. Raises Failed; without `check`, return what subprocess does."""
-        return self._run(["podman", *map(str, words)], check=check, text=True)
+    def run(self, *words):
+        """Run Podman; return its standard output. Raises Failed."""
+        return self._output(["podman", *map(str, words)])
 
-    def _run(self, words, *, check=True, **how):
-        begun = time.monotonic()
-        done = subprocess.run(
-            words, check=False, env=self.environ, capture_output=True, timeout=PATIENCE, **how
-        )
-        if check and done.returncode:
-            took = time.monotonic() - begun
+    def answer(self, *words):
+        """Run Podman, whether it succeeds or not; return its exit status, and its standard output and error."""
+        process = self._process(["podman", *map(str, words)])
+        return process.returncode, process.stdout + process.stderr
+
+    def _output(self, words, **options):
+        begin = time.monotonic()
+        process = self._process(words, **options)
+        if process.returncode:
             raise Failed(
-                f"{' '.join(words)}: exit status {done.returncode} after {took:.0f} s\n"
-                f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+                f"{' '.join(words)}: exit status {process.returncode} after {time.monotonic() - begin:.0f} s\n"
+                f"{process.stdout[-3000:]}{process.stderr[-3000:]}"
             )
-        return done.stdout if check else done
+        return process.stdout
+
+    def _process(self, words, **options):
+        return subprocess.run(
+            words, check=False, env=self.environ, capture_output=True, text=True, timeout=PATIENCE, **options
+        )  # fmt: skip
 
     def has_image(self, name):
-        return self.run("image", "exists", name, check=False).returncode == 0
+        status, _ = self.answer("image", "exists", name)
+        return status == 0
 
     def running(self, service):
         """Names of the running containers of a service."""
@@ -163,7 +171,8 @@ class Podman:
 
         Podman would have systemd run it at intervals; where tests run, there may be none.
         """
-        return self.run("healthcheck", "run", container, check=False).returncode == 0
+        status, _ = self.answer("healthcheck", "run", container)
+        return status == 0
 
     @contextmanager
     def suspended(self, container):
@@ -180,13 +189,23 @@ class Podman:
     def fact(self, container, template):
         return self.run("inspect", "--format", template, container).strip()
 
+    def host_name(self, container):
+        return self.fact(container, "{{.Config.Hostname}}")
+
+    def process(self, container):
+        """Return the number on this host of the first process of a container."""
+        return int(self.fact(container, "{{.State.Pid}}"))
+
+    def kill(self, container):
+        """Kill the first process of a container, as a crash would; its restart policy applies."""
+        os.kill(self.process(container), signal.SIGKILL)
+        self.say(f"  killed {container}")
+
     def logs(self, service):
+        """Return the logs of all containers of a service, ended ones too."""
         label = f"label=io.podman.compose.service={service}"
-        text = ""
-        for name in self.run("ps", "--all", "--format", "{{.Names}}", "--filter", label).split():
-            done = self.run("logs", name, check=False)
-            text += done.stdout + done.stderr
-        return text
+        names = self.run("ps", "--all", "--format", "{{.Names}}", "--filter", label).split()
+        return "".join(self.answer("logs", name)[1] for name in names)
 
     def remove(self, *, images):
         """Remove containers, networks and volumes; with `images`, everything."""
@@ -195,7 +214,7 @@ class Podman:
         self.run("volume", "rm", "--all", "--force")
         shutil.rmtree(self.folder / "tree", ignore_errors=True)
         if images:
-            self.run("rmi", "--all", "--force", check=False)
+            self.answer("rmi", "--all", "--force")
             shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -79,9 +79,9 @@ class Site:
         """Run the commands of a section of docs/containers.md. answer: for questions on their terminal."""
         for line in page.sections()[section]:
             # again and again, as a program discards what was typed before it asks
-            asked = f"while sleep 1; do echo '{answer}'; done | {{ {line}\n}}" if answer else line
+            command = f"while sleep 1; do echo '{answer}'; done | {{ {line}\n}}" if answer else line
             self.podman.say(f"  $ {line}")
-            self.podman.shell(asked, self.folder)
+            self.podman.shell(command, self.folder)
 
     def configure(self):
         """Edit .env, and write compose.override.yaml."""
@@ -124,11 +124,6 @@ class Site:
         (server,) = self.podman.running("postgres")
         words = ("psql", "--username", "ingot", "--dbname", "ingot", "--tuples-only", "--command")
         return self.podman.run("exec", server, *words, statement).strip()
-
-    def kill(self, container):
-        """Kill the first process of a container, as a crash would; its restart policy applies."""
-        os.kill(int(self.podman.fact(container, "{{.State.Pid}}")), 9)
-        self.podman.say(f"  killed {container}")
 
     # clients of the API
 
@@ -177,7 +172,7 @@ class Site:
             "run", "--detach", "--name", "machines", "--network", "ingot_default", "--entrypoint", "sh", image,
             "-c", f"until [ -e /tmp/addresses ]; do sleep 0.1; done; exec {simulator} --set boot_seconds=1",
         )  # fmt: skip
-        pid = self.podman.fact("machines", "{{.State.Pid}}")
+        pid = self.podman.process("machines")
         for address in (
             f"{NETWORK}.0.1",
             *(f"{NETWORK}.1.{number}" for number in range(1, count + 1)),
@@ -191,8 +186,8 @@ class Site:
             lambda: self.podman.run("logs", "machines"),
             lambda: self.podman.fact("machines", "{{json .State}}"),
         )
-        described = json.loads(line.splitlines()[0])
-        self.control, self.machines = described["url"], described["machines"]
+        simulation = json.loads(line.splitlines()[0])
+        self.control, self.machines = simulation["url"], simulation["machines"]
 
     def enrol(self):
         """Enrol a node for each machine."""
@@ -265,5 +260,7 @@ def releases():
 
 
 def _git(*words):
-    done = subprocess.run(["git", *words], check=True, capture_output=True, text=True, timeout=300)
-    return done.stdout.strip()
+    process = subprocess.run(
+        ["git", *words], check=True, capture_output=True, text=True, timeout=300
+    )
+    return process.stdout.strip()

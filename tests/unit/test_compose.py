@@ -15,6 +15,8 @@ import yaml
 from app.config.settings import Settings, load
 from app.db import master_keys
 from app.rows.database_users import USERS
+from drivers.images import conversion
+from drivers.ipmi import ipmitool
 from tests.containers import page
 from workers import cli
 
@@ -200,6 +202,32 @@ def test_the_image_contains_the_files_of_every_role():
     assert [] == [word for word in sorted(words) if not (ROOT / word).exists()]
 
 
+def test_the_image_has_the_boot_loaders_that_the_settings_name():
+    dockerfile = (ROOT / "compose/Dockerfile").read_text()
+    options = Settings().default
+    paths = {options.isolinux_bin, options.ldlinux_c32, *options.efi_loader_by_arch.values()}
+    assert paths == {
+        f"/{path}" for path in re.findall(r"^ +(usr/lib/\S+)", dockerfile, re.MULTILINE)
+    }
+    assert "COPY --from=loaders /loaders /\n" in dockerfile
+
+
+def test_the_image_has_the_programs_that_conductors_start():
+    """Without its program a feature is refused, and no container can install one."""
+    packages = {
+        ipmitool.PROGRAM: "ipmitool",
+        conversion.PROGRAM: "qemu-utils",
+        "ssh": "openssh-client",
+    }
+    sources = [path.read_text() for path in (ROOT / "drivers").rglob("*.py")]
+    programs = set(re.findall(r'which\("(\w+)"\)', "".join(sources)))
+    programs |= set(re.findall(r'^PROGRAM = "(.+)"', "".join(sources), re.MULTILINE))
+    assert set(packages) == programs
+    dockerfile = (ROOT / "compose/Dockerfile").read_text()
+    installed = re.search(r"apt-get install --yes --no-install-recommends (.+) \\", dockerfile)[1]
+    assert {*packages.values(), "tini"} == set(installed.split())
+
+
 def test_dependencies_and_mounts_of_a_service_exist():
     for name, service in SERVICES.items():
         for needed, about in service.get("depends_on", {}).items():
@@ -254,7 +282,7 @@ NOT_RUN = {
 
 
 def test_the_run_of_the_containers_follows_each_section_of_the_page():
-    source = (ROOT / "tests/containers/__main__.py").read_text()
+    source = (ROOT / "tests/containers/stages.py").read_text()
     assert set(page.sections()) == set(re.findall(r'follow\("(.+?)"', source))
 
 
@@ -264,6 +292,14 @@ def test_other_pages_have_no_commands_for_containers():
     for path in {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")} - {page.PAGE, ROOT / "CHANGELOG.md"}:
         commands |= set(re.findall(r"(?:docker |podman-)compose -[^`\n]+", path.read_text()))
     assert NOT_RUN == commands
+
+
+def test_an_upgrade_gives_redis_the_users_of_the_release_before_its_roles_start():
+    """A role that uses a new command or key would be refused otherwise."""
+    commands = [line.partition("  #")[0].strip() for line in page.sections()["Upgrade"]]
+    redis = commands.index("docker compose up --detach --no-deps --force-recreate redis")
+    conductor = commands.index("docker compose up --detach --no-deps --force-recreate conductor")
+    assert commands.index("./secrets.sh") < redis < conductor
 
 
 def test_each_service_and_command_of_ours_on_the_page_exists():
