@@ -123,7 +123,7 @@ lab-down: $(DEV)  ## Stop the lab of lab-up
 	$(BIN)/python -m tests.lab down
 
 lock:  ## Pin the requirements again (needs uv)
-	for name in run dev agent lab neutron docs; do \
+	for name in run dev agent lab neutron docs containers; do \
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done

@@ -1,8 +1,8 @@
 """
-Podman, as Debian packages it, with all that it keeps in one folder.
+Podman, as Debian packages it, with its images, containers, volumes and networks in one folder.
 
-The runtime is runc, which works where namespaces are nested and limits may not be raised. Nothing of a
-Podman that the host has otherwise is read or changed.
+The runtime is runc, which works where namespaces are nested and limits may not be raised. Other images and
+containers of the host are neither seen nor changed.
 """
 
 import os
@@ -14,9 +14,11 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.fleet import ROOT
+
 PACKAGES = ("podman", "runc", "netavark", "aardvark-dns", "iptables", "debootstrap")
-#: Pinned: its options are those that docs/containers.md relies on.
-COMPOSE = "podman-compose==1.6.0"
+#: podman-compose and what it requires.
+REQUIREMENTS = ROOT / "requirements" / "containers.txt"
 #: Seconds after which a command has hung.
 PATIENCE = 1800
 CONTAINERS = """\
@@ -121,12 +123,14 @@ class Podman:
         tools = self.folder / "tools"
         if not (tools / "bin/podman-compose").exists():
             subprocess.run([sys.executable, "-m", "venv", tools], check=True, timeout=PATIENCE)
-            pip = [tools / "bin/python", "-m", "pip", "install", "--quiet", COMPOSE]
+            pip = [tools / "bin/pip", "install", "--quiet", "--require-hashes", "-r", REQUIREMENTS]
             process = subprocess.run(
                 pip, check=False, timeout=PATIENCE, capture_output=True, text=True
             )
             if process.returncode:
-                raise NotPossible(f"pip cannot install {COMPOSE}: {process.stderr.strip()[-500:]}")
+                raise NotPossible(
+                    f"pip cannot install {REQUIREMENTS}: {process.stderr.strip()[-500:]}"
+                )
 
     def shell(self, line, folder):
         """Run a command line in a folder; return its standard output. Raises Failed."""

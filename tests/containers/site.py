@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import time
 from contextlib import suppress
@@ -40,6 +41,11 @@ SETTINGS = {
 }
 PASSWORD = "a password of ann"
 ROLES = ("api", "files", "conductor", "beat")
+SERVERS = ("postgres", "redis")
+#: Texts that no log may contain: refusals of PostgreSQL and Redis, and unexpected exceptions.
+REFUSALS = ("permission denied", "NOPERM", "Traceback")
+#: Commands that remove containers, with their logs.
+REMOVING = re.compile(r"compose (down|up .*--force-recreate)")
 #: Seconds for anything to happen: a busy host is slow.
 PATIENCE = float(os.environ.get("PATIENCE", "600"))
 
@@ -62,6 +68,9 @@ class Site:
         self.tree = podman.folder / "tree"
         self.folder = self.tree / "compose"
         self.port, self.control, self.machines = free_port(), "", []
+        self.passwords = {PASSWORD}
+        #: Whether follow() checks the logs of containers before it removes them.
+        self.checks_logs = False
         self.http = requests.Session()
         self.http.trust_env = False
         self.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
@@ -81,7 +90,22 @@ class Site:
             # again and again, as a program discards what was typed before it asks
             command = f"while sleep 1; do echo '{answer}'; done | {{ {line}\n}}" if answer else line
             self.podman.say(f"  $ {line}")
+            if self.checks_logs and REMOVING.search(line):
+                self.check_logs()
             self.podman.shell(command, self.folder)
+            self.passwords |= {
+                path.read_text().strip() for path in self.folder.glob("secrets/*password*")
+            }
+
+    def check_logs(self):
+        """Check the logs: no role was refused by PostgreSQL or Redis, no exception, no password, also no old one."""
+        for service in (*ROLES, *SERVERS):
+            log = self.podman.logs(service).splitlines()
+            lines = [
+                line for line in log if any(text in line for text in (*REFUSALS, *self.passwords))
+            ]
+            if lines:
+                raise Failed(f"log of {service}: {lines[:3]}")
 
     def configure(self):
         """Edit .env, and write compose.override.yaml."""

@@ -186,6 +186,17 @@ def test_every_image_is_pinned():
     assert {f"ingot:{version[1]}"} == ours
 
 
+def test_each_argument_of_the_image_is_a_variable_of_the_site():
+    """An argument of a command line alone would be lost by the build of the next upgrade."""
+    dockerfile = (ROOT / "compose/Dockerfile").read_text()
+    arguments = dict(re.findall(r"^ARG (\w+)=(.*)$", dockerfile, re.MULTILINE))
+    for name in OURS:
+        assert SERVICES[name]["build"]["args"] == {
+            argument: f"${{{argument}:-{value}}}" for argument, value in arguments.items()
+        }
+    assert arguments == {argument: EXAMPLE[argument] for argument in arguments}
+
+
 def test_the_image_contains_the_files_of_every_role():
     copied = set(
         re.findall(
