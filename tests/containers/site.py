@@ -78,11 +78,17 @@ class Site:
 
     # the operator
 
-    def check_out(self, commit, *, compose_file=None):
-        """Go to a release; files that are not of the tree stay. compose_file: the release that has compose.yaml."""
-        _git("-C", self.tree, "checkout", "--quiet", "--force", commit)
-        if compose_file:
-            _git("-C", self.tree, "checkout", "--quiet", compose_file, "--", "compose/compose.yaml")
+    def check_out(self, commit, *paths):
+        """Check a release out, or some of its files; files that are not of the tree stay."""
+        _git(
+            "-C",
+            self.tree,
+            "checkout",
+            "--quiet",
+            "--force",
+            commit,
+            *(("--", *paths) if paths else ()),
+        )
 
     def follow(self, section, *, answer=None):
         """Run the commands of a section of docs/containers.md. answer: for questions on their terminal."""
@@ -187,8 +193,9 @@ class Site:
 
     # machines
 
-    def start_machines(self, count, image):
-        """Start simulated machines in a container, at addresses of the network."""
+    def start_machines(self, count):
+        """Start simulated machines in a container of the API's image, at addresses of the network."""
+        image = self.podman.fact(self.podman.running("api")[0], "{{.ImageName}}")
         simulator = (
             f"python -m drivers.simulator --machines {count} --port 21000 --network {NETWORK}"
         )
