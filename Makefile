@@ -21,7 +21,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos rotation-storm hosts compare-ironic lab lab-faults lab-up \
+.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos rotation-storm hosts compose-test compare-ironic lab lab-faults lab-up \
 	lab-down lock dist sbom audit images clean
 
 help:  ## Show this
@@ -104,6 +104,9 @@ chaos: $(DEV)  ## Kill everything at random, lose nothing (ARGS="--minutes 10 --
 hosts: $(DEV)  ## Cut, delay and skew hosts in network namespaces (root; ARGS="--list", "--phase NAME --seed N")
 	$(BIN)/python -m tests.hosts $(ARGS)
 
+compose-test: $(DEV)  ## Run the containers of compose/: life cycle, kill, upgrade, restore, new secrets (root, Debian)
+	@$(BIN)/python -m tests.containers $(ARGS)
+
 compare-ironic: $(DEV)  ## Send the same requests to Ironic and Ingot, show the differences
 	$(BIN)/python -m tests.compare $(ARGS)
 
@@ -120,7 +123,7 @@ lab-down: $(DEV)  ## Stop the lab of lab-up
 	$(BIN)/python -m tests.lab down
 
 lock:  ## Pin the requirements again (needs uv)
-	for name in run dev agent lab neutron docs; do \
+	for name in run dev agent lab neutron docs containers; do \
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done

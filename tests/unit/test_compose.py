@@ -15,6 +15,9 @@ import yaml
 from app.config.settings import Settings, load
 from app.db import master_keys
 from app.rows.database_users import USERS
+from drivers.images import conversion
+from drivers.ipmi import ipmitool
+from tests.containers import page
 from workers import cli
 
 ROOT = Path(__file__).parents[2]
@@ -183,6 +186,17 @@ def test_every_image_is_pinned():
     assert {f"ingot:{version[1]}"} == ours
 
 
+def test_each_argument_of_the_image_is_a_variable_of_the_site():
+    """An argument of a command line alone would be lost by the build of the next upgrade."""
+    dockerfile = (ROOT / "compose/Dockerfile").read_text()
+    arguments = dict(re.findall(r"^ARG (\w+)=(.*)$", dockerfile, re.MULTILINE))
+    for name in OURS:
+        assert SERVICES[name]["build"]["args"] == {
+            argument: f"${{{argument}:-{value}}}" for argument, value in arguments.items()
+        }
+    assert arguments == {argument: EXAMPLE[argument] for argument in arguments}
+
+
 def test_the_image_contains_the_files_of_every_role():
     copied = set(
         re.findall(
@@ -197,6 +211,32 @@ def test_the_image_contains_the_files_of_every_role():
     assert {f"requirements/{name}.txt" for name in names} <= words
     assert set(read_by_build) <= words
     assert [] == [word for word in sorted(words) if not (ROOT / word).exists()]
+
+
+def test_the_image_has_the_boot_loaders_that_the_settings_name():
+    dockerfile = (ROOT / "compose/Dockerfile").read_text()
+    options = Settings().default
+    paths = {options.isolinux_bin, options.ldlinux_c32, *options.efi_loader_by_arch.values()}
+    assert paths == {
+        f"/{path}" for path in re.findall(r"^ +(usr/lib/\S+)", dockerfile, re.MULTILINE)
+    }
+    assert "COPY --from=loaders /loaders /\n" in dockerfile
+
+
+def test_the_image_has_the_programs_that_conductors_start():
+    """Without its program a feature is refused, and no container can install one."""
+    packages = {
+        ipmitool.PROGRAM: "ipmitool",
+        conversion.PROGRAM: "qemu-utils",
+        "ssh": "openssh-client",
+    }
+    sources = [path.read_text() for path in (ROOT / "drivers").rglob("*.py")]
+    programs = set(re.findall(r'which\("(\w+)"\)', "".join(sources)))
+    programs |= set(re.findall(r'^PROGRAM = "(.+)"', "".join(sources), re.MULTILINE))
+    assert set(packages) == programs
+    dockerfile = (ROOT / "compose/Dockerfile").read_text()
+    installed = re.search(r"apt-get install --yes --no-install-recommends (.+) \\", dockerfile)[1]
+    assert {*packages.values(), "tini"} == set(installed.split())
 
 
 def test_dependencies_and_mounts_of_a_service_exist():
@@ -243,3 +283,48 @@ def test_two_beats_run_and_logs_and_memory_are_limited():
 def test_only_the_api_and_files_and_monitoring_are_published():
     published = {name for name, service in SERVICES.items() if "ports" in service}
     assert {"api", "files", "flower", "prometheus", "grafana"} == published
+
+
+#: Commands for containers that `make compose-test` does not run: Debian has no images of these programs.
+NOT_RUN = {
+    "docker compose --profile flower up --detach",
+    "docker compose --profile metrics up --detach",
+}
+
+
+def test_the_run_of_the_containers_follows_each_section_of_the_page():
+    source = (ROOT / "tests/containers/stages.py").read_text()
+    assert set(page.sections()) == set(re.findall(r'follow\("(.+?)"', source))
+
+
+def test_other_pages_have_no_commands_for_containers():
+    """Those of docs/containers.md are run; a copy elsewhere would age."""
+    commands = set()
+    for path in {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")} - {page.PAGE, ROOT / "CHANGELOG.md"}:
+        commands |= set(re.findall(r"(?:docker |podman-)compose -[^`\n]+", path.read_text()))
+    assert NOT_RUN == commands
+
+
+def test_an_upgrade_gives_redis_the_users_of_the_release_before_its_roles_start():
+    """A role that uses a new command or key would be refused otherwise."""
+    commands = [line.partition("  #")[0].strip() for line in page.sections()["Upgrade"]]
+    redis = commands.index("docker compose up --detach --no-deps --force-recreate redis")
+    conductor = commands.index("docker compose up --detach --no-deps --force-recreate conductor")
+    assert commands.index("./secrets.sh") < redis < conductor
+
+
+def test_each_service_and_command_of_ours_on_the_page_exists():
+    command = typer.main.get_command(cli.app)
+    lines = [line.partition("  #")[0] for lines in page.sections().values() for line in lines]
+    names = {"api", "beat", "conductor", "files", "postgres", "redis", "migrate"}
+    runs = [line.partition(" migrate")[2].split() for line in lines if " run " in line]
+    assert len(runs) > 3
+    for words in runs:
+        subject = command
+        for word in words:
+            subject = getattr(subject, "commands", {}).get(word, subject)
+        assert not words or subject is not command, words
+    for line in lines:
+        if match := re.search(r"compose (?:up|stop|start|build)\b(.*)$", line):
+            services = {word for word in match[1].split() if re.fullmatch("[a-z]+", word)}
+            assert services <= names, line
