@@ -28,8 +28,9 @@ ECHO = "ingot.echo"
 LEAST = 10.0
 #: Seconds between two echoes; the next is sent when the last one is answered.
 INTERVAL = 2.5
-#: Seconds after which an unanswered echo is sent again: the broker may have lost it.
-AGAIN = 30.0
+#: Most seconds until an unanswered echo is sent again, as the broker may have lost it: the first
+#: time after two intervals, within `LEAST`, then after twice the pause.
+LONGEST_PAUSE = 30.0
 
 
 class Pulse:
@@ -46,6 +47,7 @@ class Pulse:
         #: Time at which the oldest unanswered echo was sent, if any is unanswered.
         self._asked: float | None = None
         self._last = 0.0  # time of the last echo
+        self._pause = 0.0  # seconds until an unanswered one is sent again
         self.answer()
 
     def answer(self) -> None:
@@ -55,12 +57,19 @@ class Pulse:
     def is_due(self, interval: float) -> bool:
         """Return whether an echo is to be sent now; if so, note that it is."""
         moment, unanswered = time.monotonic(), self.silence()
-        if moment - self._last < (AGAIN if unanswered else interval):
+        if moment - self._last < (self._pause if unanswered else interval):
             return False
         self._last = moment
-        if not unanswered:
-            self._asked = moment
+        if unanswered:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        else:
+            self._asked, self._pause = moment, 2 * interval
         return True
+
+    def take_back(self) -> None:
+        """Note that the last echo was not sent: it is not one that stays unanswered."""
+        if self._asked == self._last:
+            self._asked = None
 
     def silence(self) -> float:
         """Seconds for which an echo is unanswered; 0: none is."""
@@ -168,12 +177,13 @@ class Echoes:
         while not self._ended.wait(INTERVAL / 2):
             for queue, pulse in self._queues.items():
                 if pulse.is_due(INTERVAL):
-                    self._send(queue)
+                    self._send(queue, pulse)
 
-    def _send(self, queue: str) -> None:
+    def _send(self, queue: str, pulse: Pulse) -> None:
         try:
             send_task(self._application, ECHO, (), queue)
         except FAILURES as error:
+            pulse.take_back()
             seldom.warning("echo.not_sent", detail=str(error) or type(error).__name__)
 
 

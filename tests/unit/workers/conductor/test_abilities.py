@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from workers.conductor import abilities
-from workers.conductor.abilities import AGAIN, ControlSigns, Pulse, SharedText, StepThreads
+from workers.conductor.abilities import ControlSigns, Echoes, Pulse, SharedText, StepThreads
 
 PATIENCE = 7.5
 LIMIT = 600.0
@@ -36,16 +36,40 @@ def thread(monkeypatch):
     return become
 
 
-def test_an_echo_is_sent_again_when_it_is_answered_and_seldom_while_it_is_not(clock):
+def test_an_echo_is_sent_again_when_it_is_answered_and_ever_later_while_it_is_not(clock):
     pulse, sent = Pulse(), []
-    for second in range(100):
+    for second in range(120):
         clock.now = 1000.0 + second
         if pulse.is_due(5.0):
             sent.append(second)
             if second < 20:
                 clock.now += 0.5
                 pulse.answer()
-    assert [0, 5, 10, 15, 20, 20 + int(AGAIN), 20 + 2 * int(AGAIN)] == sent
+    assert [0, 5, 10, 15, 20, 30, 50, 80, 110] == sent
+
+
+def test_a_lost_echo_is_sent_again_before_it_is_an_impediment():
+    assert 2 * abilities.INTERVAL < abilities.LEAST
+    assert abilities.patience(1.0) == abilities.LEAST
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_echo_that_was_not_sent_is_none_that_stays_unanswered(clock, monkeypatch, is_first):
+    pulse = Pulse()
+    clock.now += 5
+    if not is_first:
+        assert pulse.is_due(2.5)
+        clock.now += 5
+    assert pulse.is_due(2.5)
+
+    def unreachable(*_):
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(abilities, "send_task", unreachable)
+    Echoes(None, {"queue": pulse})._send("queue", pulse)
+    clock.now += 2.5
+    assert (0 if is_first else 7.5) == pulse.silence()
+    assert is_first == pulse.is_due(2.5)
 
 
 def test_silence_counts_from_the_first_unanswered_echo(clock):
