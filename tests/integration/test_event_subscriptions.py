@@ -1,7 +1,7 @@
 """Subscriptions to the events of BMCs: ordered, found again, renewed, and deleted."""
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import Text, cast, select, update
 
 from app.db.clock import after, now
 from app.identity.caller import Caller
@@ -278,6 +278,24 @@ def test_the_subscription_of_a_deleted_node_is_deleted(view, fleet):
     assert 0 == leave(view)
     fleet.set_faults(0, bmc_dead=None)
     assert (1, [], []) == (leave(view), listed(machine), rows(view))
+
+
+@SQLITE
+def test_the_password_of_a_departed_node_is_encrypted(sealed, fleet):
+    sealed.environ |= ON
+    view = sealed.another()
+    view.conductor("c-1")
+    machine = fleet.machines[0]
+    machine.set_password("a-known-password")
+    node = enrolled(view, machine, "manageable")
+    check(view)
+    remove(view, node)
+    with view.runtime.reading() as session:
+        stored = session.scalar(select(cast(EventSubscription.departed, Text)))
+    assert machine.redfish_address in stored
+    assert "a-known-password" not in stored
+    assert (1, []) == (leave(view), listed(machine))
+    view.close()
 
 
 @SQLITE
