@@ -1,7 +1,7 @@
 """Subscriptions to the events of BMCs: ordered, found again, renewed, and deleted."""
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import Text, cast, select, update
 
 from app.db.clock import after, now
 from app.identity.caller import Caller
@@ -194,6 +194,19 @@ def test_a_refusal_is_shown_with_its_reason_without_the_secret(inside, fleet, fa
 
 
 @SQLITE
+def test_a_subscription_that_is_gone_with_its_event_service_is_not_shown(
+    view, fleet, node, machine
+):
+    check(view)
+    machine.subscriptions.clear()
+    fleet.set_faults(0, property_odd={"property": "ServiceEnabled", "value": "false"})
+    recheck(view)
+    subscription = shown(view, node)
+    assert ("refused", None) == (subscription.state, subscription.subscribed_at)
+    assert "disabled" in subscription.error
+
+
+@SQLITE
 def test_a_bmc_that_does_not_answer_keeps_its_subscription(view, fleet, node, machine):
     check(view)
     fleet.set_faults(0, bmc_dead=True)
@@ -248,12 +261,13 @@ def test_of_two_conductors_that_check_a_node_at_once_one_subscribes(view, node, 
     stale = row(view)
     machine.subscriptions.clear()
     recheck(view)
+    winner = listed(machine)
     node = view.read(node)
     late = event_subscriptions._Check(view.runtime, URL, node, stale)
     late.run()
     never = event_subscriptions._Check(view.runtime, URL, node, None)
     never.run()
-    assert 1 == len(listed(machine))
+    assert winner == listed(machine)
 
 
 def remove(view, node):
@@ -278,6 +292,24 @@ def test_the_subscription_of_a_deleted_node_is_deleted(view, fleet):
     assert 0 == leave(view)
     fleet.set_faults(0, bmc_dead=None)
     assert (1, [], []) == (leave(view), listed(machine), rows(view))
+
+
+@SQLITE
+def test_the_password_of_a_departed_node_is_encrypted(sealed, fleet):
+    sealed.environ |= ON
+    view = sealed.another()
+    view.conductor("c-1")
+    machine = fleet.machines[0]
+    machine.set_password("a-known-password")
+    node = enrolled(view, machine, "manageable")
+    check(view)
+    remove(view, node)
+    with view.runtime.reading() as session:
+        stored = session.scalar(select(cast(EventSubscription.departed, Text)))
+    assert machine.redfish_address in stored
+    assert "a-known-password" not in stored
+    assert (1, []) == (leave(view), listed(machine))
+    view.close()
 
 
 @SQLITE
@@ -322,9 +354,10 @@ def test_another_way_to_write_the_address_costs_no_subscription(view, node, mach
     info = machine.driver_info()
     change(view, node, driver_info={**info, "redfish_address": f"{info['redfish_address']}/"})
     check(view)
+    (newest,) = set(listed(machine))
     leave(view)
     recheck(view)
-    assert 1 == len(listed(machine))
+    assert [newest] == listed(machine)
     assert "subscribed" == shown(view, node).state
 
 
