@@ -477,11 +477,9 @@ def test_a_stranger_does_not_lock_a_user_out_from_another_address(guarded):
 
 
 def test_a_right_password_counts_for_no_limit(guarded):
-    for _ in range(3 * WIDER):
-        answer = from_address(guarded, "192.0.2.1", "sesame")
-        assert 200 == answer.status_code
-    assert 401 == from_address(guarded, "192.0.2.1", "wrong").status_code
-    assert 401 == from_address(guarded, "192.0.2.1", "wrong", "eve").status_code
+    passwords = ("sesame", "sesame", "a", "b", "c")
+    statuses = [from_address(guarded, "192.0.2.1", text).status_code for text in passwords]
+    assert [200, 200, 401, 401, 429] == statuses
 
 
 def seconds_of(call, *arguments):
