@@ -200,7 +200,7 @@ class Api:
     polling_threads: int = count(64, "Threads per process for requests with ?wait=; further ones get 503. Not in Ironic", minimum=1)
     event_streams: int = count(512, "Open streams of change events per process, each a thread; further ones get 503. Not in Ironic")
     trusted_proxies: tuple[str, ...] = option(("127.0.0.0/8", "::1/128"), "Networks of proxies whose X-Forwarded-For names the client, for the limits of requests per minute. Not in Ironic", check=networks.parse)
-    wrong_passwords_per_minute: int = count(10, "Wrong passwords of an address that a process checks in a minute (http_basic, local); further ones get 429; 0: no limit. Not in Ironic")
+    wrong_passwords_per_minute: int = count(10, "Wrong passwords of a user name from an address that a process checks in a minute (http_basic, local), a tenth of those of all names from an address; further ones get 429 (docs/security.md); 0: no limit. Not in Ironic")
     max_connections: int = count(10000, "Connections that a process keeps open at once; others wait until one is closed", minimum=1)
     keep_alive_time: float = seconds(200, "Seconds that a connection is kept open without a request; agents send heartbeats within 0.6 of ramdisk_heartbeat_timeout, on the same connection", minimum=1)
     body_timeout: float = seconds(10, "Seconds for the body of a request to arrive, plus one per MiB; then its connection is closed", minimum=0.1)

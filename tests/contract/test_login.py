@@ -354,6 +354,15 @@ def test_wrong_passwords_of_logins_and_of_http_basic_share_one_limit(api, users)
     assert 429 == basic.status_code
 
 
+def test_wrong_logins_of_one_user_do_not_stop_the_login_of_another(api, users):
+    users.user("ann", ("reader", None))
+    users.user("eve", ("reader", None))
+    local = browser(api, wrong_passwords_per_minute=2)
+    statuses = [sign_in(local, "eve", f"wrong {number}").status_code for number in range(4)]
+    assert [401, 401, 429, 429] == statuses
+    assert 200 == sign_in(local, "ann").status_code
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
