@@ -17,6 +17,7 @@ import hmac
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -69,6 +70,9 @@ class Keyring:
         self._digest_key = self._proof_key = self._signing_key = b""
         self._read_at = -REFRESH
         self._missing: dict[str, float] = {}  # id of a key that no row has -> when it was looked up
+        #: Held while the keys are read: without it, a thread that needs them meanwhile would take a
+        #: secret for unreadable, or write it unsealed.
+        self._reading = RLock()
 
     def refresh(self) -> None:
         """
@@ -77,17 +81,19 @@ class Keyring:
         Raises WrongKey: no master key opens them.
         Raises SQLAlchemyError.
         """
-        self._read_at = time.monotonic()
-        rows = self._rows()
-        keys = {row.id: unwrapped(self.masters, row) for row in rows}
-        self._bound = frozenset(row.id for row in rows if row.bound)
-        self._keys = {ident: AESGCM(key) for ident, key in keys.items()}
-        self._current = next(reversed(keys), None)
-        if keys:  # of the oldest key, as digests are to outlive a rotation
-            oldest = next(iter(keys.values()))
-            self._digest_key = hmac.digest(oldest, b"tokens", "sha256")
-            self._proof_key = hmac.digest(oldest, b"audit", "sha256")
-            self._signing_key = hmac.digest(oldest, b"sanitation", "sha256")
+        with self._reading:
+            begin = time.monotonic()
+            rows = self._rows()
+            keys = {row.id: unwrapped(self.masters, row) for row in rows}
+            if keys:  # of the oldest key, as digests are to outlive a rotation
+                oldest = next(iter(keys.values()))
+                self._digest_key = hmac.digest(oldest, b"tokens", "sha256")
+                self._proof_key = hmac.digest(oldest, b"audit", "sha256")
+                self._signing_key = hmac.digest(oldest, b"sanitation", "sha256")
+            self._bound = frozenset(row.id for row in rows if row.bound)
+            self._keys = {ident: AESGCM(key) for ident, key in keys.items()}
+            self._current = next(reversed(keys), None)
+            self._read_at = begin
 
     @property
     def seals(self) -> bool:
@@ -193,6 +199,7 @@ class Keyring:
 
     def digest(self, token: str) -> str:
         """Return a digest by which SQL compares a token."""
+        self._newest()
         return hmac.new(self._digest_key, token.encode(), "sha256").hexdigest()
 
     def proof(self, data: bytes) -> str | None:
@@ -254,26 +261,44 @@ class Keyring:
             return None
 
     def _key(self, ident: str) -> AESGCM | None:
-        """Return a data key; read the keys again for one that another process may have made."""
+        """
+        Return a data key; read the keys again for one that another process may have made.
+
+        Raises SQLAlchemyError: they cannot be read, so that the key may exist.
+        """
         if ident not in self._keys and self.masters:
-            looked_up, time_now = self._missing.get(ident), time.monotonic()
-            if looked_up is None or time_now - looked_up > REFRESH:
-                self._missing[ident] = time_now
-                try:
-                    self.refresh()
-                except WrongKey as error:
-                    logger.warning("secrets.keys_not_read", detail=str(error))
+            with self._reading:  # another thread may have read the key meanwhile
+                looked_up = self._missing.get(ident, -REFRESH)
+                if ident not in self._keys and time.monotonic() - looked_up > REFRESH:
+                    try:
+                        self.refresh()
+                    except WrongKey as error:
+                        logger.warning("secrets.keys_not_read", detail=str(error))
+                    self._missing[ident] = time.monotonic()
         return self._keys.get(ident)
 
     def _newest(self) -> str | None:
-        if self.masters and time.monotonic() - self._read_at > REFRESH:
+        """
+        Return the id of the newest data key; None without one.
+
+        Raises WrongKey, SQLAlchemyError: the keys cannot be read, and none is known.
+        """
+        # a thread that knows keys does not wait for the one that reads them again
+        if self._is_stale() and self._reading.acquire(blocking=self._current is None):
             try:
-                self.refresh()
+                if self._is_stale():  # no other thread has read them meanwhile
+                    self.refresh()
             except Exception as error:  # the known keys serve until the database is back
                 if self._current is None:
                     raise
+                self._read_at = time.monotonic()
                 logger.warning("secrets.keys_not_read", detail=str(error))
+            finally:
+                self._reading.release()
         return self._current
+
+    def _is_stale(self) -> bool:
+        return bool(self.masters) and time.monotonic() - self._read_at > REFRESH
 
 
 def has_sealed(text: str | bytes) -> bool:
