@@ -16,7 +16,7 @@ from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
 from app.hardware import targets
 from app.inventory import holds
 from app.lifecycle.hold_kinds import Effect
-from app.lifecycle.provision_states import Event, State
+from app.lifecycle.provision_states import MACHINE, Event, State
 from app.models import Fault, Node
 from app.runtime import runtime_of
 from drivers.core.capabilities import boot_mode
@@ -42,10 +42,6 @@ class Candidate:
 Guard = Callable[[Candidate], None]
 
 
-#: Events that start a clean.
-_CLEANING = (Event.CLEAN, Event.PROVIDE)
-
-
 def not_in_maintenance(candidate: Candidate) -> None:
     """
     Refuse a node in maintenance; but a failed clean, which has set it, may be followed by another.
@@ -53,7 +49,9 @@ def not_in_maintenance(candidate: Candidate) -> None:
     So it is in `clean failed` and, after `manage`, in `manageable`.
     """
     node = candidate.node
-    cleans_again = node.fault == Fault.CLEAN_FAILURE and candidate.event in _CLEANING
+    moves = MACHINE[State(node.provision_state)].moves
+    starts_clean = moves.get(candidate.event) is State.CLEANING
+    cleans_again = node.fault == Fault.CLEAN_FAILURE and starts_clean
     if node.maintenance and not cleans_again:
         raise InMaintenance(candidate.verb, node.uuid)
 

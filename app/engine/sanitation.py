@@ -21,6 +21,7 @@ from app.db.sealing import keyring_of
 from app.db.transactions import connection_of
 from app.engine import erasures
 from app.engine.operations import steps_of
+from app.lifecycle import flows
 from app.models import (
     Node,
     NodeInventory,
@@ -37,7 +38,7 @@ logger = log.get(__name__)
 FORMAT = "ingot-sanitation-1"
 #: Key of `driver_internal_info`: the tenancy that the last tear-down has ended.
 TENANCY = "tenancy"
-KINDS = frozenset({OperationKind.CLEAN, OperationKind.PROVIDE, OperationKind.DELETED})
+KINDS = frozenset({*flows.CLEAN.operations, OperationKind.DELETED})
 #: Subject of a check -> part of a step's name, or its interface and a dot.
 CHECKS: Mapping[str, tuple[str, ...]] = {
     "tpm": ("tpm",),

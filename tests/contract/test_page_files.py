@@ -10,6 +10,7 @@ import pytest
 from app import ui
 from app.api.declarations import node_fields
 from app.lifecycle.provision_states import MACHINE, VERBS
+from app.lifecycle.verb_arguments import Content
 from app.server.application import PAGES
 
 FILES = [path for path in PAGES if path.startswith("/ui/")]
@@ -105,6 +106,14 @@ def test_each_file_that_is_named_exists(api):
         named += [f"ui/{name}" for name in re.findall(r'import\("\./([^"]+)"\)', script)]
     assert {"ui/main.js", "ui/style.css", "ui/xterm.js", "ui/xterm.css"} <= {*named}
     assert {f"/{name}" for name in named} <= {*FILES}
+
+
+def test_the_page_has_a_field_for_each_content_of_an_argument():
+    script = MODULES["verb_arguments.js"]
+    table = script.partition("const makers = {\n")[2].partition("\n  };")[0]
+    entries = [line for line in table.splitlines() if re.match(r" {4}\S", line)]
+    names = {name for line in entries for name in re.findall(r'([a-z][a-z ]*)"?: ', line)}
+    assert {*map(str, Content)} == names
 
 
 def test_the_facts_are_those_of_the_tables(api):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import requests
 
+from tests.support.fleet import PATIENCE
 from tests.support.syntax_diffs import change
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +70,7 @@ class Copy:
         return subprocess.run(
             [sys.executable, *words],
             cwd=self.folder, env={**self.environ, **environ}, capture_output=True, text=True,
-            check=False, timeout=60,
+            check=False, timeout=PATIENCE,
         )  # fmt: skip
 
     def cli(self, *words):
