@@ -1,4 +1,4 @@
-"""Code blocks of the documentation: each has a language, and each command is typed or excused."""
+"""Code blocks of the documentation: languages, settings, and commands, each typed or excused."""
 
 import re
 from functools import cache
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from app.config import settings
 from tests.e2e import documented_pages
 from tests.e2e.documented_pages import NOT_TYPED, PAGES
 from tests.support import command_blocks
@@ -19,10 +20,30 @@ ROOT = Path(__file__).parents[2]
 INDENTED = re.compile(r"\n\n    (?:\$ |(?:ingot|make|git|baremetal|openstack|curl|python3?) )")
 
 
+#: Language of a block of settings -> form of the file.
+FORMS = {"toml": ".toml", "ini": ".conf"}
+
+
 @pytest.mark.parametrize("page", sorted(set(command_blocks.PAGES) - {"containers"}))
 def test_each_block_of_code_has_a_language(page):
     assert [] == [line for line, language, _ in command_blocks.fences(page) if not language]
     assert not INDENTED.search(command_blocks.PAGES[page].read_text())
+
+
+#: Pages whose blocks of TOML are other files than settings.
+OTHER_FILES = {"drivers", "simulator", "testing"}
+
+
+def test_each_block_of_settings_is_accepted(tmp_path):
+    accepted = 0
+    for page in sorted(set(command_blocks.PAGES) - OTHER_FILES):
+        for _, language, text in command_blocks.fences(page):
+            if language in FORMS:
+                file = tmp_path / f"settings{FORMS[language]}"
+                file.write_text(text)
+                settings.load({"INGOT_CONFIG": str(file)})
+                accepted += 1
+    assert 10 < accepted
 
 
 def test_each_command_is_typed_by_a_test_or_excused():
