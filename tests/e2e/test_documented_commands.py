@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class Site:
     def __init__(self, folder, service=None, simulator=None, machines=()):
         self.folder, self.service, self.simulator = folder, service, simulator
         self._machines = machines
+        self.until_the_end = ExitStack()
         self.spare, self.image = None, None
         if simulator:
             self.image = {
@@ -140,7 +142,8 @@ def site(request, folder):
     fleet, simulator, machines = request.getfixturevalue("service")
     site = Site(folder, fleet, simulator, machines)
     (folder / ".ingot").symlink_to(fleet.data)
-    yield site
+    with site.until_the_end:
+        yield site
     site.forget()
 
 

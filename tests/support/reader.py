@@ -72,7 +72,7 @@ class Reader:
         lines = ["trap : INT"]  # Ctrl-C ends the command, not the shell
         for number, command in enumerate(commands):
             (folder / str(number)).write_text(f"{command}\n")
-            lines.append(f'. .typed/{number}; printf "\\036{number} %s\\n" $?')
+            lines.append(f'. "{folder / str(number)}"; printf "\\036{number} %s\\n" $?')
         script = folder / "all"
         script.write_text("\n".join((*lines, "sleep 600", "")))
         return script
