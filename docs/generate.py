@@ -104,7 +104,7 @@ CLIENT = """## A client library
 From the document of a running service, [openapi-python-client][1] generates a typed Python client,
 with a function for each `operationId`. These names do not change.
 
-```
+```console
 $ pip install openapi-python-client
 $ echo 'content_type_overrides: {application/gzip: application/octet-stream}' > client.yaml
 $ openapi-python-client generate --url http://127.0.0.1:6385/openapi.json --config client.yaml

@@ -75,6 +75,17 @@ APPLY_RAID = _step(
         },
     },
 )
+INJECT_FILES = _step(
+    "deploy",
+    "inject_files",
+    argsinfo={
+        "files": {"description": "Files to write: path, content, mode", "required": False},
+        "verify_ca": {
+            "description": "Verify certificates of URLs of contents; true when missing",
+            "required": False,
+        },
+    },
+)
 STEPS: dict[str, list[Step]] = {
     "clean": [
         _step("deploy", "erase_devices", 10, abortable=True),
@@ -90,7 +101,7 @@ STEPS: dict[str, list[Step]] = {
         _step("deploy", "erase_devices_metadata"),
         _step("deploy", "erase_devices_express"),
         _step("deploy", "write_image"),
-        _step("deploy", "inject_files"),
+        INJECT_FILES,
         APPLY_RAID,
     ],
     "service": [*RAID_STEPS, APPLY_RAID],

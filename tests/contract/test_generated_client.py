@@ -36,7 +36,7 @@ def blocks(kind):
 @pytest.mark.slow
 def test_a_client_is_generated_and_works(api, url, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=300)
-    (block,) = blocks("")
+    (block,) = blocks("console")
     commands = [line.removeprefix("$ ") for line in block.splitlines()]
     assert all(line.startswith("$ ") for line in block.splitlines())
     script = "\n".join(commands).replace(URL, url)

@@ -263,7 +263,7 @@ DRY = {
 def test_helm_and_kubectl_accept_the_commands_of_the_page(tools, tmp_path):
     """The commands of docs/install.md; a secret has each file that the chart mounts."""
     (block,) = re.findall(
-        r"```\n(compose/secrets.sh .*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL
+        r"```sh\n(compose/secrets.sh .*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL
     )
     lines = [re.sub(r"\s+#.*", "", line) for line in block.splitlines()]
     for command, dry in DRY.items():
