@@ -53,7 +53,9 @@ class Stages:
         self.site.follow("Upgrade")
         self.site.checks_logs = True  # from now on they are of this release
         assert schema != self.site.query("SELECT version_num FROM alembic_version")
+        self.site.await_health(api=1, conductor=1, beat=2, files=1, postgres=1, redis=1)
         self.site.await_conductors(1)
+        self.site.follow("Check")
         self.site.await_state("available")
         images.check_contents(self.podman)
         compressed, on_disk = images.measure(self.podman)

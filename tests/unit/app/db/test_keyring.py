@@ -21,7 +21,7 @@ def ring_of(rows):
 
 SEALED = ring_of(lambda: [ROW]).dumps(INFO, PLACE)
 DIGEST = ring_of(lambda: [ROW]).digest("token")
-#: What a process does with its keys -> whether it succeeded.
+#: Uses of the keys by a process -> whether it succeeded.
 USES = {
     "opens": lambda ring: ring.loads(SEALED, PLACE) == INFO,
     "seals": lambda ring: has_sealed(ring.dumps(INFO, PLACE)),
