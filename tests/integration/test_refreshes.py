@@ -361,6 +361,22 @@ def test_a_node_is_refreshed_in_each_state_in_which_nothing_works_on_it(harness,
 
 
 @SQLITE
+def test_a_refresh_of_a_held_node_leaves_its_operation_held(harness, shows):
+    node = harness.node("active")
+    polish, hold = requested("management", "polish"), requested("power", "hold")
+    harness.do(node, "service", service_steps=[polish, hold, polish], disable_ramdisk=True)
+    assert "service hold" == harness.state(node)
+    held = harness.last(node).uuid
+    shows(MACHINE)
+    assert "succeeded" == refresh(harness, node)
+    assert "held" == harness.inside.operation(held).state
+    assert "active" == harness.do(node, "unhold")
+    assert ("succeeded", ["polish", "polish"]) == (
+        harness.inside.operation(held).state, Acme.did[:1] + Acme.did[-1:],
+    )  # fmt: skip
+
+
+@SQLITE
 def test_a_reserved_node_and_one_that_cannot_be_read_are_refused_with_the_reason(harness):
     node = harness.node("active")
     ask(harness, node)
