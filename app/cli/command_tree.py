@@ -68,6 +68,7 @@ NODE: Mapping[str, Entry] = {
     "history": at("node_commands.inquiries", "history"),
     "agent-logs": at("agent_logs", "agent_logs"),
     "sensors": at("node_commands.sensors", "sensors"),
+    "refresh": _bulk("node_commands.refresh", "refresh"),
     "compliance": at("baselines", "compliance"),
     "trait": Group(
         "Traits of a node, for scheduling.",

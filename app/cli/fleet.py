@@ -31,7 +31,8 @@ def run(
     api: Api,
     output: Output,
     target: Annotated[
-        str, typer.Argument(help='Verb, as clean; or power state, as "power off" or rebooting')
+        str,
+        typer.Argument(help='Verb, as clean; power state, as "power off"; or refresh'),
     ],
     *,
     expressions: bulk.Where = None,

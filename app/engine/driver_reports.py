@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.db.clock import now
 from app.engine import inspection_findings, provision_state
 from app.inspection.process import INPUT
-from app.inventory import history
+from app.inventory import hardware_inventory, history
 from app.models import (
     AgentRecord,
     BiosSetting,
@@ -183,6 +183,7 @@ _TABLES: Mapping[str, Callable[[Session, Node, Any], None]] = {
     "console_error": _note_console_error,
     "findings": inspection_findings.write,
     "firmware": _write_firmware,
+    "inventory": hardware_inventory.store_of_bmc,
     "login_passwords": _write_passwords,
     "port_internal_info": _update_places,
     "volume_targets": _update_volumes,

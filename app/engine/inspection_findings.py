@@ -17,6 +17,7 @@ from app.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings
 from app.inventory import hardware_inventory, inspection_rules, node_rules, traits, vifs
 from app.models import (
     InspectionReport,
+    InventorySource,
     Node,
     NodeInventory,
     NodeTrait,
@@ -88,7 +89,10 @@ def write(session: Session, node: Node, findings: Findings) -> None:
                 _write_ports(session, node, findings.ports)
             stores_inventory = runtime_of(session).settings.inventory.data_backend == "database"
             if stores_inventory and findings.inventory is not None:
-                hardware_inventory.store(session, node, findings.inventory, findings.plugin_data)
+                source = InventorySource.BMC if findings.partial else InventorySource.AGENT
+                hardware_inventory.store(
+                    session, node, findings.inventory, findings.plugin_data, source
+                )
             if findings.inventory is not None:
                 deletion = delete(InspectionReport).where(InspectionReport.node_id == node.id)
                 session.execute(deletion)

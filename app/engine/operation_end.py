@@ -19,7 +19,7 @@ from app.lifecycle.operation_states import OperationEvent, transition
 from app.lifecycle.provision_states import MACHINE, Event, State
 from app.metrics.kinds import one_of
 from app.metrics.table import OPERATION_FAILURES, OPERATIONS
-from app.models import Node, Operation, OperationState, OperationStep
+from app.models import READING, Node, Operation, OperationState, OperationStep
 from app.observe import log
 from app.process import tracing
 from drivers.core.errors import FailureCode
@@ -146,14 +146,15 @@ def _steps_of_flow(session: Session, operation: Operation) -> Sequence[Operation
 
 
 def record_error(session: Session, node: Node, operation: Operation) -> None:
-    """Record the operation's error on the node and in its history."""
-    error = operation.error or {}
-    node.last_error = error.get("message")
+    """Record the operation's error on the node, unless it only read, and in its history."""
+    message = (operation.error or {}).get("message")
+    if operation.kind not in READING:
+        node.last_error = message
     history.add(
         session,
         node,
         flows.event_type(operation.kind),
-        node.last_error or "",
+        message or "",
         "ERROR",
         user=operation.requested_by,
     )

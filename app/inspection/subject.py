@@ -123,6 +123,7 @@ class Findings:
     traits: Sequence[str] | None
     inventory: Mapping[str, Any] | None
     plugin_data: Mapping[str, Any]
+    partial: bool = False  # the inventory is that of a BMC
 
 
 def findings(material: Material, subject: Subject) -> Findings:
@@ -138,4 +139,5 @@ def findings(material: Material, subject: Subject) -> Findings:
         subject.inventory,
         # the ramdisk's logs are large, and no part of the inventory
         {name: value for name, value in subject.plugin_data.items() if name != "logs"},
+        subject.partial,
     )

@@ -35,6 +35,7 @@ from app.models import (
     Node,
     NodeHistory,
     NodeInventory,
+    NodeRefresh,
     NodeSensors,
     NodeTrait,
     Operation,
@@ -54,7 +55,7 @@ from drivers.core.errors import HardwareError
 OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
-    InspectionReport, Hold, BmcExchanges, NodeSensors, BaselineNode,
+    InspectionReport, Hold, BmcExchanges, NodeSensors, BaselineNode, NodeRefresh,
 )  # fmt: skip
 REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 

@@ -178,6 +178,7 @@ _EVENT_TYPES: Mapping[str, str] = {
     **{kind: flow.event_type for flow in FLOWS for kind in flow.operations},
     **dict.fromkeys(BESIDE, "conductor"),
     K.CONSOLE: "console",
+    K.REFRESH: "refresh",
     K.DISCOVERY: INSPECT.event_type,
 }
 #: Queue -> its limit.

@@ -10,7 +10,15 @@ from app.models.base import Base
 from app.models.baseline import Baseline, BaselineNode, Compliance
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
-from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory, NodeSensors
+from app.models.hardware import (
+    BiosSetting,
+    FirmwareComponent,
+    InventorySource,
+    NodeInventory,
+    NodeRefresh,
+    NodeSensors,
+    PartState,
+)
 from app.models.history import BmcExchanges, NodeHistory
 from app.models.hold import Hold
 from app.models.idempotency import Answered
@@ -22,6 +30,7 @@ from app.models.operation import (
     ACTIVE,
     BESIDE,
     ENDED,
+    READING,
     Operation,
     OperationKind,
     OperationState,
@@ -49,6 +58,7 @@ __all__ = [
     "ACTIVE",
     "BESIDE",
     "ENDED",
+    "READING",
     "RESOURCE_TYPES",
     "TYPES",
     "UNENDED",
@@ -78,11 +88,13 @@ __all__ = [
     "Hold",
     "InspectionReport",
     "InspectionRule",
+    "InventorySource",
     "Membership",
     "Network",
     "Node",
     "NodeHistory",
     "NodeInventory",
+    "NodeRefresh",
     "NodeSearch",
     "NodeSensors",
     "NodeTrait",
@@ -92,6 +104,7 @@ __all__ = [
     "OperationState",
     "OperationStep",
     "Outcome",
+    "PartState",
     "PauseCause",
     "PeriodicPass",
     "Port",

@@ -26,6 +26,8 @@ class ChangeType(StrEnum):
     HOLD = "node.hold"
     #: it begins or ceases to differ from a baseline
     COMPLIANCE = "node.compliance"
+    #: a refresh has found changed facts of its machine
+    FACTS = "node.facts"
     #: created or changed, except for the changes between queued and running at each step
     OPERATION_STATE = "operation.state"
     STEP_STATE = "step.state"
@@ -49,7 +51,7 @@ class ChangeEvent(Base):
     A change of a node, an operation, a step or another resource.
 
     Triggers of the database insert the rows in the transaction of the change, so no statement can
-    omit them: see migrations 0008, 0011, 0015, 0027 and 0030. On PostgreSQL
+    omit them: see migrations 0008, 0011, 0015, 0027, 0030 and 0032. On PostgreSQL
     `app.events.change_events` numbers them afterwards.
     """
 

@@ -1,6 +1,7 @@
 """BIOS settings, firmware versions, hardware inventory and sensors of a machine."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import JSON, ForeignKey, String, Text
@@ -52,17 +53,56 @@ class FirmwareComponent(Timestamped, Base):
     serial_number: Mapped[str | None] = mapped_column(String(255))  # as last read; null if unknown
 
 
+class InventorySource(StrEnum):
+    """Reporter of an inventory."""
+
+    AGENT = "agent"
+    BMC = "bmc"
+
+
 class NodeInventory(Base):
-    """Results of the last inspection."""
+    """Results of the last inspection, and what the BMC has shown since then."""
 
     __tablename__ = "node_inventory"
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
-    created_at: Mapped[datetime] = mapped_column(default=now())  # time of the inspection
-    # the agent's inventory
+    # time of the inspection, or of the refresh that has replaced its inventory
+    created_at: Mapped[datetime] = mapped_column(default=now())
+    # in the form of the agent's inventory
     inventory: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
+    # an `InventorySource`; null: recorded by an earlier release, or by Ironic
+    source: Mapped[str | None] = mapped_column(String(8))
     # other data that the agent's collectors and the hooks added
     plugin_data: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
+    # inventory of the BMC at the last refresh, if `inventory` is not that of the BMC; else null
+    bmc_inventory: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    # paths of the documents that the BMC did not return for its inventory; null: it has none here
+    unread_documents: Mapped[list[str] | None] = mapped_column(JSON)
+
+
+class PartState(StrEnum):
+    """Result of a refresh for a part of the recorded facts."""
+
+    COMPARED = "compared"
+    FIRST = "first"  # recorded for the first time: there was nothing to compare it with
+    UNREAD = "unread"  # the record is as before
+
+
+class NodeRefresh(Base):
+    """Results of the last refresh of a node: parts that it has read, and changed facts."""
+
+    __tablename__ = "node_refreshes"
+
+    node_id: Mapped[int] = mapped_column(
+        ForeignKey("nodes.id"), primary_key=True, autoincrement=False
+    )
+    operation_uuid: Mapped[str] = mapped_column(String(36))
+    read_at: Mapped[datetime]  # time of the last part
+    # name of a part -> {"state": a `PartState`, "reason": text or null}
+    parts: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    changed: Mapped[int] = mapped_column(default=0)  # number of the changed facts
+    # the first of them: [{"fact", "before", "after"}], texts or null
+    changes: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
 
 
 class NodeSensors(Base):

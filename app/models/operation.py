@@ -56,6 +56,7 @@ class OperationKind(StrEnum):
     VIRTUAL_MEDIA = "vmedia"
     CONSOLE = "console"
     VENDOR = "vendor"
+    REFRESH = "refresh"
     DISCOVERY = "discovery"
 
 
@@ -98,8 +99,12 @@ BESIDE = (
     OperationKind.VIRTUAL_MEDIA,
     OperationKind.CONSOLE,
     OperationKind.VENDOR,
+    OperationKind.REFRESH,
     OperationKind.DISCOVERY,
 )
+#: Kinds of operations that only read: their failure is no failure of the node, so `last_error` and
+#: the failures that are explained stay those of other operations.
+READING = (OperationKind.REFRESH,)
 #: Conditions of admitted operations, which hold a slot, and of operations in an admission queue.
 HOLDS = text("queue IS NOT NULL AND admitted_at IS NOT NULL AND finished_at IS NULL")
 QUEUES = text("queue IS NOT NULL AND admitted_at IS NULL AND finished_at IS NULL")

@@ -18,6 +18,7 @@ from app.engine import admission
 from app.models import (
     ACTIVE,
     BESIDE,
+    READING,
     Conductor,
     Node,
     Operation,
@@ -254,13 +255,16 @@ def standing_failures() -> Select[Any]:
         .where(
             later.node_id == Operation.node_id,
             later.id > Operation.id,
-            or_(later.kind.not_in(BESIDE), later.state == OperationState.FAILED),
+            or_(
+                later.kind.not_in(BESIDE),
+                and_(later.state == OperationState.FAILED, later.kind.not_in(READING)),
+            ),
         )
         .limit(1)
         .scalar_subquery()
     )
-    is_failed = Operation.state == OperationState.FAILED
-    return select(Operation.id).where(is_failed, since.is_(None))
+    is_failed = Operation.state == OperationState.FAILED, Operation.kind.not_in(READING)
+    return select(Operation.id).where(*is_failed, since.is_(None))
 
 
 def nodes_failed_with(narrow: Narrow, code: str | None, step: str | None) -> Select[Any]:

@@ -13,11 +13,19 @@ from sqlalchemy.orm import Session
 from app.agents import agent_logs
 from app.broker.refused_lookups import Refusal
 from app.cluster import conductors
-from app.engine import admission, agent_waits, console_history, operations, provisioning, timeouts
+from app.engine import (
+    admission,
+    agent_waits,
+    console_history,
+    operations,
+    provisioning,
+    refreshes,
+    timeouts,
+)
 from app.inventory import compliance, holds, sensors
 from app.lifecycle.hold_kinds import EFFECTS, HoldKind
 from app.lifecycle.provision_states import MACHINE, Kind, State
-from app.models import ACTIVE, Hold, Node, Operation, OperationState, Port
+from app.models import ACTIVE, READING, Hold, Node, Operation, OperationState, Port
 from app.reports import health
 from app.reports.wait_causes import AwaitedParty, cause_of
 from app.runtime import runtime_of
@@ -88,6 +96,7 @@ def explain(
             *(f"held by a {holds.described(hold)}" for hold in node_holds),
             critical,
             *compliance.deviations(session, node.id),
+            *refreshes.news(session, node),
             *due_rollouts,
         ),
         verbs=verbs,
@@ -206,11 +215,11 @@ def _last_failed(ended_operations: Sequence[Operation]) -> Operation | None:
     """
     Return the failure to explain.
 
-    That is the newest failed operation, unless an operation that moves the node has run since.
-    ended_operations: ended operations, newest first.
+    That is the newest failed operation that did not only read, unless an operation that moves the
+    node has run since. ended_operations: ended operations, newest first.
     """
     for operation in ended_operations:
-        if operation.error:
+        if operation.error and operation.kind not in READING:
             return operation
         if operation.moves_node:
             return None

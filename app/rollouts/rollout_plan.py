@@ -15,23 +15,18 @@ from sqlalchemy import ColumnElement, Row, Select, String, or_, select
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.orm import Session
 
-from app.engine import power, provisioning
 from app.errors import Invalid, NodeLocked, ServiceError, Unavailable
 from app.identity.caller import UNAUTHENTICATED, Caller
 from app.inventory import holds
-from app.lifecycle.provision_states import VERBS
 from app.models import Node
 from app.observe import log
+from app.rollouts import rollout_targets
 from app.rows import uuid_or_name
 from app.runtime import runtime_of
 from drivers.core.errors import HardwareError
 
 logger = log.get(__name__)
 
-#: Verbs that end or change an operation, or carry a secret of one node.
-UNSUITABLE = ("abort", "unhold", "rescue")
-#: Targets of rollouts: verbs and power states.
-TARGETS = (*(verb for verb in VERBS if verb not in UNSUITABLE), *power.TARGETS)
 #: Fields that group nodes; and documents, one key of which does.
 GROUPING = ("chassis_uuid", "conductor_group", "lessee", "owner", "resource_class", "shard")
 GROUPING_DOCUMENTS = ("extra", "properties")
@@ -203,10 +198,7 @@ def _refusal(
     if node.driver not in runtime_of(session).drivers.types:
         return None  # a process that has loaded it starts the node
     try:
-        if target in power.TARGETS:
-            power.check(session, node, target)
-            return None
-        intent = provisioning.decide(session, node, target, arguments, caller)
+        return rollout_targets.check(session, node, target, arguments, caller)
     except (NodeLocked, Unavailable):
         return None
     except (ServiceError, HardwareError) as error:
@@ -214,7 +206,6 @@ def _refusal(
     except Exception:  # of a driver: it must not end the plan of the other nodes
         logger.exception("rollout.start_failed", node=node.uuid, target=target)
         return DEFECT
-    return "; ".join(intent.step_errors) or None
 
 
 def _waves(

@@ -23,7 +23,6 @@ from sqlalchemy.orm import Session
 from app.db.clock import after, fixed, moment, now
 from app.db.item_isolation import isolated
 from app.db.transactions import retrying
-from app.engine import power, provisioning
 from app.errors import (
     NodeHeld,
     NodeLocked,
@@ -49,7 +48,7 @@ from app.models import (
 )
 from app.observe import log
 from app.process import kill_points
-from app.rollouts import windows
+from app.rollouts import rollout_targets, windows
 from app.rollouts.rollout_plan import DEFECT
 from app.rollouts.rollouts import change
 from app.runtime import Runtime, runtime_of
@@ -306,10 +305,7 @@ def _request(session: Session, rollout: Rollout, node: Node) -> Operation | None
         project_id=rollout.owner,
         request_id=rollout.request_id,
     )
-    if rollout.target in power.TARGETS:
-        timeout = rollout.arguments.get("timeout")
-        return power.request(session, node, rollout.target, timeout, caller)
-    return provisioning.request(session, node, rollout.target, rollout.arguments, caller)
+    return rollout_targets.request(session, node, rollout.target, rollout.arguments, caller)
 
 
 def _record_start(rollout: Rollout, member: RolloutNode, operation: Operation | None) -> None:

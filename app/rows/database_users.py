@@ -71,6 +71,7 @@ RIGHTS: Mapping[str, Rights] = {
     "inspection_rules": OF_REQUESTS,
     "memberships": Rights(api="SELECT, INSERT, DELETE", conductor="SELECT"),
     "networks": OF_REQUESTS,
+    "node_refreshes": Rights(api="SELECT, DELETE"),
     # the exporter beside a beat shows the readings
     "node_sensors": Rights(api="SELECT, DELETE", beat="SELECT (node_id, read_at, readings)"),
     "nodes": Rights(

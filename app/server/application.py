@@ -48,6 +48,7 @@ from app.api.node.management import management
 from app.api.node.node_states import node_states
 from app.api.node.nodes import nodes
 from app.api.node.operations import operations
+from app.api.node.refreshes import refreshes
 from app.api.node.sanitation import sanitation
 from app.api.node.steps import steps
 from app.api.node.switch_ports import switch_ports
@@ -93,7 +94,7 @@ BLUEPRINTS = (
     management, machine_states, consoles, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, bmc_recordings,
-    agent_logs, sanitation, networks, switch_ports, baselines, permissions,
+    agent_logs, refreshes, sanitation, networks, switch_ports, baselines, permissions,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64

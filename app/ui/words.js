@@ -13,7 +13,7 @@ export const POWER = {
   "soft power off": "shut down", "soft rebooting": "restart by the system",
 };
 //: Kind of an operation that is no verb -> words.
-const OTHERS = { power: "power", boot_mode: "boot mode", secure_boot: "secure boot", vmedia: "virtual media", vendor: "vendor function" };
+const OTHERS = { power: "power", boot_mode: "boot mode", secure_boot: "secure boot", vmedia: "virtual media", vendor: "vendor function", refresh: "read facts again" };
 
 export const plain = word => VERBS[word] || POWER[word] || OTHERS[word] || "";
 

@@ -194,7 +194,9 @@ class Interface:
     @cache
     def _of_kind(cls) -> type["Interface"]:
         """Return the base class of this kind, such as Power."""
-        return next(cls for cls in cls.__mro__ if Interface in cls.__bases__)
+        return next(
+            base for base in cls.__mro__ if Interface in base.__bases__ and "kind" in vars(base)
+        )
 
     def _enabled(self, target: Target, flow: Flow) -> list[dict[str, Any]]:
         enabled = [

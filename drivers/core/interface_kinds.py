@@ -119,6 +119,10 @@ class Bios(Interface):
         schema={"type": "array", "items": {"type": "object", "required": ["name", "value"]}},
     )
 
+    def cache_bios_settings(self, target: Target) -> Outcome | None:
+        """Read the BIOS settings, and report them all as `bios_settings`; no order is sent."""
+        raise NotSupported(f"{self.name}: this node has no BIOS settings to read")
+
 
 class Console(Interface):
     """Serial or graphical console."""
@@ -161,6 +165,10 @@ class Firmware(Interface):
     """Firmware versions and updates."""
 
     kind = "firmware"
+
+    def cache_firmware_components(self, target: Target) -> Outcome | None:
+        """Read the versions of all components, and report them as `firmware`; no order is sent."""
+        raise NotSupported(f"{self.name}: this node has no firmware versions to read")
 
 
 class Inspect(Interface):

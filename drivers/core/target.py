@@ -35,6 +35,7 @@ REPORTABLE = frozenset(
         "health",
         "inspected",  # `Inspected`
         "instance_info",
+        "inventory",  # `BmcInventory`
         "login_passwords",  # {field of driver_info: password}, each verified by a login
         "power_state",
         "port_internal_info",  # changed keys by UUID of port or port group; None removes a key
@@ -138,6 +139,14 @@ class Inspected:
     plugin_data: Mapping[str, object]  # further data, of the agent's collectors
     hooks: Sequence[str]  # names of the hooks, in order
     partial: bool = False  # whether the inventory may lack any fact, as that of a BMC does
+
+
+@dataclass(frozen=True, slots=True)
+class BmcInventory:
+    """Inventory that a BMC shows, which is recorded as it is, without hooks and rules."""
+
+    inventory: Mapping[str, object]  # in the form of the agent's inventory
+    unread_documents: Sequence[str] = ()  # paths of documents that the BMC did not return
 
 
 # What an interface may call of the other interfaces of its node. `drivers.core.interface_kinds` has

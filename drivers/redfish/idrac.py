@@ -14,7 +14,7 @@ from drivers.core.target import Target, run_parts
 from drivers.redfish.bios import RedfishBios
 from drivers.redfish.booting.boot import RedfishVirtualMedia
 from drivers.redfish.inspect import RedfishInspect
-from drivers.redfish.inventory import Inventory
+from drivers.redfish.inventory import Inventory, read
 from drivers.redfish.management import RedfishManagement
 from drivers.redfish.power import RedfishPower
 from drivers.redfish.raid import RedfishRaid
@@ -70,26 +70,16 @@ class IdracInspect(RedfishInspect):
     name = NAME
 
     def read(self, documents: Documents) -> Inventory:
-        """
-        Read the inventory. The serial number is the service tag, as the agent reports it; the
-        machine boots from the first interface that the BIOS enables for PXE in UEFI mode.
-        """
-        inventory = super().read(documents)
-        tag = text(entry(documents.system, "SKU"))
-        if tag:
-            inventory["system_vendor"]["serial_number"] = tag
-        if inventory["boot"].get("current_boot_mode") == "uefi":
-            addresses = {nic.get("name"): nic["mac_address"] for nic in inventory["interfaces"]}
-            names = [name for name in _pxe_interfaces(documents) if name in addresses]
-            if names:
-                inventory["boot"]["pxe_interface"] = addresses[names[0]]
-        return inventory
+        return _inventory(documents)
 
 
 class IdracManagement(RedfishManagement):
     """The Redfish interface, with steps that bring an iDRAC into a known state."""
 
     name = NAME
+
+    def inventory_of(self, documents: Documents) -> Inventory:
+        return _inventory(documents)
 
     @step(clean=0, verify=0, service=0, needs_ramdisk=False, timeout=LONGEST)
     def clear_job_queue(self, target: Target) -> Outcome:
@@ -145,6 +135,23 @@ class IdracManagement(RedfishManagement):
     def known_good_state(self, target: Target) -> Outcome:
         """Restart the iDRAC, then delete all its jobs."""
         return run_parts(target, {"reset": self.reset_idrac, "jobs": self.clear_job_queue})
+
+
+def _inventory(documents: Documents) -> Inventory:
+    """
+    Read the inventory. The serial number is the service tag, as the agent reports it; the machine
+    boots from the first interface that the BIOS enables for PXE in UEFI mode.
+    """
+    machine = read(documents)
+    tag = text(entry(documents.system, "SKU"))
+    if tag:
+        machine["system_vendor"]["serial_number"] = tag
+    if machine["boot"].get("current_boot_mode") == "uefi":
+        addresses = {nic.get("name"): nic["mac_address"] for nic in machine["interfaces"]}
+        names = [name for name in _pxe_interfaces(documents) if name in addresses]
+        if names:
+            machine["boot"]["pxe_interface"] = addresses[names[0]]
+    return machine
 
 
 def _services_of_dell(bmc: Connection) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 from drivers.core.errors import NotSupported, Refused, Unconfirmed, Unexpected
 from drivers.core.interface_kinds import Management
 from drivers.core.steps import Done, Flow, Outcome, Step, step
-from drivers.core.target import Target
+from drivers.core.target import BmcInventory, Target
 from drivers.redfish import clock, inventory, recording, sensors
 from drivers.redfish.accounts import BmcPassword
 from drivers.redfish.booting import boot_device, virtual_drives, virtual_media
@@ -54,6 +54,16 @@ class RedfishManagement(Redfish, BmcClock, BmcPassword, SecureBootKeys, Manageme
 
     def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, object]]:
         return recording.recorded(target, self.bmcs, paths)
+
+    def read_inventory(self, target: Target) -> None:
+        with client.turn(target, self.bmcs) as bmc:
+            documents = Documents(bmc)
+            machine = self.inventory_of(documents)
+        target.report(inventory=BmcInventory(machine, documents.omitted))
+
+    def inventory_of(self, documents: Documents) -> inventory.Inventory:
+        """Read the inventory, as the inspection of this kind of machines does."""
+        return inventory.read(documents)
 
     def mac_addresses(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:

@@ -50,7 +50,7 @@ FIRST = {
 FIXED = {
     "discover", "healthcheck", "list_drivers", "list_steps", "list_boot_devices", "show_operation",
     "list_indicators", "list_virtual_media", "list_vifs", "list_runbook_traits",
-    "list_sensors", "show_sensors", "show_login", "list_agent_logs", "list_console_history", "open_console",
+    "list_sensors", "show_sensors", "show_refresh", "show_login", "list_agent_logs", "list_console_history", "open_console",
     "show_switch_ports", "list_permissions", "show_settings",
 }  # fmt: skip
 #: Lists of groups, which one statement makes of all rows.

@@ -98,7 +98,7 @@ EVENT_TYPES = {
     "discovery": "introspection", "adopt": "adoption", "service": "servicing",
     "rescue": "rescue", "unrescue": "rescue", "power": "conductor", "boot_mode": "conductor",
     "secure_boot": "conductor", "vmedia": "conductor", "vendor": "conductor",
-    "console": "console",
+    "console": "console", "refresh": "refresh",
 }  # fmt: skip
 
 #: Verb -> minor version that introduced it.

@@ -22,12 +22,12 @@ from app.broker.chain import RUN
 from app.broker.messages import Link, Message
 from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.diagnosis import reason
-from app.engine import bmc_recordings, child_nodes, inspection_findings
+from app.engine import bmc_recordings, child_nodes, inspection_findings, refreshes
 from app.hardware import targets
 from app.inspection.process import process
 from app.metrics.kinds import OTHER
 from app.metrics.table import CLAIMS, REFUSALS, STEPS
-from app.models import AgentRecord, Operation, OperationKind, OperationStep, Port
+from app.models import READING, AgentRecord, Operation, OperationKind, OperationStep, Port
 from app.observe import log
 from app.process import kill_points, release, tracing
 from app.runtime import Runtime
@@ -209,7 +209,9 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
     try:
         if step.child and not until_available(lambda: _borrow_child(conductor, attempt)):
             return Wait(step.progress, poll_after=CHILD_BUSY)
-        target = until_available(lambda: _target(conductor, attempt, lease.check))
+        reads = attempt.operation.kind in READING
+        before_order = refreshes.refuse_order if reads else lease.check
+        target = until_available(lambda: _target(conductor, attempt, before_order))
         with lease.calling(), _recorded(conductor, attempt, target) as target:
             outcome = results.checked(call_of(target, step)())
             process(target)

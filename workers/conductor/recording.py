@@ -5,6 +5,9 @@ A record is refused if the fence has been raised since the claim. An outcome tha
 cursor takes a single UPDATE (`advance`).
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from sqlalchemy.orm import Session
 
 from app.baselines.comparison import compare_recorded
@@ -12,9 +15,17 @@ from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.clock import after
 from app.db.diagnosis import database_problem
 from app.db.transactions import call_after_commit
-from app.engine import dispatch, driver_reports, operations, timeouts, transitions, wake
+from app.engine import (
+    dispatch,
+    driver_reports,
+    operations,
+    refreshes,
+    timeouts,
+    transitions,
+    wake,
+)
 from app.metrics.table import REFUSALS
-from app.models import AgentRecord, Node, Operation, OperationState, StepSource
+from app.models import READING, AgentRecord, Node, Operation, OperationState, StepSource
 from app.observe import log
 from drivers.core.errors import InspectionFailed
 from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
@@ -26,7 +37,7 @@ from workers.conductor.conductor import Conductor
 logger = log.get(__name__)
 
 #: Reports with facts that baselines compare.
-FACTS = frozenset({"findings", "bios_settings", "firmware"})
+FACTS = frozenset({"findings", "bios_settings", "firmware", "inventory"})
 
 
 def advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
@@ -48,6 +59,7 @@ def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
         or step.collects
         or step.child
         or step.source == StepSource.TIDY
+        or attempt.operation.kind in READING
     )
     return isinstance(outcome, Done) and attempt.has_next and not has_effects
 
@@ -104,10 +116,14 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
             return None
         step = operations.current_step(session, operation)
         child = attempt.child and operations.lock(session, attempt.child.id)
+        reading = refreshes.reading_of(session, node, operation, step, attempt.reports)
+        reports = attempt.reports if reading is None else reading.reports
         try:
-            _write_reports(conductor, session, child or node, attempt)
+            _write_reports(conductor, session, child or node, reports)
         except InspectionFailed as error:
             outcome = Failed(str(error), error.code)
+        if reading is not None:
+            outcome = refreshes.record(session, node, operation, reading, outcome)
         outcome = timeouts.retry_transient(step, outcome)
         attempt.outcome = outcome = timeouts.charge_budget(
             session, node, step, outcome, attempt.seconds
@@ -130,15 +146,17 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
         return operation.cursor if continues else None
 
 
-def _write_reports(conductor: Conductor, session: Session, node: Node, attempt: Attempt) -> None:
+def _write_reports(
+    conductor: Conductor, session: Session, node: Node, reports: Mapping[str, Any]
+) -> None:
     """
     Write the reports of the driver, and compare reported facts with the baselines.
 
     Raises InspectionFailed: the findings of an inspection cannot be stored.
     """
-    driver_reports.apply(session, node, attempt.reports, conductor.incarnation)
-    if attempt.reports.keys() & FACTS:
-        compare_recorded(session, node, at_inspection="findings" in attempt.reports)
+    driver_reports.apply(session, node, reports, conductor.incarnation)
+    if reports.keys() & FACTS:
+        compare_recorded(session, node, at_inspection="findings" in reports)
 
 
 def _watch(

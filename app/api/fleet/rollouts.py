@@ -40,6 +40,7 @@ from app.api.schemas.rollouts import (
 from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery
 from app.engine import power
+from app.engine.refreshes import REFRESH
 from app.errors import AlreadyExists, Invalid, NotFound
 from app.lifecycle.rollout_states import RolloutEvent
 from app.models import (
@@ -72,6 +73,11 @@ NODE_SHOWN = (
     "due_at", "started_at", "finished_at",
 )  # fmt: skip
 SORTABLE = frozenset({"uuid", "target", "state", "created_at", "finished_at"})
+#: Target that is no verb -> rule of the request for one node.
+_RULES = {
+    **dict.fromkeys(power.TARGETS, "baremetal:node:set_power_state"),
+    REFRESH: "baremetal:node:refresh",
+}
 
 ROLLOUT = Component("Rollout", exactly({
     **column_shapes(Rollout, SHOWN),
@@ -192,6 +198,10 @@ def _check(context: RequestContext, target: str, filters: Fields, arguments: Fie
             raise Invalid(f"{unknown_names[0]}: not taken by {target}")
         node_states.check_power(context, target, arguments.get("timeout"))
         return
+    if target == REFRESH:
+        if arguments:
+            raise Invalid(f"{next(iter(arguments))}: not taken by {target}")
+        return
     if "timeout" in arguments:
         raise Invalid(f"timeout: only taken by {', '.join(power.TARGETS)}")
     context.version.require(versions.VERBS.get(target, versions.MIN), f"target {target}")
@@ -206,9 +216,7 @@ def _plan(
 
     Raises Forbidden, NotFound. Raises Invalid: a name is that of no node that the caller may see.
     """
-    is_power = target in power.TARGETS
-    rule = "baremetal:node:set_power_state" if is_power else by_body.PROVISIONING
-    denial = context.access.denial(rule, arguments)
+    denial = context.access.denial(_RULES.get(target, by_body.PROVISIONING), arguments)
     scope = context.access.list_scope("baremetal:node:list")
     names = filters.get("names", ())
     if names:  # a child node that is named takes part, too

@@ -12,7 +12,8 @@ from app.api.values.value_types import Flag, Ident, Moment, PageQuery, Text, Uui
 from app.lifecycle.rollout_states import REQUESTS
 from app.models import RolloutNodeState, RolloutState
 from app.rollouts import windows
-from app.rollouts.rollout_plan import GROUPING, GROUPING_DOCUMENTS, TARGETS
+from app.rollouts.rollout_plan import GROUPING, GROUPING_DOCUMENTS
+from app.rollouts.rollout_targets import TARGETS
 
 #: Most nodes of a wave, and of the other counts of a strategy.
 MOST = 1_000_000

@@ -60,7 +60,7 @@ SECTIONS = {
     "machine_states": "Boot mode, RAID, console", "consoles": "Consoles",
     "hardware": "BIOS, firmware, inventory",
     "bmc_documents": "Documents of BMCs", "bmc_recordings": "Recordings of operations",
-    "agent_logs": "Logs of agents", "sanitation": "Sanitation reports",
+    "agent_logs": "Logs of agents", "sanitation": "Sanitation reports", "refreshes": "Refreshes",
     "vendor": "Vendor functions", "allocations": "Allocations",
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
     "inspection_rules": "Inspection rules", "chassis": "Chassis", "drivers": "Drivers",

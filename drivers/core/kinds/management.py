@@ -125,6 +125,15 @@ class Management(Interface):
         """
         raise NotSupported(f"{self.name} management has no sensors")
 
+    def read_inventory(self, target: Target) -> Outcome | None:
+        """
+        Read the inventory of the machine, and report it as `inventory`, a `BmcInventory`; a step of
+        its own operation. No order is sent, and the machine goes on with its work.
+
+        Raises HardwareError: the BMC does not answer, or shows no machine.
+        """
+        raise NotSupported(f"{self.name} management has no inventory")
+
     def read_documents(self, target: Target, paths: list[str]) -> list[dict[str, object]]:
         """
         Return the BMC's answers to GET requests for some of the paths: [{path, status, headers,

@@ -7,7 +7,7 @@ from app.db.clock import after
 from app.lifecycle.operation_states import Actor
 from app.lifecycle.rollout_states import RolloutEvent
 from app.models import Node, Operation, OperationStep, Port, RolloutNode
-from app.rollouts import rollout_waves
+from app.rollouts import rollout_targets, rollout_waves
 from tests.integration.harness import Acme, requested
 from workers.restoration import restore
 
@@ -240,7 +240,7 @@ def test_a_defect_at_the_start_of_a_node_does_not_block_the_others(fleet, monkey
     for _ in range(2):
         fleet.node()
     rollout = fleet.create(max_unavailable="2", error_budget="9")
-    request, calls = rollout_waves.provisioning.request, []
+    request, calls = rollout_targets.provisioning.request, []
 
     def first_fails(*arguments):
         calls.append(arguments)
@@ -248,7 +248,7 @@ def test_a_defect_at_the_start_of_a_node_does_not_block_the_others(fleet, monkey
             raise ZeroDivisionError
         return request(*arguments)
 
-    monkeypatch.setattr(rollout_waves.provisioning, "request", first_fails)
+    monkeypatch.setattr(rollout_targets.provisioning, "request", first_fails)
     ended = fleet.advance(rollout, 3)
     assert ("completed", 1, 1) == (ended.state, ended.failed, ended.succeeded)
     assert "defect" == fleet.members(rollout)[0].code
