@@ -7,7 +7,7 @@ Subclasses add the deployment: `direct`, `custom-agent`, `ramdisk`, `anaconda`.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from drivers.agent import client, in_band, logs
+from drivers.agent import burn_in, client, in_band, logs
 from drivers.core import capabilities, fast_track
 from drivers.core.conditions import AS_FOUND, Condition, conditions
 from drivers.core.interface import Frame, Rows
@@ -125,6 +125,7 @@ class AgentFlows(Deploy):
         "deploy_forces_oob_reboot": "true: the BMC, not the agent, powers off after a deployment",
         "agent_verify_ca": "CA certificates for the agent's certificate, unless the agent sends its"
         " certificate: PEM text, or the path of a PEM file; or true, false",
+        **burn_in.PROPERTIES,
     }
 
     undeclared = AS_FOUND

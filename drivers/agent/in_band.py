@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from drivers.agent import client, erasure
+from drivers.agent import burn_in, client, erasure
 from drivers.agent.step_hooks import run_hook
 from drivers.core.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait, arguments
@@ -229,6 +229,7 @@ def node_and_ports(target: Target) -> dict[str, object]:
     node = {
         "uuid": target.uuid,
         **target.record,
+        "driver_info": burn_in.parameters(target),
         "driver_internal_info": {**erasure.settings(target), **internal_info},
     }
     ports = [

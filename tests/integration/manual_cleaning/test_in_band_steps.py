@@ -213,3 +213,17 @@ def test_the_hook_after_an_agents_step_may_fail_it(band, result, ends, kept):
         states.append(band.poll(node))
     assert ends == states[-1]
     assert kept == band.inside.read(node).raid_config
+
+
+def test_the_agent_gets_the_parameters_of_its_burn_in_and_no_other_key_of_driver_info(band):
+    burn_in = {
+        "agent_burnin_cpu_timeout": 60,
+        "agent_burnin_fio_network_config": {"role": "reader"},
+    }
+    secrets = {"redfish_password": "p", "my_agent_burnin_x": "p", "deploy_kernel": "p"}
+    node = band.with_agent(driver_info={**burn_in, **secrets})
+    band.do(node, "clean", clean_steps=[BURN])
+    band.call(node)
+    sent = [params["node"]["driver_info"] for _, params in band.agent.received if "node" in params]
+    assert [burn_in] * len(sent) == sent
+    assert "burnin_cpu" in band.ran()
