@@ -1,10 +1,12 @@
 """The event service of a simulated BMC, and its faults."""
 
+import asyncio
 import queue
 
 import pytest
 import requests
 
+from drivers.simulator import events
 from drivers.simulator.documents import MANAGER, SUBSCRIPTIONS
 from drivers.simulator.events import TEST
 from drivers.simulator.simulator import running
@@ -80,8 +82,23 @@ def test_a_failed_delivery_suspends_a_subscription_with_that_fault_alone(fleet, 
     fleet.set_faults(0, events_suspended_by_failure=True)
     order(machine, TEST, {})
     until(lambda: machine.subscriptions[path]["Status"]["State"] == "Disabled", "the suspension")
+
+
+def test_a_suspended_subscription_gets_no_events(machine, monkeypatch):
+    suspended, enabled = (
+        subscribe(machine, f"https://ingot.example/{number}").headers["Location"]
+        for number in range(2)
+    )
+    machine.subscriptions[suspended]["Status"] = {"State": "Disabled"}
+    paths = []
+
+    def post(_source, path, _event):
+        paths.append(path)
+        return asyncio.sleep(0)
+
+    monkeypatch.setattr(events, "_post", post)
     order(machine, TEST, {})
-    assert [0, 0] == posts(machine)
+    assert [enabled] == paths
 
 
 @pytest.mark.parametrize(("fault", "count"), [(False, 1), (True, 0)])
