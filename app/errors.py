@@ -52,7 +52,7 @@ class AgentRefused(Invalid):
 
     def __init__(self, cause: str, message: str) -> None:
         super().__init__(message)
-        self.cause = cause  # key of `app.engine.agent_refusals.REMEDIES`
+        self.cause = cause  # key of `app.engine.records.agent_refusals.REMEDIES`
 
 
 class IllegalMove(Invalid):

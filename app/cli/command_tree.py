@@ -66,7 +66,7 @@ NODE: Mapping[str, Entry] = {
     "operations": at("node_commands.inquiries", "operations"),
     "operation": at("node_commands.inquiries", "operation"),
     "history": at("node_commands.inquiries", "history"),
-    "agent-logs": at("agent_logs", "agent_logs"),
+    "agent-logs": at("node_commands.agent_logs", "agent_logs"),
     "sensors": at("node_commands.sensors", "sensors"),
     "refresh": _bulk("node_commands.refresh", "refresh"),
     "event-subscription": at("node_commands.event_subscription", "event_subscription"),

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.engine import agent_refusals
+from app.engine.records import agent_refusals
 from app.models import AgentRecord, Node, Operation, OperationStep
 from drivers.core.interface_kinds import Boot
 

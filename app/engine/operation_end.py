@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import moment
 from app.db.transactions import call_after_commit
-from app.engine import aborts, provision_state, sanitation, wake
+from app.engine import aborts, provision_state, wake
 from app.engine.dispatch import free_slot
 from app.engine.operations import steps_of
+from app.engine.records import sanitation
 from app.inventory import history
 from app.lifecycle import flows
 from app.lifecycle.operation_states import OperationEvent, transition

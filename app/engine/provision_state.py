@@ -8,9 +8,9 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app.db.clock import moment, now
-from app.engine import sanitation
+from app.engine.records import sanitation
 from app.errors import IllegalMove
-from app.inventory import vifs
+from app.inventory.connectivity import vifs
 from app.lifecycle import flows
 from app.lifecycle.flows import Effect, ProvisionFlow
 from app.lifecycle.provision_states import MACHINE, Event, Kind, State

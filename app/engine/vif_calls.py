@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 from app.db.transactions import retrying
 from app.engine import rpc
 from app.errors import NodeLocked, ServiceError
-from app.inventory import nodes, vifs
+from app.inventory import nodes
+from app.inventory.connectivity import vifs
 from app.models import Node
 from app.requests.locked_nodes import retry_while_locked
 from app.runtime import Runtime

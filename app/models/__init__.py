@@ -4,7 +4,7 @@ from sqlalchemy.orm import configure_mappers
 
 from app.models import placing  # noqa: F401 -- its listeners act when sessions flush
 from app.models.agent import AgentRecord
-from app.models.allocation import Allocation, AllocationState
+from app.models.allocation import Allocation, AllocationState, Quota
 from app.models.audit import AuditCheckpoint, AuditRecord, Outcome
 from app.models.base import Base
 from app.models.baseline import Baseline, BaselineNode, Compliance
@@ -20,7 +20,7 @@ from app.models.hardware import (
     NodeSensors,
     PartState,
 )
-from app.models.history import BmcExchanges, NodeHistory
+from app.models.history import BmcExchanges, NodeHistory, SanitationReport
 from app.models.hold import Hold
 from app.models.idempotency import Answered
 from app.models.identity import ApiToken, Group, Membership, Project, RoleAssignment, User
@@ -40,7 +40,6 @@ from app.models.operation import (
     StepState,
 )
 from app.models.port import Port, Portgroup
-from app.models.quota import Quota
 from app.models.rollout import (
     UNENDED,
     PauseCause,
@@ -50,7 +49,6 @@ from app.models.rollout import (
     RolloutState,
     StartRefusal,
 )
-from app.models.sanitation import SanitationReport
 from app.models.secret import DataKey, SealedTable, Secret
 from app.models.subscriber import NotificationCursor, PowerUpdateCursor, Webhook, WebhookFailure
 from app.models.template import DeployTemplate, Runbook

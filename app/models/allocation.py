@@ -1,4 +1,4 @@
-"""Allocations: requests for a node, and the nodes that were found for them."""
+"""Allocations of nodes to tenants, and quotas of projects."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -43,3 +43,19 @@ class Allocation(Timestamped, Base):
     attempts: Mapped[int] = mapped_column(default=0)  # searches that found only locked nodes
     # when its message is sent again; null if not allocating any more
     due_at: Mapped[datetime | None] = mapped_column(index=True)
+
+
+class Quota(Timestamped, Base):
+    """
+    Limit of the nodes that a project leases; a project without a row has none.
+
+    A transaction that makes a project the lessee of a node locks the row, see
+    `app.inventory.quotas`.
+    """
+
+    __tablename__ = "quotas"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uuid: Mapped[str] = mapped_column(String(36), unique=True)
+    project: Mapped[str] = mapped_column(String(255), unique=True)  # as `lessee` of its nodes
+    node_limit: Mapped[int]

@@ -13,15 +13,8 @@ from sqlalchemy.orm import Session
 from app.agents import agent_logs
 from app.broker.refused_lookups import Refusal
 from app.cluster import conductors
-from app.engine import (
-    admission,
-    agent_waits,
-    console_history,
-    operations,
-    provisioning,
-    refreshes,
-    timeouts,
-)
+from app.engine import admission, agent_waits, operations, provisioning, refreshes, timeouts
+from app.engine.records import console_history
 from app.inventory import bmc_events, compliance, holds, sensors
 from app.lifecycle.hold_kinds import EFFECTS, HoldKind
 from app.lifecycle.provision_states import MACHINE, Kind, State

@@ -20,9 +20,9 @@ from uuid import uuid4
 import aiohttp
 
 from drivers.simulator.commands import COMMANDS, Entry, Failed
-from drivers.simulator.inventory import inventory
 from drivers.simulator.machine import Machine, build
 from drivers.simulator.ramdisk import Ramdisk
+from drivers.simulator.redfish_bmc.inventory import inventory
 from drivers.simulator.server import CUT, BadJson, Request, Response, Server, json
 
 VERSION = "13.0.0"

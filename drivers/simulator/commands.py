@@ -17,9 +17,9 @@ from typing import Any
 
 from drivers.simulator import media
 from drivers.simulator.faults import Faults, find
-from drivers.simulator.inventory import inventory
 from drivers.simulator.machine import Image
 from drivers.simulator.ramdisk import Ramdisk
+from drivers.simulator.redfish_bmc.inventory import inventory
 
 Params = Mapping[str, Any]
 Step = dict[str, Any]

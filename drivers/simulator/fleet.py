@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from drivers.simulator import events, fault_settings
+from drivers.simulator import fault_settings
 from drivers.simulator.faults import Faults
 from drivers.simulator.machine import Machine
 from drivers.simulator.power import Power
+from drivers.simulator.redfish_bmc import events
 
 
 class Fleet:

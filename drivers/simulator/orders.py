@@ -10,8 +10,10 @@ from functools import partial
 from time import time
 from typing import Any
 
-from drivers.simulator import events, system, volumes
-from drivers.simulator.documents import (
+from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS
+from drivers.simulator.power import Power
+from drivers.simulator.redfish_bmc import events, system, volumes
+from drivers.simulator.redfish_bmc.documents import (
     ACCOUNTS,
     CHASSIS,
     INVENTORY,
@@ -21,11 +23,9 @@ from drivers.simulator.documents import (
     SUBSCRIPTIONS,
     SYSTEM,
 )
-from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS
-from drivers.simulator.power import Power
+from drivers.simulator.redfish_bmc.volumes import DONE
 from drivers.simulator.refusal import Refusal, choice, only
 from drivers.simulator.server import CUT, Response
-from drivers.simulator.volumes import DONE
 
 Body = dict[str, Any]
 Order = Callable[[Power, Body], Response]

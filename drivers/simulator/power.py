@@ -12,9 +12,10 @@ from time import time
 
 import aiohttp
 
-from drivers.simulator import events, media
+from drivers.simulator import media
 from drivers.simulator.agent import Agent
 from drivers.simulator.machine import Machine
+from drivers.simulator.redfish_bmc import events
 
 #: Systems that react to the power button; in other states only a hard power-off works.
 ACPI_SYSTEMS = {"agent", "instance", "rescue"}

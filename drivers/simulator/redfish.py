@@ -10,19 +10,14 @@ from base64 import b64decode
 from collections.abc import Awaitable
 from time import monotonic, time
 
-from drivers.simulator import bmc, system, volumes
-from drivers.simulator.documents import (
-    MONITORS,
-    ROOT,
-    SESSIONS,
-    TASKS,
-)
 from drivers.simulator.orders import ORDERS
 from drivers.simulator.power import Power, WrongState
+from drivers.simulator.redfish_bmc import bmc, system, volumes
+from drivers.simulator.redfish_bmc.documents import MONITORS, ROOT, SESSIONS, TASKS
+from drivers.simulator.redfish_bmc.volumes import DONE
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.rude import table as rude
 from drivers.simulator.server import CUT, BadJson, Request, Response, json
-from drivers.simulator.volumes import DONE
 
 #: Most sessions at a time, as BMCs keep few; a new one replaces the oldest.
 MAX_SESSIONS = 32

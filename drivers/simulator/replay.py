@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import orjson
 
 from drivers.core.recording.bundle import OWN_HOST, Answer, Recording
-from drivers.simulator.documents import SESSIONS, resource
+from drivers.simulator.redfish_bmc.documents import SESSIONS, resource
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.server import Request, Response, Server, json
 

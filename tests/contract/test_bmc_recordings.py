@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.engine import bmc_recordings
+from app.engine.records import bmc_recordings
 from app.models import BmcExchanges, Node
 from drivers.core.recording.traffic import answered
 

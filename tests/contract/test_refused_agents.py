@@ -13,7 +13,7 @@ from app.agents import heartbeats
 from app.agents.heartbeats import AgentHeartbeat
 from app.api.agent import heartbeat_fast_path as fast_path
 from app.db.clock import utcnow
-from app.engine import agent_refusals
+from app.engine.records import agent_refusals
 from app.metrics.table import AGENT_REFUSALS, HEARTBEAT_DEFECTS
 from app.models import (
     AgentRecord,

@@ -5,7 +5,8 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import OperationalError
 
 from app.db.clock import after
-from app.engine import bmc_recordings, operations
+from app.engine import operations
+from app.engine.records import bmc_recordings
 from app.models import BmcExchanges, Node
 from drivers.core.recording.traffic import answered
 from drivers.core.steps import Done

@@ -15,7 +15,7 @@ import pytest
 
 from app.db import clock
 from app.engine import management, operations
-from app.engine.driver_reports import CONSOLE_CONDUCTOR
+from app.engine.records.driver_reports import CONSOLE_CONDUCTOR
 from app.errors import Unavailable
 from app.identity.caller import Caller
 from app.inventory import nodes

@@ -8,7 +8,8 @@ from zlib import crc32
 import pytest
 from sqlalchemy import select
 
-from app.engine import operations, power, sanitation
+from app.engine import operations, power
+from app.engine.records import sanitation
 from app.identity.caller import Caller
 from app.models import SanitationReport
 from tests.integration.crash_harness import (

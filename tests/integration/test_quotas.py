@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 from sqlalchemy import event, func, select
 
-from app.engine import inspection_findings, operations, provisioning
+from app.engine import operations, provisioning
+from app.engine.records import inspection_findings
 from app.errors import Invalid, QuotaReached
 from app.identity.caller import Caller
 from app.inspection.subject import Findings

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.inventory import networks
+from app.inventory.connectivity import networks
 from app.models import Node, Port
 from app.process import kill_points
 from app.reports import why

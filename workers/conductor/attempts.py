@@ -22,7 +22,8 @@ from app.broker.chain import RUN
 from app.broker.messages import Link, Message
 from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.diagnosis import reason
-from app.engine import bmc_recordings, child_nodes, inspection_findings, refreshes
+from app.engine import child_nodes, refreshes
+from app.engine.records import bmc_recordings, inspection_findings
 from app.hardware import targets
 from app.inspection.process import process
 from app.metrics.kinds import OTHER

@@ -15,15 +15,8 @@ from app.broker.outages import OUT_OF_REACH, until_available
 from app.db.clock import after
 from app.db.diagnosis import database_problem
 from app.db.transactions import call_after_commit
-from app.engine import (
-    dispatch,
-    driver_reports,
-    operations,
-    refreshes,
-    timeouts,
-    transitions,
-    wake,
-)
+from app.engine import dispatch, operations, refreshes, timeouts, transitions, wake
+from app.engine.records import driver_reports
 from app.metrics.table import REFUSALS
 from app.models import READING, AgentRecord, Node, Operation, OperationState, StepSource
 from app.observe import log

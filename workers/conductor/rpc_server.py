@@ -23,7 +23,7 @@ from app import errors
 from app.broker.calls import CALL_TASK, RedisCalls
 from app.broker.seals import Forged
 from app.db.diagnosis import reason
-from app.engine import driver_reports
+from app.engine.records import driver_reports
 from app.engine.rpc import METHODS, Method
 from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
 from app.hardware import targets

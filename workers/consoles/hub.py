@@ -2,8 +2,9 @@
 The consoles of a conductor: which nodes have one here, and a session for each.
 
 The row of a node is authoritative: its console is enabled, and this incarnation of the conductor
-has started it (`app.engine.driver_reports`). A thread of the control process compares the rows with
-its sessions, starts and ends sessions, and gives those whose settings have changed a new program.
+has started it (`app.engine.records.driver_reports`). A thread of the control process compares the
+rows with its sessions, starts and ends sessions, and gives those whose settings have changed a new
+program.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from app.broker.consoles import BLOCK, ConsoleChannel
 from app.db.diagnosis import reason
 from app.db.prepared import Prepared
 from app.db.transactions import connection_of
-from app.engine.driver_reports import CONSOLE_CONDUCTOR
+from app.engine.records.driver_reports import CONSOLE_CONDUCTOR
 from app.errors import Unavailable
 from app.hardware import targets
 from app.models import Node

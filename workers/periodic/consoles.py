@@ -12,7 +12,7 @@ from app.cluster import conductors
 from app.db.prepared import Prepared
 from app.db.transactions import connection_of
 from app.engine import management
-from app.engine.driver_reports import CONSOLE_CONDUCTOR
+from app.engine.records.driver_reports import CONSOLE_CONDUCTOR
 from app.errors import Unavailable
 from app.identity.caller import Caller
 from app.lifecycle.operation_states import Actor

@@ -24,7 +24,8 @@ from sqlalchemy.orm import Session
 
 from app.db.item_isolation import isolated
 from app.db.prepared import Prepared
-from app.engine import dispatch, driver_reports
+from app.engine import dispatch
+from app.engine.records import driver_reports
 from app.hardware import targets
 from app.identity.caller import Caller
 from app.inventory import history, holds

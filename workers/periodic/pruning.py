@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, delete, exists, func, literal_colu
 from app.cluster import conductors
 from app.config.settings import Settings
 from app.db.clock import after, age, fixed
-from app.engine import bmc_recordings
+from app.engine.records import bmc_recordings
 from app.models import (
     Answered,
     ApiToken,

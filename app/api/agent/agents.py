@@ -30,7 +30,7 @@ from app.broker.refused_lookups import MOST_MACS
 from app.config.settings import Settings
 from app.db.clock import moment
 from app.db.transactions import retrying
-from app.engine import agent_refusals
+from app.engine.records import agent_refusals
 from app.errors import AgentRefused, Invalid, NodeLocked, NotFound, ServiceError
 from app.observe import log
 

@@ -17,7 +17,7 @@ from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery, is_ident
 from app.engine import vif_calls
 from app.errors import Invalid
-from app.inventory import vifs as service
+from app.inventory.connectivity import vifs as service
 
 vifs = Routes("vifs", "Virtual network interfaces of nodes")
 

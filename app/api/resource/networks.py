@@ -21,7 +21,7 @@ from app.api.schemas.networks import (
     SwitchCreate,
 )
 from app.api.values.value_types import ListQuery
-from app.inventory import networks as service
+from app.inventory.connectivity import networks as service
 from app.models import Network, Switch
 
 networks = Routes("networks", "Networks and switches, without Neutron")

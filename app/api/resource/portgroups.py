@@ -13,7 +13,7 @@ from app.api.resource.resources import Resource
 from app.api.resource.subresources import filtered, node_parent
 from app.api.schemas.portgroups import PortgroupChange, PortgroupCreate, PortgroupFilters
 from app.errors import Invalid
-from app.inventory import portgroups as service
+from app.inventory.connectivity import portgroups as service
 from app.models import Node, Portgroup
 
 portgroups = Routes("portgroups", "Port groups: bonded ports of a node")

@@ -15,7 +15,7 @@ from app.api.resource.resources import Parent, Resource
 from app.api.resource.subresources import filtered, node_parent
 from app.api.schemas.ports import VTEP_KEYS, PortChange, PortCreate, PortFilters
 from app.errors import Forbidden, Invalid, NotAcceptable
-from app.inventory import ports as service
+from app.inventory.connectivity import ports as service
 from app.models import Node, Port, Portgroup
 
 ports = Routes("ports", "The network interfaces of nodes")

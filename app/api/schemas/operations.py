@@ -1,4 +1,4 @@
-"""Request schema of operations."""
+"""Request schemas of operations, and of the sanitation reports that they leave."""
 
 from marshmallow import Schema, ValidationError, fields, validates
 
@@ -37,3 +37,10 @@ class FailuresQuery(LimitQuery):
             raise ValidationError(
                 f"{unknown_names[0] if unknown_names else ''!r} is not one of {list(GROUPED)}"
             )
+
+
+class SanitationQuery(PageQuery):
+    """Query parameters of the sanitation reports of a node."""
+
+    class Meta:
+        exclude = ("sort_key",)

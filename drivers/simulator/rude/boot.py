@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from drivers.simulator.documents import MANAGER, link, resource
+from drivers.simulator.redfish_bmc.documents import MANAGER, link, resource
+from drivers.simulator.redfish_bmc.volumes import ordered_task
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.rude.row import Exchange, Registry, changed
 from drivers.simulator.server import Response, json
-from drivers.simulator.volumes import ordered_task
 
 FAULTS = Registry()
 

@@ -6,7 +6,15 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from drivers.simulator.documents import CHASSIS, INVENTORY, OK, ROOT, collection, link, resource
+from drivers.simulator.redfish_bmc.documents import (
+    CHASSIS,
+    INVENTORY,
+    OK,
+    ROOT,
+    collection,
+    link,
+    resource,
+)
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.rude.row import Exchange, Registry, changed
 from drivers.simulator.server import Response, json

@@ -6,8 +6,8 @@ from math import inf
 from time import time
 from typing import Any
 
-from drivers.simulator.documents import INVENTORY, MONITORS, ROOT, TASKS, link
 from drivers.simulator.machine import Task
+from drivers.simulator.redfish_bmc.documents import INVENTORY, MONITORS, ROOT, TASKS, link
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.rude.row import Exchange, Registry, changed, document
 from drivers.simulator.server import CUT, Response, json

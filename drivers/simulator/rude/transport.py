@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from drivers.simulator.documents import ROOT, SESSIONS
+from drivers.simulator.redfish_bmc.documents import ROOT, SESSIONS
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.rude.row import Exchange, Registry, changed, document
 from drivers.simulator.server import CUT, Response, json

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from app.db import clock
 from app.db.clock import after, now
 from app.events import change_events
-from app.inventory import networks
+from app.inventory.connectivity import networks
 from app.models import (
     BeatLease,
     ChangeEvent,

@@ -26,7 +26,7 @@ from app.api.transport.responses import SOCKET, json
 from app.api.values.value_types import NoQuery
 from app.broker.consoles import TICKET_TIME
 from app.broker.messages import Consoles
-from app.engine import console_history
+from app.engine.records import console_history
 from app.errors import Forbidden, Invalid, NotFound, ServiceError, Unavailable
 from app.identity.caller import Caller
 from app.models import Node, Operation

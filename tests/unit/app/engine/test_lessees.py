@@ -9,7 +9,7 @@ PLACES = {
     "app/engine/provisioning.py _new_lessee": True,
     "app/engine/provisioning.py _keep_arguments": False,  # of the intent, from `_new_lessee`
     "app/engine/provision_state.py _wipe_instance": False,  # it ends the lease
-    "app/engine/inspection_findings.py _write_node": True,
+    "app/engine/records/inspection_findings.py _write_node": True,
     "app/inventory/nodes.py create": True,
     "app/inventory/nodes.py change": True,
 }

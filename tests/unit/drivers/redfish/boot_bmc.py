@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field, replace
 
 from drivers.core.steps import Wait
-from drivers.simulator.documents import MANAGER, SYSTEM
+from drivers.simulator.redfish_bmc.documents import MANAGER, SYSTEM
 from tests.unit.drivers.documents import LocalBmc
 
 MEDIA = f"{MANAGER}/VirtualMedia"

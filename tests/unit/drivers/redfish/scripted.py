@@ -10,7 +10,7 @@ import requests
 from drivers.core.errors import HardwareError, Unconfirmed
 from drivers.core.steps import Wait
 from drivers.redfish.transport.client import Connection
-from drivers.simulator.documents import ROOT
+from drivers.simulator.redfish_bmc.documents import ROOT
 from tests.unit.drivers.documents import LocalBmc
 
 TASK = f"{ROOT}/TaskService/Tasks/JID_1"

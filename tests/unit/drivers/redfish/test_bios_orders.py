@@ -5,7 +5,7 @@ import pytest
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.steps import Done, Failed
 from drivers.redfish.bios_values import Setting, same
-from drivers.simulator.documents import REGISTRY, ROOT, SYSTEM
+from drivers.simulator.redfish_bmc.documents import REGISTRY, ROOT, SYSTEM
 from tests.unit.drivers.documents import having, without
 from tests.unit.drivers.redfish.scripted import LOST, ScriptedBmc, error, run, task
 

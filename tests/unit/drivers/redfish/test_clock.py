@@ -14,10 +14,10 @@ from drivers.core.registry import load
 from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.redfish import clock
 from drivers.redfish.changes import restart
-from drivers.simulator import system
-from drivers.simulator.documents import MANAGER, SYSTEM
 from drivers.simulator.orders import ORDERS
 from drivers.simulator.redfish import DOCUMENTS, DONE
+from drivers.simulator.redfish_bmc import system
+from drivers.simulator.redfish_bmc.documents import MANAGER, SYSTEM
 from drivers.simulator.simulator import running
 from tests.unit.drivers.machines import OPTIONS, target
 

@@ -10,7 +10,7 @@ from drivers.core.bmc import Bmcs
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import Busy, NotSupported, Refused, Unconfirmed
 from drivers.core.registry import load
-from drivers.simulator.documents import SUBSCRIPTIONS
+from drivers.simulator.redfish_bmc.documents import SUBSCRIPTIONS
 from drivers.simulator.simulator import running
 from tests.support.web import Handler, serving
 from tests.unit.drivers.machines import target

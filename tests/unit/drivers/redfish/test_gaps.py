@@ -9,7 +9,14 @@ from drivers.core.steps import Done, Flow
 from drivers.redfish import inventory, software
 from drivers.redfish.transport import client
 from drivers.redfish.transport.documents import Documents
-from drivers.simulator.documents import CHASSIS, INVENTORY, MANAGER, ROOT, STORAGE, SYSTEM
+from drivers.simulator.redfish_bmc.documents import (
+    CHASSIS,
+    INVENTORY,
+    MANAGER,
+    ROOT,
+    STORAGE,
+    SYSTEM,
+)
 from tests.unit.drivers.documents import LocalBmc, having, sweep_of, without
 
 ABSENT = having(Status={"State": "Absent"})

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from drivers.core.errors import InvalidDriverInfo, NotSupported
-from drivers.simulator.documents import MANAGER, SYSTEM
+from drivers.simulator.redfish_bmc.documents import MANAGER, SYSTEM
 from tests.unit.drivers.documents import LocalBmc
 from tests.unit.drivers.machines import with_option
 

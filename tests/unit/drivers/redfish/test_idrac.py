@@ -11,7 +11,7 @@ from drivers.core.interface_kinds import POWER_OFF
 from drivers.core.registry import load
 from drivers.core.steps import Done, Flow, Wait
 from drivers.redfish import idrac
-from drivers.simulator.documents import MANAGER, SYSTEM
+from drivers.simulator.redfish_bmc.documents import MANAGER, SYSTEM
 from tests.unit.drivers.documents import LocalBmc, having
 from tests.unit.drivers.machines import new_registry, target
 

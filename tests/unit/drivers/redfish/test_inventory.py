@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from app.inspection.process import process
 from drivers.core.errors import HardwareError, InspectionFailed, Unexpected
 from drivers.core.target import Inspected, Material
-from drivers.simulator.documents import ROOT, STORAGE, SYSTEM
+from drivers.simulator.redfish_bmc.documents import ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.documents import LocalBmc, having, without
 from tests.unit.drivers.machines import with_option
 from tests.unit.drivers.redfish.transport.test_documents import GONE, VALUES, changed, pointers

@@ -18,7 +18,7 @@ from drivers.core.errors import HardwareError
 from drivers.core.kinds import boot_settings
 from drivers.core.steps import Done, Failed, Wait
 from drivers.redfish.booting import boot_device, oem_boot
-from drivers.simulator.documents import MANAGER, ROOT, STORAGE, SYSTEM
+from drivers.simulator.redfish_bmc.documents import MANAGER, ROOT, STORAGE, SYSTEM
 from tests.unit.drivers.machines import with_option
 from tests.unit.drivers.redfish.scripted import (
     LOST,

@@ -8,7 +8,7 @@ from drivers.core.errors import HardwareError
 from drivers.core.steps import Done, Failed
 from drivers.redfish import storage
 from drivers.redfish.transport import client
-from drivers.simulator.documents import STORAGE, SYSTEM
+from drivers.simulator.redfish_bmc.documents import STORAGE, SYSTEM
 from tests.unit.drivers.documents import having, without
 from tests.unit.drivers.redfish.scripted import LOST, MISSING, ScriptedBmc, error, run, task
 

@@ -6,9 +6,9 @@ import queue
 import pytest
 import requests
 
-from drivers.simulator import events
-from drivers.simulator.documents import MANAGER, SUBSCRIPTIONS
-from drivers.simulator.events import TEST
+from drivers.simulator.redfish_bmc import events
+from drivers.simulator.redfish_bmc.documents import MANAGER, SUBSCRIPTIONS
+from drivers.simulator.redfish_bmc.events import TEST
 from drivers.simulator.simulator import running
 from tests.support.fleet import until
 from tests.support.web import Handler, serving

@@ -7,7 +7,7 @@ import pytest
 from drivers.core.errors import Busy, NotSupported, Refused, Unconfirmed, Unexpected
 from drivers.redfish.booting import boot_device
 from drivers.redfish.transport import client
-from drivers.simulator.documents import SYSTEM
+from drivers.simulator.redfish_bmc.documents import SYSTEM
 from tests.unit.drivers.redfish.boot_bmc import BootBmc
 
 

@@ -10,7 +10,7 @@ from drivers.core.steps import Done
 from drivers.redfish.booting import boot_device
 from drivers.redfish.booting.quirks import QUIRKS, Difference, Identity
 from drivers.redfish.transport import client
-from drivers.simulator.documents import MANAGER, ROOT, SYSTEM
+from drivers.simulator.redfish_bmc.documents import MANAGER, ROOT, SYSTEM
 from tests.unit.drivers.documents import having
 from tests.unit.drivers.machines import with_option
 from tests.unit.drivers.redfish.boot_bmc import TASK, BootBmc, Drive, run

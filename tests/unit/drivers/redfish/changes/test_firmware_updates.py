@@ -8,7 +8,7 @@ from app.reports.wait_causes import _awaited
 from drivers.core.errors import Unreachable
 from drivers.core.steps import Done, Failed
 from drivers.redfish import software
-from drivers.simulator.documents import MANAGER, ROOT
+from drivers.simulator.redfish_bmc.documents import MANAGER, ROOT
 from tests.unit.drivers.redfish.scripted import (
     ACCEPTED,
     LOST,

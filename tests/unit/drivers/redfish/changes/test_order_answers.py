@@ -10,7 +10,7 @@ from drivers.redfish.changes import order_answers
 from drivers.redfish.changes.order_answers import Result
 from drivers.redfish.transport import errors
 from drivers.redfish.transport.client import Reply
-from drivers.simulator.documents import ROOT, SYSTEM
+from drivers.simulator.redfish_bmc.documents import ROOT, SYSTEM
 from tests.unit.drivers.documents import sweep_of
 from tests.unit.drivers.redfish.scripted import (
     ACCEPTED,

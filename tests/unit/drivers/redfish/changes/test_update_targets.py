@@ -6,7 +6,7 @@ from drivers.core.errors import HardwareError
 from drivers.core.steps import Done
 from drivers.redfish import software
 from drivers.redfish.transport import client
-from drivers.simulator.documents import INVENTORY, MANAGER, ROOT, SYSTEM
+from drivers.simulator.redfish_bmc.documents import INVENTORY, MANAGER, ROOT, SYSTEM
 from tests.unit.drivers.redfish.scripted import ACCEPTED, TASK, UPDATE, error, task
 
 from .conftest import NEW, then, update, updated

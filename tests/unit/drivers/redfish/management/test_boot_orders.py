@@ -12,7 +12,7 @@ from drivers.core.registry import load
 from drivers.core.steps import Done
 from drivers.redfish.booting import boot_device
 from drivers.redfish.transport import client
-from drivers.simulator import system
+from drivers.simulator.redfish_bmc import system
 
 from .conftest import finish, orders
 

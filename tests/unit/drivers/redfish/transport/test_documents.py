@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from drivers.core.errors import HardwareError
 from drivers.core.steps import Wait
-from drivers.simulator.documents import CHASSIS, ROOT
+from drivers.simulator.redfish_bmc.documents import CHASSIS, ROOT
 from tests.unit.drivers.documents import LocalBmc, sweep_of
 
 ISO = "http://images/agent.iso"

@@ -1,7 +1,7 @@
 """Proofs of the faults of collections, properties, volumes, drives, BIOS and sensors."""
 
-from drivers.simulator.documents import CHASSIS, ROOT, TASKS
 from drivers.simulator.machine import BIOS_DEFAULTS
+from drivers.simulator.redfish_bmc.documents import CHASSIS, ROOT, TASKS
 
 from .proofs import proves
 from .update_proofs import end_of

@@ -9,7 +9,7 @@ import time
 import pytest
 import requests
 
-from drivers.simulator.documents import INVENTORY, MANAGER, ROOT
+from drivers.simulator.redfish_bmc.documents import INVENTORY, MANAGER, ROOT
 
 UPDATE = f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate"
 MEDIA = f"{MANAGER}/VirtualMedia"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from drivers.simulator.documents import ROOT, SESSIONS, TASKS
+from drivers.simulator.redfish_bmc.documents import ROOT, SESSIONS, TASKS
 from drivers.simulator.rude.table import ROWS
 from drivers.simulator.simulator import running
 

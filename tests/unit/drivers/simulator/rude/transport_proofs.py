@@ -7,7 +7,7 @@ import json
 import pytest
 import requests
 
-from drivers.simulator.documents import MONITORS, ROOT, SESSIONS, TASKS
+from drivers.simulator.redfish_bmc.documents import MONITORS, ROOT, SESSIONS, TASKS
 
 from .proofs import CLOCK, IMAGE, INSERT, cut, proves
 

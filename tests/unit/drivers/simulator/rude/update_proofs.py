@@ -1,6 +1,6 @@
 """Proofs of the faults of tasks and firmware updates."""
 
-from drivers.simulator.documents import INVENTORY, MONITORS, ROOT, TASKS
+from drivers.simulator.redfish_bmc.documents import INVENTORY, MONITORS, ROOT, TASKS
 
 from .proofs import CLOCK, cut, proves
 from .transport_proofs import log_in, status_with_token

@@ -13,10 +13,10 @@ from app.api.openapi.shapes import DOCUMENT, TEXT, TIME, UUID, Component, exactl
 from app.api.request.context import RequestContext
 from app.api.request.paging import collection, page_of
 from app.api.request.routes import Routes
-from app.api.schemas.sanitation import SanitationQuery
+from app.api.schemas.operations import SanitationQuery
 from app.api.transport.responses import json
 from app.audit.sanitation_proofs import ALGORITHM, signature_document
-from app.engine.erasures import Result
+from app.engine.records.erasures import Result
 from app.errors import NotFound
 from app.models import Node, SanitationReport
 from app.rows.keyset_pages import fetch

@@ -9,7 +9,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.errors import Conflict, Invalid
-from app.inventory import owned_resources, vifs
+from app.inventory import owned_resources
+from app.inventory.connectivity import vifs
 from app.lifecycle.provision_states import State
 from app.models import Port, Portgroup
 from app.rows import row_changes

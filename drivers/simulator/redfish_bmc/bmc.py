@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from time import time
 
-from drivers.simulator import events
-from drivers.simulator.documents import (
+from drivers.simulator.machine import Machine
+from drivers.simulator.redfish_bmc import events
+from drivers.simulator.redfish_bmc.documents import (
     ACCOUNTS,
     CHASSIS,
     EVENTS,
@@ -23,8 +24,7 @@ from drivers.simulator.documents import (
     redfish_time,
     resource,
 )
-from drivers.simulator.machine import Machine
-from drivers.simulator.registries import registry, registry_file
+from drivers.simulator.redfish_bmc.registries import registry, registry_file
 
 
 def root(machine: Machine) -> Document:

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from drivers.simulator.documents import (
+from drivers.simulator.machine import Machine
+from drivers.simulator.redfish_bmc.documents import (
     CHASSIS,
     MANAGER,
     OK,
@@ -15,7 +16,6 @@ from drivers.simulator.documents import (
     redfish_time,
     resource,
 )
-from drivers.simulator.machine import Machine
 
 RESET_TYPES = [
     "On",

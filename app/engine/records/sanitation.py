@@ -19,8 +19,8 @@ from app.db import detached_rows
 from app.db.prepared import Prepared
 from app.db.sealing import keyring_of
 from app.db.transactions import connection_of
-from app.engine import erasures
 from app.engine.operations import steps_of
+from app.engine.records import erasures
 from app.lifecycle import flows
 from app.models import (
     Node,

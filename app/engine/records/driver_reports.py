@@ -9,7 +9,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.clock import now
-from app.engine import inspection_findings, provision_state
+from app.engine import provision_state
+from app.engine.records import inspection_findings
 from app.inspection.process import INPUT
 from app.inventory import hardware_inventory, history
 from app.models import (

@@ -26,7 +26,7 @@ from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.transport.responses import empty, json
 from app.api.values.value_types import NoQuery
-from app.engine import bmc_recordings as service
+from app.engine.records import bmc_recordings as service
 from drivers.core.recording.bundle import ENCODINGS, METHODS
 
 bmc_recordings = Routes("bmc_recordings", "Exchanges of operations with BMCs")

@@ -5,9 +5,9 @@ from math import inf
 from time import time
 from typing import Any
 
-from drivers.simulator import bmc, system
-from drivers.simulator.documents import MONITORS, OK, link, resource
 from drivers.simulator.machine import Machine, Task
+from drivers.simulator.redfish_bmc import bmc, system
+from drivers.simulator.redfish_bmc.documents import MONITORS, OK, link, resource
 from drivers.simulator.refusal import Refusal, choice
 from drivers.simulator.server import Response, json
 

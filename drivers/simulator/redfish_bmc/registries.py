@@ -1,11 +1,7 @@
 """Redfish documents of the BMC: the registry of BIOS attributes."""
 
-from drivers.simulator.documents import (
-    REGISTRY,
-    Document,
-    resource,
-)
 from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS, Machine
+from drivers.simulator.redfish_bmc.documents import REGISTRY, Document, resource
 
 
 def registry_file(_machine: Machine) -> Document:

@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 from app.errors import AlreadyExists, Invalid, ServiceError
 from app.hardware import targets
 from app.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings
-from app.inventory import hardware_inventory, inspection_rules, node_rules, quotas, traits, vifs
+from app.inventory import hardware_inventory, inspection_rules, node_rules, quotas, traits
+from app.inventory.connectivity import vifs
 from app.models import (
     InspectionReport,
     InventorySource,

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from drivers.simulator.documents import (
+from drivers.simulator.machine import Machine
+from drivers.simulator.redfish_bmc.documents import (
     EVENTS,
     OK,
     SUBSCRIPTIONS,
@@ -22,7 +23,6 @@ from drivers.simulator.documents import (
     redfish_time,
     resource,
 )
-from drivers.simulator.machine import Machine
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.server import Response, json
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.engine.erasures import Erasure, Result, assess
+from app.engine.records.erasures import Erasure, Result, assess
 from app.models import OperationStep
 
 SDA = {"name": "/dev/sda", "serial": "S-1", "wwn": None, "vendor": None, "model": "M", "size": 1}

@@ -1,0 +1,1 @@
+"""Records of operations: reports of drivers and agents, erasures, recordings."""

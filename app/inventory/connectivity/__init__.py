@@ -1,0 +1,1 @@
+"""Ports, port groups, VIFs and networks: what connects machines."""

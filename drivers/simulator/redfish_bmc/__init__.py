@@ -1,0 +1,1 @@
+"""Documents and events of the Redfish BMC of a simulated machine."""
