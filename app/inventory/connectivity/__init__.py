@@ -1,1 +1,1 @@
-"""Ports, port groups, VIFs and networks: what connects machines."""
+"""Connectivity of machines: ports, port groups, VIFs and networks."""

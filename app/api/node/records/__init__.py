@@ -1,1 +1,1 @@
-"""Routes of what is kept about a node: history, logs, recordings, sanitation reports."""
+"""Routes of the records of a node: history, logs, recordings, sanitation reports."""
