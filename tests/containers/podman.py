@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.fleet import ROOT
@@ -225,8 +225,10 @@ class Podman:
 
 
 def signal_all(processes, number):
+    """Send a signal to processes; those that have ended are left out."""
     for process in processes:
-        os.kill(process, number)
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 def _driver(folder):
