@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.fleet import ROOT
@@ -181,14 +181,12 @@ class Podman:
     @contextmanager
     def suspended(self, container):
         """Stop the processes of a container, as if they hung. In one that Podman pauses no health check runs."""
-        pids = [int(pid) for pid in self.run("top", container, "hpid").split()[1:]]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        processes = self.processes(container)
+        signal_all(processes, signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+            signal_all(processes, signal.SIGCONT)
 
     def fact(self, container, template):
         return self.run("inspect", "--format", template, container).strip()
@@ -199,6 +197,10 @@ class Podman:
     def process(self, container):
         """Return the number on this host of the first process of a container."""
         return int(self.fact(container, "{{.State.Pid}}"))
+
+    def processes(self, container):
+        """Return the numbers on this host of all processes of a container, the first one first."""
+        return [int(number) for number in self.run("top", container, "hpid").split()[1:]]
 
     def kill(self, container):
         """Kill the first process of a container, as a crash would; its restart policy applies."""
@@ -220,6 +222,13 @@ class Podman:
         if images:
             self.answer("rmi", "--all", "--force")
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def signal_all(processes, number):
+    """Send a signal to processes; those that have ended are left out."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 def _driver(folder):

@@ -239,8 +239,15 @@ class Site:
             for mac in machine["macs"]:
                 self.request("POST", "ports", {"node_uuid": machine["uuid"], "address": mac})
 
+    def uuids(self):
+        return [machine["uuid"] for machine in self.machines]
+
     def nodes(self):
-        return [self.request("GET", f"nodes/{machine['uuid']}") for machine in self.machines]
+        return [self.request("GET", f"nodes/{uuid}") for uuid in self.uuids()]
+
+    def reservation(self, uuid):
+        """Return the host name of the conductor that has reserved a node; None if there is none."""
+        return self.request("GET", f"nodes/{uuid}")["reservation"]
 
     def order(self, verb):
         """Request a verb for all nodes; deployments of an image, which tear-downs forget."""

@@ -1,9 +1,9 @@
 """The stages of the run: each continues with the service that the stage before it has left."""
 
-import os
 import signal
 
 from tests.containers import images
+from tests.containers.podman import signal_all
 from tests.containers.site import PASSWORD, ROLES, Site, releases, until
 
 MACHINES = 4
@@ -82,21 +82,26 @@ class Stages:
         self.site.set(CONDUCTORS=3)
         self.site.await_conductors(3)
         processes = {
-            self.podman.host_name(name): self.podman.process(name)
+            self.podman.host_name(name): self.podman.processes(name)
             for name in self.podman.running("conductor")
         }
         self.site.order("active")
-        victim = until(
-            lambda: next(filter(None, (node["reservation"] for node in self.site.nodes())), None),
-            lambda: "no node is reserved",
-        )
-        os.kill(processes[victim], signal.SIGKILL)
-        reserved = [node["uuid"] for node in self.site.nodes() if node["reservation"] == victim]
-        self.say(f"  killed conductor {victim}, which works on {len(reserved)} nodes")
-        assert reserved, "the conductor was killed after its work"
+        victim = until(lambda: self.busy_conductor(processes), lambda: "no node is reserved")
+        signal_all(processes[victim], signal.SIGKILL)
+        self.say(f"  killed conductor {victim} at work")
         self.site.await_state("active")
         self.site.await_health(conductor=3)
         self.site.await_conductors(3)
+
+    def busy_conductor(self, processes):
+        """Suspend a conductor while it has reserved a node; return its host name. None if all are idle."""
+        for uuid in self.site.uuids():
+            if host := self.site.reservation(uuid):
+                signal_all(processes[host], signal.SIGSTOP)
+                if self.site.reservation(uuid) == host:
+                    return host
+                signal_all(processes[host], signal.SIGCONT)
+        return None
 
     def beats(self):
         """Suspend the beat that leads: the other one takes over, and keeps the lead until it is killed"""
