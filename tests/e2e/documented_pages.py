@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.command_blocks import commands
+from tests.support.command_blocks import commands, fences
 from tests.support.ironic_databases import recorded
 from tests.support.ports import free_port
 from tests.support.reader import CTRL_C
@@ -173,6 +173,11 @@ def selection(site):
     site.node("rack1-01", "clean failed", extra={"rack": "r1"}, **SIZES)
 
 
+def simulator(site):
+    (faults,) = (text for _, language, text in fences("simulator") if language == "toml")
+    (site.folder / "faults.toml").write_text(faults)
+
+
 def users(site):
     site.run("ingot db upgrade && printf 'correct horse\\n' | ingot user create admin")
 
@@ -283,6 +288,7 @@ PAGES = {
     "sanitation": Page(sanitation),
     "selection": Page(selection, slow=False),
     "simulator": Page(
+        simulator,
         replaced={"21000": lambda _: str(free_port())},
         keys={"python -m": (("{", CTRL_C),)},
     ),
