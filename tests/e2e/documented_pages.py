@@ -279,6 +279,7 @@ PAGES = {
         },
         environ={"OS_ENDPOINT": "", "OS_AUTH_TYPE": ""},
     ),
+    "quotas": Page(),
     "redfish": Page(
         redfish,
         # a simulated BMC calls a version as its file
@@ -305,6 +306,8 @@ NOT_TYPED = {
     ),
     ("bmc-recording", "ingot node provision-state"): "tests/e2e/test_bmc_recording.py",
     ("boot", "grub-mkimage"): "a program of GRUB",
+    ("cleaning", "ingot node set r1-u7"): "tests/e2e/test_burn_in.py",
+    ("cleaning", "ingot node provision-state r1-u7"): "tests/e2e/test_burn_in.py",
     ("consoles", "ingot node console history"): (
         "needs a boot that has failed; tests/e2e/test_consoles.py reads a history"
     ),
@@ -314,6 +317,8 @@ NOT_TYPED = {
     ("containers", ""): "needs a container engine",
     ("drivers", ""): "tests/e2e/test_own_driver.py",
     ("images", "oras"): "needs a registry with TLS",
+    ("inspection", "ingot node refresh"): "tests/integration/test_refreshes.py",
+    ("inspection", "ingot fleet run refresh"): "tests/integration/test_refreshes.py",
     ("install", "pipx"): "tests/e2e/test_distribution.py installs the wheel",
     ("install", "ingot up"): "the service of this test is one",
     ("install", "compose/secrets.sh"): "tests/unit/test_kubernetes.py",
@@ -324,6 +329,7 @@ NOT_TYPED = {
     ("quickstart", "python3 -m venv"): "the package index",
     ("quickstart", "~/openstack/bin/pip"): "the package index",
     ("quickstart", "export PATH"): "belongs to the environment that is not made",
+    ("redfish-events", ""): "tests/e2e/test_bmc_events.py",
     ("reliability", ""): "hours of `make chaos` and `make hosts`",
     ("security", ""): "tests/e2e/test_database_users.py",
 }  # fmt: skip

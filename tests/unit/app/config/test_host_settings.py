@@ -64,6 +64,7 @@ WRONG = {
             "[cinder]auth_url", "[cinder]endpoint_override", "[glance]auth_url",
             "[glance]endpoint_override", "[neutron]auth_url", "[neutron]endpoint_override",
             "[nova]auth_url", "[nova]endpoint_override", "[dhcp_server]unknown_boot_script",
+            "[redfish]event_receiver_url",
         ),
         WEB_URLS,
     ),

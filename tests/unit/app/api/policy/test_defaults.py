@@ -22,7 +22,7 @@ PUBLIC = {
     ("get", "/v1/login"), ("post", "/v1/login"), ("post", "/v1/logout"),
     ("post", "/v1/login/scope"),
     ("get", "/v1/login/oidc"), ("get", "/v1/login/oidc/callback"),
-    ("get", "/v1/nodes/{ident}/console/stream"),
+    ("get", "/v1/nodes/{ident}/console/stream"), ("post", "/v1/redfish_events/{ident}/{secret}"),
 }  # fmt: skip
 #: Allowed with any token: links, and a heartbeat, which carries the agent's token as well.
 FOR_ALL = {("get", "/v1/volume"), ("get", "/v1/permissions"), ("post", "/v1/heartbeat")}
