@@ -350,7 +350,8 @@ def test_few_wrong_passwords_of_an_address_are_checked_and_accepted_ones_still_w
             answers = [each.result() for each in guesses]
         assert slowest < 5  # 200 checks would take ten seconds
         found = Counter(each.status_code for each in answers)
-        assert {401, 429} == set(found)
+        # 503: of one address eight are checked or wait at a time, fewer than both limits allow
+        assert {401, 429} <= set(found) <= {401, 429, 503}
         # of each user; one more is checked after 12 seconds, on a busy machine
         assert found[401] <= 2 * (7 + (time.monotonic() - began) / 12)
         limited = next(each for each in answers if each.status_code == 429)
