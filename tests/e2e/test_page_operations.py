@@ -204,7 +204,7 @@ def test_a_runbook_is_created_changed_and_deleted_by_forms(chromium, fleet):
 def test_every_kind_of_resource_has_a_form(chromium, fleet):
     kinds = {
         "Allocations", "Baselines", "Chassis", "Deploy templates", "Holds", "Inspection rules", "Networks", "Port groups",
-        "Ports", "Runbooks", "Switches", "Volume connectors", "Volume targets", "Webhooks",
+        "Ports", "Quotas", "Runbooks", "Switches", "Volume connectors", "Volume targets", "Webhooks",
     }  # fmt: skip
     with desk(chromium, fleet.url, at="/resources") as page:
         choice = page.get_by_label("Kind")

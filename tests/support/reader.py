@@ -23,8 +23,8 @@ CTRL_C = "\x03"
 PASSWORD = "correct horse battery"
 #: End of the output -> what the reader types then.
 PROMPTS = {
-    r"\[y/N\]: $": "y\n",
-    r"(?:Password|Repeat for confirmation): $": f"{PASSWORD}\n",
+    r"\[y/N\]: \Z": "y\n",
+    r"(?:Password|Repeat for confirmation): \Z": f"{PASSWORD}\n",
 }
 #: Written after each command, with its number and exit status.
 MARK = re.compile(r"\x1e(\d+) (\d+)\r?\n")

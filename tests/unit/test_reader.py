@@ -33,6 +33,12 @@ def test_questions_of_a_program_on_a_terminal_are_answered(reader):
     assert "typed y" in confirmation.text
 
 
+def test_a_question_is_answered_once_if_its_program_pauses_after_the_line(reader):
+    pauses = "echo; sleep 0.5; read -t 0.1 -s second; echo \"then '$second'\""
+    (answer,) = reader.types([f"read -p 'Password: ' -s word; {pauses}"])
+    assert "then ''" in answer.text
+
+
 def test_keys_are_pressed_and_functions_called_when_their_texts_are_shown(reader):
     called = []
     keys = {0: [("one", lambda: called.append(1)), ("one", CTRL_C)]}
