@@ -19,6 +19,8 @@ from tests.support.fleet import ROOT
 PACKAGES = ("podman", "runc", "netavark", "aardvark-dns", "iptables", "debootstrap")
 #: podman-compose and what it requires.
 REQUIREMENTS = ROOT / "requirements" / "containers.txt"
+#: Files of the name server: its pid, and one for each network.
+NAME_SERVER, NETWORK = Path("/run/containers/networks/aardvark-dns"), "ingot_default"
 #: Seconds after which a command has hung.
 PATIENCE = 1800
 CONTAINERS = """\
@@ -217,11 +219,23 @@ class Podman:
         """Remove containers, networks and volumes; with `images`, everything."""
         self.run("rm", "--all", "--force", "--time", "0")
         self.run("network", "prune", "--force")
+        if NAME_SERVER.exists():
+            _end_idle_name_server()
         self.run("volume", "rm", "--all", "--force")
         shutil.rmtree(self.folder / "tree", ignore_errors=True)
         if images:
             self.answer("rmi", "--all", "--force")
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _end_idle_name_server():
+    """End the name server of all containers, which outlives them, unless others have a network."""
+    pid_file, *networks = sorted(NAME_SERVER.glob("*"))  # aardvark.pid is the first
+    if [path.name for path in networks] in ([], [NETWORK]):
+        for path in networks:
+            path.unlink()
+        with suppress(ProcessLookupError):
+            os.kill(int(pid_file.read_text()), signal.SIGTERM)
 
 
 def signal_all(processes, number):

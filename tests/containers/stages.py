@@ -29,9 +29,6 @@ class Stages:
         """Install the release before this one, with machines that are available"""
         images.make(self.podman)
         self.site.check_out(self.previous)
-        if "postgres-socket" not in (self.site.folder / "compose.yaml").read_text():
-            # Podman starts no PostgreSQL without this volume
-            self.site.check_out(self.commit, "compose/compose.yaml")
         self.say(f"  commit {self.previous[:8]}")
         self.site.follow("Settings")
         self.site.configure()
