@@ -219,8 +219,7 @@ class Podman:
         """Remove containers, networks and volumes; with `images`, everything."""
         self.run("rm", "--all", "--force", "--time", "0")
         self.run("network", "prune", "--force")
-        if NAME_SERVER.exists():
-            _end_idle_name_server()
+        _end_idle_name_server()
         self.run("volume", "rm", "--all", "--force")
         shutil.rmtree(self.folder / "tree", ignore_errors=True)
         if images:
@@ -230,10 +229,9 @@ class Podman:
 
 def _end_idle_name_server():
     """End the name server of all containers, which outlives them, unless others have a network."""
-    pid_file, *networks = sorted(NAME_SERVER.glob("*"))  # aardvark.pid is the first
-    if [path.name for path in networks] in ([], [NETWORK]):
-        for path in networks:
-            path.unlink()
+    pid_file, network = NAME_SERVER / "aardvark.pid", NAME_SERVER / NETWORK
+    if pid_file.exists() and {*NAME_SERVER.glob("*")} <= {pid_file, network}:
+        network.unlink(missing_ok=True)
         with suppress(ProcessLookupError):
             os.kill(int(pid_file.read_text()), signal.SIGTERM)
 
