@@ -109,14 +109,19 @@ def remove(options: Options, folder_path: Path) -> None:
     root = folder_path.parents[2]
     for folder in (root, root / _subdir(options)):
         for entry in folder.glob("*") if folder.is_dir() else ():
-            if (
-                entry.is_symlink()
-                and Path(os.path.normpath(entry.parent / entry.readlink())).parent == folder_path
-            ):
+            if (destination := _destination_of(entry)) and destination.parent == folder_path:
                 entry.unlink(missing_ok=True)
     shutil.rmtree(folder_path, ignore_errors=True)
     with suppress(OSError):  # not empty: the node has other folders
         folder_path.parent.rmdir()
+
+
+def _destination_of(entry: Path) -> Path | None:
+    """Return where a link leads; None: it is none, or another operation has removed it since."""
+    try:
+        return Path(os.path.normpath(entry.parent / entry.readlink()))
+    except OSError:
+        return None
 
 
 def links(options: Options, root: Path, nics: Iterable[Nic], names: str) -> Iterator[Path]:

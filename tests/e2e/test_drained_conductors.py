@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from tests.support.fleet import Fleet, until
 
-SLOW = {"INGOT_FAKE_VENDOR_DELAY": "2"}
+#: Seconds long enough for a look at the work on a busy machine.
+SLOW = {"INGOT_FAKE_VENDOR_DELAY": "6"}
 
 
 def conductors(fleet):
