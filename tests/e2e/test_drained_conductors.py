@@ -28,7 +28,12 @@ def test_a_drain_outlives_a_kill_and_ends_when_an_operator_says_so(tmp_path):
         ]
         assert drained_nodes
         fleet.provision(nodes, "provide")
-        until(lambda: any(conductors(fleet)["fleet-1"]["holds"].values()), "work of fleet-1")
+        until(
+            lambda: (
+                "waiting" in {fleet.operation(node, "provide")["state"] for node in drained_nodes}
+            ),
+            "work of fleet-1",
+        )
         pid = fleet.conductor(1)
         fleet.http.put(f"{fleet.url}/v1/conductors/fleet-1/drain", json={"reason": "a new fan"})
         with suppress(ProcessLookupError):
