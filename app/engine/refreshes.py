@@ -35,6 +35,7 @@ from app.models import (
 from app.planning import plan_rows
 from app.planning.plan_rows import Rows
 from app.runtime import runtime_of
+from app.text.sentences import enumerated
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, NotSupported
 from drivers.core.steps import Done, Outcome
@@ -156,9 +157,11 @@ def reading_of(
         _, kept_names = hardware_inventory.merge(recorded_inventory, reading.inventory)
         if lost_paths:
             part_reports = {}
-            reason = f"the BMC did not return {_listed(lost_paths)}, as it did before"
+            paths = enumerated(lost_paths, MOST_NAMED)
+            reason = f"the BMC did not return {paths}, as it did before"
         elif kept_names:
-            reason = f"not shown by the BMC now, and kept as recorded: {_listed(kept_names)}"
+            names = enumerated(kept_names, MOST_NAMED)
+            reason = f"not shown by the BMC now, and kept as recorded: {names}"
     return Reading(part, part_reports, part.facts(session, node.id), reason)
 
 
@@ -243,13 +246,8 @@ def _described(changes: Sequence[Mapping[str, Any]], count: int) -> str:
         f"{change['fact']} {_value(change['before'])} -> {_value(change['after'])}"
         for change in changes[:MOST_NAMED]
     ]
-    return "; ".join(phrases) + (f"; and {count - len(phrases)} more" * (count > len(phrases)))
+    return enumerated(phrases, MOST_NAMED, separator="; ", total=count)
 
 
 def _value(value: str | None) -> str:
     return "none" if value is None else value
-
-
-def _listed(names: Sequence[str]) -> str:
-    remainder = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + remainder

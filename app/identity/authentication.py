@@ -11,6 +11,7 @@ from app.identity import accounts, roles, tokens
 from app.identity.caller import Caller, with_implied
 from app.identity.roles import Grant, Provided
 from app.models import ApiToken, User
+from app.text.sentences import enumerated
 
 #: Header that names a project, by identifier or name, for requests with a password.
 PROJECT = "X-Project-Id"
@@ -115,10 +116,9 @@ def of_account(
 def _only_project(account: Account, grants: list[Grant]) -> list[Grant]:
     names = sorted({str(grant.project_name) for grant in grants})
     if len(names) > 1:
-        suffix = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         raise Invalid(
             f"{PROJECT}: user {account.name} has roles in several projects; name one of"
-            f" {', '.join(names[:LISTED])}{suffix}"
+            f" {enumerated(names, LISTED)}"
         )
     return grants
 

@@ -23,6 +23,7 @@ from app.models import EventSubscription, Node, NodeHistory
 from app.requests.rate_limit import RateLimit
 from app.rows.uuid_or_name import is_uuid
 from app.runtime import Runtime, runtime_of
+from app.text.sentences import enumerated
 
 #: Requests of a destination that a process looks at in a minute; further ones are accepted unread,
 #: since a BMC suspends subscriptions whose events are refused.
@@ -158,10 +159,7 @@ def _new_alerts(session: Session, node_id: int, events: Iterable[Event]) -> list
 def described(session: Session, node_id: int) -> str | None:
     """Describe the alerts of a node within `WINDOW`; None if there are none."""
     alerts = recent_alerts(session, node_id)
-    if not alerts:
-        return None
-    remainder = len(alerts) - _NAMED
-    return "; ".join(alerts[:_NAMED]) + (f"; and {remainder} more" if remainder > 0 else "")
+    return enumerated(alerts, _NAMED, separator="; ") or None
 
 
 def recent_alerts(session: Session, node_id: int) -> Sequence[str]:

@@ -6,6 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.models import Baseline, BaselineNode, Compliance
+from app.text.sentences import enumerated
 
 Difference = Mapping[str, object]  # field, operator, expected, actual, since
 
@@ -16,8 +17,7 @@ MOST_NAMED = 5
 def summary(differences: Sequence[Difference]) -> str:
     """Describe differences, in one phrase."""
     phrases = [_phrase(difference) for difference in differences[:MOST_NAMED]]
-    remainder = len(differences) - len(phrases)
-    return "; ".join(phrases) + (f"; and {remainder} more" if remainder > 0 else "")
+    return enumerated(phrases, MOST_NAMED, separator="; ", total=len(differences))
 
 
 def _phrase(difference: Difference) -> str:

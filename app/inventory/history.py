@@ -15,6 +15,7 @@ from app.lifecycle import flows
 from app.lifecycle.provision_states import State
 from app.models import Node, NodeHistory, OperationStep
 from app.runtime import runtime_of
+from app.text.sentences import enumerated
 
 #: Stored characters of a user's or a project's id: the length of their columns.
 LONGEST_USER = 64
@@ -88,9 +89,8 @@ def record_update(session: Session, node: Node, fields: Sequence[str], caller: C
     """Record which fields of a node a caller has changed, if any."""
     if not fields:
         return
-    names = ", ".join(field[:LONGEST_NAME] for field in fields[:MOST_NAMES])
-    suffix = f" and {len(fields) - MOST_NAMES} more" if len(fields) > MOST_NAMES else ""
-    event = f"Changed: {names}{suffix}."
+    names = [field[:LONGEST_NAME] for field in fields]
+    event = f"Changed: {enumerated(names, MOST_NAMES)}."
     record_request(session, node, "update", event, caller)
 
 

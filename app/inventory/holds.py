@@ -26,6 +26,7 @@ from app.observe import log
 from app.process import kill_points
 from app.rows import row_changes
 from app.runtime import Runtime
+from app.text.sentences import enumerated
 
 logger = log.get(__name__)
 
@@ -183,8 +184,8 @@ def described(hold: Hold) -> str:
 
 def refusal(holds: Sequence[Hold]) -> str:
     """Describe the holds that refuse a request."""
-    suffix = f"; and {len(holds) - MOST_NAMED} more" if len(holds) > MOST_NAMED else ""
-    return "; ".join(map(described, holds[:MOST_NAMED])) + suffix
+    phrases = [described(hold) for hold in holds[:MOST_NAMED]]
+    return enumerated(phrases, MOST_NAMED, separator="; ", total=len(holds))
 
 
 def _moment(time: datetime) -> str:

@@ -13,7 +13,7 @@ nodes takes none away.
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
 from app.errors import Invalid, QuotaReached
@@ -46,6 +46,11 @@ def create(session: Session, fields: Mapping[str, Any]) -> Quota:
     return quota
 
 
+def leased_nodes(project: Any) -> ScalarSelect[int]:
+    """Return the number of nodes that a project leases. project: its identifier, or a column."""
+    return select(func.count()).where(Node.lessee == project).scalar_subquery()
+
+
 def check(
     session: Session, node: Node, project: str | None, caller: Caller = UNAUTHENTICATED
 ) -> None:
@@ -65,7 +70,7 @@ def check(
     if limit is None:
         return
     # a statement of its own, after the lock: it sees what the holder before has committed
-    leased_nodes = session.scalar(select(func.count()).where(Node.lessee == project)) or 0
-    if leased_nodes >= limit:
+    count = session.scalar(select(leased_nodes(project))) or 0
+    if count >= limit:
         is_informed = caller.project_id in (None, project)
-        raise QuotaReached(project, limit, leased_nodes if is_informed else None)
+        raise QuotaReached(project, limit, count if is_informed else None)

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from app.db.clock import moment
 from app.inventory import history
 from app.models import Node, NodeSensors
+from app.text.sentences import enumerated
 
 Reading = Mapping[str, Any]  # name, kind, reading, unit, health; as `Management.sensors` has it
 
@@ -166,8 +167,7 @@ def _named(readings: Iterable[Reading]) -> str:
     """Name the critical sensors with their readings."""
     critical = [reading for reading in readings if reading["health"] == "critical"]
     phrases = [_with_value(reading) for reading in critical[:_NAMED]]
-    remainder = len(critical) - len(phrases)
-    return ", ".join(phrases) + (f" and {remainder} more" if remainder > 0 else "")
+    return enumerated(phrases, _NAMED, total=len(critical))
 
 
 def _with_value(reading: Reading) -> str:

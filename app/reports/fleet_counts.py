@@ -14,6 +14,7 @@ from app.cluster import conductors, periodic_passes
 from app.db.clock import age
 from app.db.transactions import connection_of
 from app.events import notification_events
+from app.inventory import quotas
 from app.metrics import table
 from app.metrics.kinds import Gauge
 from app.models import (
@@ -144,12 +145,10 @@ def _baselines(session: Session) -> Iterator[Count]:
 
 
 def _quotas(session: Session) -> Iterator[Count]:
-    leased = select(func.count()).where(Node.lessee == Quota.project).scalar_subquery()
-    for project, limit, leased_nodes in session.execute(
-        select(Quota.project, Quota.node_limit, leased)
-    ):
+    query = select(Quota.project, Quota.node_limit, quotas.leased_nodes(Quota.project))
+    for project, limit, count in session.execute(query):
         yield table.QUOTA_NODE_LIMIT, (project,), limit
-        yield table.QUOTA_LEASED_NODES, (project,), leased_nodes
+        yield table.QUOTA_LEASED_NODES, (project,), count
 
 
 def oldest_messages(session: Session) -> dict[str, float]:

@@ -263,8 +263,8 @@ def standing_failures() -> Select[Any]:
         .limit(1)
         .scalar_subquery()
     )
-    is_failed = Operation.state == OperationState.FAILED, Operation.kind.not_in(READING)
-    return select(Operation.id).where(*is_failed, since.is_(None))
+    is_failed = and_(Operation.state == OperationState.FAILED, Operation.kind.not_in(READING))
+    return select(Operation.id).where(is_failed, since.is_(None))
 
 
 def nodes_failed_with(narrow: Narrow, code: str | None, step: str | None) -> Select[Any]:

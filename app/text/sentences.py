@@ -3,6 +3,7 @@ Sentences: join parts of a message for people, and keep it from controlling thei
 """
 
 import re
+from collections.abc import Sequence
 
 #: First word to capitalize; excludes URLs, field names and step labels.
 _WORD = re.compile(r"[a-z]+(?=[\s,;!?]|\.?$)")
@@ -11,6 +12,20 @@ _WORD = re.compile(r"[a-z]+(?=[\s,;!?]|\.?$)")
 def joined(*parts: str | None) -> str:
     """Join parts as sentences, each with a capital and a full stop; empty parts are left out."""
     return " ".join(filter(None, map(_sentence, parts)))
+
+
+def enumerated(
+    phrases: Sequence[str], limit: int, *, separator: str = ", ", total: int | None = None
+) -> str:
+    """
+    Join the first phrases, and tell the number of the others, as in "a, b and 3 more".
+
+    total: number of all, if `phrases` has only the first ones.
+    """
+    text = separator.join(phrases[:limit])
+    remainder = (len(phrases) if total is None else total) - len(phrases[:limit])
+    conjunction = " and" if separator == ", " else f"{separator}and"
+    return f"{text}{conjunction} {remainder} more" if remainder > 0 else text
 
 
 def harmless(text: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select
 
 from app.api.openapi.shapes import INTEGER
 from app.api.request.context import RequestContext
@@ -12,7 +12,7 @@ from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.quotas import QuotaChange, QuotaCreate, QuotasQuery
 from app.inventory import quotas as service
-from app.models import Node, Quota
+from app.models import Quota
 from app.rows import row_changes
 
 quotas = Routes("quotas", "Quotas: how many nodes a project may lease")
@@ -26,12 +26,7 @@ QUOTA = Resource(
     all_fields=(
         "uuid", "created_at", "updated_at", "project", "node_limit", "leased_nodes", "links",
     ),
-    joined={
-        "leased_nodes": select(func.count())
-        .where(Node.lessee == Quota.project)
-        .correlate(Quota)
-        .scalar_subquery()
-    },
+    joined={"leased_nodes": service.leased_nodes(Quota.project).correlate(Quota)},
     shapes={"leased_nodes": INTEGER},
 )  # fmt: skip
 

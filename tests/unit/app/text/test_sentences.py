@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.text.sentences import joined
+from app.text.sentences import enumerated, joined
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,18 @@ from app.text.sentences import joined
 )
 def test_parts_become_sentences_with_a_capital_letter_and_a_full_stop(parts, sentences):
     assert sentences == joined(*parts)
+
+
+@pytest.mark.parametrize(
+    ("phrases", "options", "text"),
+    [
+        ([], {}, ""),
+        (["a", "b"], {}, "a, b"),
+        (["a", "b", "c", "d"], {}, "a, b and 2 more"),
+        (["a", "b", "c"], {"separator": "; "}, "a; b; and 1 more"),
+        (["a", "b"], {"total": 7}, "a, b and 5 more"),
+        (["a"], {"total": 1}, "a"),
+    ],
+)
+def test_the_first_phrases_are_named_and_the_others_counted(phrases, options, text):
+    assert text == enumerated(phrases, 2, **options)
