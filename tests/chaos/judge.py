@@ -181,15 +181,15 @@ def _held(entry):
 
 def _judge_node(verdict, ledger, node, done, ill):
     uuid, state = node["uuid"], node["provision_state"]
-    wanted = goals(ledger.accepted[uuid])
+    goal_states = goals(ledger.accepted[uuid])
     if node["reservation"] is not None:
         verdict.blame("stuck", f"node {uuid} is reserved for {node['reservation']}")
     verdict.counts["nodes"] = verdict.counts.get("nodes", 0) + 1
-    if wanted is None:
-        wanted = {"enroll"}
-    wanted = wanted | late_goals(ledger, uuid, done)
+    if goal_states is None:
+        goal_states = {"enroll"}
+    goal_states = goal_states | late_goals(ledger, uuid, done)
     last = [each for each in done if each["kind"] != "power"][-1:]
-    if state in wanted:
+    if state in goal_states:
         name = "nodes in the requested state"
     elif state in FAILED and uuid in ill and last and last[0]["state"] == "failed":
         name = "nodes in a failure caused by an injected fault"
@@ -197,7 +197,7 @@ def _judge_node(verdict, ledger, node, done, ill):
         name = "nodes astray"
         verbs = [each.verb for each in ledger.accepted[uuid]][-3:]
         verdict.blame(
-            "astray", f"node {uuid} is {state!r}, wanted {wanted} after {verbs}; last: {last}"
+            "astray", f"node {uuid} is {state!r}, wanted {goal_states} after {verbs}; last: {last}"
         )
     verdict.counts[name] = verdict.counts.get(name, 0) + 1
 
@@ -205,8 +205,8 @@ def _judge_node(verdict, ledger, node, done, ill):
 def judge_operations(verdict, ledger, node, done):
     """Each accepted request has begun its operation, and there are no others but of late attempts."""
     requested, begun = _requested(ledger, node["uuid"]), _begun(done)
-    rest = iter(begun)
-    is_complete = all(verb in rest for verb in requested)  # in this order
+    later_verbs = iter(begun)
+    is_complete = all(verb in later_verbs for verb in requested)  # in this order
     late = late_verbs(ledger, node["uuid"], done)
     if not is_complete or Counter(begun) - Counter(requested) != late:
         verdict.blame("lost", f"node {node['uuid']}: accepted {requested}, begun {begun}")
@@ -225,15 +225,15 @@ def late_goals(ledger, node, done):
 
 def _requested(ledger, node):
     return [
-        each.verb
-        for each in ledger.accepted[node]
-        if each.verb == "power"
-        or (each.verb in GOALS and (each.verb != "manage" or each.state == "enroll"))
+        entry.verb
+        for entry in ledger.accepted[node]
+        if entry.verb == "power"
+        or (entry.verb in GOALS and (entry.verb != "manage" or entry.state == "enroll"))
     ]
 
 
 def _begun(done):
-    return [each["kind"] for each in done if each["request"]]
+    return [operation["kind"] for operation in done if operation["request"]]
 
 
 def judge_failures(verdict, done, ill):

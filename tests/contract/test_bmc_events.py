@@ -78,9 +78,9 @@ def test_an_event_proves_the_subscription_and_orders_a_read(api, node):
     path = "/v1/nodes/n1/event_subscription"
     assert "subscribed" == api("GET", path).json["state"]
     assert 204 == post(api, node, POWERED_OFF).status_code
-    shown = api("GET", path).json
-    assert ("proven", None) == (shown["state"], shown["error"])
-    assert shown["received_at"].endswith("+00:00")
+    document = api("GET", path).json
+    assert ("proven", None) == (document["state"], document["error"])
+    assert document["received_at"].endswith("+00:00")
     assert "power" == row(api).hints
     assert row(api).hint_due_at > row(api).received_at
     power_state = api("GET", "/v1/nodes/n1").json["power_state"]

@@ -50,11 +50,12 @@ def test_a_refresh_is_an_operation_of_the_reading_steps_of_its_interfaces(api, n
     with api.runtime.reading() as session:
         labels = [step.label for step in session.scalars(select(OperationStep))]
     assert ["bios.cache_bios_settings", "firmware.cache_firmware_components"] == labels
-    shown = api("GET", "/v1/nodes/n1").json
-    assert ("active", None) == (shown["provision_state"], shown["target_provision_state"])
-    refused = api("POST", PATH)
-    assert (409, 1) == (refused.status_code, len(operations(api)))
-    assert "is locked by host" in refused.text
+    node_document = api("GET", "/v1/nodes/n1").json
+    states = node_document["provision_state"], node_document["target_provision_state"]
+    assert ("active", None) == states
+    refusal = api("POST", PATH)
+    assert (409, 1) == (refusal.status_code, len(operations(api)))
+    assert "is locked by host" in refusal.text
 
 
 def test_a_request_with_a_key_starts_one_refresh(api, node):
@@ -120,9 +121,9 @@ def test_a_rollout_of_refreshes_takes_no_arguments(api, node):
 def test_the_command_shows_the_last_results_and_starts_refreshes(api, node):
     record(api)
     ingot = Ingot(api.client.application)
-    shown = ingot("node", "refresh", "n1", "--last").out
-    assert "1 changed fact; bios_settings unread (the BMC has none), firmware compared" in shown
-    assert ["firmware.bmc", "1"] == shown.splitlines()[-1].split()[:2]
+    text = ingot("node", "refresh", "n1", "--last").out
+    assert "1 changed fact; bios_settings unread (the BMC has none), firmware compared" in text
+    assert ["firmware.bmc", "1"] == text.splitlines()[-1].split()[:2]
     assert (
         CHANGE
         == json.loads(ingot("node", "refresh", "n1", "--last", "-o", "json").out)["changes"][0]

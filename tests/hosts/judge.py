@@ -158,15 +158,15 @@ class Judge:
         uuid, state = node["uuid"], node["provision_state"]
         if node["reservation"] is not None:
             verdict.blame("stuck", f"node {uuid} is reserved for {node['reservation']}")
-        wanted = goals(ledger.accepted[uuid]) or {self._states[uuid]}
-        wanted = wanted | late_goals(ledger, uuid, done)
+        goal_states = goals(ledger.accepted[uuid]) or {self._states[uuid]}
+        goal_states = goal_states | late_goals(ledger, uuid, done)
         last = next((each for each in reversed(done) if each["kind"] != "power"), None)
         is_explained = last is not None and state in FAILED and _code(last) in codes
-        if state not in wanted and not is_explained:
+        if state not in goal_states and not is_explained:
             verbs = [each.verb for each in ledger.accepted[uuid]][-3:]
             facts = _facts(last) if last else "no operation"
             verdict.blame(
-                "astray", f"node {uuid} is {state!r}, wanted {wanted} after {verbs}: {facts}"
+                "astray", f"node {uuid} is {state!r}, wanted {goal_states} after {verbs}: {facts}"
             )
 
     def _judge_machines(self, verdict, stops):

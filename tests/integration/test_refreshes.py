@@ -156,11 +156,11 @@ def test_a_changed_machine_is_recorded_while_it_is_active_and_goes_on(harness):
         machine.memory_gib, machine.firmware["BMC"] = 16, "2.11"
         machine.bios["NumLock"] = "Off"
         assert "succeeded" == refresh(harness, node)
-        found = [
+        facts = [
             ("bios.NumLock", "On", "Off"), ("firmware.bmc", "2.10", "2.11"),
             ("memory.physical_mb", "32768", "16384"),
         ]  # fmt: skip
-        assert found == changes(harness, node)
+        assert facts == changes(harness, node)
         assert orders == len(machine.log), "no order was sent"
         assert boot == (machine.boot_target, machine.boot_enabled, machine.power)
     assert before == columns(harness, node)
@@ -366,13 +366,13 @@ def test_a_refresh_of_a_held_node_leaves_its_operation_held(harness, shows):
     polish, hold = requested("management", "polish"), requested("power", "hold")
     harness.do(node, "service", service_steps=[polish, hold, polish], disable_ramdisk=True)
     assert "service hold" == harness.state(node)
-    held = harness.last(node).uuid
+    held_operation = harness.last(node).uuid
     shows(MACHINE)
     assert "succeeded" == refresh(harness, node)
-    assert "held" == harness.inside.operation(held).state
+    assert "held" == harness.inside.operation(held_operation).state
     assert "active" == harness.do(node, "unhold")
     assert ("succeeded", ["polish", "polish"]) == (
-        harness.inside.operation(held).state, Acme.did[:1] + Acme.did[-1:],
+        harness.inside.operation(held_operation).state, Acme.did[:1] + Acme.did[-1:],
     )  # fmt: skip
 
 

@@ -88,18 +88,18 @@ def _of_session(page: str, line: int, lines: list[str]) -> Iterator[Command]:
     starts = [number for number, text in enumerate(lines) if text.startswith("$ ")]
     assert starts[:1] == [0], f"{page}.md:{line}: a block of `console` begins with `$ `"
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        typed = _length(lines[start:end])
-        text = "\n".join(lines[start : start + typed]).removeprefix("$ ")
-        shown = tuple(filter(None, lines[start + typed : end]))
-        yield Command(page, line + start, text, shown)
+        length = _length(lines[start:end])
+        text = "\n".join(lines[start : start + length]).removeprefix("$ ")
+        output = tuple(filter(None, lines[start + length : end]))
+        yield Command(page, line + start, text, output)
 
 
 def _of_script(page: str, line: int, lines: list[str]) -> Iterator[Command]:
     start = 0
     while start < len(lines):
-        typed = _length(lines[start:])
-        yield Command(page, line + start, "\n".join(lines[start : start + typed]), ())
-        start += typed
+        length = _length(lines[start:])
+        yield Command(page, line + start, "\n".join(lines[start : start + length]), ())
+        start += length
 
 
 def _length(lines: list[str]) -> int:

@@ -88,8 +88,8 @@ def test_rows_of_the_tables_are_about_commands_of_their_pages():
 
 
 def test_the_tests_that_excuse_commands_exist():
-    named = [re.match(r"tests/\S+\.py", why) for why in NOT_TYPED.values()]
-    paths = [match[0] for match in named if match]
+    matches = [re.match(r"tests/\S+\.py", why) for why in NOT_TYPED.values()]
+    paths = [match[0] for match in matches if match]
     assert 5 < len(paths)
     assert [] == [path for path in paths if not (ROOT / path).exists()]
 
@@ -140,16 +140,18 @@ def program():
 
 def unknown(words):
     """Return the first word of a command line that names no command or option, or None."""
-    command, rest = program(), list(words)
-    while rest and rest[0] in getattr(command, "commands", {}):
-        command = command.commands[rest.pop(0)]
+    command, words_left = program(), list(words)
+    while words_left and words_left[0] in getattr(command, "commands", {}):
+        command = command.commands[words_left.pop(0)]
     if command.name in DEFAULTS:
         command = command.commands[DEFAULTS[command.name]]
-    if hasattr(command, "commands") and rest and re.match("[a-z]", rest[0]):
-        return rest[0]
-    known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
-    options = [word.partition("=")[0] for word in rest if word.startswith("--")]
-    return next((option for option in options if option not in known), None)
+    if hasattr(command, "commands") and words_left and re.match("[a-z]", words_left[0]):
+        return words_left[0]
+    options_of_command = {
+        option for param in command.params for option in (*param.opts, *param.secondary_opts)
+    }
+    options = [word.partition("=")[0] for word in words_left if word.startswith("--")]
+    return next((option for option in options if option not in options_of_command), None)
 
 
 def test_commands_within_a_sentence_have_names_and_options_that_exist():

@@ -113,12 +113,12 @@ NAMES = r"host|(_?(url|uri|host|hosts|host_ip|my_ip|address|server|servers|endpo
 
 
 def test_the_table_has_all_hosts_addresses_networks_and_urls():
-    named = {
+    host_options = {
         str(option)
         for option in BY_NAME.values()
         if re.search(NAMES, option.name) and "priority" not in option.name
     }
-    assert set() == named - WRONG.keys() - OTHERS
+    assert set() == host_options - WRONG.keys() - OTHERS
     assert set() == WRONG.keys() - BY_NAME.keys()
 
 

@@ -6,31 +6,18 @@ from sqlalchemy import select, update
 from app.db.clock import after, now
 from app.models import EventSubscription, Node, NodeSensors
 from drivers.core.kinds.power_pursuit import PENDING
-from drivers.simulator.simulator import running
 from workers.periodic import bmc_event_reads
 
 BOTH = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-SETTINGS = {
-    "INGOT_REDFISH_EVENT_RECEIVER_URL": "https://ingot.example",
-    "INGOT_SENSOR_DATA_SEND_SENSOR_DATA": "true",
-    "INGOT_CONDUCTOR_FORCE_POWER_STATE_DURING_SYNC": "false",
-}
 
 
 @pytest.fixture
-def view(inside):
-    inside.environ |= SETTINGS
-    view = inside.another()
-    view.conductor("c-1")
-    yield view
-    view.close()
-
-
-@pytest.fixture
-def fleet():
-    with running(machines=2) as simulator:
-        yield simulator
+def settings(settings):
+    return settings | {
+        "INGOT_SENSOR_DATA_SEND_SENSOR_DATA": "true",
+        "INGOT_CONDUCTOR_FORCE_POWER_STATE_DURING_SYNC": "false",
+    }
 
 
 def hinted(view, machine, hints, due_at=None, **columns):

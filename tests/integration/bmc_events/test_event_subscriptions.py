@@ -9,28 +9,12 @@ from app.inventory import event_subscriptions as destinations
 from app.inventory import nodes
 from app.models import EventSubscription, Node
 from app.process import kill_points
-from drivers.simulator.simulator import running
 from workers.periodic import event_subscriptions
+
+from .conftest import ON, URL
 
 SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 BOTH = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
-URL = "https://ingot.example"
-ON = {"INGOT_REDFISH_EVENT_RECEIVER_URL": URL}
-
-
-@pytest.fixture
-def view(inside):
-    inside.environ |= ON
-    view = inside.another()
-    view.conductor("c-1")
-    yield view
-    view.close()
-
-
-@pytest.fixture
-def fleet():
-    with running(machines=2) as simulator:
-        yield simulator
 
 
 @pytest.fixture
