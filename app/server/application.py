@@ -327,13 +327,14 @@ def _limited(
         per_caller=max(1, settings.blocking_threads - 1),
     )
     writers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
-    agents, bmcs = (RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED) for _ in range(2))
+    of_agents = RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED)
+    of_bmcs = RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED)
 
     def slots_of(environ: Mapping[str, Any]) -> RequestSlots:
         if is_of_agents(environ["PATH_INFO"]):
-            return agents
+            return of_agents
         if is_of_bmcs(environ["PATH_INFO"]):
-            return bmcs
+            return of_bmcs
         return readers if environ["REQUEST_METHOD"] in READS else writers
 
     def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

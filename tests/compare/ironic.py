@@ -99,7 +99,7 @@ class Ironic:
     """
 
     def __init__(self, folder: Path, database: str | None = None) -> None:
-        self._programs = install()
+        self.programs = install()
         self._folder = folder / "ironic"
         self._log = self._folder / "log"
         self.settings = self._folder / "ironic.conf"
@@ -111,7 +111,7 @@ class Ironic:
             self._copy_schema()
         parent = os.getpid()
         self._process = subprocess.Popen(
-            [self._programs / "ironic", "--config-file", self.settings],
+            [self.programs / "ironic", "--config-file", self.settings],
             stdout=self._log.open("w"), stderr=subprocess.STDOUT, cwd=self._folder,
             start_new_session=True,
             preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - no other thread yet
@@ -136,7 +136,7 @@ class Ironic:
         """Create the tables of Ironic in its database."""
         self._configure()
         subprocess.run(
-            [self._programs / "ironic-dbsync", "--config-file", self.settings, "create_schema"],
+            [self.programs / "ironic-dbsync", "--config-file", self.settings, "create_schema"],
             check=True, capture_output=True, cwd=self._folder,
         )  # fmt: skip
 

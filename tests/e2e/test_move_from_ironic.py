@@ -19,6 +19,7 @@ from app.lifecycle.provision_states import Kind, of_kind
 from tests.compare import ironic as real_ironic
 from tests.support import mariadb
 from tests.support.fleet import CALM, Fleet, until
+from tests.support.postgresql import NoServer
 from tests.support.prerequisites import not_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -136,7 +137,7 @@ def sqlite(folder):
 def maria(folder):
     try:
         mariadb.find()
-    except mariadb.NoServer as error:
+    except NoServer as error:
         not_run(str(error))
     with mariadb.database(folder, "ironic") as url:
         yield url

@@ -594,17 +594,14 @@ def test_a_run_after_a_death_goes_on(run, view, database, there, ironic):
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_ironic_reads_what_is_exported(run, view, tmp_path):
-    programs = real_ironic.install()
-    settings = tmp_path / "ironic.conf"
-    settings.write_text(f"[database]\nconnection = sqlite:///{tmp_path}/real.db\n")
-    command = [programs / "ironic-dbsync", "--config-file", settings, "create_schema"]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    ironic = real_ironic.Ironic(tmp_path, f"sqlite:///{tmp_path}/real.db")
+    ironic.create_schema()
     add_fleet(view)
     status, items, _ = run("--apply", "--yes", source=tmp_path / "real.db")
     assert (0, {"exported"}) == (status, {item["outcome"] for item in items.values()})
 
     script = Path(real_ironic.__file__).with_name("ironic_objects.py")
-    command = [programs / "python", "-P", script, settings]
+    command = [ironic.programs / "python", "-P", script, ironic.settings]
     output = subprocess.run(command, check=True, capture_output=True, timeout=300).stdout
     answer = json.loads(output)
     objects = answer["objects"]

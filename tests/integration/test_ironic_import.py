@@ -338,22 +338,19 @@ def test_hardware_types_are_mapped(row, types, driver, notes):
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_database_that_ironic_writes_now(run, tmp_path):
-    programs = real_ironic.install()
-    settings = tmp_path / "ironic.conf"
-    settings.write_text(f"[database]\nconnection = sqlite:///{tmp_path}/real.db\n")
-    command = [programs / "ironic-dbsync", "--config-file", settings, "create_schema"]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    ironic = real_ironic.Ironic(tmp_path, f"sqlite:///{tmp_path}/real.db")
+    ironic.create_schema()
     rows = [
-        programs / "python",
+        ironic.programs / "python",
         "-P",
         Path(real_ironic.__file__).with_name("ironic_rows.py"),
-        settings,
+        ironic.settings,
     ]
     output = subprocess.run(rows, check=True, capture_output=True, timeout=300).stdout
     nodes = json.loads(output)
     shutil.copy(tmp_path / "real.db", tmp_path / "before.db")
 
-    _, items, _ = run("--apply", source=str(settings))
+    _, items, _ = run("--apply", source=str(ironic.settings))
     settled = of_kind(Kind.STABLE, Kind.FAILED)
     assert {state: "imported" if state in settled else "skipped" for state in nodes} == {
         state: items[uuid]["outcome"] for state, uuid in nodes.items()

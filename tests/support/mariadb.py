@@ -11,10 +11,7 @@ from pathlib import Path
 from app.process.parent_death import die_with_parent
 from tests.support import debian
 from tests.support.fleet import PATIENCE
-
-
-class NoServer(Exception):
-    """The server programs are missing and could not be installed; one line says why."""
+from tests.support.postgresql import NoServer
 
 
 def find():

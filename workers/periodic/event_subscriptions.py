@@ -260,10 +260,15 @@ def _source(runtime: Runtime, node: Node) -> tuple[Target, Management]:
     return target, source
 
 
-def _check(runtime: Runtime, url: str, node_id: int) -> bool:
+def _node_and_row(runtime: Runtime, node_id: int) -> tuple[Node | None, EventSubscription | None]:
+    """Read a node and its subscription, as far as they exist."""
     with runtime.reading() as session:
-        node = session.get(Node, node_id)
         row = session.scalar(select(EventSubscription).where(_ROW.node_id == node_id))
+        return session.get(Node, node_id), row
+
+
+def _check(runtime: Runtime, url: str, node_id: int) -> bool:
+    node, row = _node_and_row(runtime, node_id)
     if node is None:
         return False
     try:
@@ -306,9 +311,7 @@ def _inserted(connection: Connection, node_id: int, values: Mapping[str, Any]) -
 
 def _leave_node(runtime: Runtime, node_id: int) -> bool:
     """Delete the subscriptions of a node, and its row."""
-    with runtime.reading() as session:
-        node = session.get(Node, node_id)
-        row = session.scalar(select(EventSubscription).where(_ROW.node_id == node_id))
+    node, row = _node_and_row(runtime, node_id)
     if node is None or row is None:
         return False
     return _left(runtime, node, row, is_ours=lambda _destination: True)
