@@ -341,20 +341,26 @@ def test_few_wrong_passwords_of_an_address_are_checked_and_accepted_ones_still_w
 
         def guess(number):
             user = ("ali", "baba")[number % 2]
-            return get(nodes, auth=(user, f"wrong {number}"))
+            for _ in range(200):
+                answer = get(nodes, auth=(user, f"wrong {number}"))
+                # 503: of one address eight are checked or wait at a time, fewer than both limits
+                # allow; a busy machine may refuse all others before the limits are reached
+                if answer.status_code != 503:
+                    return answer
+                time.sleep(0.1)
+            return answer
 
         with ThreadPoolExecutor(50) as pool:
-            guesses = [pool.submit(guess, number) for number in range(200)]
+            futures = [pool.submit(guess, number) for number in range(200)]
             began = time.monotonic()
             slowest = max(seconds_of(get, f"{url}/healthcheck") for _ in range(5))
-            answers = [each.result() for each in guesses]
+            answers = [future.result() for future in futures]
         assert slowest < 5  # 200 checks would take ten seconds
-        found = Counter(each.status_code for each in answers)
-        # 503: of one address eight are checked or wait at a time, fewer than both limits allow
-        assert {401, 429} <= set(found) <= {401, 429, 503}
+        counts = Counter(answer.status_code for answer in answers)
+        assert set(counts) == {401, 429}
         # of each user; one more is checked after 12 seconds, on a busy machine
-        assert found[401] <= 2 * (7 + (time.monotonic() - began) / 12)
-        limited = next(each for each in answers if each.status_code == 429)
+        assert counts[401] <= 2 * (7 + (time.monotonic() - began) / 12)
+        limited = next(answer for answer in answers if answer.status_code == 429)
         assert 0 < int(limited.headers["Retry-After"]) <= 12
         assert "wrong passwords" in fault(limited)
         assert 200 == get(nodes, auth=("ali", "sesame")).status_code
