@@ -133,7 +133,12 @@ def _architecture(chip: object) -> str | None:
     return instructions or _FAMILIES.get(family) or _ARCHITECTURES.get(family)
 
 
-def _disks(documents: Documents) -> Iterator[Inventory]:
+def _disks(documents: Documents) -> list[Inventory]:
+    """Return the drives; SimpleStorage, which may have them again, counts only without any."""
+    return [*_drives(documents)] or [*_simple_devices(documents)]
+
+
+def _drives(documents: Documents) -> Iterator[Inventory]:
     for storage in documents.members(documents.system, "Storage"):
         for drive in documents.members(storage, "Drives"):
             size = number(entry(drive, "CapacityBytes"))
@@ -146,6 +151,9 @@ def _disks(documents: Documents) -> Iterator[Inventory]:
                     vendor=text(entry(drive, "Manufacturer")),
                     rotational=_ROTATIONAL.get(word(entry(drive, "MediaType"))),
                 )
+
+
+def _simple_devices(documents: Documents) -> Iterator[Inventory]:
     for storage in documents.members(documents.system, "SimpleStorage"):
         devices = entry(storage, "Devices")
         for device in devices if isinstance(devices, list) else ():

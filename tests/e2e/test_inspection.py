@@ -155,7 +155,7 @@ def test_a_bmc_is_inspected_instead_where_the_node_says_so(site):
     fleet.provision([node], "inspect")
     fleet.await_state([node], "manageable")
     machine, row = simulator.machines[-1], fleet.get(f"nodes/{node}")
-    assert (32 * 1024, 8, 99) == tuple(
+    assert (32 * 1024, 8, 893) == tuple(
         row["properties"][name] for name in ("memory_mb", "cpus", "local_gb")
     )
     assert sorted(machine.macs) == sorted(

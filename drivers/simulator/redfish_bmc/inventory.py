@@ -4,26 +4,32 @@ from collections.abc import Sequence
 from typing import Any
 
 from drivers.simulator.machine import Machine
+from drivers.simulator.redfish_bmc.system import DRIVES
 
 
-def inventory(machine: Machine, macs: Sequence[str]) -> dict[str, Any]:
-    """Return the body of the inspection callback (collector `default`)."""
-    disk = {
-        "name": "/dev/sda",
+def _disk(machine: Machine, index: int) -> dict[str, Any]:
+    """Return a disk: the drive of the BMC with the same serial number, passed through."""
+    return {
+        "name": f"/dev/sd{'abcd'[index]}",
         "model": "Simulated Disk",
         "size": machine.disk_bytes,
         "rotational": False,
-        "wwn": f"0x5000c500{machine.number:08x}",
-        "serial": f"SIM-{machine.number:04d}-0",
+        "wwn": f"0x5000c5{index:02x}{machine.number:08x}",
+        "serial": f"SIM-{machine.number:04d}-{index}",
         "vendor": "Simulated",
         "wwn_with_extension": None,
         "wwn_vendor_extension": None,
-        "hctl": "0:0:0:0",
-        "by_path": "/dev/disk/by-path/sim-0",
+        "hctl": f"0:0:{index}:0",
+        "by_path": f"/dev/disk/by-path/sim-{index}",
         "logical_sectors": 512,
         "physical_sectors": 4096,
         "tran": "sata",
     }
+
+
+def inventory(machine: Machine, macs: Sequence[str]) -> dict[str, Any]:
+    """Return the body of the inspection callback (collector `default`)."""
+    disks = [_disk(machine, index) for index in range(DRIVES)]
     interfaces = [
         {
             "name": f"eth{index}",
@@ -53,7 +59,7 @@ def inventory(machine: Machine, macs: Sequence[str]) -> dict[str, Any]:
                 "flags": ["vmx", "aes"],
                 "socket_count": 1,
             },
-            "disks": [disk],
+            "disks": disks,
             "memory": {
                 "total": machine.memory_gib * 1024**3,
                 "physical_mb": machine.memory_gib * 1024,
@@ -77,7 +83,7 @@ def inventory(machine: Machine, macs: Sequence[str]) -> dict[str, Any]:
             "hostname": machine.name,
             "bmc_mac": "52:58" + macs[0][5:],
         },
-        "root_disk": disk,
+        "root_disk": disks[0],
         "boot_interface": macs[0],
         "configuration": {
             "collectors": ["default"],

@@ -319,12 +319,12 @@ def test_a_bmc_reports_the_hardware_of_a_machine_that_is_off(simulator):
     found = it.reports["findings"]
     assert {
         "owner": "me", "cpus": 8, "memory_mb": 32 * 1024, "cpu_arch": "x86_64",
-        "local_gb": 99, "capabilities": "boot_mode:uefi",
+        "local_gb": 893, "capabilities": "boot_mode:uefi",
     } == found.node["properties"]  # fmt: skip
     assert list(machine.macs) == [each["address"] for each in found.ports]
     cpu = {"count": 8, "socket_count": 1, "model_name": "Simulated CPU", "frequency": 2400}
     assert {**cpu, "architecture": "x86_64"} == found.inventory["cpu"]
-    assert [960 * 10**9] * 4 + [100 * GIB] == [disk["size"] for disk in found.inventory["disks"]]
+    assert [960 * 10**9] * 4 == [disk["size"] for disk in found.inventory["disks"]]
     assert "SIM-0000" == found.inventory["system_vendor"]["serial_number"]
     assert "Off" == machine.power
     assert list(machine.macs) == it.driver.management.mac_addresses(it)

@@ -69,9 +69,6 @@ def test_absent_sockets_and_bays_are_not_counted(bmc, node):
         CPU2={"ProcessorType": "CPU", "Status": {"State": "Absent"}},
     )
     bmc.changes[f"{STORAGE}/Drives/1"] = ABSENT
-    bmc.changes[f"{SYSTEM}/SimpleStorage/0"] = having(
-        Devices=[{"Name": "sda", "CapacityBytes": 1000, "Status": {"State": "Absent"}}]
-    )
     bmc.changes[SYSTEM] = having(
         MemorySummary={"TotalSystemMemoryGiB": 32, "Status": {"State": "Absent"}}
     )
@@ -79,8 +76,20 @@ def test_absent_sockets_and_bays_are_not_counted(bmc, node):
     found = inspected(node)
 
     assert (16, 1) == (found["cpu"]["count"], found["cpu"]["socket_count"])
-    assert len(whole["disks"]) - 2 == len(found["disks"])
+    assert len(whole["disks"]) - 1 == len(found["disks"])
     assert "memory" not in found
+
+
+def test_simple_storage_counts_only_where_there_are_no_drives(bmc, node):
+    devices = [
+        {"Name": "sda", "CapacityBytes": 1000, "Status": {"State": "Enabled"}},
+        {"Name": "sdb", "CapacityBytes": 2000, "Status": {"State": "Absent"}},
+    ]
+    bmc.changes[f"{SYSTEM}/SimpleStorage/0"] = having(Devices=devices)
+    serials = [f"SIM-0000-{index}" for index in range(4)]
+    assert serials == [disk.get("serial") for disk in inspected(node)["disks"]]
+    bmc.changes[STORAGE] = having(Drives=[])
+    assert [{"name": "sda", "size": 1000}] == inspected(node)["disks"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +110,7 @@ def test_a_missing_or_malformed_storage_resource_is_skipped(bmc, node, caplog, p
         found = inspected(node)
     logged = [each for each in caplog.records if each.msg == "redfish.resource_skipped"]
 
-    expected = 1 + (3 if "Drives" in path else 0)
+    expected = 3 if "Drives" in path else 1  # without drives, that of SimpleStorage
     assert (8, expected) == (found["cpu"]["count"], len(found["disks"]))
     if change is None:
         assert [bmc.machine.redfish_address + path.replace("{id}", bmc.machine.uuid)] == [

@@ -16,7 +16,7 @@ from tests.unit.drivers.redfish.transport.test_documents import GONE, VALUES, ch
 CPU, NICS = f"{SYSTEM}/Processors/CPU0", f"{SYSTEM}/EthernetInterfaces"
 #: Findings of an inspection of the simulated machine.
 PROPERTIES = {
-    "cpus": 8, "cpu_arch": "x86_64", "memory_mb": 32768, "local_gb": 99,
+    "cpus": 8, "cpu_arch": "x86_64", "memory_mb": 32768, "local_gb": 893,
     "capabilities": "boot_mode:uefi",
 }  # fmt: skip
 
