@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import bulk, rollout_creation
+from app.cli import bulk, rollout_creation, rollout_progress
+from app.cli.commands import FOREVER
 from app.cli.node_commands.verbs import StepsGiven
 from app.cli.rest import Api
 from app.cli.terminal import arguments, times
@@ -102,6 +103,24 @@ def nodes(
             node | {"node": node["node_name"] or node["node_uuid"]} for node in rollout_nodes
         ]
     output.items(rollout_nodes, NODE_COLUMNS, NODES)
+
+
+def watch(
+    api: Api,
+    output: Output,
+    uuid: RolloutArgument,
+    *,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Most seconds to watch")
+    ] = FOREVER,
+) -> None:
+    """
+    Print each wave of a rollout as it begins, until the rollout ends or is paused.
+
+    Exit status: 0 all nodes succeeded, 1 nodes failed or it was aborted, 3 it is paused or not over
+    yet.
+    """
+    rollout_progress.follow(api, output, _uuid(uuid), timeout)
 
 
 def pause(api: Api, output: Output, uuid: RolloutArgument) -> None:

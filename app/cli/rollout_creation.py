@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import bulk
+from app.cli import bulk, rollout_progress
 from app.cli.commands import option
 from app.cli.rest import Api
 from app.cli.terminal import times
@@ -76,6 +76,15 @@ OPTIONS = (
         False,
     ),
     option(
+        "wait",
+        Annotated[
+            float | None,
+            typer.Option(
+                metavar="[SECONDS]", min=0, help="Follow it until it ends or is paused, or so long"
+            ),
+        ],
+    ),
+    option(
         "yes", Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")], False
     ),
 )
@@ -83,7 +92,7 @@ OPTIONS = (
 
 def create(api: Api, output: Output, fields: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """
-    Print the plan of a rollout, ask for a confirmation, and create the rollout.
+    Print the plan of a rollout, ask for a confirmation, create the rollout, and follow it if asked.
 
     fields: target, nodes and arguments of the verb; those that are None are left out. options: the
     values of OPTIONS; without one of STRATEGY, the service's default.
@@ -110,7 +119,10 @@ def create(api: Api, output: Output, fields: Mapping[str, Any], options: Mapping
             return
         bulk.confirm(f"{body['target']}: {plan['included']} nodes in {plan['waves']} waves")
     rollout = api.request("POST", "rollouts", body=body).json()
-    output.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
+    if options.get("wait") is not None:
+        rollout_progress.follow(api, output, rollout["uuid"], options["wait"])
+    else:
+        output.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
 
 
 def _window(text: str) -> Document:

@@ -60,7 +60,10 @@ def test_a_rollout_from_its_dry_run_to_its_end(ingot, fleet):
 def test_a_rollout_is_paused_resumed_and_aborted(ingot, fleet):
     away = ("--where", "conductor_group=left")
     name = ingot("fleet", "run", "power on", *away, "--yes", "-o", "json").read()["uuid"]
+    unfinished = ingot("fleet", "watch", name, "--timeout", "0.5", status=3)
+    assert f"ingot: {name} is not over yet; it goes on" == unfinished.errors[-1]
     assert f"{name}: paused: by an operator." in ingot("fleet", "pause", name).lines[0]
+    assert f"{name} is paused" in ingot("fleet", "watch", name, status=3).errors[-1]
     assert 'pause needs state "running"' in ingot("fleet", "pause", name, status=1).errors[-1]
     assert f"{name}: Wave 1 of 1 waits for 1 of 1 node" in ingot("fleet", "resume", name).lines[0]
     waits = "1 without a live conductor"
@@ -68,8 +71,20 @@ def test_a_rollout_is_paused_resumed_and_aborted(ingot, fleet):
     assert 'is in state "running": abort it' in ingot("fleet", "delete", name, status=1).errors[-1]
     assert f"{name}: aborting:" in ingot("fleet", "abort", name).lines[0]
     until(lambda: fleet.get(f"rollouts/{name}")["state"] == "aborted", "the end")
+    aborted = ingot("fleet", "watch", name, status=1)
+    assert f"ingot: {name} is aborted; 0 of its nodes have failed" == aborted.errors[-1]
     assert [f"{name}: deleted"] == ingot("fleet", "delete", name).lines
     assert name not in rollouts(fleet)
+
+
+def test_a_rollout_is_followed_wave_by_wave(ingot, fleet):
+    words = ("power on", "--where", "resource_class=small", "--max-unavailable", "3", "--yes")
+    lines = ingot("fleet", "run", *words, "--wait").lines
+    assert "0 of 5 done. Wave 1 of 2 waits for 3 of 3 nodes" in lines[0]
+    assert "3 of 5 done. Wave 2 of 2 waits for 2 of 2 nodes" in lines[1]
+    assert "completed: 5 of 5 nodes succeeded." in lines[2]
+    rollout = ingot("fleet", "run", *words, "--wait", "60", "-o", "json").read()
+    assert ("completed", 5) == (rollout["state"], rollout["succeeded"])
 
 
 @pytest.mark.parametrize(
