@@ -129,6 +129,7 @@ GROUPS: Mapping[str, Group] = {
             "list": at("fleet", "list_rollouts"),
             "show": at("fleet", "show"),
             "nodes": at("fleet", "nodes"),
+            "watch": at("fleet", "watch"),
             "pause": at("fleet", "pause"),
             "resume": at("fleet", "resume"),
             "abort": at("fleet", "abort"),
@@ -158,6 +159,7 @@ GROUPS: Mapping[str, Group] = {
         {
             "list": at("sanitation", "list_reports"),
             "show": at("sanitation", "show"),
+            "export": _bulk("sanitation", "export"),
         },
     ),
     "port": Group("Network interfaces of nodes.", _all_of("PORT")),

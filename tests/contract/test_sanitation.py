@@ -7,6 +7,7 @@ import pytest
 
 from app.db.clock import moment
 from app.models import SanitationReport
+from tests.support.inside_commands import Ingot
 
 from .conftest import fault
 
@@ -76,3 +77,19 @@ def test_a_wrong_query_is_refused(api, query):
     answer = api("GET", f"/v1/nodes/{node['uuid']}/sanitation?{query}")
     assert 400 == answer.status_code
     assert query.partition("=")[0] in fault(answer)["faultstring"].lower()
+
+
+def test_the_newest_reports_of_many_nodes_are_written_to_files(api, tmp_path):
+    ingot, folder = Ingot(api.client.application), tmp_path / "proofs"
+    for name in ("n1", "n2"):
+        add(api, api.node(name=name)["uuid"], "unknown", "sanitized")
+    api.node(name="n3")
+    words = ("sanitation", "export", "--where", "name=n*", "--folder", folder)
+    written = ingot(*words, status=1)
+    lines = {f"{folder}/n1.json: sanitized", f"{folder}/n2.json: sanitized"}
+    assert lines == {*written.out.splitlines()}
+    assert "n3: n3 has no sanitation report" == written.err.splitlines()[0]
+    for name in ("n1", "n2"):
+        assert "sanitized" == orjson.loads((folder / f"{name}.json").read_bytes())["result"]
+    again = ingot("sanitation", "export", "n1", "n2", "--folder", folder, status=1)
+    assert f"n1: {folder}/n1.json exists" in again.err.splitlines()[0]

@@ -269,8 +269,19 @@ def test_a_file_is_verified_by_the_key_that_the_command_prints(harness, tmp_path
     assert 0 == verified.exit_code, verified.output
     assert "m1" in verified.output
     assert "result: sanitized" in verified.output
+    file.with_name("same.json").write_text(file.read_text())
+    both = [*words[:2], str(file.with_name("same.json")), *words[2:]]
+    verified = CliRunner().invoke(cli.app, both)
+    assert 0 == verified.exit_code, verified.output
+    assert "2 of 2 reports are genuine: 2 sanitized\n" in verified.stdout
     document["report"]["result"] = "unknown"
     file.write_text(json.dumps(document))
     refused = CliRunner().invoke(cli.app, words)
     assert 1 == refused.exit_code
     assert "was changed" in str(refused.exception)
+    refused = CliRunner().invoke(cli.app, both)
+    assert 1 == refused.exit_code
+    assert "1 of 2 reports are genuine: 1 sanitized\n" in refused.stdout
+    assert f"{file}: not genuine: the report or its signature was changed\n" == refused.stderr
+    refused = CliRunner().invoke(cli.app, [*both[:-1], "no-key"])
+    assert "--key: the key is none of Ed25519" in str(refused.exception)

@@ -4,6 +4,7 @@ them.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from app.config.settings import Settings, SettingsError
+from app.text.sentences import harmless
 from workers.commands.configuration import Config, read
 from workers.supervisor import location
 from workers.supervisor.location import StartError
@@ -128,9 +130,9 @@ def public_key(config: Config = None) -> None:
     typer.echo(sanitation_proofs.pem_of(base64.b64decode(encoded_key)), nl=False)
 
 
-def verify_report(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Report, as `show --file` writes it")
+def verify_reports(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Reports, as `show --file` writes them")
     ],
     *,
     key: Annotated[
@@ -139,22 +141,38 @@ def verify_report(
     ],
 ) -> None:
     """
-    Verify the signature of a sanitation report in a file, without the service.
+    Verify the signatures of sanitation reports in files, without the service.
 
-    Exit status 1: it is not what the service has signed. The result of the report is printed: a
-    genuine report may say that the machine was not sanitized.
+    Exit status 1: one of them is not what the service has signed. The result of each report is
+    printed: a genuine report may say that the machine was not sanitized.
     """
     from app.audit import sanitation_proofs
-    from app.text.sentences import harmless
 
     try:
         encoded_key = Path(key).read_text() if Path(key).exists() else key
-        document = sanitation_proofs.read(file.read_bytes())
-        report = sanitation_proofs.verify(document, sanitation_proofs.key_of(encoded_key))
-    except sanitation_proofs.NotProven as error:
-        raise StartError(f"{file}: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartError(str(error)) from None
+        public_key = sanitation_proofs.key_of(encoded_key)
+    except (OSError, UnicodeDecodeError, sanitation_proofs.NotProven) as error:
+        raise StartError(f"--key: {error}") from None
+    results: Counter[str] = Counter()
+    for file in files:
+        try:
+            document = sanitation_proofs.read(file.read_bytes())
+            report = sanitation_proofs.verify(document, public_key)
+        except (sanitation_proofs.NotProven, OSError) as error:
+            if len(files) == 1:
+                raise StartError(f"{file}: {error}") from None
+            typer.echo(harmless(f"{file}: not genuine: {error}"), err=True)
+        else:
+            results[report["result"]] += 1
+            _print_report(report)
+    if len(files) > 1:
+        genuine = results.total()
+        counts = ", ".join(f"{number} {result}" for result, number in results.most_common())
+        typer.echo(harmless(f"{genuine} of {len(files)} reports are genuine: {counts or 'none'}"))
+        raise typer.Exit(0 if genuine == len(files) else 1)
+
+
+def _print_report(report: Mapping[str, Any]) -> None:
     node, operation = report["node"], report["operation"]
     typer.echo(
         harmless(
@@ -177,7 +195,7 @@ def _alone(name: str, function: Callable[..., None]) -> typer.Typer:
 OF_GROUPS: Mapping[str, Mapping[str, typer.Typer]] = {
     "audit": {"verify": _alone("verify", verify_audit)},
     "sanitation": {
-        "verify": _alone("verify", verify_report),
+        "verify": _alone("verify", verify_reports),
         "key": _alone("key", public_key),
     },
 }
