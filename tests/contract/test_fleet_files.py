@@ -78,7 +78,8 @@ def test_machines_of_a_spreadsheet_are_enrolled_once_and_wrong_rows_are_named(
     assert 4 == len(errors)
     assert errors[0].startswith("line 5, no-driver: driver: is required")
     assert (
-        f"line {count // 2 + 2}, no-mac: ports: '52:54:00:zz:00:01' is no MAC address" in errors[1]
+        f"line {count // 2 + 2}, no-mac: column 'MAC', ports: '52:54:00:zz:00:01' is no MAC address"
+        in errors[1]
     )
     assert f"line {count}, no-place: " in errors[2]
     assert "non-negative integers" in errors[2]

@@ -213,6 +213,8 @@ def _compared(
             driver = machine.values.get("driver") or (machine.node or {})["driver"]
             info = machine.values.get("driver_info") or {}
             machine.problems += keys.problems(driver, info)
+    for entry, machine in zip(entries, machines, strict=True):
+        machine.problems = [entry.located(problem) for problem in machine.problems]
     return machines
 
 

@@ -33,6 +33,8 @@ class Entry:
     place: str  # in the file: "line 7"
     values: Document = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    #: Field -> name of its column in a spreadsheet, where it is another one.
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -52,6 +54,11 @@ class Entry:
         for name in _LOWER:
             if isinstance(value := self.values.get(name), str):
                 self.values[name] = value.lower()
+
+    def located(self, problem: str) -> str:
+        """Name the column of the field that a problem begins with."""
+        column = self.columns.get(problem.partition(": ")[0])
+        return f"column {column!r}, {problem}" if column else problem
 
     def _checked_ports(self, ports: object) -> list[Document]:
         if not isinstance(ports, list):

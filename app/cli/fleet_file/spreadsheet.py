@@ -46,11 +46,16 @@ def read(text: str, columns: Mapping[str, str]) -> list[Entry]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     offset = 1 if first_line else 0
     try:
-        fields = _fields([cell.strip() for cell in next(reader, [])], columns)
+        header = [cell.strip() for cell in next(reader, [])]
+        fields = _fields(header, columns)
+        titles = {
+            field: cell for field, cell in zip(fields, header, strict=True) if field != _usual(cell)
+        }
         entries, line = [], reader.line_num + 1
         for row in reader:
             if any(cell.strip() for cell in row):
                 entries.append(_entry(f"line {line + offset}", row, fields))
+                entries[-1].columns = titles
             line = reader.line_num + 1
     except csv.Error as error:
         raise Usage(f"line {reader.line_num + offset}: this is not CSV: {error}") from error
