@@ -48,6 +48,7 @@ def fetch(
     *,
     among: ColumnElement[bool],
     identity: str = "uuid",
+    reference: ColumnElement[int] | None = None,
 ) -> list[Row[*tuple[Any, ...]]]:
     """
     Return the rows of a page of the query: sorted by the column `page.sort_key`, then by id.
@@ -56,6 +57,8 @@ def fetch(
 
     among: condition of the rows that the marker may identify. It must exclude those that the caller
     may not see: a page after such a row would disclose its values.
+    reference: column of the query that refers to the ids of the model, and by whose index the query
+    is read in their order. Else SQLite reads all rows of the model, where a table refers to few.
 
     Raises NotFound: none of them has the marker as its identity.
     """
@@ -71,6 +74,8 @@ def fetch(
         position = session.execute(marked).one_or_none()
         if position is None:
             raise NotFound(kind_of(model), str(page.marker))
+    if reference is not None:
+        keys[-1] = reference
     query = query.order_by(
         *(key_column.desc() if page.descending else key_column.asc() for key_column in keys)
     )

@@ -5,9 +5,9 @@ import uuid
 from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import event, insert, text
+from sqlalchemy import event, insert, select, text
 
-from app.models import Node
+from app.models import Baseline, BaselineNode, Node
 
 NODES, LIMIT = 4000, 20
 #: Values of one node of 400, and of all others.
@@ -143,6 +143,33 @@ def test_nodes_are_sorted_by_an_index_wherever_the_page_begins(many, kind):
                 for direction in ("asc", "desc"):
                     query = f"sort_key={key}&sort_dir={direction}{marker}"
                     assert_by_index(api, query, index)
+
+
+def test_nodes_of_a_baseline_are_read_by_its_index_however_few_they_are(many, kind):
+    with many.runtime.transaction() as session:
+        ids = list(session.scalars(select(Node.id).order_by(Node.id)))
+        for name, members in (("all", ids), ("few", ids[::100])):
+            rules = {"selection": "driver=*", "expected": []}
+            baseline = Baseline(uuid=str(uuid.uuid4()), name=name, **rules)
+            session.add(baseline)
+            session.flush()
+            of_baseline = {"baseline_id": baseline.id, "version": 1, "state": "complies"}
+            times = dict.fromkeys(("compared_at", "since"), datetime(2026, 1, 1))
+            comparisons = [{**of_baseline, **times, "node_id": ident} for ident in members]
+            session.execute(insert(BaselineNode), comparisons)
+    few = many("GET", "/v1/baselines/few/nodes").json["nodes"]
+    assert NODES // 100 == len(few)
+    if kind == "postgresql":
+        analyse(many)
+    for api in each_state(many, kind):
+        for query in ("", "&state=complies", f"&marker={few[20]['node_uuid']}"):
+            path = f"/v1/baselines/few/nodes?limit={LIMIT}{query}"
+            (plan,) = plans_of(api, path, "ORDER BY")
+            first = re.search(r"(?:Scan using \w+ on|Scan on|SEARCH|SCAN) (\w+)", plan)
+            assert "baseline_nodes" == first[1], plan
+            assert not WHOLE.search(plan), plan
+    following = many("GET", path.replace(f"limit={LIMIT}", "limit=5")).json["nodes"]
+    assert few[21:26] == following
 
 
 def test_nodes_are_counted_by_state_without_a_look_at_their_rows(many, kind):

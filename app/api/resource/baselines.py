@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Row, Select, exists, select
 
 from app.api.declarations import versions
 from app.api.node.node_identifiers import id_of
@@ -89,9 +89,16 @@ def list_baseline_nodes(context: RequestContext, query: Mapping[str, Any], ident
     )
     if "state" in query:
         statement = statement.where(BaselineNode.state == query["state"])
-    compared_nodes = Node.id.in_(select(BaselineNode.node_id).where(of_baseline))
+    is_compared = exists().where(of_baseline, BaselineNode.node_id == Node.id)
     with context.runtime.reading() as session:
-        rows = fetch(session, statement, Node, page, among=compared_nodes)
+        rows = fetch(
+            session,
+            statement,
+            Node,
+            page,
+            among=is_compared,
+            reference=BaselineNode.__table__.c.node_id,
+        )
     items = [{"node_uuid": row.uuid, "node_name": row.name, **_comparison(row)} for row in rows]
     marker = rows[-1].uuid if len(rows) == page.limit else None
     return json(collection(context, "nodes", items, page, last_item=marker))
