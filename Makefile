@@ -21,7 +21,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos rotation-storm hosts compose-test compare-ironic lab lab-faults lab-up \
+.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test coverage fuzz check docs docs-serve docs-build demo-picture night bench model mutants mutation chaos rotation-storm hosts compose-test compare-ironic lab lab-faults lab-up \
 	lab-down lock dist sbom audit images clean
 
 help:  ## Show this
@@ -78,6 +78,9 @@ docs-serve: $(SITE)  ## Serve the documentation as a site: http://127.0.0.1:8000
 
 docs-build: $(SITE)  ## Build that site in build/docs; a broken link ends it
 	$(DOCS)/bin/mkdocs build --strict --clean -f docs/site/mkdocs.yml $(ARGS)
+
+night: $(DEV)  ## A night's work on simulated machines, by the operator's commands (ARGS="--machines 500 --wave 25%")
+	@$(BIN)/python -m tests.night $(ARGS)
 
 demo-picture: $(DEV)  ## Run the demo, and write its recording: docs/demo.svg
 	$(BIN)/python -m docs.demo_recording

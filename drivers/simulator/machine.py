@@ -195,6 +195,7 @@ class Machine:
             "boots": self.boots,
             "boot": {"target": self.boot_target, "enabled": self.boot_enabled},
             "media": self.media,
+            "firmware": self.firmware,
             "disk": self.disk
             and {
                 "image": self.disk.name,

@@ -6,6 +6,7 @@ The caller's settings are not passed on, so the demo cannot affect a service tha
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -31,6 +32,8 @@ CONDUCTORS = 2
 PORT = 6385
 #: Seconds for a child to end after SIGTERM.
 STOP_TIMEOUT = 20
+#: Data directory of the service, in the temporary directory.
+DATA = "data"
 
 #: Settings of the service: short timeouts for the takeover, and agents without TLS.
 SETTINGS = {
@@ -114,6 +117,7 @@ class Environment:
     image: Image
     children: list[Child]
     pidfile: Path  # of `ingot up`
+    data: Path  # its data directory
 
     @property
     def medium(self) -> str:
@@ -136,11 +140,13 @@ class Environment:
 
 
 @contextlib.contextmanager
-def environment(machines: int, pace: float) -> Iterator[Environment]:
+def environment(
+    machines: int, pace: float, settings: Mapping[str, str] = SETTINGS
+) -> Iterator[Environment]:
     """
     Start all parts of the demo; stop them and delete their files at the end.
 
-    pace: factor on the delays of the machines.
+    pace: factor on the delays of the machines. settings: of the service, by variable.
     Raises DemoError.
     """
     with contextlib.ExitStack() as stack:
@@ -151,15 +157,17 @@ def environment(machines: int, pace: float) -> Iterator[Environment]:
         folder = Path(stack.enter_context(temporary))
         try:
             # before the image server's thread: a process with threads must not fork
-            simulator = _start(stack, folder, "the simulator", _simulator(machines, pace))
+            start = functools.partial(_start, stack, folder, settings)
+            simulator = start("the simulator", _simulator(machines, pace))
             pidfile = folder / "pids.json"
             port = PORT if stack.enter_context(_reserved(PORT)) else 0
-            service = _start(stack, folder, "ingot up", _service(folder, pidfile, port))
+            service = start("ingot up", _service(folder / DATA, pidfile, port))
             description = json.loads(simulator.first_line())
             url = service.first_line().removeprefix("ready ")
             image = stack.enter_context(_image())
             control, fleet = description["url"], description["machines"]
-            yield Environment(url, control, fleet, image, [simulator, service], pidfile)
+            children = [simulator, service]
+            yield Environment(url, control, fleet, image, children, pidfile, folder / DATA)
         finally:
             _ignore_signals()
 
@@ -183,13 +191,19 @@ def _simulator(machines: int, pace: float) -> list[str]:
     return [SIMULATOR, f"--machines={machines}", *settings]
 
 
-def _service(folder: Path, pidfile: Path, port: int) -> list[str]:
-    options = {"data-dir": folder / "data", "pidfile": pidfile, "conductors": CONDUCTORS}
+def _service(data: Path, pidfile: Path, port: int) -> list[str]:
+    options = {"data-dir": data, "pidfile": pidfile, "conductors": CONDUCTORS}
     arguments = [f"--{name}={value}" for name, value in options.items()]
     return ["workers.cli", "up", f"--port={port}", *arguments]
 
 
-def _start(stack: contextlib.ExitStack, folder: Path, name: str, module: list[str]) -> Child:
+def _start(
+    stack: contextlib.ExitStack,
+    folder: Path,
+    settings: Mapping[str, str],
+    name: str,
+    module: list[str],
+) -> Child:
     """Run a module in its own session, so that Ctrl-C reaches only this process."""
     log = folder / f"{module[0]}.log"
     parent = os.getpid()
@@ -197,7 +211,7 @@ def _start(stack: contextlib.ExitStack, folder: Path, name: str, module: list[st
         process = subprocess.Popen(
             [sys.executable, "-m", *module],
             cwd=ROOT,
-            env=_environment(),
+            env=_environment(settings),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -210,14 +224,14 @@ def _start(stack: contextlib.ExitStack, folder: Path, name: str, module: list[st
     return child
 
 
-def _environment() -> dict[str, str]:
-    """Return this process's environment with the demo's settings, and without proxies."""
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment with the given settings alone, and without proxies."""
     environment_variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("INGOT_") and not name.lower().endswith("_proxy")
     }
-    return environment_variables | SETTINGS
+    return environment_variables | dict(settings)
 
 
 @contextlib.contextmanager
