@@ -27,6 +27,7 @@ from app.models import (
 )
 from app.models.base import Base
 from app.reports import stalled_operations
+from app.text.sentences import counted
 from drivers.core.errors import FailureCode
 from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
@@ -251,8 +252,9 @@ def unserved(installation: Installation) -> Iterator[Finding]:
             group_name = f"conductor group {group!r}" if group else "the default conductor group"
             yield Finding(
                 f"driver {share.driver}",
-                f"no live conductor of {group_name} has loaded it: {share.nodes} nodes cannot be"
-                " managed; see `ingot conductor list` and [DEFAULT]enabled_hardware_types",
+                f"no live conductor of {group_name} has loaded it:"
+                f" {counted(share.nodes, 'node')} cannot be managed; see"
+                " `ingot conductor list` and [DEFAULT]enabled_hardware_types",
             )
 
 

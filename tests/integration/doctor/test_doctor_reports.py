@@ -73,7 +73,7 @@ def schema_without_a_table(ward):
 LEFT_TO_OPERATORS = {
     "beat": (no_beat, "start `ingot beat`"),
     "impeded conductors": (impeded_conductor, "no new work: the broker has not answered for 40 s"),
-    "unserved nodes": (unserved_driver, "has loaded it: 1 nodes cannot be managed"),
+    "unserved nodes": (unserved_driver, "has loaded it: 1 node cannot be managed"),
     "future heartbeats": (clock_that_was_set_back, "s in the future: the clock of the database"),
     "restored database": (older_database, "its watermark is 7, the highest one seen is 8"),
     "unchecked nodes": (unchecked_node, "compare the machine"),
