@@ -107,8 +107,10 @@ def test_bmcs_that_refuse_a_subscription_are_counted_by_the_reason(ward):
     )
     assert [
         "no subscription to events: https only. Sweeps alone see changes of 2 nodes",
-        "no subscription to events: limit of 20 subscriptions reached. Sweeps alone see changes of"
-        " 1 node",
+        (
+            "no subscription to events: limit of 20 subscriptions reached. Sweeps alone see changes of"
+            " 1 node"
+        ),
     ] == [finding.explanation.partition(";")[0] for finding in ward.found]
     assert ", " in ward.found[0].subject
 
