@@ -21,7 +21,11 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
+<<<<<<< HEAD
 .PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test coverage fuzz check docs docs-serve docs-build demo-picture night bench model mutants mutation chaos rotation-storm hosts compose-test compare-ironic lab lab-faults lab-up \
+=======
+.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test glance-test boot-test tempest coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos rotation-storm hosts compose-test compare-ironic lab lab-faults lab-up \
+>>>>>>> main
 	lab-down lock dist sbom audit images clean
 
 help:  ## Show this
@@ -53,6 +57,15 @@ neutron-test: $(DEV)  ## Test the network interfaces with a real Neutron and Ope
 
 switch-test: $(DEV)  ## Test network interface switch with a real Open vSwitch (root, Debian 12)
 	$(BIN)/python -m pytest -m slow tests/e2e/test_real_switch.py $(ARGS)
+
+glance-test: $(DEV)  ## Test deployments of images from a real Glance
+	$(BIN)/python -m pytest -m slow tests/e2e/test_real_glance.py $(ARGS)
+
+boot-test: $(DEV)  ## Boot QEMU machines from the DHCP and TFTP server of a conductor (root, Debian 12)
+	$(BIN)/python -m pytest -m slow tests/e2e/test_real_boot.py $(ARGS)
+
+tempest: $(DEV)  ## Run OpenStack's own tests of the API, ironic-tempest-plugin, with a real Keystone
+	$(BIN)/python -m pytest -m slow tests/e2e/test_tempest.py $(ARGS)
 
 coverage: $(DEV)  ## Measure the lines and branches that test-fast runs; the report names the missing ones
 	$(BIN)/coverage erase
@@ -126,7 +139,7 @@ lab-down: $(DEV)  ## Stop the lab of lab-up
 	$(BIN)/python -m tests.lab down
 
 lock:  ## Pin the requirements again (needs uv)
-	for name in run dev agent lab neutron docs containers; do \
+	for name in run dev agent lab neutron glance tempest docs containers; do \
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done

@@ -22,6 +22,7 @@ from app.cli.terminal import arguments, styles
 from app.cli.terminal.consoles import console, text
 from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
+from app.text.sentences import counted
 
 JOBS, MOST_JOBS = 8, 64
 #: Nodes of a selection beyond which an action is confirmed that harms only in numbers.
@@ -180,7 +181,7 @@ def for_each_node(
     harm = destroys or (disturbs if len(nodes) > MANY else "")
     if harm and selection.is_indirect and nodes and not selection.yes:
         examples = ", ".join(nodes[:5]) + (", ..." if len(nodes) > 5 else "")
-        confirm(f"{harm}: {len(nodes)} nodes ({examples})")
+        confirm(f"{harm}: {counted(len(nodes), 'node')} ({examples})")
     results: dict[str, Outcome | Failure] = {}
     pending_nodes = nodes
     if follow_up:
@@ -247,7 +248,7 @@ def _conclude(
     for node, failure in failed.items():
         errors.print(text(f"{node}: {failure}", styles.TROUBLE))
     kind = NotYet if all(isinstance(failure, NotYet) for failure in failed.values()) else Failure
-    raise kind(f"{len(failed)} of {len(nodes)} nodes failed, for the reasons above")
+    raise kind(f"{len(failed)} of {counted(len(nodes), 'node')} failed, for the reasons above")
 
 
 def _document(node: str, result: Outcome | Failure) -> Document:

@@ -10,6 +10,7 @@ from app.cli.node_commands.verbs import Wait
 from app.cli.rest import Api
 from app.cli.terminal.errors import Failure, NotYet
 from app.cli.terminal.output import Document, Output
+from app.text.sentences import counted
 
 COLUMNS = (
     "hostname", "conductor_group", "alive", "drained_at", "drain_reason", "drivers", "updated_at",
@@ -47,7 +48,8 @@ def drain(
     alone = sum(share["nodes"] for share in service["ring"] if share["conductors"] == [name])
     if alone and not yes:
         bulk.confirm(
-            f"drain {name}: {alone} nodes have no other conductor, and wait until it is undrained"
+            f"drain {name}: {counted(alone, 'node')} without another conductor must wait until it"
+            " is undrained"
         )
     api.request("PUT", "conductors", name, "drain", body={"reason": reason})
     if wait is None:

@@ -8,6 +8,7 @@ from app.cli.resources import Limit
 from app.cli.rest import Api
 from app.cli.terminal.errors import Failure
 from app.cli.terminal.output import Document, Output
+from app.text.sentences import counted
 
 COLUMNS = ("project", "node_limit", "leased_nodes", "uuid")
 Project = Annotated[
@@ -46,7 +47,9 @@ def set_quota(
         answer = api.request("PATCH", "quotas", quota["uuid"], body=body)
     document = answer.json()
     leased_nodes = document["leased_nodes"]
-    output.result(document, f"{project}: at most {node_limit} nodes; it leases {leased_nodes}")
+    output.result(
+        document, f"{project}: at most {counted(node_limit, 'node')}; it leases {leased_nodes}"
+    )
 
 
 def unset_quota(api: Api, output: Output, project: Project) -> None:

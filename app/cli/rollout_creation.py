@@ -11,6 +11,7 @@ from app.cli.rest import Api
 from app.cli.terminal import times
 from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output
+from app.text.sentences import counted
 
 #: Most waves and exclusions of a plan that are printed for people.
 MOST = 10
@@ -117,7 +118,8 @@ def create(api: Api, output: Output, fields: Mapping[str, Any], options: Mapping
             _show_plan(output, plan)
         if dry_run:
             return
-        bulk.confirm(f"{body['target']}: {plan['included']} nodes in {plan['waves']} waves")
+        if plan["included"]:  # else the service refuses it, and says why
+            bulk.confirm(f"{body['target']}: {_extent(plan)}")
     rollout = api.request("POST", "rollouts", body=body).json()
     if options.get("wait") is not None:
         rollout_progress.follow(api, output, rollout["uuid"], options["wait"])
@@ -146,17 +148,21 @@ def _without_none(**values: Any) -> Document:
 def _show_plan(output: Output, plan: Document) -> None:
     """Print the waves of a dry run, and the nodes that do not take part."""
     output.say(
-        f"{plan['included']} nodes in {plan['waves']} waves, {plan['excluded']} excluded;"
-        f" pauses at {plan['error_budget']} failed nodes"
+        f"{_extent(plan)}, {plan['excluded']} excluded;"
+        f" pauses at {counted(plan['error_budget'], 'failed node')}"
     )
     waves: dict[int, list[str]] = {}
     for node in plan["nodes"]:
         waves.setdefault(node["wave"], []).append(node["node_name"] or node["node_uuid"])
     for wave, names in list(waves.items())[:MOST]:
         canary = " (canary)" if wave <= plan["canary_waves"] else ""
-        output.say(f"wave {wave}{canary}: {len(names)} nodes: {_some(names)}")
+        output.say(f"wave {wave}{canary}: {counted(len(names), 'node')}: {_some(names)}")
     for node in plan["excluded_nodes"][:MOST]:
         output.say(f"excluded: {node['node_name'] or node['node_uuid']}: {node['reason']}")
+
+
+def _extent(plan: Document) -> str:
+    return f"{counted(plan['included'], 'node')} in {counted(plan['waves'], 'wave')}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -7,13 +7,12 @@ file (`app.config.files`), the default; and the source is recorded. A wrong valu
 so is an unknown option of an ironic.conf, as for oslo.config, and one of an earlier release.
 """
 
-import dataclasses
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from app.config import files
 from app.config.ignored_options import IgnoredOptions
@@ -26,9 +25,6 @@ from drivers.net.child_environment import PREFIX
 NOT_SETTINGS = frozenset({"INGOT_CONFIG", "INGOT_URL", "INGOT_USERNAME", "INGOT_PASSWORD"})
 
 
-S = TypeVar("S")
-
-
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Values of all options."""
@@ -38,8 +34,8 @@ class Loaded:
     warnings: tuple[str, ...]  # lines for the log
 
 
-def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
-    settings: type[S],
+def load(
+    settings: type,
     environ: Mapping[str, str],
     path: str | os.PathLike[str] | None = None,
     flags: Mapping[str, Any] | None = None,
@@ -55,74 +51,123 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
 
     Raises SettingsError.
     """
-    table = {f"{option.group}.{option.name}": option for option in options(settings)}
-    names = {
-        old_name: name for name, option in table.items() for old_name in option.about.deprecated
-    }
-    all_names = [*table, *names]
-    ignored = ignored or IgnoredOptions()
-    warnings: list[str] = []
+    sources = _Sources(settings, ignored or IgnoredOptions())
+    sources.read_files(path or environ.get("INGOT_CONFIG"), environ)
+    sources.read_environment(environ)
+    sources.read_flags(flags or {})
+    return sources.loaded()
 
-    def current(place: str, origin: str) -> str:
-        """Return the current name of an option, with a warning for a deprecated one."""
-        if place in names:
-            warnings.append(f"{origin} is deprecated: it is {table[names[place]]} now")
-        return names.get(place, place)
 
-    values: dict[str, tuple[Any, str]] = {}  # a later source replaces the values of earlier ones
-    for entry in _entries(path or environ.get("INGOT_CONFIG"), environ, table):
-        place, source = entry.place, entry.origin
-        if place in all_names:
-            _put(values, current(place, source), entry.value, source, renamed=place in names)
-        elif reason := ignored.reason(place):
-            warnings.append(f"{source}: {reason}")
-        elif entry.is_ironic:
-            warnings.append(f"{source}: there is no such option, it is ignored")
-        else:
-            raise SettingsError(f"{source}: there is no such setting{_nearest(place, all_names)}")
+class _Sources:
+    """Values by source, read in the order of their rank: a later one replaces earlier ones."""
 
-    file_variables = {
-        option.file_variable: place
-        for place, option in table.items()
-        if option.about.secret and f"{place}_file" not in table
-    }
-    variables = {variable(*place.split(".", 1)): place for place in all_names} | file_variables
-    for name in sorted(environ):
-        if not name.startswith(PREFIX) or name in NOT_SETTINGS:
-            continue
-        if name not in variables:
-            warnings.append(_unknown(name, variables, ignored))
-            continue
-        place = variables[name]
-        if name in file_variables:
-            if table[place].variable in environ:
-                raise SettingsError(f"{name} and {table[place].variable} exclude each other")
-            values[place] = (secret_in_file(name, environ[name]), name)
-            continue
-        _put(values, current(place, name), environ[name], name, renamed=place in names)
+    def __init__(self, settings: type, ignored: IgnoredOptions) -> None:
+        self._settings, self._ignored = settings, ignored
+        #: "group.name" -> option
+        self._table = {f"{option.group}.{option.name}": option for option in options(settings)}
+        #: deprecated "group.name" -> current one
+        self._renamed = {
+            old_name: name
+            for name, option in self._table.items()
+            for old_name in option.about.deprecated
+        }
+        self._values: dict[str, tuple[Any, str]] = {}  # "group.name" -> value, origin
+        self._warnings: list[str] = []
 
-    for place, value in (flags or {}).items():
-        if place not in table:
-            raise SettingsError(f"{place}: there is no such setting{_nearest(place, all_names)}")
-        if value is not None:
-            _refuse_password(table[place], value)
-            values[place] = (value, "flag --" + place.partition(".")[2].replace("_", "-"))
-
-    result = Loaded({name: {} for _, name, _ in groups(settings)}, {}, ())
-    for place, option in table.items():
-        value, origin = values.get(place, (option.default, "default"))
-        result.origins[place] = origin
+    def read_files(self, path: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> None:
+        """Read files and oslo.config's variables. Raises SettingsError."""
+        defaults = {place: option.default for place, option in self._table.items()}
         try:
-            value = value if origin == "default" else convert(option, value)
-        except ValueError as error:
-            raise SettingsError(f"{origin}: {error}") from None
-        if option.about.secret and PLACEHOLDER in str(value):
-            raise SettingsError(
-                f"{origin}: {option} contains {PLACEHOLDER!r}, the placeholder of the examples:"
-                " replace it by a secret of your own"
-            )
-        result.values[option.group][option.name] = value
-    return dataclasses.replace(result, warnings=tuple(warnings))
+            for entry in files.entries(path, environ, defaults):
+                self._put_entry(entry)
+        except files.NotReadable as error:
+            raise SettingsError(str(error)) from None
+
+    def _put_entry(self, entry: files.Entry) -> None:
+        if entry.place in self._table or entry.place in self._renamed:
+            self._put(entry.place, entry.value, entry.origin)
+        elif reason := self._ignored.reason(entry.place):
+            self._warnings.append(f"{entry.origin}: {reason}")
+        elif entry.is_ironic:
+            self._warnings.append(f"{entry.origin}: there is no such option, it is ignored")
+        else:
+            raise SettingsError(f"{entry.origin}: {self._no_such_setting(entry.place)}")
+
+    def read_environment(self, environ: Mapping[str, str]) -> None:
+        """Read the variables INGOT_*. Raises SettingsError."""
+        places = [*self._table, *self._renamed]
+        variables = {variable(*place.split(".", 1)): place for place in places}
+        file_variables = {
+            option.file_variable: place
+            for place, option in self._table.items()
+            if option.about.secret and f"{place}_file" not in self._table
+        }
+        for name in sorted(environ):
+            if not name.startswith(PREFIX) or name in NOT_SETTINGS:
+                continue
+            if place := file_variables.get(name):
+                if self._table[place].variable in environ:
+                    raise SettingsError(
+                        f"{name} and {self._table[place].variable} exclude each other"
+                    )
+                self._values[place] = secret_in_file(name, environ[name]), name
+            elif place := variables.get(name):
+                self._put(place, environ[name], name)
+            else:
+                self._warnings.append(_unknown(name, [*variables, *file_variables], self._ignored))
+
+    def read_flags(self, flags: Mapping[str, Any]) -> None:
+        """Read the flags of the command line; None: not given. Raises SettingsError."""
+        for place, value in flags.items():
+            if place not in self._table:
+                raise SettingsError(f"{place}: {self._no_such_setting(place)}")
+            if value is not None:
+                _refuse_password(self._table[place], value)
+                flag = place.partition(".")[2].replace("_", "-")
+                self._values[place] = value, f"flag --{flag}"
+
+    def loaded(self) -> Loaded:
+        """Return the values, converted, with the defaults of the others. Raises SettingsError."""
+        result = Loaded(
+            {name: {} for _, name, _ in groups(self._settings)}, {}, tuple(self._warnings)
+        )
+        for place, option in self._table.items():
+            value, origin = self._values.get(place, (option.default, "default"))
+            if origin != "default":
+                value = _converted(option, value, origin)
+            result.values[option.group][option.name] = value
+            result.origins[place] = origin
+        return result
+
+    def _put(self, place: str, value: Any, origin: str) -> None:
+        """
+        Set the value of an option, with a warning for a deprecated name.
+
+        It is left out if the same source has a value under the current name.
+        """
+        if current_place := self._renamed.get(place):
+            self._warnings.append(f"{origin} is deprecated: it is {self._table[current_place]} now")
+            _, earlier_origin = self._values.get(current_place, (None, ""))
+            if earlier_origin and _source(earlier_origin) == _source(origin):
+                return
+        self._values[current_place or place] = value, origin
+
+    def _no_such_setting(self, place: str) -> str:
+        return f"there is no such setting{_nearest(place, [*self._table, *self._renamed])}"
+
+
+def _converted(option: Option, value: Any, origin: str) -> Any:
+    """Return the value of an option as its type. Raises SettingsError."""
+    try:
+        value = convert(option, value)
+    except ValueError as error:
+        raise SettingsError(f"{origin}: {error}") from None
+    if option.about.secret and PLACEHOLDER in str(value):
+        raise SettingsError(
+            f"{origin}: {option} contains {PLACEHOLDER!r}, the placeholder of the examples:"
+            " replace it by a secret of your own"
+        )
+    return value
 
 
 def secret_in_file(name: str, path: str) -> str:
@@ -147,25 +192,9 @@ def _refuse_password(option: Option, value: Any) -> None:
         )
 
 
-def _put(
-    values: dict[str, tuple[Any, str]], place: str, value: Any, origin: str, *, renamed: bool
-) -> None:
-    """Set a value, unless it has a deprecated name and the source has the current name, too."""
-    source = origin.rpartition(": ")[0]
-    if renamed and place in values and values[place][1].rpartition(": ")[0] == source:
-        return
-    values[place] = (value, origin)
-
-
-def _entries(
-    path: str | os.PathLike[str] | None, environ: Mapping[str, str], table: Mapping[str, Option]
-) -> Iterator[files.Entry]:
-    """Yield the options of files and of oslo.config's variables. Raises SettingsError."""
-    defaults = {place: option.default for place, option in table.items()}
-    try:
-        yield from files.entries(path, environ, defaults)
-    except files.NotReadable as error:
-        raise SettingsError(str(error)) from None
+def _source(origin: str) -> str:
+    """Return the file of an origin; "": a variable or a flag."""
+    return origin.rpartition(": ")[0]
 
 
 def _nearest(place: str, names: Iterable[str]) -> str:

@@ -35,7 +35,7 @@ from app.models import (
 from app.planning import plan_rows
 from app.planning.plan_rows import Rows
 from app.runtime import runtime_of
-from app.text.sentences import enumerated
+from app.text.sentences import counted, enumerated
 from drivers.core.driver import interfaces_of
 from drivers.core.errors import HardwareError, NotSupported
 from drivers.core.steps import Done, Outcome
@@ -214,7 +214,7 @@ def news(session: Session, node: Node) -> list[str]:
     phrases = []
     row = session.get(NodeRefresh, node.id)
     if row is not None and row.changed:
-        count = f"{row.changed} changed fact{'s' * (row.changed > 1)}"
+        count = counted(row.changed, "changed fact")
         description = _described(row.changes, row.changed)
         time = row.read_at.isoformat(timespec="seconds")
         phrases.append(f"its refresh at {time}Z found {count}: {description}")

@@ -15,7 +15,7 @@ from app.models import (
     StartRefusal,
 )
 from app.rollouts import windows
-from app.text.sentences import joined
+from app.text.sentences import counted, joined
 
 #: Most failure codes in a summary, and most rollouts of a node in an explanation.
 MOST_CODES, MOST_ROLLOUTS = 5, 3
@@ -40,14 +40,17 @@ def failures(session: Session, rollout: Rollout) -> Mapping[str, int]:
 
 
 def _state(session: Session, rollout: Rollout) -> str:
-    progress, running = f"{rollout.succeeded} of {_nodes(rollout.nodes)} succeeded", rollout.running
+    progress, running = (
+        f"{rollout.succeeded} of {counted(rollout.nodes, 'node')} succeeded",
+        rollout.running,
+    )
     match rollout.state:
         case RolloutState.RUNNING:
             return joined(_window(session, rollout), _wave(session, rollout))
         case RolloutState.PAUSED:
             return _pause(rollout)
         case RolloutState.ABORTING:
-            return f"aborting: waits for {_nodes(running)} in progress"
+            return f"aborting: waits for {counted(running, 'node')} in progress"
         case RolloutState.ABORTED:
             return f"aborted: {progress}, {rollout.pending} not started"
     return f"completed: {progress}"
@@ -104,7 +107,8 @@ def _wave(session: Session, rollout: Rollout) -> str:
     return (
         f"wave {rollout.wave} of {rollout.waves}{canary} waits for"
         f" {sum(row[2] for row in open_rows)} of"
-        f" {_nodes(sum(row[2] for row in rows))}: {', '.join(causes) or 'the next wave begins'}"
+        f" {counted(sum(row[2] for row in rows), 'node')}:"
+        f" {', '.join(causes) or 'the next wave begins'}"
     )
 
 
@@ -119,7 +123,7 @@ _WAITS: Mapping[str, str] = {
 
 def _pause(rollout: Rollout) -> str:
     budget = rollout.strategy["error_budget"]
-    node_limit = f" ({rollout.error_budget} nodes)" if "%" in budget else ""
+    node_limit = f" ({counted(rollout.error_budget, 'node')})" if "%" in budget else ""
     causes = {
         PauseCause.OPERATOR: "by an operator",
         PauseCause.CANARY: f"a node of the first {rollout.strategy['canary']}, the canary, failed",
@@ -130,22 +134,18 @@ def _pause(rollout: Rollout) -> str:
         " started already: compare them before you resume it",
     }
     text = f"paused: {causes[PauseCause(rollout.pause_cause or PauseCause.OPERATOR)]}"
-    going = f"{_nodes(rollout.running)} in progress" if rollout.running else None
+    going = f"{counted(rollout.running, 'node')} in progress" if rollout.running else None
     return joined(text, going)
 
 
 def _failed(rollout: Rollout, codes: Mapping[str, int]) -> str | None:
     if not rollout.failed:
         return None
-    counted = [f"{number} {code}" for code, number in codes.items()][:MOST_CODES]
+    code_counts = [f"{number} {code}" for code, number in codes.items()][:MOST_CODES]
     ellipsis = ", ..." if len(codes) > MOST_CODES else ""
     number = rollout.accepted_failures
     accepted_part = f", {number} of them accepted" if number else ""
     return (
         f"{rollout.failed} of {rollout.nodes} failed{accepted_part}; codes:"
-        f" {', '.join(counted)}{ellipsis}"
+        f" {', '.join(code_counts)}{ellipsis}"
     )
-
-
-def _nodes(number: int) -> str:
-    return f"{number} node" if number == 1 else f"{number} nodes"

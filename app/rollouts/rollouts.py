@@ -30,6 +30,7 @@ from app.observe import log
 from app.rollouts.rollout_plan import Plan
 from app.rows import row_changes
 from app.runtime import runtime_of
+from app.text.sentences import counted
 
 logger = log.get(__name__)
 
@@ -48,9 +49,11 @@ def create(session: Session, plan: Plan, fields: Mapping[str, Any], caller: Call
     fields: uuid, description, target, arguments and filters. Raises AlreadyExists, Invalid.
     """
     if not plan.members:
-        reason = f"; the first: {plan.excluded[0].reason}" if plan.excluded else ""
+        if not plan.excluded:
+            raise Invalid("nodes: no node matches")
         raise Invalid(
-            f"nodes: none of the {len(plan.excluded)} nodes that match can take part{reason}"
+            f"nodes: none of {counted(len(plan.excluded), 'matching node')} can take part;"
+            f" the first: {plan.excluded[0].reason}"
         )
     rollout = row_changes.make(Rollout, fields)
     rollout.owner, rollout.request_id = caller.project_id, caller.request_id

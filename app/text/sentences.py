@@ -28,6 +28,11 @@ def enumerated(
     return f"{text}{conjunction} {remainder} more" if remainder > 0 else text
 
 
+def counted(number: int, noun: str) -> str:
+    """Count things of a noun whose plural ends in s, as in "1 node" and "2 nodes"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def harmless(text: str) -> str:
     """Replace control characters, of which an error text of a machine may have any, by blanks."""
     return "".join(

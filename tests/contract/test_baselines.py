@@ -365,7 +365,7 @@ def test_a_remedy_shows_its_plan_and_is_rolled_out_over_the_nodes_that_differ(ap
     ingot = Ingot(api.client.application)
     lines = ingot("baseline", "remedy", "rack-a", "--dry-run", "-o", "table").lines
     assert "applies BIOS settings: BootMode=Uefi, TurboMode=On" == lines[0]
-    assert "2 nodes in 2 waves, 0 excluded; pauses at 1 failed nodes" == lines[1]
+    assert "2 nodes in 2 waves, 0 excluded; pauses at 1 failed node" == lines[1]
     assert [] == rollouts(api)
     refused = ingot("baseline", "remedy", "rack-a", status=2)
     assert "clean: 2 nodes in 2 waves: needs --yes" in refused.err
@@ -407,10 +407,18 @@ def test_a_remedy_has_other_steps_nodes_and_verbs(api, differing):
         (("rack-a", "rebuild"), 2, "'rebuild' is not one of 'clean', 'service'"),
         (("rack-c",), 1, "could not be found"),
         (("rack-a", "--where", "nam=x"), 2, "there is no field 'nam'"),
-        (("rack-a", "--where", "name=new"), 1, "nodes: none of the 0 nodes"),
+        (("rack-a", "--where", "name=new"), 1, "nodes: no node matches"),
     ],
 )
 def test_a_wrong_remedy_is_refused(api, differing, words, status, message):
     ingot = Ingot(api.client.application)
     assert message in ingot("baseline", "remedy", *words, "--yes", status=status).err
     assert [] == rollouts(api)
+
+
+def test_a_remedy_in_which_no_node_takes_part_asks_nothing(api, differing):
+    refused = Ingot(api.client.application)(
+        "baseline", "remedy", "rack-a", "--where", "name=new", status=1
+    )
+    assert "nodes: no node matches" in refused.err
+    assert "--yes" not in refused.err

@@ -168,7 +168,7 @@ def test_a_verb_that_erases_disks_needs_a_confirmation_whatever_its_name(api, in
         api.set(uuid, provision_state=State.MANAGEABLE)
     words = ("node", "provision-state", "--where")
     refused = ingot(*words, "owner=erased", "provide", status=2)
-    assert "provide: 1 nodes (erased): needs --yes" in refused.err
+    assert "provide: 1 node (erased): needs --yes" in refused.err
     ingot(*words, "owner=kept", "provide")
     assert "manageable" == api("GET", "/v1/nodes/erased").json["provision_state"]
     ingot(*words, "owner=erased", "provide", "--yes")
@@ -277,7 +277,7 @@ def test_a_verb_of_some_nodes_is_requested_later(api, ingot, machines):
             2,
             "--config-drive: not with",
         ),
-        (("power", *SHARD, "off"), 2, "power off: 3 nodes in 1 waves: needs --yes"),
+        (("power", *SHARD, "off"), 2, "power off: 3 nodes in 1 wave: needs --yes"),
         (("power", "u99", "off"), 1, "could not be found: u99"),
     ],
 )

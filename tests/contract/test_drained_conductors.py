@@ -159,7 +159,7 @@ def test_the_command_asks_before_nodes_lose_their_only_conductor(api, ingot):
     api.node()
     api.node()
     refused = ingot("conductor", "drain", "rack-1", status=2)
-    assert "drain rack-1: 2 nodes have no other conductor" in refused.err
+    assert "drain rack-1: 2 nodes without another conductor must wait" in refused.err
     assert [] == ingot.changes
     neighbour(api)
     api.runtime.cache.clear()

@@ -155,7 +155,7 @@ def test_a_secret_comes_from_anywhere_but_an_argument_and_is_compared(api, ingot
         rehearsed = ingot("apply", file, *words, "--dry-run")
         assert f"    {field}: ****** (a secret)" in rehearsed.lines
         refused = ingot("apply", file, *words, status=2)
-        assert "change credentials of 1 nodes (one): needs --yes" in refused.err
+        assert "change credentials of 1 node (one): needs --yes" in refused.err
         ingot("apply", file, *words, "--yes")
         assert "another" == secret_of(api, "one")
 
@@ -294,7 +294,7 @@ def test_pruning_is_listed_confirmed_and_limited(api, ingot):
     refused = ingot("apply", "-", "--prune", *where, stdin=fleet, status=2)
     assert "- drop: delete" in refused.lines
     assert "    port 52:54:00:00:00:02: removed" in refused.lines
-    assert "delete 1 nodes (drop); delete ports of 1 nodes (keep): needs --yes" in refused.err
+    assert "delete 1 node (drop); delete ports of 1 node (keep): needs --yes" in refused.err
     assert [] == ingot.changes
     api.set(uuids["busy"], provision_state=State.ACTIVE)
     refused = ingot("apply", "-", "--prune", "--yes", stdin=fleet, status=1)
@@ -319,8 +319,8 @@ def test_an_export_leaves_out_secrets_and_instances_and_says_so(api, ingot, tmp_
     file = tmp_path / "fleet.yaml"
     ended = ingot("node", "export", "--file", file)
     assert [
-        "ingot: left out, as it is secret: driver_info.deploy_kernel of 1 nodes",
-        "ingot: left out, as it is secret: driver_info.redfish_password of 1 nodes",
+        "ingot: left out, as it is secret: driver_info.deploy_kernel of 1 node",
+        "ingot: left out, as it is secret: driver_info.redfish_password of 1 node",
     ] == ended.err.splitlines()
     assert {"redfish_address": "10.0.0.1"} == yaml.safe_load(file.read_text())["nodes"][0][
         "driver_info"

@@ -171,7 +171,7 @@ def test_the_commands(api):
     ingot = Ingot(api.client.application)
     assert "2 nodes; it leases 0" in ingot("quota", "set", BLUE, "2", "-o", "table").out
     lend(api, api.node())
-    assert "1 nodes; it leases 1" in ingot("quota", "set", BLUE, "1", "-o", "table").out
+    assert "1 node; it leases 1" in ingot("quota", "set", BLUE, "1", "-o", "table").out
     (item,) = json.loads(ingot("quota", "list", "--project", BLUE, "-o", "json").out)
     assert (BLUE, 1, 1) == (item["project"], item["node_limit"], item["leased_nodes"])
     refused = ingot("node", "create", "--driver", "fake-hardware", "--lessee", BLUE, status=1)

@@ -264,7 +264,7 @@ def test_bad_fields_are_refused(api, nodes, change, message):
 
 
 def test_no_nodes_are_refused(api):
-    assert "nodes: none of the 0 nodes" in refusal(api, {**CLEAN, "nodes": {}})
+    assert "nodes: no node matches" in refusal(api, {**CLEAN, "nodes": {}})
 
 
 def test_filters_and_verbs_need_their_versions(api, nodes):

@@ -5,12 +5,15 @@ Every command of a page in `PAGES` is typed, in the order of the page; those of 
 `NOT_TYPED`, are not, for the reason in the table.
 """
 
+import shutil
 import sqlite3
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.command_blocks import commands, fences
+from tests.support import postgresql
+from tests.support.command_blocks import ROOT, commands, fences
 from tests.support.ironic_databases import recorded
 from tests.support.ports import free_port
 from tests.support.reader import CTRL_C
@@ -141,6 +144,12 @@ def images(site):
     site.machine("NODE", "manageable")
 
 
+def install(site):
+    (site.folder / "compose").mkdir()
+    for name in ("secrets.sh", "redis-users.acl"):
+        shutil.copy(ROOT / "compose" / name, site.folder / "compose")
+
+
 def moving(site):
     recorded(site.folder / "ironic.db")
     (site.folder / "ironic.conf").write_text(
@@ -167,6 +176,16 @@ def redfish(site):
 def sanitation(site):
     site.machine("rack1-07", "manageable")
     site.provision("rack1-07", "provide", "available")
+
+
+def security(site):
+    """Make a database, with the users of the page; its URL is in the file `environment`."""
+    server = site.until_the_end.enter_context(postgresql.serving())
+    url = server.database()
+    (users,) = (text for _, language, text in fences("security") if language == "sql")
+    psql = [postgresql.find() / "psql", "--set", "ON_ERROR_STOP=1", "--no-psqlrc", "--command"]
+    subprocess.run([*psql, users, url], check=True, timeout=60)
+    (site.folder / "environment").write_text(f"export INGOT_DATABASE_CONNECTION='{url}'\n")
 
 
 def selection(site):
@@ -253,6 +272,12 @@ PAGES = {
         slow=False,
     ),
     "images": Page(images),
+    "install": Page(
+        install,
+        replaced={"ingot up ": lambda _: f"ingot up --port {free_port()} "},
+        keys={"ingot up": (("ready http", CTRL_C),)},
+        alone=True,
+    ),
     "machines-without-bmc": Page(),
     "moving-from-ironic": Page(
         moving,
@@ -287,6 +312,7 @@ PAGES = {
         before={"baremetal node set NODE --raid-interface": MANAGEABLE},
     ),
     "sanitation": Page(sanitation),
+    "security": Page(security, before={"ingot db": ". ./environment"}, alone=True),
     "selection": Page(selection, slow=False),
     "simulator": Page(
         simulator,
@@ -300,7 +326,7 @@ PAGES = {
 NOT_TYPED = {
     ("CONTRIBUTING", ""): "makes an environment from the package index",
     ("README", "make "): "tests/e2e/test_demo.py runs the demo; the service has the usual port",
-    ("api", ""): "tests/contract/test_generated_client.py",
+    ("api", ""): "tests/contract/test_generated_client.py types them in an environment of its own",
     ("bmc-recording", "ingot bmc record rack7-node3 --operation"): (
         "tests/e2e/test_bmc_recording.py, as it needs two terminals"
     ),
@@ -314,16 +340,14 @@ NOT_TYPED = {
     ("consoles", "ingot node set rack1-u2"): "needs a BMC with VNC: tests/e2e/test_screens.py",
     ("consoles", "ingot node console enable rack1-u2"): "needs a BMC with VNC",
     ("consoles", "ingot node console show rack1-u2"): "needs a BMC with VNC",
-    ("containers", ""): "needs a container engine",
-    ("drivers", ""): "tests/e2e/test_own_driver.py",
+    ("containers", ""): "`make compose-test` types them, with a container engine",
+    ("drivers", ""): "tests/e2e/test_own_driver.py types them on a service with that driver",
     ("images", "oras"): "needs a registry with TLS",
     ("inspection", "ingot node refresh"): "tests/integration/test_refreshes.py",
     ("inspection", "ingot fleet run refresh"): "tests/integration/test_refreshes.py",
     ("install", "pipx"): "tests/e2e/test_distribution.py installs the wheel",
-    ("install", "ingot up"): "the service of this test is one",
-    ("install", "compose/secrets.sh"): "tests/unit/test_kubernetes.py",
-    ("install", "kubectl"): "tests/unit/test_kubernetes.py",
-    ("install", "helm"): "tests/unit/test_kubernetes.py",
+    ("install", "kubectl"): "tests/unit/test_kubernetes.py types it, as a dry run",
+    ("install", "helm"): "tests/unit/test_kubernetes.py types it, as a dry run",
     ("networks", "ssh-keyscan"): "needs a switch",
     ("night", ""): "`make night` types them; tests/e2e/test_night.py",
     ("quickstart", "make "): "tests/e2e/test_demo.py runs the demo; the service has the usual port",
@@ -332,7 +356,6 @@ NOT_TYPED = {
     ("quickstart", "export PATH"): "belongs to the environment that is not made",
     ("redfish-events", ""): "tests/e2e/test_bmc_events.py",
     ("reliability", ""): "hours of `make chaos` and `make hosts`",
-    ("security", ""): "tests/e2e/test_database_users.py",
 }  # fmt: skip
 
 

@@ -5,24 +5,17 @@ Neutron's mechanism driver logs in to a real sshd on loopback, and configures th
 `ovs-vsctl`; no packet flows.
 """
 
-import fcntl
 import json
-import shutil
-import subprocess
-import sys
 import urllib.error
 import urllib.request
-import zlib
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.e2e import real_switch
-from tests.support.fleet import ROOT
+from tests.support import environments
 from tests.support.ports import free_port
-from tests.support.prerequisites import not_run
 
 SERVE = Path(__file__).with_name("real_neutron_host") / "serve.py"
-REQUIREMENTS = ROOT / "requirements" / "neutron.txt"
 SWITCH = "0c:c4:7a:00:00:01"
 PORTS = ("p7", "p8")
 #: Network -> its VLAN; `free` is not switched.
@@ -124,35 +117,11 @@ class RealNeutron:
 def serving(folder):
     """Skips the test if a part is not available."""
     real_switch.require()
-    environment = _environment()
+    environment = environments.installed("neutron")
     with ExitStack() as scope:
         real_switch.start_switch(scope, folder, PORTS)
         ssh = real_switch.start_sshd(scope, folder)
         yield _start_neutron(scope, folder, environment, ssh)
-
-
-def _environment():
-    """Return the environment with Neutron; it is created once per state of the requirements."""
-    cache = Path("/var/cache/ingot-tests")
-    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
-    venv = cache / f"neutron-{zlib.crc32(REQUIREMENTS.read_bytes() + sys.version.encode()):08x}"
-    with open(cache / "lock", "w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
-        if not (venv / "ready").exists():
-            shutil.rmtree(venv, ignore_errors=True)
-            subprocess.run([sys._base_executable, "-m", "venv", venv], check=True)
-            install = [
-                venv / "bin" / "pip",
-                "install",
-                "--quiet",
-                "--require-hashes",
-                "-r",
-                REQUIREMENTS,
-            ]
-            if subprocess.run(install, check=False, capture_output=True).returncode != 0:
-                not_run("Neutron of requirements/neutron.txt")
-            (venv / "ready").touch()
-    return venv
 
 
 def _start_neutron(scope, folder, environment, ssh):

@@ -32,7 +32,7 @@ def rollouts(fleet):
 def test_a_rollout_from_its_dry_run_to_its_end(ingot, fleet):
     target = ("fleet", "run", "manage", "--where", "resource_class=small", *WAVES)
     assert [
-        "5 nodes in 3 waves, 0 excluded; pauses at 1 failed nodes", "wave 1 (canary): 1 nodes: n0",
+        "5 nodes in 3 waves, 0 excluded; pauses at 1 failed node", "wave 1 (canary): 1 node: n0",
         "wave 2: 2 nodes: n1, n2", "wave 3: 2 nodes: n3, n4",
     ] == ingot(*target, "--dry-run").lines  # fmt: skip
     plan = ingot(*target, "--dry-run", "-o", "json").read()

@@ -137,7 +137,9 @@ def folder(tmp_path):
 def site(request, folder):
     page = PAGES[request.param]
     if page.alone:
-        yield Site(folder)
+        site = Site(folder)
+        with site.until_the_end:
+            yield site
         return
     fleet, simulator, machines = request.getfixturevalue("service")
     site = Site(folder, fleet, simulator, machines)

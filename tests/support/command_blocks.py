@@ -22,6 +22,8 @@ CONTINUED = re.compile(r"\\$")
 ANYTHING = re.compile(r"[0-9a-f]{8}(?:-\.\.\.|…)|\.\.\.|…")
 NUMBER = re.compile(r"\d+(?:\.\d+)*")
 PARTS = re.compile(f"({ANYTHING.pattern}|{NUMBER.pattern})")
+#: End of a word; with other numbers, a noun may have another one.
+PLURAL = re.compile(r"(?<=[a-z]{2})s?$")
 #: A command that shows a file.
 SHOWS_FILE = re.compile(r"^(?:cat|head -\d+) ([\w./-]+)$")
 
@@ -70,7 +72,8 @@ def resembles(shown: str, output: str) -> bool:
     """
     Whether an output has a line that the page shows.
 
-    Digits, UUIDs and white space may be others, and `...` stands for anything.
+    Digits, UUIDs and white space may be others, nouns singular or plural with them, and `...`
+    stands for anything.
     """
     words = ["".join(_alike(part) for part in PARTS.split(word)) for word in shown.split()]
     return re.search(r"\s+".join(words), output) is not None
@@ -81,7 +84,7 @@ def _alike(part: str) -> str:
         return r".*?"
     if NUMBER.fullmatch(part):
         return NUMBER.pattern
-    return re.escape(part)
+    return PLURAL.sub("s?", re.escape(part), count=1)
 
 
 def _of_session(page: str, line: int, lines: list[str]) -> Iterator[Command]:

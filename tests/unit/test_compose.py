@@ -179,7 +179,8 @@ def test_every_image_is_pinned():
     images = dict(re.findall(r"\$\{(\w+):-(\S+)\}", " ".join(given)))
     assert images == {name: image for name, image in EXAMPLE.items() if name.endswith("_IMAGE")}
     assert f"ARG PYTHON_IMAGE={images['PYTHON_IMAGE']}\n" in dockerfile
-    assert {"${PYTHON_IMAGE}"} == set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
+    bases = set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
+    assert {"${PYTHON_IMAGE}", "scratch"} == bases
     assert [] == [each for each in images.values() if not re.search(r":v?\d+\.\d+(\.\d+)?", each)]
     ours = {each for each in given if not each.startswith("$")}
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
@@ -236,7 +237,9 @@ def test_the_image_has_the_programs_that_conductors_start():
     assert set(packages) == programs
     dockerfile = (ROOT / "compose/Dockerfile").read_text()
     installed = re.search(r"apt-get install --yes --no-install-recommends (.+) \\", dockerfile)[1]
-    assert {*packages.values(), "tini"} == set(installed.split())
+    assert {*packages.values(), "tini", "busybox", "binutils"} == set(installed.split())
+    copied = re.search(r"^RUN sh /image-root.sh /image (.+)$", dockerfile, re.MULTILINE)[1]
+    assert {*packages, "tini"} == set(copied.split())
 
 
 def test_dependencies_and_mounts_of_a_service_exist():

@@ -17,6 +17,7 @@ from app.db.transactions import connection_of
 from app.lifecycle.operation_states import Actor
 from app.observe import log
 from app.process import vital_signs
+from app.text.sentences import counted
 from workers.conductor import drain
 from workers.conductor.conductor import Conductor
 from workers.conductor.promotion import Timeline
@@ -187,8 +188,7 @@ class Life:
         (vital_signs.work if works and self.registered.is_set() else vital_signs.report)(status)
 
     def _progress(self) -> str:
-        steps = len(self.conductor.attempts)
-        return f"{steps} step{'s' * (steps != 1)} in progress"
+        return f"{counted(len(self.conductor.attempts), 'step')} in progress"
 
     def _note(self, impediment: str | None) -> None:
         """Log the begin and the end of impediments."""

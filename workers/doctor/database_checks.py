@@ -2,7 +2,9 @@
 Checks of database rows: each function finds, or repairs, one kind of inconsistency.
 """
 
+import itertools
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Table, and_, delete, exists, func, select, update
@@ -20,6 +22,7 @@ from app.models import (
     ACTIVE,
     BESIDE,
     Conductor,
+    EventSubscription,
     Fault,
     Node,
     NotificationCursor,
@@ -27,6 +30,7 @@ from app.models import (
 )
 from app.models.base import Base
 from app.reports import stalled_operations
+from app.text.sentences import counted, enumerated
 from drivers.core.errors import FailureCode
 from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
@@ -34,6 +38,8 @@ from workers.periodic.database_contact import Contact
 from workers.periodic.sole_subscriber import MAX_RETRY_INTERVAL
 from workers.restoration import restore
 
+#: Most nodes of a finding that are named.
+MOST_NODES = 5
 TRANSIENT = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
 _has_operation = exists().where(
     Operation.node_id == Node.id,
@@ -251,8 +257,9 @@ def unserved(installation: Installation) -> Iterator[Finding]:
             group_name = f"conductor group {group!r}" if group else "the default conductor group"
             yield Finding(
                 f"driver {share.driver}",
-                f"no live conductor of {group_name} has loaded it: {share.nodes} nodes cannot be"
-                " managed; see `ingot conductor list` and [DEFAULT]enabled_hardware_types",
+                f"no live conductor of {group_name} has loaded it:"
+                f" {counted(share.nodes, 'node')} cannot be managed; see"
+                " `ingot conductor list` and [DEFAULT]enabled_hardware_types",
             )
 
 
@@ -313,6 +320,27 @@ def future_heartbeats(installation: Installation) -> Iterator[Finding]:
                 f"its last heartbeat is {-float(seconds):.0f} s in the future: the clock of the"
                 " database was set back; until then it counts as alive even if it is dead",
             )
+
+
+def refused_subscriptions(installation: Installation) -> Iterator[Finding]:
+    """Find BMCs that send no events because they refuse a subscription, by the reason."""
+    if installation.runtime.settings.redfish.event_receiver_url is None:
+        return
+    query = (
+        select(Node.uuid, EventSubscription.error)
+        .join(Node, Node.id == EventSubscription.node_id)
+        .where(EventSubscription.subscribed_at.is_(None), EventSubscription.error.is_not(None))
+        .order_by(EventSubscription.error, Node.uuid)
+    )
+    with installation.runtime.reading() as session:
+        rows = session.execute(query).all()
+    for error, group in itertools.groupby(rows, attrgetter("error")):
+        nodes = [row.uuid for row in group]
+        yield Finding(
+            f"node {enumerated(nodes, MOST_NODES)}",
+            f"no subscription to events: {error}. Sweeps alone see changes of"
+            f" {counted(len(nodes), 'node')}; see docs/redfish-events.md",
+        )
 
 
 def late_notifications(installation: Installation) -> Iterator[Finding]:

@@ -50,6 +50,7 @@ CHECKS: Sequence[Check] = (
     Check("orphan queues", environment_checks.queues, environment_checks.delete_queue, broker=True),
     Check("orphan leases", environment_checks.leases, environment_checks.delete_lease, broker=True),
     Check("silent servers", environment_checks.silent_servers, rows=False),
+    Check("refused event subscriptions", database_checks.refused_subscriptions),
     Check("late notifications", database_checks.late_notifications),
     Check(
         "ended notifications",

@@ -21,6 +21,7 @@ from app.cli.rest import Api
 from app.cli.terminal import consoles, styles
 from app.cli.terminal.errors import Failure, Usage
 from app.cli.terminal.output import Document, Output
+from app.text.sentences import counted
 
 File = Annotated[str, typer.Argument(metavar="FILE", help='CSV, YAML or JSON; "-": standard input')]
 Form = Annotated[
@@ -169,13 +170,15 @@ def export(
     exporter = Exporter(api, fleet)
     text = machine_files.written(form, [exporter.machine(fleet.nodes[uuid]) for uuid in uuids])
     for path, number in sorted(exporter.secrets.items()):
-        typer.echo(f"ingot: left out, as it is secret: {path} of {number} nodes", err=True)
+        typer.echo(
+            f"ingot: left out, as it is secret: {path} of {counted(number, 'node')}", err=True
+        )
     if file is None:
         typer.echo(text, nl=False)
     else:
         _replace(file, text)
         summary = {"file": str(file), "nodes": len(uuids), "left_out": exporter.secrets}
-        output.result(summary, f"{file}: {len(uuids)} nodes")
+        output.result(summary, f"{file}: {counted(len(uuids), 'node')}")
 
 
 class _Options:
@@ -261,7 +264,7 @@ def _raise_for(machines: Sequence[Machine], consequence: str = "") -> None:
     refused = [machine for machine in machines if machine.problems]
     if refused:
         raise Failure(
-            f"{len(refused)} of {len(machines)} machines are refused,"
+            f"{len(refused)} of {counted(len(machines), 'machine')} refused,"
             f" for the reasons above{consequence}"
         )
 
@@ -281,7 +284,7 @@ def _ask(machines: Sequence[Machine], options: _Options) -> None:
 
 def _counted(names: Sequence[str]) -> str:
     ellipsis = ", ..." if len(names) > MOST_NAMES else ""
-    return f"{len(names)} nodes ({', '.join(names[:MOST_NAMES])}{ellipsis})"
+    return f"{counted(len(names), 'node')} ({', '.join(names[:MOST_NAMES])}{ellipsis})"
 
 
 def _run(api: Api, output: Output, machines: Sequence[Machine], jobs: int) -> None:
@@ -311,7 +314,9 @@ def _run(api: Api, output: Output, machines: Sequence[Machine], jobs: int) -> No
         if failure := failures.get(id(machine)):
             place = f"{machine.place}, " if machine.place else ""
             errors.print(consoles.text(f"{place}{machine.label}: {failure}", styles.TROUBLE))
-    raise Failure(f"{len(failures)} of {len(machines)} machines failed, for the reasons above")
+    raise Failure(
+        f"{len(failures)} of {counted(len(machines), 'machine')} failed, for the reasons above"
+    )
 
 
 def _replace(path: Path, text: str) -> None:

@@ -11,6 +11,7 @@ from app.cli.node_commands.verbs import Wait
 from app.cli.rest import Api
 from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output, moment
+from app.text.sentences import counted
 
 COLUMNS = ("fact", "before", "after")
 
@@ -71,4 +72,4 @@ def _summary(results: Document) -> str:
         for name, part in sorted(results["parts"].items())
     ]
     count = results["changed"]
-    return f"{count} changed fact{'s' * (count != 1)}; {', '.join(parts)}"
+    return f"{counted(count, 'changed fact')}; {', '.join(parts)}"

@@ -16,6 +16,7 @@ from app.models import (
     BeatLease,
     ChangeEvent,
     Conductor,
+    EventSubscription,
     Node,
     NotificationCursor,
     Operation,
@@ -73,7 +74,7 @@ def schema_without_a_table(ward):
 LEFT_TO_OPERATORS = {
     "beat": (no_beat, "start `ingot beat`"),
     "impeded conductors": (impeded_conductor, "no new work: the broker has not answered for 40 s"),
-    "unserved nodes": (unserved_driver, "has loaded it: 1 nodes cannot be managed"),
+    "unserved nodes": (unserved_driver, "has loaded it: 1 node cannot be managed"),
     "future heartbeats": (clock_that_was_set_back, "s in the future: the clock of the database"),
     "restored database": (older_database, "its watermark is 7, the highest one seen is 8"),
     "unchecked nodes": (unchecked_node, "compare the machine"),
@@ -89,6 +90,29 @@ def test_a_problem_that_only_an_operator_can_solve_is_explained(ward, check):
     plant(ward)
     assert [(check.strip(), False)] == ward.examine(fix=True)
     assert words in ward.found[0].explanation
+
+
+def test_bmcs_that_refuse_a_subscription_are_counted_by_the_reason(ward):
+    errors = ["limit of 20 subscriptions reached", "https only", "https only", None]
+    nodes = [ward.inside.node() for _ in errors]
+    with ward.inside.runtime.transaction() as session:
+        session.add_all(
+            EventSubscription(node_id=node, error=error)
+            for node, error in zip(nodes, errors, strict=True)
+        )
+    assert [] == ward.examine()
+    url = "https://ingot.example"
+    assert [("refused event subscriptions", False)] * 2 == ward.examine(
+        INGOT_REDFISH_EVENT_RECEIVER_URL=url
+    )
+    assert [
+        "no subscription to events: https only. Sweeps alone see changes of 2 nodes",
+        (
+            "no subscription to events: limit of 20 subscriptions reached. Sweeps alone see changes of"
+            " 1 node"
+        ),
+    ] == [finding.explanation.partition(";")[0] for finding in ward.found]
+    assert ", " in ward.found[0].subject
 
 
 @pytest.mark.parametrize(

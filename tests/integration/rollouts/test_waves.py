@@ -76,5 +76,5 @@ def test_nodes_that_cannot_take_part_are_excluded_with_the_reason(fleet):
 
 def test_a_rollout_without_nodes_is_refused(fleet):
     fleet.node("active")
-    with pytest.raises(Invalid, match="nodes: none of the 1 nodes that match can take part"):
+    with pytest.raises(Invalid, match="nodes: none of 1 matching node can take part"):
         fleet.create()

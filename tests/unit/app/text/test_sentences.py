@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.text.sentences import enumerated, joined
+from app.text.sentences import counted, enumerated, joined
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,10 @@ def test_parts_become_sentences_with_a_capital_letter_and_a_full_stop(parts, sen
 )
 def test_the_first_phrases_are_named_and_the_others_counted(phrases, options, text):
     assert text == enumerated(phrases, 2, **options)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 failed nodes"), (1, "1 failed node"), (2, "2 failed nodes")]
+)
+def test_one_thing_is_counted_without_a_plural(number, text):
+    assert text == counted(number, "failed node")
