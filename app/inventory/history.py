@@ -32,12 +32,14 @@ def add(
     *,
     user: str | None = None,
     project: str | None = None,
+    sender: str | None = None,
 ) -> None:
     """
     Record an event, unless `[conductor]node_history` is off.
 
     Its duration is the time since the last change of the node's provision state. `user` and
-    `project` are the ids in the request that caused the event.
+    `project` are the ids in the request that caused the event, and `sender` is the address that
+    sent a refused one.
     """
     if not runtime_of(session).settings.conductor.node_history:
         return
@@ -55,6 +57,7 @@ def add(
         duration_seconds=None if since is None else int((time - since).total_seconds()),
         user=user and user[:LONGEST_USER],
         project=project and project[:LONGEST_USER],
+        sender=sender,
     )
     detached_rows.add_all(connection_of(session), [entry])
 

@@ -35,6 +35,8 @@ class NodeHistory(Base):
     # id of the user who caused it; null for the service
     user: Mapped[str | None] = mapped_column(String(64))
     project: Mapped[str | None] = mapped_column(String(64))  # id of the user's project
+    # address of the sender of a refused request, whose kind is the event type; null for all others
+    sender: Mapped[str | None] = mapped_column(String(64))
 
 
 class BmcExchanges(Base):

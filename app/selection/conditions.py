@@ -90,6 +90,8 @@ class Field:
     lower: bool = False
     #: Free words search it.
     free: bool = False
+    #: The texts of a list are one condition, and not one each.
+    together: bool = True
     #: Field of a node whose visibility decides; empty: visible with the node.
     shown_with: str = ""
 
@@ -179,7 +181,7 @@ FIELDS = (
     Field("mac", Kind.TEXT, "MAC address of a port",
           _related(Port.__table__.c.address, Port.__table__.c.node_id), lower=True, free=True),
     Field("bmc", Kind.TEXT, "address of its BMC: host name, IP address or URL",
-          _bmc, free=True, shown_with="driver_info"),
+          _bmc, free=True, together=False, shown_with="driver_info"),
     _column("health", "health that the BMC reports"),
     _column("boot_mode", "uefi or bios, as last read"),
     _column("driver", "its hardware type", free=True),
@@ -215,9 +217,9 @@ def type_of(name: str) -> FieldType | None:
     """Return the type of a field, or of a key of a document; None if there is no such field."""
     document, _, path = name.partition(".")
     if document in DOCUMENTS and path:
-        return FieldType(Kind.DOCUMENT)
+        return FieldType(Kind.DOCUMENT, together=False)
     field = BY_NAME.get(name)
-    return None if field is None else FieldType(field.kind, field.choices)
+    return None if field is None else FieldType(field.kind, field.choices, field.together)
 
 
 def parse(text: str) -> Tree:

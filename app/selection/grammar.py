@@ -24,7 +24,7 @@ from app.selection.tree import All, Comparison, Not, Operator, Pattern, Some, Tr
 #: Most characters of an expression, and of a value.
 LONGEST, LONGEST_VALUE = 4096, 255
 #: Deepest nesting, most comparisons and words, most words, most wildcards of a value. A word looks
-#: at the texts of all nodes.
+#: at the texts of all nodes. Values of a list that are conditions of their own are comparisons.
 DEEPEST, MOST_TERMS, MOST_WORDS, MOST_WILDCARDS = 20, 100, 10, 4
 
 
@@ -61,6 +61,7 @@ class FieldType:
 
     kind: Kind
     choices: Sequence[str] = ()  # of `Kind.CHOICE`
+    together: bool = True  # the texts of a list are one condition, and not one each
 
 
 _BLANK = re.compile(r"\s*")
@@ -181,9 +182,7 @@ class _Parser:
 
     def _simple(self) -> Tree:
         """Parse a comparison or a word."""
-        self._terms += 1
-        if self._terms > MOST_TERMS:
-            self._refuse(f"too many parts: at most {MOST_TERMS} comparisons and words")
+        self._count()
         begin = self._place
         for word in ("and", "or"):
             if self._keyword(word):
@@ -202,6 +201,12 @@ class _Parser:
                 return Comparison(name, Operator.EQUAL, (True,))
         self._place = begin
         return self._word(begin)
+
+    def _count(self) -> None:
+        """Count a comparison or a word at the place."""
+        self._terms += 1
+        if self._terms > MOST_TERMS:
+            self._refuse(f"too many parts: at most {MOST_TERMS} comparisons and words")
 
     def _word(self, begin: int) -> Word:
         self._words += 1
@@ -242,8 +247,7 @@ class _Parser:
         values = [self._value(name, type_, operator)]
         while operator == Operator.EQUAL and self._text[self._place : self._place + 1] == ",":
             self._place += 1
-            self._skip(_BLANK)
-            values.append(self._value(name, type_, operator))
+            values.append(self._further_value(name, type_))
         keys = tuple(path.split(".")) if path else ()
         return _negated(sign == "!=", Comparison(field, operator, tuple(values), keys))
 
@@ -251,18 +255,28 @@ class _Parser:
         """Parse the values after `in (`."""
         if Operator.EQUAL not in OPERATORS[type_.kind]:
             self._refuse(f"{name} is compared by {', '.join(_signs(type_.kind))}, not by in")
-        values = []
-        while True:
-            self._skip(_BLANK)
-            values.append(self._value(name, type_, Operator.EQUAL))
-            sign = self._next()
-            if sign not in (",", ")"):
-                self._refuse("expected ',' or ')' in a list of values")
+        self._skip(_BLANK)
+        values = [self._value(name, type_, Operator.EQUAL)]
+        while (sign := self._next()) == ",":
             self._place += 1
-            if sign == ")":
-                field, _, path = name.partition(".")
-                keys = tuple(path.split(".")) if path else ()
-                return Comparison(field, Operator.EQUAL, tuple(values), keys)
+            values.append(self._further_value(name, type_))
+        if sign != ")":
+            self._refuse("expected ',' or ')' in a list of values")
+        self._place += 1
+        field, _, path = name.partition(".")
+        keys = tuple(path.split(".")) if path else ()
+        return Comparison(field, Operator.EQUAL, tuple(values), keys)
+
+    def _further_value(self, name: str, type_: FieldType) -> Value:
+        """Parse a value of a list after the first one."""
+        self._skip(_BLANK)
+        begin = self._place
+        value = self._value(name, type_, Operator.EQUAL)
+        if not (type_.together and isinstance(value, str)):
+            end, self._place = self._place, begin
+            self._count()
+            self._place = end
+        return value
 
     def _check_quote(self) -> None:
         """Refuse a quote at the place: a quoted text would have been passed over."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
@@ -85,6 +86,11 @@ def entries(api):
         return [(row.event_type, row.event) for row in rows.order_by(NodeHistory.id)]
 
 
+def senders(api):
+    with api.runtime.reading() as session:
+        return list(session.scalars(select(NodeHistory.sender).order_by(NodeHistory.id)))
+
+
 def why(api):
     return api("GET", "/v1/nodes/n1/why").json["summary"]
 
@@ -158,9 +164,7 @@ def test_a_stranger_does_not_hide_the_refusals_of_the_agent(api, node, token, wa
     assert 1 == len(entries(api))
     beat_from(api, node, AGENT)
     beat_from(api, node, AGENT)
-    assert ["198.51.100.7", AGENT] == [
-        agent_refusals._sender_of(event) for _, event in entries(api)
-    ]
+    assert ["198.51.100.7", AGENT] == senders(api)
     assert f"from {AGENT} was refused" in why(api)
 
 
@@ -177,6 +181,29 @@ def test_many_strangers_get_few_entries_and_do_not_hide_the_agent(api, node, tok
         beat_from(api, node, f"198.51.100.{number}")
     assert agent_refusals.MOST_SENDERS + 2 == len(entries(api))
     assert f"from {AGENT} was refused" in why(api)
+
+
+def test_an_entry_of_an_earlier_release_has_no_sender_and_hides_no_later_one(
+    api, node, token, waits
+):
+    beat_from(api, node, "198.51.100.7")
+    with api.runtime.transaction() as session:
+        session.execute(update(NodeHistory).values(sender=None))
+    for address in ("192.0.2.50", AGENT):
+        beat_from(api, node, address)
+    assert [None, "192.0.2.50", AGENT] == senders(api)
+    for address in ("198.51.100.7", "192.0.2.50", AGENT):
+        assert f"from {address} was refused" in why(api)
+
+
+def test_a_further_sender_that_gets_the_token_is_explained_first(api, node, token, waits):
+    for number in range(6):
+        beat_from(api, node, f"198.51.100.{number}")
+    with api.runtime.transaction() as session:
+        session.execute(update(AgentRecord).values(given_to="198.51.100.3"))
+    beat_from(api, node, "198.51.100.3")
+    assert [f"198.51.100.{number}" for number in range(4)] == senders(api)
+    assert why(api).index("from 198.51.100.3 was") < why(api).index("from 198.51.100.2 was")
 
 
 def test_the_refusal_of_the_agent_is_explained_before_later_ones_of_strangers(

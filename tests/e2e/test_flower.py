@@ -12,6 +12,7 @@ from pathlib import Path
 
 import requests
 from celery import Celery
+from celery.events.state import heartbeat_expires
 
 from tests.support.fleet import CALM, PATIENCE, Fleet, until
 from tests.support.ports import free_port
@@ -159,8 +160,22 @@ def states_on(page):
     return {name: status for name, status, *_ in rows}
 
 
+def silence(address):
+    """Worker -> seconds without a heartbeat after which Flower takes it for dead."""
+    workers = answers(f"{address}/workers?json=1")["data"]
+    return {worker["hostname"]: heartbeat_expires(0, worker["freq"]) for worker in workers}
+
+
+def pending_on(page, address, node):
+    """Names of the node's tasks that Flower's page shows as waiting ones."""
+    page.goto(f"{address}/tasks?state=PENDING")  # the table does not refresh itself
+    page.locator("#tasks-table tbody tr").first.wait_for(timeout=PATIENCE * 1000)
+    rows = page.locator("#tasks-table tbody tr", has_text=node)
+    return {row.locator("td").first.inner_text() for row in rows.all()}
+
+
 def test_flower_tells_idle_live_conductors_from_a_dead_one(tmp_path, chromium):
-    """It knows workers by their heartbeats; the bounds are those of its own rule."""
+    """It knows workers by their heartbeats, and shows one as offline 20 s after the last."""
     workers = [f"{kind}@fleet-{number}" for kind in ("conductor", "now") for number in (1, 2)]
     with (
         Fleet(tmp_path, conductors=2, INGOT_BROKER_EVENTS="true", **CALM) as fleet,
@@ -174,6 +189,9 @@ def test_flower_tells_idle_live_conductors_from_a_dead_one(tmp_path, chromium):
             until(
                 lambda: states_on(page) == dict.fromkeys(workers, "Online"), "two live conductors"
             )
+            # until its first heartbeat, Flower waits longer for a worker
+            bounds = dict.fromkeys(workers, 20.0)
+            until(lambda: silence(address) == bounds, "a heartbeat of each worker")
             os.kill(fleet.conductor(2), signal.SIGKILL)
             alive = {name: "Online" if name.endswith("1") else "Offline" for name in workers}
             until(lambda: states_on(page) == alive, "the dead one")
@@ -191,7 +209,7 @@ def test_flower_tells_idle_live_conductors_from_a_dead_one(tmp_path, chromium):
             page.close()
 
 
-def test_the_links_of_a_chain_that_waits_are_shown(tmp_path):
+def test_the_links_of_a_chain_that_waits_are_shown(tmp_path, chromium):
     with (
         Fleet(
             tmp_path, conductors=1, INGOT_BROKER_EVENTS="true",
@@ -211,6 +229,7 @@ def test_the_links_of_a_chain_that_waits_are_shown(tmp_path):
             found = [each for each in tasks if node in (each["args"] or "")]
             return {(each["name"], each["state"]) for each in found if each["name"] in labels}
 
+        page = chromium.new_page()
         os.kill(conductor, signal.SIGSTOP)
         try:
             for each in (first, node):
@@ -218,8 +237,12 @@ def test_the_links_of_a_chain_that_waits_are_shown(tmp_path):
             labels = planned(fleet, node)["provide"]
             assert len(set(labels)) > 1
             until(lambda: tasks(labels) == {(label, "PENDING") for label in labels}, "the chain")
+            address = flower.removesuffix("/api")
+            # a message that was sent again shows its links twice
+            until(lambda: set(labels) <= pending_on(page, address, node), "the chain on the page")
         finally:
             os.kill(conductor, signal.SIGCONT)
+            page.close()
         until(lambda: tasks(labels) == {(label, "SUCCESS") for label in labels}, "its end")
 
 

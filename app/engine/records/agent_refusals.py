@@ -8,7 +8,6 @@ sender in an hour, or in its operation. Few senders get entries, and in any case
 the service has given the token, so that strangers do not hide it.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,10 +63,6 @@ _RECORDS = RateLimit(6)
 _PAUSE = 3600.0
 #: Senders, besides the node's agent, whose refusals of one kind get entries of their own.
 MOST_SENDERS = 3
-#: Begin of an entry; the group is its sender.
-_ENTRY = re.compile(rf"(?:{'|'.join(_NAMES.values())}) of its agent from (.+?) was refused: ")
-#: Begin of the entry about further senders.
-_FURTHER = "after those of other addresses, "
 #: Most characters of a refusal's words, and of the address of its sender.
 _LONGEST, _LONGEST_ADDRESS = 300, 64
 #: Most refusals in the explanation of a wait, and entries that they are chosen of.
@@ -122,11 +117,10 @@ def since(session: Session, node: Node, moment: datetime) -> Sequence[str]:
         .order_by(NodeHistory.id.desc())
         .limit(_CHOSEN_OF)
     )
-    agent, ranks, order = _agent_address(session, node), Counter[str](), []
+    agent, ranks, order = _agent_address(session, node), Counter[str | None](), []
     for place, entry in enumerate(entries):
-        sender = _sender_of(entry.event)
-        order.append((sender != agent, ranks[sender], place, entry))
-        ranks[sender] += 1
+        order.append((entry.sender != agent, ranks[entry.sender], place, entry))
+        ranks[entry.sender] += 1
     return [
         f"{entry.event} (at {entry.created_at:%Y-%m-%d %H:%M:%S} UTC)"
         for *_, entry in sorted(order, key=lambda item: item[:3])[:MOST]
@@ -144,31 +138,25 @@ def _record(session: Session, ident: str, event_type: str, sender: str, text: st
     if node is None or node.provision_state not in _AWAITED:
         return
     newest = select(func.max(Operation.created_at)).where(Operation.node_id == node.id)
-    query = select(NodeHistory.event).where(
+    query = select(NodeHistory.sender).where(
         NodeHistory.node_id == node.id,
         NodeHistory.event_type == event_type,
         age(NodeHistory.created_at) < _PAUSE,
         NodeHistory.created_at >= func.coalesce(newest.scalar_subquery(), NodeHistory.created_at),
     )
-    agent = _agent_address(session, node)
-    senders = {_sender_of(event) for event in session.scalars(query)}
-    if sender in senders:
+    agent, senders = _agent_address(session, node), set(session.scalars(query))
+    strangers = len(senders - {agent})
+    if sender in senders or (sender != agent and strangers > MOST_SENDERS):
         return
-    if sender != agent and len(senders - {agent}) >= MOST_SENDERS:
-        if _FURTHER in senders:
-            return
+    if sender != agent and strangers == MOST_SENDERS:
         text = (
-            f"{_FURTHER}{text}; from now on only the metric agent_refusals counts other addresses"
+            f"after those of other addresses, {text}; from now on only the metric agent_refusals"
+            " counts other addresses"
         )
-    history.add(session, node, event_type, text, "ERROR")
+    history.add(session, node, event_type, text, "ERROR", sender=sender)
 
 
-def _agent_address(session: Session, node: Node) -> str | None:
-    """Address of the agent that has the node's token, if it is known."""
-    return session.scalar(select(AgentRecord.given_to).where(AgentRecord.node_id == node.id))
-
-
-def _sender_of(event: str) -> str:
-    """Sender of the refusal in an entry; `_FURTHER` for that of further senders."""
-    match = _ENTRY.match(event)
-    return match[1] if match else _FURTHER
+def _agent_address(session: Session, node: Node) -> str:
+    """Address of the agent that has the node's token; "" if it is unknown."""
+    query = select(AgentRecord.given_to).where(AgentRecord.node_id == node.id)
+    return session.scalar(query) or ""

@@ -22,7 +22,8 @@ TYPES = {
     "name": FieldType(Kind.TEXT), "owner": FieldType(Kind.TEXT),
     "state": FieldType(Kind.CHOICE, ("clean", "clean failed", "active")),
     "retired": FieldType(Kind.FLAG), "created_at": FieldType(Kind.TIME),
-    "extra.rack": FieldType(Kind.DOCUMENT), "extra.a.b-c:d": FieldType(Kind.DOCUMENT),
+    "extra.rack": FieldType(Kind.DOCUMENT, together=False),
+    "extra.a.b-c:d": FieldType(Kind.DOCUMENT, together=False),
 }  # fmt: skip
 EQUAL, CONTAINS = Operator.EQUAL, Operator.CONTAINS
 A, B, C = Word("a"), Word("b"), Word("c")
@@ -193,6 +194,26 @@ def test_limits_are_those_of_the_documentation():
     assert A == parse(longest)
     with pytest.raises(Invalid, match="at most 4096 characters"):
         parse(" " + longest)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "a*"), ("extra.rack", "a"), ("extra.rack", "1"), ("retired", "1")],
+)
+@pytest.mark.parametrize("form", ["{} in ({})", "{}={}", "not {} in ({})"])
+def test_values_of_a_list_that_are_conditions_of_their_own_count_as_comparisons(
+    form, field, value
+):
+    parse(form.format(field, ",".join([value] * 100)))
+    text = form.format(field, ",".join([value] * 101))
+    right_place, reason = refusal(text)
+    assert "too many parts: at most 100 comparisons and words" == reason
+    assert text.rindex(value) + 1 == right_place
+
+
+def test_plain_texts_of_a_list_are_one_comparison():
+    parse(f"name in ({','.join(['a'] * 1000)})")
+    parse(f"name=a* name in ({','.join(['a'] * 1000)}, b*)")
 
 
 def test_a_long_unknown_name_is_looked_up_by_its_start(monkeypatch):
