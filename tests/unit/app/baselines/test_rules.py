@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.baselines.facts import Facts
-from app.baselines.rules import FIELDS, RuleError, parse
+from app.baselines.rules import FIELDS, Kind, RuleError, parse
 
 DISK = {"name": "/dev/sda", "size": 4_000_000_000_000}
 INVENTORY = {
@@ -162,10 +162,15 @@ def test_a_wrong_rule_names_its_member(field, operator, value, member):
     assert member == refused.value.member
 
 
+#: Kind of a fact -> an operator and a value of its rules.
+VALUES = {Kind.NUMBER: ("in", [1]), Kind.MEASURE: (">=", 97.5)}
+
+
 def test_each_field_can_be_named():
     for field in FIELDS:
         label = f"{field.name}.7" if field.key else field.name
-        assert field is rule(label, "in", [1] if field.kind == "number" else ["x"]).field
+        operator, value = VALUES.get(field.kind, ("in", ["x"]))
+        assert field is rule(label, operator, value).field
 
 
 def test_the_documentation_names_each_field():
