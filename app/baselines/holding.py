@@ -28,7 +28,8 @@ def hold(
     """
     Hold the node of a comparison for its differences, unless the baseline holds it already.
 
-    The caller has locked the row of the node. A hold of the kind hardware takes the place of one of the kind scheduling.
+    The caller has locked the row of the node. A hold of the kind hardware takes the place of one of
+    the kind scheduling.
     """
     existing_kind = _kind_of(session, row)
     if existing_kind in (kind, HoldKind.HARDWARE):

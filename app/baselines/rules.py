@@ -106,9 +106,11 @@ FIELDS = (
     Field("benchmark.value", Kind.MEASURE, "newest number of a metric",
           facts.of_measured, "METRIC"),
     Field("benchmark.percent_of_own", Kind.MEASURE,
-          "newest number, in percent of the median of the node's numbers before it", facts.of_own_median, "METRIC"),
+          "newest number, in percent of the median of those before it",
+          facts.of_own_median, "METRIC"),
     Field("benchmark.percent_of_group", Kind.MEASURE,
-          "newest number, in percent of the median of the baseline's nodes", facts.of_group_median, "METRIC"),
+          "newest number, in percent of the median of the baseline's nodes",
+          facts.of_group_median, "METRIC"),
 )  # fmt: skip
 _BY_NAME: Mapping[str, Field] = {field.name: field for field in FIELDS}
 #: Fields whose keys are names of rows in the database.

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy import Double, ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
@@ -30,7 +30,7 @@ class Benchmark(Base):
     position: Mapped[int]  # of the step within the operation
     step: Mapped[str] = mapped_column(String(300))  # interface and name
     metric: Mapped[str] = mapped_column(String(128))  # as fio.read.bandwidth
-    value: Mapped[float]
+    value: Mapped[float] = mapped_column(Double)
     unit: Mapped[str | None] = mapped_column(String(16))  # null: the step has named none
     # start of the first attempt of the step; null if unknown
     started_at: Mapped[datetime | None]

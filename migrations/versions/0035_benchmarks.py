@@ -18,7 +18,7 @@ def upgrade() -> None:
         sa.Column("position", sa.Integer(), nullable=False),
         sa.Column("step", sa.String(length=300), nullable=False),
         sa.Column("metric", sa.String(length=128), nullable=False),
-        sa.Column("value", sa.Float(), nullable=False),
+        sa.Column("value", sa.Double(), nullable=False),
         sa.Column("unit", sa.String(length=16), nullable=True),
         sa.Column("started_at", sa.DateTime(), nullable=True),
         sa.Column("recorded_at", sa.DateTime(), nullable=False),
