@@ -112,7 +112,7 @@ def test_a_rule_of_measured_numbers_is_checked(api):
     )  # fmt: skip
     for rule, named in (
         ({"value": "97"}, "is a number, as 512 or 97.5"), ({"value": True}, "expected/0/value"),
-        ({"value": 10**400}, "expected/0/value"), ({"operator": "="}, "takes >=, <="),
+        ({"value": None}, "expected/0/value"), ({"operator": "="}, "takes >=, <="),
         ({"field": "benchmark.value.a b"}, "no step may measure"),
         ({"field": "benchmark.value."}, "there is no"), ({"field": "benchmark.x"}, "there is no"),
     ):  # fmt: skip
