@@ -9,6 +9,7 @@ from sqlalchemy import select, text, update
 from app.api.schemas.baselines import BaselineCreate
 from app.baselines import baselines, comparison
 from app.db.clock import after
+from app.engine.records import driver_reports
 from app.identity.caller import Caller
 from app.inventory import holds
 from app.models import Baseline, BaselineNode, Benchmark, Hold, Node, NodeHistory
@@ -220,6 +221,18 @@ def test_other_differences_fail_no_step(harness, measure):
     assert "manageable" == measure(node, 95, metric="x"), "the older number still differs"
 
 
+@SQLITE
+def test_a_number_without_a_median_of_its_group_fails_no_step(harness, measure):
+    create(harness, GROUP, failed_benchmark="fail")
+    node = harness.node()
+    assert ("manageable", "unknown") == (measure(node, 1), state(harness, node))
+
+
+def test_a_record_with_numbers_may_change_more_than_columns():
+    """A baseline may fail the step, which changes other rows."""
+    assert not driver_reports.concern_columns({"benchmarks": {METRIC: 1}, "boot_mode": "uefi"})
+
+
 def test_a_machine_that_measures_too_little_gets_a_hold_until_it_is_repaired(harness, measure):
     create(harness, FLOOR, failed_benchmark="hold")
     node = harness.node()
@@ -266,8 +279,10 @@ def test_a_hold_of_an_acceptance_becomes_one_of_the_kind_hardware(harness, measu
 
 
 def test_a_number_is_compared_with_those_before_and_with_those_of_other_machines(harness, measure):
-    create(harness, OWN, GROUP)
-    nodes = [harness.node() for _ in range(4)]
+    create(harness, OWN, GROUP, selection="resource_class=compute")
+    for _ in range(3):
+        measure(harness.node(resource_class="storage"), 10_000)
+    nodes = [harness.node(resource_class="compute") for _ in range(4)]
     for node, value in zip(nodes, (100, 110, 120, 60), strict=True):
         assert "manageable" == measure(node, value)
     (row,) = rows(harness, select(BaselineNode).where(BaselineNode.node_id == nodes[3]))

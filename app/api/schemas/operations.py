@@ -1,5 +1,5 @@
 """
-Request schemas of operations, and of what they leave: sanitation reports and measured numbers.
+Request schemas of operations, and of their records: sanitation reports and measured numbers.
 """
 
 from marshmallow import Schema, ValidationError, fields, validates
