@@ -265,17 +265,32 @@ def test_a_corrected_rule_ends_the_holds_that_it_has_set(harness, measure):
     assert [] == rows(harness, select(Hold))
 
 
-def test_a_hold_of_an_acceptance_becomes_one_of_the_kind_hardware(harness, measure, monkeypatch):
-    create(harness, FLOOR, acceptance=True, failed_benchmark="hold")
-    node = harness.node()
+@pytest.fixture
+def inspect(harness, monkeypatch):
+    """Return a function that inspects a node, which reports nothing."""
     inspected = Inspected({}, {}, (), partial=True)
     monkeypatch.setattr(
         FakeInspect, "inspect_hardware", lambda _, target: target.report(inspected=inspected)
     )
-    assert "manageable" == harness.do(node, "inspect")
+    return lambda node: harness.do(node, "inspect")
+
+
+def test_a_hold_of_an_acceptance_becomes_one_of_the_kind_hardware(harness, measure, inspect):
+    create(harness, FLOOR, acceptance=True, failed_benchmark="hold")
+    node = harness.node()
+    assert "manageable" == inspect(node)
     assert ["scheduling"] == [hold.kind for hold in held(harness, node)], "nothing was measured yet"
     assert "manageable" == measure(node, 499)
     assert ["hardware"] == [hold.kind for hold in held(harness, node)]
+
+
+@SQLITE
+def test_an_inspection_holds_no_node_for_an_older_number(harness, measure, inspect):
+    node = harness.node()
+    measure(node, 499)
+    create(harness, FLOOR, failed_benchmark="hold")
+    assert "manageable" == inspect(node)
+    assert ("differs", []) == (state(harness, node), held(harness, node))
 
 
 def test_a_number_is_compared_with_those_before_and_with_those_of_other_machines(harness, measure):
