@@ -17,7 +17,7 @@ MOST = 100
 #: Most nodes in the message of a refusal.
 MOST_NAMED = 3
 #: Columns whose change makes all comparisons outdated.
-COMPARED = ("selection", "expected", "acceptance")
+COMPARED = ("selection", "expected", "acceptance", "failed_benchmark")
 
 
 def create(session: Session, fields: Mapping[str, object]) -> Baseline:
@@ -63,7 +63,8 @@ def remove(session: Session, baseline: Baseline) -> None:
     if names := [name or uuid for name, uuid in session.execute(held_nodes)]:
         raise Conflict(
             f"baseline {baseline.name} cannot be deleted while it holds nodes ({', '.join(names)}):"
-            " set acceptance to false, which ends its holds within seconds, or end them yourself"
+            " set acceptance to false and failed_benchmark to record, which ends its holds within"
+            " seconds, or end them yourself"
         )
     session.execute(delete(BaselineNode).where(BaselineNode.baseline_id == baseline.id))
     session.delete(baseline)

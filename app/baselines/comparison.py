@@ -26,24 +26,22 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from app.baselines import rules
+from app.baselines import holding, measurements, rules
 from app.baselines.facts import Facts
-from app.baselines.rules import BIOS, FIRMWARE, Rule
+from app.baselines.rules import BIOS, FIRMWARE, Kind, Rule
 from app.db.clock import after, fixed, moment, now
 from app.db.item_isolation import isolated
 from app.db.prepared import Prepared
 from app.db.transactions import retrying
-from app.errors import Conflict
-from app.identity.caller import Caller
-from app.inventory import compliance, holds
+from app.inventory import benchmarks, history
 from app.lifecycle.hold_kinds import HoldKind
 from app.models import (
     Baseline,
     BaselineNode,
     BiosSetting,
     Compliance,
+    FailedBenchmark,
     FirmwareComponent,
-    Hold,
     Node,
     NodeInventory,
 )
@@ -60,8 +58,7 @@ logger = log.get(__name__)
 PAGE, BATCH = 1000, 100
 #: Seconds after which a comparison is repeated in any case.
 OLDEST = 86400.0
-#: Most characters of a hold's creator.
-LONGEST_NAME = 255
+Difference = Mapping[str, Any]  # field, operator, expected, actual, since
 _EVERYTHING = Sight(lambda rows: rows, {})
 #: Columns of facts with a name: node, name, value.
 _VERSIONS = (
@@ -74,7 +71,13 @@ _IS_DUE = Baseline.due_at <= fixed(now())
 DUE_ONE = Prepared(select(Baseline.id).where(_IS_DUE).limit(1))
 
 
-def compare_recorded(session: Session, node: Node, *, at_inspection: bool) -> None:
+def compare_recorded(
+    session: Session,
+    node: Node,
+    *,
+    at_inspection: bool,
+    measured: frozenset[str] = frozenset(),
+) -> Sequence[str]:
     """
     Compare a node whose facts this transaction has recorded with all baselines.
 
@@ -82,14 +85,23 @@ def compare_recorded(session: Session, node: Node, *, at_inspection: bool) -> No
     again.
 
     at_inspection: its inspection ends; a baseline with `acceptance` holds it unless it complies.
+    measured: metrics of which a step has recorded numbers.
+
+    Return the reasons for which that step fails, by baselines with `failed_benchmark` fail.
     """
+    reasons: list[str] = []
     # a change or deletion of a baseline waits for this transaction, or this one for it
     baselines = select(Baseline).order_by(Baseline.id).with_for_update(read=True, key_share=True)
     session.flush()
     for baseline in session.scalars(baselines).all():
         facts = {"baseline": baseline.name, "node": node.uuid}
         with isolated("baseline.not_compared", **facts), session.begin_nested():
-            _compare(session, baseline, [node], at_inspection=at_inspection)
+            failures = _compare(
+                session, baseline, [node], at_inspection=at_inspection, measured=measured
+            )
+            if failures and baseline.failed_benchmark == FailedBenchmark.FAIL:
+                reasons.append(holding.reason(baseline, failures))
+    return reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +219,26 @@ def _outdated(
 
 def _has_needless_hold(baseline: Baseline) -> ColumnElement[bool]:
     has_hold = BaselineNode.hold_uuid.is_not(None)
-    if baseline.acceptance:
+    if _may_hold(baseline):
         return and_(has_hold, BaselineNode.state == Compliance.COMPLIES)
     return has_hold
 
 
 def _compare(
-    session: Session, baseline: Baseline, nodes: Sequence[Node], *, at_inspection: bool = False
-) -> None:
-    """Compare nodes, whose rows are locked, with a baseline. Raises Invalid, RuleError."""
+    session: Session,
+    baseline: Baseline,
+    nodes: Sequence[Node],
+    *,
+    at_inspection: bool = False,
+    measured: frozenset[str] = frozenset(),
+) -> Sequence[Difference]:
+    """
+    Compare nodes, whose rows are locked, with a baseline.
+
+    Return the differences in numbers that a step has just measured. measured: their metrics.
+
+    Raises Invalid, RuleError.
+    """
     ids = [node.id for node in nodes]
     member_ids = set(session.scalars(select(Node.id).where(Node.id.in_(ids), _selects(baseline))))
     of_baseline = select(BaselineNode).where(
@@ -223,13 +246,14 @@ def _compare(
     )
     rows = {row.node_id: row for row in session.scalars(of_baseline)}
     baseline_rules = rules.parsed(baseline.expected)
-    facts = _facts(session, sorted(member_ids), baseline_rules)
+    facts = _facts(session, baseline, sorted(member_ids), baseline_rules)
     time = moment(session)
+    failures: list[Difference] = []
     for node in nodes:
         row = rows.get(node.id)
         if node.id not in member_ids:
             if row is not None:
-                _end_hold(session, baseline, row)
+                holding.end(session, baseline, row)
                 session.delete(row)
             continue
         old_differences = [] if row is None else row.differences
@@ -238,10 +262,32 @@ def _compare(
             row = BaselineNode(baseline_id=baseline.id, node_id=node.id)
             session.add(row)
         _update(row, baseline, differences, time)
-        if row.state == Compliance.COMPLIES or not baseline.acceptance:
-            _end_hold(session, baseline, row)
-        elif at_inspection:
-            _hold(session, baseline, node, row, old_differences)
+        if node_failures := measurements.failures(baseline_rules, differences, measured):
+            failures += node_failures
+            _record_failures(session, baseline, node, row, node_failures)
+        elif row.state == Compliance.COMPLIES or not _may_hold(baseline):
+            holding.end(session, baseline, row)
+        elif at_inspection and baseline.acceptance:
+            _hold(session, baseline, row, old_differences)
+    return failures
+
+
+def _may_hold(baseline: Baseline) -> bool:
+    return baseline.acceptance or baseline.failed_benchmark == FailedBenchmark.HOLD
+
+
+def _record_failures(
+    session: Session,
+    baseline: Baseline,
+    node: Node,
+    row: BaselineNode,
+    failures: Sequence[Difference],
+) -> None:
+    """Record measured numbers that differ in the history of their node; hold it, if requested."""
+    event = f"Measured numbers are {holding.reason(baseline, failures)}."
+    history.add(session, node, benchmarks.REPORT, event, "WARNING")
+    if baseline.failed_benchmark == FailedBenchmark.HOLD:
+        holding.hold(session, baseline, row, HoldKind.HARDWARE, failures)
 
 
 def _update(
@@ -285,20 +331,32 @@ def _identity(difference: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _facts(
-    session: Session, ids: Sequence[int], baseline_rules: Sequence[Rule]
+    session: Session, baseline: Baseline, ids: Sequence[int], baseline_rules: Sequence[Rule]
 ) -> Mapping[int, Facts]:
     """Read the facts of nodes that rules name, by the ids of the nodes."""
     inventories: dict[int, Any] = {}
-    if any(rule.field not in (FIRMWARE, BIOS) for rule in baseline_rules):
+    if any(_is_of_inventory(rule.field) for rule in baseline_rules):
         query = select(NodeInventory.node_id, NodeInventory.inventory)
         rows = session.execute(query.where(NodeInventory.node_id.in_(ids)))
         inventories = {row.node_id: row.inventory for row in rows}
     firmware = _named(session, ids, _keys(baseline_rules, FIRMWARE), _VERSIONS)
     bios = _named(session, ids, _keys(baseline_rules, BIOS), _SETTINGS)
+    measured = measurements.of_nodes(session, ids, baseline_rules)
+    medians = measurements.medians(session, _selects(baseline), baseline_rules) if ids else {}
     return {
-        node_id: Facts(inventories.get(node_id), firmware.get(node_id, {}), bios.get(node_id, {}))
+        node_id: Facts(
+            inventories.get(node_id),
+            firmware.get(node_id, {}),
+            bios.get(node_id, {}),
+            measured.get(node_id, {}),
+            medians,
+        )
         for node_id in ids
     }
+
+
+def _is_of_inventory(field: rules.Field) -> bool:
+    return field not in (FIRMWARE, BIOS) and field.kind is not Kind.MEASURE
 
 
 def _keys(baseline_rules: Sequence[Rule], field: rules.Field) -> Sequence[str]:
@@ -321,9 +379,8 @@ def _named(
 def _hold(
     session: Session,
     baseline: Baseline,
-    node: Node,
     row: BaselineNode,
-    old_differences: Sequence[Mapping[str, object]],
+    old_differences: Sequence[Difference],
 ) -> None:
     """
     Hold a node that does not comply, unless someone has ended a hold on these differences.
@@ -332,36 +389,5 @@ def _hold(
     """
     old_rules = {_identity(difference)[:3] for difference in old_differences}
     new_rules = {_identity(difference)[:3] for difference in row.differences} - old_rules
-    if row.hold_uuid is not None and (_exists(session, row.hold_uuid) or not new_rules):
-        return
-    fields = {
-        "kind": HoldKind.SCHEDULING,
-        "reason": f"not as baseline {baseline.name} expects: {compliance.summary(row.differences)}",
-    }
-    try:
-        row.hold_uuid = holds.create(session, node, fields, _caller(baseline)).uuid
-    except Conflict as error:  # it has holds enough to be held anyway
-        logger.warning(
-            "baseline.not_held", node=node.uuid, baseline=baseline.name, detail=str(error)
-        )
-
-
-def _end_hold(session: Session, baseline: Baseline, row: BaselineNode) -> None:
-    """End the hold that a comparison has set; one that a request is changing stays for now."""
-    if row.hold_uuid is None:
-        return
-    query = select(Hold).where(Hold.uuid == row.hold_uuid).with_for_update(skip_locked=True)
-    hold = session.scalar(query)
-    if hold is not None:
-        holds.remove(session, hold, _caller(baseline))
-    elif _exists(session, row.hold_uuid):
-        return
-    row.hold_uuid = None
-
-
-def _exists(session: Session, hold_uuid: str) -> bool:
-    return session.scalar(select(Hold.id).where(Hold.uuid == hold_uuid)) is not None
-
-
-def _caller(baseline: Baseline) -> Caller:
-    return Caller(user_name=f"baseline {baseline.name}"[:LONGEST_NAME])
+    if row.hold_uuid is None or new_rules:
+        holding.hold(session, baseline, row, HoldKind.SCHEDULING, row.differences)

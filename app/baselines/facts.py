@@ -1,12 +1,14 @@
 """
-Facts of a machine that rules of baselines compare, from its recorded inventory, firmware and BIOS.
+Facts of a machine that rules of baselines compare: inventory, firmware, BIOS, measured numbers.
 
 Agents and BMCs report the inventory, with any content. A fact of another type than expected, or
 beyond its limits, is unknown; so is a number of items of which one cannot be judged.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 #: Largest number of a fact, and most characters of a text.
@@ -19,7 +21,7 @@ _LOOPBACK = "lo"
 
 Item = Mapping[Any, Any]
 #: Value of a fact; None: it is unknown.
-Fact = int | str | None
+Fact = int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class Facts:
     inventory: Any = None  # of the last inspection
     firmware: Mapping[str, object] = field(default_factory=dict)  # component -> current version
     bios: Mapping[str, object] = field(default_factory=dict)  # name -> value
+    #: metric -> measured numbers, the newest first
+    measured: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    #: metric -> median of the newest numbers of all nodes of the baseline
+    medians: Mapping[str, float] = field(default_factory=dict)
 
 
 def number(value: object) -> int | None:
@@ -96,6 +102,36 @@ def of_firmware(facts: Facts, component: str) -> str | None:
 def of_bios(facts: Facts, name: str) -> str | None:
     """Return the value of a BIOS setting."""
     return text(facts.bios.get(name))
+
+
+def of_measured(facts: Facts, metric: str) -> float | None:
+    """Return the newest number of a metric."""
+    return next(iter(facts.measured.get(metric, ())), None)
+
+
+def of_own_median(facts: Facts, metric: str) -> float | None:
+    """
+    Return the newest number of a metric, in percent of the median of those before.
+
+    The first number is 100.
+    """
+    newest, *earlier = facts.measured.get(metric, ()) or (None,)
+    if newest is not None and not earlier:
+        return 100.0
+    return _percent(newest, median(earlier) if earlier else None)
+
+
+def of_group_median(facts: Facts, metric: str) -> float | None:
+    """Return the newest number of a metric, in percent of the median of the baseline's nodes."""
+    return _percent(of_measured(facts, metric), facts.medians.get(metric))
+
+
+def _percent(value: float | None, reference: float | None) -> float | None:
+    """Return a percentage to two decimals; None: there is none of this reference."""
+    if value is None or reference is None or reference <= 0:
+        return None
+    percentage = 100 * (value / reference)
+    return round(percentage, 2) if math.isfinite(percentage) else None
 
 
 def _member(document: object, key: str) -> object:

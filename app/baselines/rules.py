@@ -15,6 +15,7 @@ from typing import Any
 
 from app.baselines import facts, version_order
 from app.baselines.facts import Fact, Facts
+from app.inventory.benchmarks import finite, is_name
 
 #: Most rules of a baseline, values of a list, wildcards of a pattern.
 MOST_RULES, MOST_VALUES, MOST_WILDCARDS = 200, 20, 4
@@ -37,6 +38,7 @@ class Kind(StrEnum):
 
     NUMBER = "number"
     TEXT = "text"
+    MEASURE = "measured number"  # of a benchmark
     VERSION = "version"  # a text with an order, see `app.baselines.version_order`
 
 
@@ -44,6 +46,7 @@ class Kind(StrEnum):
 OPERATORS: Mapping[Kind, Sequence[Operator]] = {
     Kind.NUMBER: (Operator.EQUAL, Operator.AT_LEAST, Operator.AT_MOST, Operator.IN),
     Kind.TEXT: (Operator.EQUAL, Operator.IN, Operator.MATCHES),
+    Kind.MEASURE: (Operator.AT_LEAST, Operator.AT_MOST),
     Kind.VERSION: (
         Operator.EQUAL,
         Operator.AT_LEAST,
@@ -100,10 +103,22 @@ FIELDS = (
     Field("firmware", Kind.VERSION, "version of a component, as `firmware.bmc`, `firmware.bios`",
           facts.of_firmware, "COMPONENT"),
     Field("bios", Kind.TEXT, "value of a BIOS setting", facts.of_bios, "NAME"),
+    Field("benchmark.value", Kind.MEASURE, "newest number of a metric",
+          facts.of_measured, "METRIC"),
+    Field("benchmark.percent_of_own", Kind.MEASURE,
+          "newest number, in percent of the median of those before it",
+          facts.of_own_median, "METRIC"),
+    Field("benchmark.percent_of_group", Kind.MEASURE,
+          "newest number, in percent of the median of the baseline's nodes",
+          facts.of_group_median, "METRIC"),
 )  # fmt: skip
 _BY_NAME: Mapping[str, Field] = {field.name: field for field in FIELDS}
 #: Fields whose keys are names of rows in the database.
 FIRMWARE, BIOS = _BY_NAME["firmware"], _BY_NAME["bios"]
+
+
+#: Field of numbers in percent of the median of a group of nodes.
+OF_GROUP = _BY_NAME["benchmark.percent_of_group"]
 
 
 class RuleError(ValueError):
@@ -121,14 +136,14 @@ class Rule:
     field: Field
     key: str
     operator: Operator
-    values: Sequence[int | str]
+    values: Sequence[int | float | str]
     text: str
 
     @property
     def expected(self) -> Any:
         return list(self.values) if self.operator is Operator.IN else self.values[0]
 
-    def is_met(self, fact: int | str) -> bool:
+    def is_met(self, fact: float | str) -> bool:
         """Whether a known fact is as expected."""
         return any(_TESTS[self.operator](fact, value) for value in self.values)
 
@@ -188,6 +203,8 @@ def _field(label: str) -> tuple[Field, str]:
             key = label.removeprefix(f"{field.name}.")
             if field.kind is Kind.NUMBER and not _SIZE.fullmatch(key):
                 raise RuleError("field", f"{label!r}: {field.key} is a number from 1 on")
+            if field.kind is Kind.MEASURE and not is_name(key):
+                raise RuleError("field", f"{label!r}: no step may measure a metric of this name")
             if key:
                 return field, key
     labels = [field.label for field in FIELDS]
@@ -196,8 +213,13 @@ def _field(label: str) -> tuple[Field, str]:
     raise RuleError("field", f"there is no {label!r}; {hint}")
 
 
-def _checked(field: Field, value: object) -> int | str:
+def _checked(field: Field, value: object) -> int | float | str:
     """Return a value of the field's kind. Raises RuleError."""
+    if field.kind is Kind.MEASURE:
+        measure = finite(value)
+        if measure is None:
+            raise RuleError("value", f"{field.label} is a number, as 512 or 97.5")
+        return measure
     if field.kind is Kind.NUMBER:
         number = facts.number(value)
         if number is None:

@@ -120,6 +120,10 @@ def _row(output: Output, item: Document) -> Document:
 
 def _phrase(difference: Document) -> str:
     actual, expected = difference["actual"], difference["expected"]
-    values = ",".join(map(str, expected)) if isinstance(expected, list) else expected
-    fact = "unknown" if actual is None else actual
+    values = ",".join(map(_shown, expected)) if isinstance(expected, list) else _shown(expected)
+    fact = "unknown" if actual is None else _shown(actual)
     return f"{difference['field']} {fact} (expected {difference['operator']} {values})"
+
+
+def _shown(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

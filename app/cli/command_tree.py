@@ -70,6 +70,7 @@ NODE: Mapping[str, Entry] = {
     "sensors": at("node_commands.sensors", "sensors"),
     "refresh": _bulk("node_commands.refresh", "refresh"),
     "event-subscription": at("node_commands.event_subscription", "event_subscription"),
+    "benchmarks": at("node_commands.benchmarks", "benchmarks"),
     "compliance": at("baselines", "compliance"),
     "trait": Group(
         "Traits of a node, for scheduling.",

@@ -156,6 +156,10 @@ BASELINE = Kind(
                 "A node that does not comply at its inspection gets a hold",
                 Given.FLAG,
             ),
+            Field(
+                "failed_benchmark",
+                "Effect of a measured number that differs: record, hold or fail",
+            ),
             _ABOUT,
         ),
         required=("name", "selection", "expected"),

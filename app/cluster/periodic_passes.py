@@ -40,6 +40,7 @@ WITHOUT: Mapping[str, str] = {
     "ingot.prune_answered": "records of idempotency keys accumulate",
     "ingot.prune_audit": "audit records accumulate",
     "ingot.prune_sanitation": "sanitation reports accumulate",
+    "ingot.prune_benchmarks": "measured numbers accumulate",
     "ingot.prove_audit": "the removal of newer audit records is not seen, and they accumulate",
     "ingot.prune_tokens": "ended tokens accumulate",
     "ingot.prune_change_events": "change events accumulate",

@@ -98,4 +98,5 @@ class Conductor:
     record_step_flows_in_history: bool = option(True, "Record the beginning and end of flows in the history")
     node_history_minimum_days: int = count(0, "Days for which no entry is removed")
     change_events_lifetime: float = seconds(604800, "Seconds for which change events are kept; 0: for ever")
+    benchmarks_lifetime: float = seconds(31536000, "Seconds for which numbers that steps have measured are kept; 0: for ever. Not in Ironic")
     rollouts_lifetime: float = seconds(7776000, "Seconds for which a rollout is kept after its end; 0: for ever")

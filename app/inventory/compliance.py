@@ -22,9 +22,13 @@ def summary(differences: Sequence[Difference]) -> str:
 
 def _phrase(difference: Difference) -> str:
     actual, expected = difference["actual"], difference["expected"]
-    values = ", ".join(map(str, expected)) if isinstance(expected, list) else str(expected)
-    fact = "is unknown" if actual is None else f"is {actual}"
+    values = ", ".join(map(_shown, expected)) if isinstance(expected, list) else _shown(expected)
+    fact = "is unknown" if actual is None else f"is {_shown(actual)}"
     return f"{difference['field']} {fact}, expected {difference['operator']} {values}"
+
+
+def _shown(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def deviations(session: Session, node_id: int) -> list[str]:

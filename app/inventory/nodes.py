@@ -27,6 +27,7 @@ from app.models import (
     AgentRecord,
     Allocation,
     BaselineNode,
+    Benchmark,
     BiosSetting,
     BmcExchanges,
     EventSubscription,
@@ -57,6 +58,7 @@ OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
     InspectionReport, Hold, BmcExchanges, NodeSensors, BaselineNode, NodeRefresh, EventSubscription,
+    Benchmark,
 )  # fmt: skip
 REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 

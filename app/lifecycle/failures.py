@@ -79,6 +79,10 @@ KNOWN: Mapping[str, tuple[str, str]] = {
         "a step refused one of its arguments",
         "correct it and ask again",
     ),
+    FailureCode.BENCHMARK_FAILED: (
+        "a number that the step has measured is not as a baseline expects",
+        "compare it with others: GET /v1/nodes/<node>/benchmarks; repair it, or correct the rule",
+    ),
     FailureCode.TIMEOUT: (
         "the agent sent no heartbeat, or the machine did not reach the expected state, in time",
         "check its boot medium, network and ports; raise the callback timeout if it was only slow",

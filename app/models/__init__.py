@@ -7,7 +7,8 @@ from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState, Quota
 from app.models.audit import AuditCheckpoint, AuditRecord, Outcome
 from app.models.base import Base
-from app.models.baseline import Baseline, BaselineNode, Compliance
+from app.models.baseline import Baseline, BaselineNode, Compliance, FailedBenchmark
+from app.models.benchmark import Benchmark
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
 from app.models.event_subscription import EventSubscription
@@ -73,6 +74,7 @@ __all__ = [
     "Baseline",
     "BaselineNode",
     "BeatLease",
+    "Benchmark",
     "BiosSetting",
     "BmcExchanges",
     "ChangeEvent",
@@ -83,6 +85,7 @@ __all__ = [
     "DataKey",
     "DeployTemplate",
     "EventSubscription",
+    "FailedBenchmark",
     "Fault",
     "FirmwareComponent",
     "Group",

@@ -19,6 +19,14 @@ class Compliance(StrEnum):
     UNKNOWN = "unknown"  # no fact differs, and at least one is not recorded
 
 
+class FailedBenchmark(StrEnum):
+    """Effect of a number that a step has measured, and that differs from a baseline."""
+
+    RECORD = "record"  # it is recorded as each difference
+    HOLD = "hold"  # the node gets a hold of the kind hardware
+    FAIL = "fail"  # the step fails
+
+
 class Baseline(Timestamped, Base):
     """Facts that are expected of the nodes of a selection."""
 
@@ -33,6 +41,10 @@ class Baseline(Timestamped, Base):
     expected: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     # whether a node that does not comply at its inspection gets a hold
     acceptance: Mapped[bool] = mapped_column(default=False)
+    # a `FailedBenchmark`
+    failed_benchmark: Mapped[str] = mapped_column(
+        String(8), default=FailedBenchmark.RECORD, server_default=FailedBenchmark.RECORD
+    )
     version: Mapped[int] = mapped_column(default=1)  # raised by each change of the columns above
     due_at: Mapped[datetime] = mapped_column(default=now())  # of the next pass over its nodes
 

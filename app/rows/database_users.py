@@ -57,6 +57,7 @@ RIGHTS: Mapping[str, Rights] = {
     "baseline_nodes": Rights(api="SELECT, DELETE", beat="SELECT (baseline_id, state)"),
     "baselines": Rights(conductor="SELECT, UPDATE", beat="SELECT (id, name, due_at)"),
     "beat_lease": Rights(api="SELECT", conductor="SELECT", beat="SELECT, INSERT, UPDATE"),
+    "benchmarks": Rights(api="SELECT, DELETE"),
     "change_events": Rights(
         api="SELECT, INSERT, UPDATE (sequence)",
         beat="SELECT (sequence, created_at, type, step, after)",

@@ -52,6 +52,7 @@ from app.api.node.node_states import node_states
 from app.api.node.nodes import nodes
 from app.api.node.operations import operations
 from app.api.node.records.agent_logs import agent_logs
+from app.api.node.records.benchmarks import benchmarks
 from app.api.node.records.bmc_documents import bmc_documents
 from app.api.node.records.bmc_recordings import bmc_recordings
 from app.api.node.records.history import history
@@ -104,7 +105,7 @@ BLUEPRINTS = (
     inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login, bmc_documents, bmc_recordings,
     agent_logs, refreshes, sanitation, networks, switch_ports, baselines, quotas, permissions,
-    bmc_events, event_subscription,
+    bmc_events, event_subscription, benchmarks,
 )  # fmt: skip
 #: Requests of agents, and of BMCs, that a process handles at once, and those that may wait.
 AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64

@@ -3,6 +3,7 @@
 import { consoleOf } from "./console.js";
 import { element, empty, failure, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
+import { benchmarksOf } from "./node_benchmarks.js";
 import { badge, downloadLink } from "./parts.js";
 
 const pre = value => element("pre", { tabindex: 0 }, JSON.stringify(value, null, 2));
@@ -13,7 +14,7 @@ const rows = (caption, heads, items, otherwise) =>
 //: Tab -> the rule of the policy without which it is not offered.
 const RULES = {
   History: "node:history:get", Hardware: "node:inventory:get", Ports: "port:list", BIOS: "node:bios:get",
-  Firmware: "node:firmware:get", Sensors: "node:get_sensors", Traits: "node:traits:list", "Agent logs": "node:agent_logs:get",
+  Firmware: "node:firmware:get", Sensors: "node:get_sensors", Benchmarks: "node:benchmarks:get", Traits: "node:traits:list", "Agent logs": "node:agent_logs:get",
   Console: "node:get_console", Validation: "node:validate", Fields: "node:get",
 };
 
@@ -52,6 +53,7 @@ const PARTS = {
       return empty(`There are no readings: ${error.message}. A BMC with Redfish lists temperatures, fans and power.`);
     }
   },
+  Benchmarks: benchmarksOf,
   Traits: async (api, ident) => rows("Traits", ["trait"], (await api.get(`nodes/${ident}/traits`)).traits.map(trait => ({ trait })), "The node has no traits."),
   "Agent logs": async (api, ident) => {
     const { "agent-logs": logs } = await api.get(`nodes/${ident}/agent-logs`);
@@ -71,7 +73,7 @@ const PARTS = {
 };
 
 //: Tabs that take the whole width of the page.
-const WIDE = new Set(["Hardware", "Console", "Fields"]);
+const WIDE = new Set(["Hardware", "Benchmarks", "Console", "Fields"]);
 
 // Return the tabs of a node that the caller may open. onWide(isWide) is called when a tab is opened.
 export function parts(api, uuid, { signal, may, onWide }) {

@@ -11,7 +11,7 @@ const OF_FLEET = [
 //: Rules that the page of a node asks for.
 const OF_NODE = [
   ...["get", "update", "delete", "set_power_state", "set_maintenance", "clear_maintenance", "set_boot_device", "get_boot_device",
-    "history:get", "inventory:get", "bios:get", "firmware:get", "get_sensors", "traits:list", "agent_logs:get", "get_console", "validate",
+    "history:get", "inventory:get", "bios:get", "firmware:get", "get_sensors", "benchmarks:get", "traits:list", "agent_logs:get", "get_console", "validate",
   ].map(name => `baremetal:node:${name}`),
   "baremetal:port:list", "baremetal:hold:create",
 ];

@@ -32,6 +32,8 @@ RETRY = 5.0
 #: Most steps of a flow that an agent may list, and most bytes of the list: they are in the row of
 #: the node, and each becomes a row of an operation.
 MOST_STEPS, LONGEST_STEPS = 512, 256 << 10
+#: Key of the numbers that a step has measured, in its return value.
+METRICS = "metrics"
 #: Size limit of a recorded command's result: an answer about an operation has the results of all
 #: its steps.
 LONGEST_RESULT = 64 << 10
@@ -158,7 +160,17 @@ def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
     Run a step of the agent, then its hook, and the reboot if the step requests one.
 
     `Done.result` is {"result": return value of the step}, after an erasure with `erasure.evidence`.
+    The numbers under `METRICS` of the return value are reported.
     """
+    outcome = _execute(target, flow, step)
+    if isinstance(outcome, Done):
+        returned = outcome.result.get("result")
+        if isinstance(returned, Mapping) and METRICS in returned:
+            target.report(benchmarks=returned[METRICS])
+    return outcome
+
+
+def _execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
     progress = target.progress
     if "rebooting" in progress:
         return _reboot(target, flow, progress)

@@ -57,6 +57,7 @@ class FailureCode(StrEnum):
     LEASE_LOST = "lease_lost"
     # given by the service itself
     INVALID_STEPS = "invalid_steps"
+    BENCHMARK_FAILED = "benchmark_failed"
     TIMEOUT = "timeout"
     CONDUCTOR_DIED = "conductor_died"
     ABORTED = "aborted"

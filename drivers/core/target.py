@@ -24,6 +24,8 @@ Options = Mapping[str, Mapping[str, Any]]
 REPORTABLE = frozenset(
     {
         "addresses",  # MAC addresses of a machine whose node has no ports; its inspection adds them
+        # numbers that the step has measured: {metric: {"value": number, "unit"?: text}}
+        "benchmarks",
         "bios_settings",  # all settings: [{name, value, attribute_type?, ...}]
         "boot_mode",
         "boot_warning",  # a sentence about an obstacle to booting; None: no obstacle

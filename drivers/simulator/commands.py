@@ -161,6 +161,7 @@ def _execute_step(flow: str) -> Entry:
             raise Failed(reason)
         function = WORK.get(key[1])
         result = await function(agent, params) if function else None
+        result = find(machine.faults.step_results, name) or result
         return {f"{flow}_result": result, f"{flow}_step": step}
 
     return Entry(run, background=True)

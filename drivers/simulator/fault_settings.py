@@ -199,6 +199,11 @@ def _reasons(name: str, value: object) -> None:
         _text(name, reason)
 
 
+def _results(name: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise BadFault(f"{name}: an object of step and return value, not {value!r}")
+
+
 def _texts(name: str, value: object) -> None:
     if not isinstance(value, list | tuple):
         raise BadFault(f"{name}: a list of texts, not {value!r}")
@@ -223,6 +228,7 @@ KINDS = {
     "drop_rate": _rate,
     "step_seconds": _durations,
     "step_fails": _reasons,
+    "step_results": _results,
     "steps": _steps,
     "lacks": _texts,
 }

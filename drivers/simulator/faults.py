@@ -60,6 +60,8 @@ class Faults:
     step_seconds: float | Mapping[str, float] = 0.0
     #: Step -> reason: the step ends FAILED, until this field is set again.
     step_fails: Mapping[str, str] = field(default_factory=dict)
+    #: Step -> what the step returns, as {"metrics": {...}}.
+    step_results: Mapping[str, Any] = field(default_factory=dict)
     agent_dies: str = ""  # the agent dies during this step, once per setting
     #: "clean", "deploy" or "service" -> steps {"interface", "step", "priority", ...} of the agent,
     #: in addition to its others, or in place of those with the same interface and name.

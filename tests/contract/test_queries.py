@@ -13,6 +13,7 @@ from app.models import (
     AuditRecord,
     Baseline,
     BaselineNode,
+    Benchmark,
     BiosSetting,
     BmcExchanges,
     Chassis,
@@ -88,6 +89,8 @@ def parts(number, own, first):
                       **numbered)  # fmt: skip
     yield SanitationReport(node_uuid=first.uuid, operation_uuid=numbered["uuid"], created_at=now,
                            result="unknown", report="{}", **numbered)  # fmt: skip
+    yield Benchmark(node_id=node_id, operation_uuid=numbered["uuid"], position=0, step="deploy.burn",
+                    metric="fio.read", value=1)  # fmt: skip
     yield Operation(node_id=node_id, kind="power", state="succeeded", created_at=now,
                     uuid=str(UUID(int=2000 + number)))  # fmt: skip
     yield Conductor(hostname=name, incarnation=name)

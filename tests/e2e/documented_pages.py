@@ -76,6 +76,16 @@ def baselines(site):
     site.clean("a-07", FIRMWARE)
 
 
+def benchmarks(site):
+    site.machine("r1-u7", "manageable")
+    metrics = {
+        "disk.read": {"value": 512.7, "unit": "MB/s"},
+        "disk.write": {"value": 478.2, "unit": "MB/s"},
+    }
+    number = site.simulator.machines.index(site.spare)
+    site.simulator.set_faults(number, step_results={"deploy.burnin_disk": {"metrics": metrics}})
+
+
 def boot(site):
     site.machine("NODE", "enroll")
 
@@ -217,6 +227,7 @@ PAGES = {
         differs=("a-07",),
         slow=False,
     ),
+    "benchmarks": Page(benchmarks, differs=("2026-",), slow=False),
     "bmc-recording": Page(
         recording,
         replaced={"21000": lambda _: str(free_port())},

@@ -254,6 +254,38 @@ def test_the_tab_of_sensors_reads_the_machine_and_says_why_it_is_empty(chromium,
         expect(page.get_by_role("tabpanel").get_by_role("alert")).to_have_count(0)
 
 
+def test_the_tab_of_benchmarks_shows_each_metric_with_its_trend(chromium, site):
+    def number(metric, value, step):
+        return {
+            "sequence": 1, "metric": metric, "value": value, "unit": "MB/s", "step": step,
+            "operation_uuid": site.good, "started_at": None,
+            "recorded_at": "2026-03-02T10:15:00+00:00",
+        }  # fmt: skip
+
+    answer = {
+        "benchmarks": [
+            number("fio.write", 7, "deploy.burnin_disk"),
+            number("fio.read", 512.25, "deploy.burnin_disk"),
+            number("fio.read", 480, "deploy.burnin_disk"),
+        ]
+    }
+    with desk(chromium, site.url, at=f"/nodes/{site.good}") as page:
+        panel = page.get_by_role("tabpanel")
+        page.get_by_role("tab", name="Benchmarks").click()
+        expect(panel).to_contain_text("No step has measured numbers on this node.")
+        page.route("**/benchmarks?*", lambda route: route.fulfill(json=answer))
+        page.get_by_role("tab", name="Sensors").click()
+        page.get_by_role("tab", name="Benchmarks").click()
+        rows = panel.get_by_role("row")
+        expect(rows).to_have_count(3)
+        expect(rows.nth(1)).to_contain_text("512.25 MB/s")
+        expect(rows.nth(1)).to_contain_text("480 to 512.25 (2)")
+        expect(rows.nth(1).locator("polyline")).to_have_count(1)
+        expect(rows.nth(2)).to_contain_text("7 MB/s")
+        expect(rows.nth(2).locator("polyline")).to_have_count(0)
+        assert {} == grave_findings(page)
+
+
 def test_the_tab_of_the_console_shows_whether_it_is_started(chromium, site):
     with desk(chromium, site.url, at=f"/nodes/{site.fakes[2]}") as page:
         page.get_by_role("tab", name="Console").click()

@@ -113,6 +113,7 @@ class CrashHarness(Harness):
         self.api, self.now, self.conductors = Process(API, "api"), Process(NOW, "now"), {}
         self.lossy, self.interruption, self.interrupted = False, None, False
         self.reached, self.wrote = Counter(), Counter()
+        self.step_result = None  # return value of the agent's steps
         self.start_dead()
 
     def begin(self, interruption, *, lossy=False):
@@ -275,7 +276,7 @@ class CrashHarness(Harness):
             return
         name, params = self.agent.received[-1]
         if "step" in params:
-            self.agent.finish_step(name.partition(".")[0])
+            self.agent.finish_step(name.partition(".")[0], self.step_result)
         else:
             self.agent.finish({})
 

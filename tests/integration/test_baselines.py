@@ -161,7 +161,7 @@ def test_a_pass_holds_no_node_and_ends_needless_holds(harness, inspect):
     inside = harness.inside
     with inside.runtime.transaction() as session:
         baseline = session.scalar(select(Baseline))
-        with pytest.raises(comparison.Conflict, match="set acceptance to false"):
+        with pytest.raises(baselines.Conflict, match="set acceptance to false"):
             baselines.remove(session, baseline)
         baselines.change(session, baseline, {"acceptance": False})
     assert 2 == comparison.compare_due(inside.runtime)

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.engine import operations, power
 from app.engine.records import sanitation
 from app.identity.caller import Caller
-from app.models import SanitationReport
+from app.models import Benchmark, SanitationReport
 from tests.integration.crash_harness import (
     API,
     CONDUCTOR,
@@ -36,6 +36,7 @@ SETTINGS = {
 ONCE = {"execute_clean_step", "execute_deploy_step", "execute_service_step",
         "install_bootloader", "finalize_rescue", "power_off"}  # fmt: skip
 SCRUB = requested("management", "scrub", args={"level": "deep"})
+METRICS = {"fio.read": 512, "fio.write": 256}
 BURN, POLISH = requested("deploy", "burn"), requested("management", "polish")
 
 
@@ -152,6 +153,10 @@ def check(harness, flow, node):
         with harness.runtime.reading() as session:
             of_operation = SanitationReport.operation_uuid == operation.uuid
             assert 1 == len(session.scalars(select(SanitationReport).where(of_operation)).all())
+    with harness.runtime.reading() as session:
+        of_operation = Benchmark.operation_uuid == operation.uuid
+        numbers = session.scalars(select(Benchmark.value).where(of_operation)).all()
+    assert list(METRICS.values() if harness.step_result else ()) == numbers
     twice = {order: count for order, count in orders(harness).items() if count > 1}
     assert {} == twice
     return operation
@@ -203,6 +208,12 @@ def test_a_flow_completes_after_a_crash_or_pause_at_any_kill_point(harness, name
     always = {"handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
               "recorded"}  # fmt: skip
     assert always <= interrupt_each(harness, name)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_measured_numbers_are_recorded_once_after_a_crash_or_pause_at_any_kill_point(harness):
+    harness.step_result = {"metrics": METRICS}
+    assert {"acted", "recorded"} <= interrupt_each(harness, "clean")
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

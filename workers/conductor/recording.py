@@ -17,10 +17,19 @@ from app.db.diagnosis import database_problem
 from app.db.transactions import call_after_commit
 from app.engine import dispatch, operations, refreshes, timeouts, transitions, wake
 from app.engine.records import driver_reports
+from app.inventory import benchmarks
 from app.metrics.table import REFUSALS
-from app.models import READING, AgentRecord, Node, Operation, OperationState, StepSource
+from app.models import (
+    READING,
+    AgentRecord,
+    Node,
+    Operation,
+    OperationState,
+    OperationStep,
+    StepSource,
+)
 from app.observe import log
-from drivers.core.errors import InspectionFailed
+from drivers.core.errors import FailureCode, InspectionFailed
 from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
 from drivers.net.tls import valid_pem
 from workers.conductor import claims, results
@@ -30,7 +39,7 @@ from workers.conductor.conductor import Conductor
 logger = log.get(__name__)
 
 #: Reports with facts that baselines compare.
-FACTS = frozenset({"findings", "bios_settings", "firmware", "inventory"})
+FACTS = frozenset({"findings", "bios_settings", "firmware", "inventory", benchmarks.REPORT})
 
 
 def advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
@@ -111,10 +120,10 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
         child = attempt.child and operations.lock(session, attempt.child.id)
         reading = refreshes.reading_of(session, node, operation, step, attempt.reports)
         reports = attempt.reports if reading is None else reading.reports
-        try:
-            _write_reports(conductor, session, child or node, reports)
-        except InspectionFailed as error:
-            outcome = Failed(str(error), error.code)
+        outcome = _write_reports(
+            conductor, session, child or node, reports,
+            operation=operation, step=step, outcome=outcome,
+        )  # fmt: skip
         if reading is not None:
             outcome = refreshes.record(session, node, operation, reading, outcome)
         outcome = timeouts.retry_transient(step, outcome)
@@ -140,16 +149,36 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
 
 
 def _write_reports(
-    conductor: Conductor, session: Session, node: Node, reports: Mapping[str, Any]
-) -> None:
+    conductor: Conductor,
+    session: Session,
+    node: Node,
+    reports: Mapping[str, Any],
+    *,
+    operation: Operation,
+    step: OperationStep,
+    outcome: Outcome,
+) -> Outcome:
     """
     Write the reports of the driver, and compare reported facts with the baselines.
 
-    Raises InspectionFailed: the findings of an inspection cannot be stored.
+    Return the outcome, or `Failed` if the findings of an inspection cannot be stored, or if a
+    number that the step has measured is not as a baseline expects.
     """
-    driver_reports.apply(session, node, reports, conductor.incarnation)
-    if reports.keys() & FACTS:
-        compare_recorded(session, node, at_inspection="findings" in reports)
+    measured: frozenset[str] = frozenset()
+    if benchmarks.REPORT in reports and isinstance(outcome, Done | Failed):
+        report = reports[benchmarks.REPORT]
+        measured = benchmarks.record(session, node, operation, step, report)
+    try:
+        driver_reports.apply(session, node, reports, conductor.incarnation)
+    except InspectionFailed as error:
+        return Failed(str(error), error.code)
+    if not reports.keys() & FACTS:
+        return outcome
+    inspected = "findings" in reports
+    reasons = compare_recorded(session, node, at_inspection=inspected, measured=measured)
+    if reasons and isinstance(outcome, Done):
+        return Failed("; ".join(reasons), FailureCode.BENCHMARK_FAILED)
+    return outcome
 
 
 def _watch(

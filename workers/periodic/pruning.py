@@ -1,6 +1,7 @@
 """
 Pruning: deletion of rows that are past their lifetime: history, answered requests, change events,
-audit records, sanitation reports, API tokens, rollouts, recorded exchanges with BMCs, conductors.
+audit records, sanitation reports, API tokens, rollouts, recorded exchanges with BMCs, benchmarks,
+conductors.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from app.models import (
     ApiToken,
     AuditCheckpoint,
     AuditRecord,
+    Benchmark,
     BmcExchanges,
     ChangeEvent,
     NodeHistory,
@@ -32,8 +34,8 @@ from app.runtime import Runtime
 logger = log.get(__name__)
 
 Pruned = (
-    NodeHistory | Answered | ApiToken | AuditRecord | BmcExchanges | ChangeEvent | WebhookFailure
-    | Rollout | RolloutNode | SanitationReport
+    NodeHistory | Answered | ApiToken | AuditRecord | Benchmark | BmcExchanges | ChangeEvent
+    | WebhookFailure | Rollout | RolloutNode | SanitationReport
 )  # fmt: skip
 
 #: Seconds for which the answer to a request with an Idempotency-Key is kept: a day, as long as a
@@ -49,6 +51,8 @@ NODES_BATCH = 200
 ROLLOUTS_BATCH, ROLLOUT_NODES_BATCH = 100, 5000
 #: Most steps whose exchanges with a BMC are deleted in one transaction.
 EXCHANGES_BATCH = 100
+#: Most measured numbers that are deleted in one transaction.
+BENCHMARKS_BATCH = 5000
 #: Most sanitation reports that are deleted in one transaction.
 REPORTS_BATCH = 1000
 #: Most API tokens that are deleted in one transaction.
@@ -146,6 +150,19 @@ def prune_sanitation(runtime: Runtime) -> int:
     is_old = SanitationReport.created_at < cutoff
     oldest_first = select(SanitationReport.id).where(is_old).order_by(SanitationReport.created_at)
     return _delete(runtime, SanitationReport, oldest_first, REPORTS_BATCH)
+
+
+def prune_benchmarks(runtime: Runtime) -> int:
+    """Delete measured numbers older than `[conductor]benchmarks_lifetime`; return how many."""
+    oldest_rows = (
+        select(Benchmark.id, Benchmark.recorded_at)
+        .order_by(Benchmark.id)
+        .limit(BENCHMARKS_BATCH)
+        .subquery()
+    )
+    cutoff = fixed(after(-runtime.settings.conductor.benchmarks_lifetime))
+    old_rows = select(oldest_rows.c.id).where(oldest_rows.c.recorded_at < cutoff)
+    return _delete(runtime, Benchmark, old_rows, BENCHMARKS_BATCH)
 
 
 def prune_tokens(runtime: Runtime) -> int:

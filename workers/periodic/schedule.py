@@ -192,6 +192,12 @@ PERIODIC = (
         at_most=1,
     ),
     Periodic(
+        "ingot.prune_benchmarks",
+        lambda control: pruning.prune_benchmarks(control.runtime),
+        lambda settings: 3600 if settings.conductor.benchmarks_lifetime else None,
+        at_most=1,
+    ),
+    Periodic(
         "ingot.prove_audit",
         lambda control: proofs.prove(control.runtime),
         lambda settings: 60 if settings.audit.enabled else None,

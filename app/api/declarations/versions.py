@@ -63,6 +63,7 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
     },
     "conductor": {},
     "operation": {}, "audit record": {}, "sanitation report": {}, "webhook": {}, "hold": {},
+    "benchmark": {},
     "network": {}, "switch": {}, "baseline": {}, "baseline node": {}, "quota": {},
     "rollout": {}, "rollout node": {},
     "bios": {},

@@ -130,6 +130,7 @@ NODE = (
     Rule(f"{_NODE}:inventory:get", SEE_WITHIN, "Show the inventory"),
     Rule(f"{_NODE}:refresh", OPERATE, "Read the recorded facts of a machine again by its BMC"),
     Rule(f"{_NODE}:refresh:get", SEE_WITHIN, "Show what the last refresh of a node has found"),
+    Rule(f"{_NODE}:benchmarks:get", SEE_WITHIN, "Show the numbers that steps have measured on a node"),
     Rule(f"{_NODE}:compliance:get", SEE_WITHIN, "Show how a node differs from the baselines that are for it"),
     Rule(f"{_NODE}:agent_logs:get", SYSTEM_ADMIN, "Download kept logs of a node's agents, which may contain secrets"),
     Rule(f"{_NODE}:record_bmc", SYSTEM_ADMIN, "Record documents of a node's BMC, or what operations exchange with it", SYSTEM),

@@ -27,17 +27,17 @@ from app.api.transport.responses import json
 from app.api.values.value_types import NoQuery
 from app.baselines import baselines as service
 from app.baselines.rules import Operator
-from app.models import Baseline, BaselineNode, Compliance, Node
+from app.models import Baseline, BaselineNode, Compliance, FailedBenchmark, Node
 from app.rows.keyset_pages import fetch
 
 baselines = Routes("baselines", "Baselines: expected facts of machines, and who differs from them")
 
-VALUE = {"type": ["integer", "string"]}
+VALUE = {"type": ["number", "string"]}
 EXPECTED = {"anyOf": [VALUE, array(VALUE)]}
 RULE = exactly({"field": TEXT, "operator": one_of(Operator), "value": EXPECTED})
 DIFFERENCE = Component("Difference", exactly({
     "field": TEXT, "operator": one_of(Operator), "expected": EXPECTED,
-    "actual": {"type": ["integer", "string", "null"]}, "since": TIME,
+    "actual": {"type": ["number", "string", "null"]}, "since": TIME,
 }))  # fmt: skip
 COMPARISON = {
     "state": one_of(Compliance), "since": TIME, "compared_at": TIME,
@@ -57,10 +57,10 @@ BASELINE = Resource(
     short=("uuid", "name", "selection", "acceptance"),
     all_fields=(
         "uuid", "created_at", "updated_at", "name", "description", "selection", "expected",
-        "acceptance", "version", "links",
+        "acceptance", "failed_benchmark", "version", "links",
     ),
     names_since=versions.MIN,
-    shapes={"expected": array(RULE)},
+    shapes={"expected": array(RULE), "failed_benchmark": one_of(FailedBenchmark)},
 )  # fmt: skip
 
 ROUTES = ResourceRoutes(BASELINE, baselines, "baseline", "baselines", "baremetal:baseline")

@@ -8,7 +8,7 @@ from app.api.values.value_types import NOT_EMPTY, Flag, ListQuery, Name, PageQue
 from app.baselines import rules
 from app.baselines.rules import LONGEST_FIELD, MOST_RULES, MOST_VALUES, Operator, RuleError
 from app.errors import Invalid
-from app.models import Compliance
+from app.models import Compliance, FailedBenchmark
 from app.selection import conditions, grammar
 from app.selection.tree import fields_of
 
@@ -37,9 +37,9 @@ class Value(fields.Field[Any]):
 
     def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> object:
         items = value if isinstance(value, list) else [value]
-        if not all(type(item) in (int, str) for item in items) or len(items) > MOST_VALUES:
+        if not all(type(item) in (int, float, str) for item in items) or len(items) > MOST_VALUES:
             raise ValidationError(
-                f"Expected for {{name}} a whole number, a text, or a list of at most {MOST_VALUES}"
+                f"Expected for {{name}} a number, a text, or a list of at most {MOST_VALUES}"
                 " of them"
             )
         return value
@@ -82,6 +82,10 @@ class BaselineChange(Schema):
     expected = _expected()
     acceptance = Flag(
         metadata={"description": "A node that does not comply at its inspection gets a hold"}
+    )
+    failed_benchmark = Text(
+        choices=FailedBenchmark,
+        metadata={"description": "Effect of a measured number that differs"},
     )
 
 

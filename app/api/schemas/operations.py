@@ -1,8 +1,19 @@
-"""Request schemas of operations, and of the sanitation reports that they leave."""
+"""
+Request schemas of operations, and of their records: sanitation reports and measured numbers.
+"""
 
 from marshmallow import Schema, ValidationError, fields, validates
 
-from app.api.values.value_types import CommaSeparated, Flag, PageQuery, Text, within
+from app.api.schemas.audit import LARGEST_ID
+from app.api.values.value_types import (
+    CommaSeparated,
+    Flag,
+    Moment,
+    PageQuery,
+    Text,
+    within,
+)
+from app.inventory import benchmarks
 from app.models import OperationKind, OperationState
 from app.reports.fleet_operations import GROUPED
 
@@ -44,3 +55,23 @@ class SanitationQuery(PageQuery):
 
     class Meta:
         exclude = ("sort_key",)
+
+
+class BenchmarksQuery(PageQuery):
+    """Query parameters of the numbers that steps have measured on a node."""
+
+    class Meta:
+        exclude = ("sort_key",)
+
+    marker = fields.Integer(  # type: ignore[assignment]
+        validate=within(0, LARGEST_ID),
+        error_messages={"invalid": "Expected an integer for {{name}}: {input}"},
+        metadata={"description": "Sequence number of the last item of the previous page"},
+    )
+    metric = Text(
+        benchmarks.LONGEST_NAME,
+        shortest=1,
+        metadata={"description": "Name of a metric, or its beginning up to a full stop"},
+    )
+    since = Moment(metadata={"description": "Recorded at this time or later"})
+    until = Moment(metadata={"description": "Recorded before this time"})

@@ -63,6 +63,7 @@ SECTIONS = {
     "bmc_documents": "Documents of BMCs", "bmc_recordings": "Recordings of operations",
     "event_subscription": "Subscriptions to the events of BMCs", "bmc_events": "Events of BMCs",
     "agent_logs": "Logs of agents", "sanitation": "Sanitation reports", "refreshes": "Refreshes",
+    "benchmarks": "Measured numbers",
     "vendor": "Vendor functions", "allocations": "Allocations",
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
     "inspection_rules": "Inspection rules", "chassis": "Chassis", "drivers": "Drivers",

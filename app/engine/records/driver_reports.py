@@ -12,7 +12,7 @@ from app.db.clock import now
 from app.engine import provision_state
 from app.engine.records import inspection_findings
 from app.inspection.process import INPUT
-from app.inventory import hardware_inventory, history
+from app.inventory import benchmarks, hardware_inventory, history
 from app.models import (
     AgentRecord,
     BiosSetting,
@@ -30,13 +30,15 @@ Facts = Iterable[Mapping[str, Any]]
 MERGED = ("driver_internal_info", "properties")
 #: Key of driver_internal_info: incarnation of the conductor that has started the console.
 CONSOLE_CONDUCTOR = "console_conductor"
+#: Reports that belong to a step; `workers.conductor.recording` writes them.
+OF_STEP = frozenset({benchmarks.REPORT})
 #: Reports about the agent's row.
 OF_AGENT = frozenset({"agent", "agent_steps", "agent_token", "hardware_manager_version"})
 
 
 def concern_columns(reports: Mapping[str, Any]) -> bool:
     """Return whether the reports change only columns of the node."""
-    return reports.keys().isdisjoint(OF_AGENT | _TABLES.keys())
+    return reports.keys().isdisjoint(OF_AGENT | OF_STEP | _TABLES.keys())
 
 
 def apply(
@@ -55,7 +57,8 @@ def apply(
         reports = {**reports, "driver_internal_info": internal}
     changed = False
     for name, value in reports.items():
-        if name in OF_AGENT or name in INPUT:  # input without findings: the step has failed
+        # input without findings: the step has failed
+        if name in OF_AGENT or name in OF_STEP or name in INPUT:
             continue
         if name in _TABLES:
             _TABLES[name](session, node, value)

@@ -41,6 +41,7 @@ ON_NODE = [
     (("GET", "/v1/nodes/{node}/ports"), SEE),
     (("GET", "/v1/nodes/{node}/history"), SEE_WITHIN),
     (("GET", "/v1/nodes/{node}/sanitation"), SEE_WITHIN),
+    (("GET", "/v1/nodes/{node}/benchmarks"), SEE_WITHIN),
     (("GET", "/v1/nodes/{node}/compliance"), SEE_WITHIN),
     (("GET", "/v1/nodes/{node}/operations"), SEE_WITHIN),
     (("GET", "/v1/nodes/{node}/agent-logs"), SEE_WITHIN),

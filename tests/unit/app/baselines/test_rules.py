@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.baselines.facts import Facts
-from app.baselines.rules import FIELDS, RuleError, parse
+from app.baselines.rules import FIELDS, Kind, RuleError, parse
 
 DISK = {"name": "/dev/sda", "size": 4_000_000_000_000}
 INVENTORY = {
@@ -162,12 +162,72 @@ def test_a_wrong_rule_names_its_member(field, operator, value, member):
     assert member == refused.value.member
 
 
+#: Kind of a fact -> an operator and a value of its rules.
+VALUES = {Kind.NUMBER: ("in", [1]), Kind.MEASURE: (">=", 97.5)}
+
+
 def test_each_field_can_be_named():
     for field in FIELDS:
         label = f"{field.name}.7" if field.key else field.name
-        assert field is rule(label, "in", [1] if field.kind == "number" else ["x"]).field
+        operator, value = VALUES.get(field.kind, ("in", ["x"]))
+        assert field is rule(label, operator, value).field
 
 
 def test_the_documentation_names_each_field():
     text = (Path(__file__).parents[4] / "docs" / "baselines.md").read_text()
     assert [] == [field.label for field in FIELDS if f"`{field.label}`" not in text]
+
+
+def measured(field, *values, value=90, medians=None):
+    """Return the number that a rule compares, of a machine with numbers, the newest first."""
+    facts = Facts(measured={"x": values}, medians=medians or {})
+    document = {"field": f"benchmark.{field}.x", "operator": ">=", "value": value}
+    difference = parse(document).difference(facts)
+    return difference and difference["actual"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "actual"),
+    [
+        ((), None), ((89.9,), 89.9), ((-1.0, 500.0), -1.0), ((1e300,), "met"), ((90,), "met"),
+    ],
+)  # fmt: skip
+def test_the_newest_number_is_compared(numbers, actual):
+    expected = None if actual == "met" else {"actual": actual}
+    difference = parse({"field": "benchmark.value.x", "operator": ">=", "value": 90}).difference(
+        Facts(measured={"x": numbers})
+    )
+    assert expected == (difference and {"actual": difference["actual"]})
+
+
+def test_a_number_is_compared_with_the_median_of_those_before():
+    assert 80.0 == measured("percent_of_own", 80, 100, 50, 110)
+    assert 66.67 == measured("percent_of_own", 2, 3)
+    assert measured("percent_of_own", 5) is None, "the first number is as expected"
+    assert 100.0 == measured("percent_of_own", 5, value=101)
+
+
+def test_a_number_is_compared_with_the_median_of_its_group():
+    assert 80.0 == measured("percent_of_group", 80, 1, medians={"x": 100, "y": 1})
+    assert measured("percent_of_group", 90, medians={"x": 100}) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "numbers", "medians"),
+    [
+        ("percent_of_own", (), {}), ("percent_of_own", (1, 0, 0), {}),
+        ("percent_of_own", (1, -5), {}), ("percent_of_own", (1e300, 1e-300), {}),
+        ("percent_of_group", (), {"x": 1}), ("percent_of_group", (1,), {}),
+        ("percent_of_group", (1,), {"x": 0}),
+    ],
+)  # fmt: skip
+def test_a_number_without_a_usable_median_is_unknown(field, numbers, medians):
+    rule_of_field = parse({"field": f"benchmark.{field}.x", "operator": ">=", "value": 90})
+    facts = Facts(measured={"x": numbers}, medians=medians)
+    assert rule_of_field.difference(facts)["actual"] is None
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, "1", True, None, [1]])
+def test_a_measured_number_is_compared_with_finite_numbers_alone(value):
+    with pytest.raises(RuleError, match="is a number, as 512"):
+        parse({"field": "benchmark.value.x", "operator": ">=", "value": value})

@@ -15,7 +15,8 @@ CALLED_BY_FLASK = {
 #: without a project.
 WITHOUT_SCOPE = {
     "app/api/fleet/audit.py", "app/api/fleet/conductors.py", "app/api/fleet/rollouts.py",
-    "app/api/node/records/history.py", "app/api/node/records/sanitation.py", "app/api/resource/baselines.py",
+    "app/api/node/records/benchmarks.py", "app/api/node/records/history.py",
+    "app/api/node/records/sanitation.py", "app/api/resource/baselines.py",
 }  # fmt: skip
 
 

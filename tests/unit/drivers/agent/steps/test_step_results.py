@@ -1,12 +1,13 @@
 """Results of steps: RAID, long results, and the disks after an erasure."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from drivers.agent import in_band, step_hooks
 from drivers.core.errors import Unexpected
-from drivers.core.steps import Done, Flow
+from drivers.core.steps import Done, Flow, Wait
 
 from .conftest import ERASE, again, clean
 
@@ -132,3 +133,43 @@ def test_other_steps_and_flows_ask_for_no_disks(agent, node):
         assert Done({"result": "ok"}) == in_band.execute(again(node, waiting), flow, one_step)
         agent.restart()
     assert "poll.get_hardware_info" not in agent.names()
+
+
+METRICS = {"disk.read": {"value": 512, "unit": "MB/s"}}
+
+
+def test_the_numbers_that_a_step_has_measured_are_reported_at_its_end(agent, node):
+    waiting = clean(node)
+    agent.finish_step(result={"metrics": METRICS, "note": "x"})
+    later = again(node, waiting)
+    assert isinstance(clean(later), Done)
+    assert {"benchmarks": METRICS} == later.reports
+    assert {} == node.reports
+
+
+def test_the_numbers_of_a_step_with_a_reboot_are_reported_once_the_agent_is_back(agent, node):
+    step = ERASE | {"reboot_requested": True}
+    waiting = clean(node, step)
+    agent.finish_step(result={"metrics": METRICS})
+    later = again(node, waiting)
+    rebooting = clean(later, step)
+    assert isinstance(rebooting, Wait)
+    assert "benchmarks" not in later.reports
+    progress = {**rebooting.progress, "rebooting": "agent"}
+    agent.answers["clean.get_clean_steps"] = {
+        "clean_steps": {}, "hardware_manager_version": progress["version"],
+    }  # fmt: skip
+    back = replace(node, progress=progress, reports={})
+    assert isinstance(clean(back, step), Done)
+    assert METRICS == back.reports["benchmarks"]
+
+
+@pytest.mark.parametrize(
+    "result", [None, [], "metrics", {}, {"Metrics": METRICS}, {"metrics": "x" * 70_000}]
+)
+def test_a_step_without_numbers_reports_none(agent, node, result):
+    waiting = clean(node)
+    agent.finish_step(result=result)
+    later = again(node, waiting)
+    assert isinstance(clean(later), Done)
+    assert {} == later.reports
