@@ -14,7 +14,9 @@ from sqlalchemy.orm import Session
 from app.api.request import auditing, repeats
 from app.api.request.context import RequestContext
 from app.db.transactions import retrying
+from app.errors import Unavailable
 from app.requests.locked_nodes import retry_while_locked
+from drivers.core.errors import SecretsUnavailable
 
 
 def in_transaction(
@@ -29,6 +31,7 @@ def in_transaction(
     `Idempotency-Key` of an executed request, and retried while the node is reserved for an
     operation.
 
+    Raises Unavailable: the vault does not keep the secrets in the request.
     Raises NodeLocked: see `retry_while_locked`.
     Raises Invalid: the request's key is malformed, or was sent with a different request.
     """
@@ -46,7 +49,14 @@ def in_transaction(
             auditing.record(context, session, response.status_code)
             return response
 
-    return retry_while_locked(process.settings.conductor, lambda: retrying(attempt))
+    try:
+        return retry_while_locked(
+            process.settings.conductor, lambda: process.storing(lambda: retrying(attempt))
+        )
+    except SecretsUnavailable as error:
+        raise Unavailable(
+            f"The secrets in the request cannot be stored now, and nothing was changed: {error}"
+        ) from None
 
 
 class _RolledBack(Exception):

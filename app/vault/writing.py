@@ -1,0 +1,166 @@
+"""
+Transactions whose secrets are stored in the vault first (`app.models.vaulting`).
+
+A secret is created between two runs of the transaction: after the first one has passed all checks
+and was rolled back, before the second one refers to it. The row of a secret is committed before the
+secret is created: if the process dies in between, `sweep` destroys the secret by the row.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from sqlalchemy import Engine, Select, delete, func, insert, or_, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.db.clock import age, now
+from app.db.transactions import read_connection, reading, write_connection
+from app.models import VaultSecret, VaultState
+from app.models.vaulting import WRITING, NotStored, VaultedSecret, Writing
+from app.process import kill_points
+from app.vault.vault import Vault
+from drivers.core import references
+from drivers.core.errors import SecretsUnavailable
+
+T = TypeVar("T")
+
+#: Runs of a transaction, of which each has found further secrets, until it is given up.
+MOST_RUNS = 20
+#: Seconds after which a secret that no node refers to counts as left behind by its process.
+LEFT_BEHIND = 3600.0
+#: Secrets of a node that are kept for `[vault]keep_days`.
+KEPT = 10
+#: Secrets that one run of `sweep` destroys.
+BATCH = 500
+_DAY = 86400.0
+
+
+def storing(
+    engine: Engine, vault: Vault | None, work: Callable[[], T], *, whole: bool = False
+) -> T:
+    """
+    Run a transaction; store its new secrets in the vault, if they belong there, and run it again.
+
+    whole: also the secrets that its nodes have in the database.
+
+    Raises SecretsUnavailable: the vault does not keep them; nothing was written.
+    """
+    if vault is None or not vault.stores:
+        return work()
+    writing = Writing(whole)
+    stored_names: list[str] = []
+    is_written = False
+    context = WRITING.set(writing)
+    try:
+        for _ in range(MOST_RUNS):
+            try:
+                result = work()
+            except NotStored as error:
+                stored_names += _store(engine, vault, writing, error.secrets)
+            else:
+                is_written = True
+                return result
+        raise SecretsUnavailable("the secrets of a transaction change at each of its runs")
+    finally:
+        WRITING.reset(context)
+        if not is_written:
+            with suppress(SQLAlchemyError):  # the sweep finds them later
+                _abandon(engine, stored_names)
+
+
+def _store(
+    engine: Engine, vault: Vault, writing: Writing, secrets: Sequence[VaultedSecret]
+) -> list[str]:
+    """Create secrets; return their names."""
+    names = {secret: references.new_name() for secret in secrets}
+    rows = [
+        {"name": name, "node_uuid": secret.node_uuid, "field": secret.field}
+        for secret, name in names.items()
+    ]
+    with write_connection(engine) as connection:
+        for row in rows:
+            connection.execute(insert(VaultSecret).values(**row, changed_at=now()))
+    kill_points.reach("vault_noted")
+    try:
+        for secret, name in names.items():
+            vault.create(secret, name)
+    except BaseException:
+        with suppress(SQLAlchemyError):
+            _abandon(engine, list(names.values()))
+        raise
+    writing.names.update(names)
+    kill_points.reach("vault_stored")
+    return list(names.values())
+
+
+def _abandon(engine: Engine, names: Sequence[str]) -> None:
+    """Let the sweep destroy secrets to which no node refers."""
+    if names:
+        with write_connection(engine) as connection:
+            connection.execute(
+                update(VaultSecret)
+                .where(VaultSecret.name.in_(names), VaultSecret.state == VaultState.PENDING)
+                .values(state=VaultState.UNUSED, changed_at=now())
+            )
+
+
+def sweep(engine: Engine, vault: Vault) -> int:
+    """
+    Destroy secrets that no node may refer to; return how many.
+
+    Raises SecretsUnavailable: the vault does not destroy them; the next run goes on.
+    """
+    with write_connection(engine) as connection:
+        connection.execute(
+            update(VaultSecret)
+            .where(
+                VaultSecret.state == VaultState.PENDING, age(VaultSecret.changed_at) > LEFT_BEHIND
+            )
+            .values(state=VaultState.UNUSED, changed_at=now())
+        )
+    with reading(engine) as session:
+        query = _destroyed(vault.settings.keep_days)
+        rows: list[VaultSecret] = list(session.scalars(query))
+    for row in rows:
+        vault.destroy(row)
+        kill_points.reach("vault_destroyed")
+        with write_connection(engine) as connection:
+            connection.execute(
+                delete(VaultSecret).where(
+                    VaultSecret.name == row.name, VaultSecret.state == row.state
+                )
+            )
+    return len(rows)
+
+
+def _destroyed(keep_days: float) -> Select[Any]:
+    """Select the secrets that are to be destroyed now."""
+    position = func.row_number().over(
+        partition_by=VaultSecret.node_uuid,
+        order_by=(VaultSecret.changed_at.desc(), VaultSecret.name),
+    )
+    dropped = (
+        select(VaultSecret.name, position.label("position"))
+        .where(VaultSecret.state == VaultState.DROPPED)
+        .subquery()
+    )
+    excess = select(dropped.c.name).where(dropped.c.position > KEPT)
+    # a BMC that was left is still visited with its old password (`event_subscriptions`)
+    is_old = age(VaultSecret.changed_at) > max(keep_days * _DAY, LEFT_BEHIND)
+    return (
+        select(VaultSecret)
+        .where(
+            or_(
+                VaultSecret.state == VaultState.UNUSED,
+                (VaultSecret.state == VaultState.DROPPED) & (is_old | VaultSecret.name.in_(excess)),
+            )
+        )
+        .limit(BATCH)
+    )
+
+
+def counts(engine: Engine) -> dict[str, int]:
+    """Count secrets in the vault by their state."""
+    query = select(VaultSecret.state, func.count()).group_by(VaultSecret.state)
+    with read_connection(engine) as connection:
+        return {row.state: row[1] for row in connection.execute(query)}
