@@ -40,7 +40,7 @@ class Vault:
         server = kv.Server(settings.address, settings.namespace, settings.ca_file, settings.timeout)
         self.settings = settings
         self._connection = kv.Connection(server, VAULT_REQUESTS.observe)
-        tokens = vault_login.Tokens(self._connection, vault_login.login_of(options))
+        tokens = vault_login.Tokens(self._connection, vault_login.login_of(options), clock)
         self._kv = kv.Kv(
             self._connection, settings.mount, settings.prefix, tokens.current, tokens.refused
         )

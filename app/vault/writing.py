@@ -48,49 +48,49 @@ def storing(
     if vault is None or not vault.stores:
         return work()
     writing = Writing(whole)
-    stored_names: list[str] = []
-    is_written = False
+    names: list[str] = []
     context = WRITING.set(writing)
     try:
         for _ in range(MOST_RUNS):
             try:
-                result = work()
+                return work()
             except NotStored as error:
-                stored_names += _store(engine, vault, writing, error.secrets)
-            else:
-                is_written = True
-                return result
+                _store(engine, vault, writing, error.secrets, names)
         raise SecretsUnavailable("the secrets of a transaction change at each of its runs")
+    except Exception:
+        with suppress(SQLAlchemyError):  # the sweep finds them later
+            _abandon(engine, names)
+        raise
     finally:
         WRITING.reset(context)
-        if not is_written:
-            with suppress(SQLAlchemyError):  # the sweep finds them later
-                _abandon(engine, stored_names)
 
 
 def _store(
-    engine: Engine, vault: Vault, writing: Writing, secrets: Sequence[VaultedSecret]
-) -> list[str]:
-    """Create secrets; return their names."""
-    names = {secret: references.new_name() for secret in secrets}
-    rows = [
-        {"name": name, "node_uuid": secret.node_uuid, "field": secret.field}
-        for secret, name in names.items()
-    ]
+    engine: Engine,
+    vault: Vault,
+    writing: Writing,
+    secrets: Sequence[VaultedSecret],
+    names: list[str],
+) -> None:
+    """Create secrets, and append their names to `names` before."""
+    new_names = {secret: references.new_name() for secret in secrets}
+    names += new_names.values()
     with write_connection(engine) as connection:
-        for row in rows:
-            connection.execute(insert(VaultSecret).values(**row, changed_at=now()))
+        for secret, name in new_names.items():
+            connection.execute(
+                insert(VaultSecret).values(
+                    name=name,
+                    node_uuid=secret.node_uuid,
+                    field=secret.field,
+                    state=VaultState.PENDING,
+                    changed_at=now(),
+                )
+            )
     kill_points.reach("vault_noted")
-    try:
-        for secret, name in names.items():
-            vault.create(secret, name)
-    except BaseException:
-        with suppress(SQLAlchemyError):
-            _abandon(engine, list(names.values()))
-        raise
-    writing.names.update(names)
+    for secret, name in new_names.items():
+        vault.create(secret, name)
+    writing.names.update(new_names)
     kill_points.reach("vault_stored")
-    return list(names.values())
 
 
 def _abandon(engine: Engine, names: Sequence[str]) -> None:

@@ -156,7 +156,8 @@ class Connection:
     def _raise_for(self, status: int, document: Mapping[str, Any], request: str) -> None:
         if status < 300 or (status == 404 and not document.get("errors")):
             return
-        words = "; ".join(map(str, document.get("errors") or ()))[:_MOST_WORDS]
+        words = "; ".join(map(str, document.get("errors") or ()))
+        words = " ".join(words.split())[:_MOST_WORDS]
         text = f"{self.server} answered {status} to {request}{': ' if words else ''}{words}"
         if status in _NOT_NOW:
             raise VaultUnreachable(text)

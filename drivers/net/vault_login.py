@@ -8,7 +8,7 @@ monotonic clock, begin before the request, and so end before the server's.
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,18 +33,18 @@ class Token:
     seconds: float  # 0: it does not end
     renewable: bool
 
-    def is_over(self) -> bool:
-        return bool(self.seconds) and time.monotonic() >= self.begin + self.seconds
+    def is_over(self, now: float) -> bool:
+        return bool(self.seconds) and now >= self.begin + self.seconds
 
-    def is_due(self) -> bool:
-        return bool(self.seconds) and time.monotonic() >= self.begin + self.seconds * _RENEWED_AT
+    def is_due(self, now: float) -> bool:
+        return bool(self.seconds) and now >= self.begin + self.seconds * _RENEWED_AT
 
 
 class Login(Protocol):
     """A way to get a token."""
 
-    def __call__(self, connection: Connection) -> Token:
-        """Raises SecretsUnavailable."""
+    def __call__(self, connection: Connection, now: float) -> Token:
+        """Return a token. now: time of the request. Raises SecretsUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class AppRole:
     role_id: str
     secret_id: str  # empty: the role needs none
 
-    def __call__(self, connection: Connection) -> Token:
+    def __call__(self, connection: Connection, now: float) -> Token:
         body = {"role_id": self.role_id}
         if self.secret_id:
             body["secret_id"] = self.secret_id
-        return _logged_in(connection, self.mount, body)
+        return _logged_in(connection, self.mount, body, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +66,31 @@ class Kubernetes:
     role: str
     file: str  # with the JWT, which Kubernetes replaces
 
-    def __call__(self, connection: Connection) -> Token:
+    def __call__(self, connection: Connection, now: float) -> Token:
         body = {"role": self.role, "jwt": _content(self.file, "kubernetes_token_file")}
-        return _logged_in(connection, self.mount, body)
+        return _logged_in(connection, self.mount, body, now)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
     file: str
 
-    def __call__(self, connection: Connection) -> Token:
-        text, begin = _content(self.file, "token_file"), time.monotonic()
+    def __call__(self, connection: Connection, now: float) -> Token:
+        text = _content(self.file, "token_file")
         _, answer = connection.request("login", "GET", "auth/token/lookup-self", token=text)
         facts = answer.get("data")
         if not isinstance(facts, dict):
             raise SecretsUnavailable(f"{connection.server} did not describe the token")
-        return Token(text, begin, _seconds(facts, "ttl"), facts.get("renewable") is True)
+        return Token(text, now, _seconds(facts, "ttl"), facts.get("renewable") is True)
 
 
 class Tokens:
     """The token of a process: obtained when it is needed first, renewed, replaced."""
 
-    def __init__(self, connection: Connection, login: Login) -> None:
-        self._connection, self._login = connection, login
+    def __init__(
+        self, connection: Connection, login: Login, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connection, self._login, self._clock = connection, login, clock
         self._lock = threading.Lock()
         self._token: Token | None = None
         self._first_seconds = 0.0  # of the token as it was obtained
@@ -101,12 +103,12 @@ class Tokens:
         Raises SecretsUnavailable: there is none, and none can be obtained.
         """
         token = self._token
-        if token is None or token.is_over():
+        if token is None or token.is_over(self._clock()):
             with self._lock:
                 token = self._token
-                if token is None or token.is_over():
+                if token is None or token.is_over(self._clock()):
                     token = self._obtain()
-        elif token.is_due() and self._lock.acquire(blocking=False):
+        elif token.is_due(self._clock()) and self._lock.acquire(blocking=False):
             try:
                 token = self._refresh(token)
             finally:
@@ -118,13 +120,13 @@ class Tokens:
         with self._lock:
             if self._token is not None and self._token.text != text:
                 return True  # another thread has a new one
-            if time.monotonic() < self._refused_at + PAUSE:
+            if self._clock() < self._refused_at + PAUSE:
                 return False
-            self._refused_at, self._token = time.monotonic(), None
+            self._refused_at, self._token = self._clock(), None
             return True
 
     def _obtain(self) -> Token:
-        token = self._login(self._connection)
+        token = self._login(self._connection, self._clock())
         self._token, self._first_seconds = token, token.seconds
         return token
 
@@ -132,9 +134,9 @@ class Tokens:
         """Renew a token, or replace it; keep it while that fails."""
         if self._token is not token:
             return self._token or token
-        if time.monotonic() < self._tried_at + PAUSE:
+        if self._clock() < self._tried_at + PAUSE:
             return token
-        self._tried_at = time.monotonic()
+        self._tried_at = self._clock()
         try:
             renewed_token = self._renewed(token) if token.renewable else None
             if renewed_token is None or renewed_token.seconds < self._first_seconds * _WORTH:
@@ -146,7 +148,7 @@ class Tokens:
 
     def _renewed(self, token: Token) -> Token | None:
         """Return a token with a new time, None if the server does not renew it any more."""
-        begin = time.monotonic()
+        begin = self._clock()
         try:
             _, answer = self._connection.request(
                 "renew", "POST", "auth/token/renew-self", {}, token.text
@@ -158,10 +160,9 @@ class Tokens:
         return _token(self._connection, answer, begin)
 
 
-def _logged_in(connection: Connection, mount: str, body: Mapping[str, str]) -> Token:
-    begin = time.monotonic()
+def _logged_in(connection: Connection, mount: str, body: Mapping[str, str], now: float) -> Token:
     _, answer = connection.request("login", "POST", f"auth/{mount}/login", body)
-    return _token(connection, answer, begin)
+    return _token(connection, answer, now)
 
 
 def _token(connection: Connection, answer: Mapping[str, Any], begin: float) -> Token:

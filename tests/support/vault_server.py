@@ -142,9 +142,7 @@ class VaultServer:
         if parse_qs(environ.get("QUERY_STRING", "")).get("list") == ["true"] and method == "GET":
             method = "LIST"
         try:
-            if not path.startswith("/v1/"):
-                raise Refusal(404, "unsupported path")
-            if path.endswith("."):
+            if not path.startswith("/v1/") or path.endswith("."):
                 raise Refusal(404, "unsupported path")
             if path == "/v1/sys/health":
                 return self._health()
@@ -324,7 +322,7 @@ def running(server: VaultServer, tls: Any = None) -> Iterator[VaultServer]:
         "127.0.0.1", 0, server.application, threaded=True, request_handler=_Handler, ssl_context=tls
     )
     server.address = f"{'https' if tls else 'http'}://127.0.0.1:{listener.server_port}"
-    thread = threading.Thread(target=listener.serve_forever, daemon=True)
+    thread = threading.Thread(target=listener.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield server
