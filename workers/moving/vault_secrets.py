@@ -92,7 +92,7 @@ def _nodes(runtime: Runtime) -> Iterator[tuple[int, str]]:
             rows = session.execute(query).all()
         if not rows:
             return
-        yield from (row.tuple() for row in rows)
+        yield from ((row.id, row.uuid) for row in rows)
         last_id = rows[-1].id
 
 
