@@ -2,6 +2,7 @@
 
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select
@@ -11,6 +12,7 @@ from app.models import Node
 from app.reports import why
 from app.server.application import create_app
 from app.vault import writing
+from app.vault.secret_cache import SecretCache
 from drivers.core.errors import InvalidDriverInfo, SecretsUnavailable
 from drivers.core.references import is_reference
 from drivers.simulator.simulator import running as simulator
@@ -26,6 +28,8 @@ from tests.integration.vault.vaulted import (
     states,
     values_of,
 )
+from tests.support.vault_server import ALL
+from workers.doctor import vault_checks
 from workers.periodic import power_sync, vault_sweep
 
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
@@ -220,6 +224,19 @@ def test_a_writer_that_was_too_slow_stores_its_secret_again(inside, server, monk
     inside.runtime.vault.opened(uuid, "driver_info", info_of(inside, uuid))
 
 
+@SQLITE
+def test_the_api_needs_no_right_but_to_create(inside, server):
+    server.roles["auth/approle", "r1"].policies = {"secret/data/ingot/": frozenset({"create"})}
+    client = Client(inside)
+    uuid = client.post().json["uuid"]
+    password = change("replace", "/driver_info/redfish_password", "other")
+    assert 200 == client.patch(uuid, password).status_code
+    validation = client.http.get(f"/v1/nodes/{uuid}/validate", headers=VERSION)
+    assert 200 == validation.status_code
+    assert 204 == client.http.delete(f"/v1/nodes/{uuid}", headers=VERSION).status_code
+    assert {201, 200} >= {status for _, _, status in server.requests}
+
+
 # reading
 
 
@@ -339,3 +356,41 @@ def test_a_vault_that_refuses_blames_no_machine(inside, server, bmcs):
     assert 0 == power_sync.sync(inside.runtime, "c-1")["failed"]
     with pytest.raises(SecretsUnavailable, match="403"):
         set_info(inside, node, INFO)
+
+
+@SQLITE
+def test_the_doctor_names_what_the_vault_refuses(inside, server):
+    installation = SimpleNamespace(runtime=inside.runtime)
+    assert [] == list(vault_checks.unusable(installation))
+    assert {} == server.keys
+    role = server.roles["auth/approle", "r1"]
+    role.policies = {"secret/": ALL - {"delete"}}
+    server.tokens.clear()
+    (finding,) = vault_checks.unusable(installation)
+    assert "403 to DELETE secret/metadata/ingot/doctor/" in finding.explanation
+    server.sealed = True
+    (finding,) = vault_checks.unusable(installation)
+    assert "is sealed" in finding.explanation
+    inside.runtime.vault = None
+    assert [] == list(vault_checks.unusable(installation))
+
+
+def test_a_cache_forgets_by_time_and_by_number():
+    clock = SimpleNamespace(now=0.0)
+    cache = SecretCache(100.0, 2, lambda: clock.now)
+    cache.put("a", 1)
+    assert not cache.is_due(cache.get("a"))
+    clock.now = 50.0
+    assert cache.is_due(cache.get("a"))
+    clock.now = 99.0
+    assert 1 == cache.get("a").value
+    clock.now = 100.0
+    assert cache.get("a") is None
+    for name in "abc":
+        cache.put(name, name)
+    assert (None, 2) == (cache.get("a"), len(cache))
+    cache.forget("b")
+    assert cache.get("b") is None
+    off = SecretCache(0.0, 2, lambda: clock.now)
+    off.put("a", 1)
+    assert off.get("a") is None
