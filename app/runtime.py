@@ -96,7 +96,7 @@ def make(
     Raises SettingsError: see `load_drivers` and `connect`.
     """
     drivers = _load_drivers(settings, bmcs) if bmcs else load_drivers(settings)
-    vault = Vault(settings.vault, settings.options()["vault"]) if settings.vault.address else None
+    vault = Vault(settings) if settings.vault.address else None
     return Runtime(settings, connect(settings), drivers, send, vault=vault)
 
 

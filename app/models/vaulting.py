@@ -31,6 +31,8 @@ COLUMNS: Mapping[str, frozenset[str] | None] = {
     "driver_info": None,
     "driver_internal_info": frozenset({ROTATION}),
 }
+#: Secrets of a document that a caller may write; nodes have one to four.
+MOST_SECRETS = 32
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
@@ -95,7 +97,8 @@ def vaulted(connection: Connection, node_uuid: str, column: str, old: object, do
     writing = WRITING.get()
     old_values = dict(secrets_in(column, old))
     new_values = dict(secrets_in(column, document))
-    written, lacking = {}, []
+    new_references: dict[Path, str] = {}
+    missing_secrets: list[VaultedSecret] = []
     for path, value in new_values.items():
         if references.is_reference(value):
             if old_values.get(path) != value:
@@ -106,20 +109,24 @@ def vaulted(connection: Connection, node_uuid: str, column: str, old: object, do
         elif writing is not None and (writing.whole or old_values.get(path) != value):
             secret = VaultedSecret(node_uuid, field_of(column, path), orjson.dumps(value))
             if (name := writing.names.get(secret)) and _use(connection, name):
-                written[path] = references.to(name)
+                new_references[path] = references.to(name)
             else:
-                lacking.append(secret)
-    if lacking:
-        raise NotStored(lacking)
-    new_values |= written
-    dropped = [
+                missing_secrets.append(secret)
+    if writing is not None and not writing.whole and len(new_values) > MOST_SECRETS:
+        raise Invalid(
+            f"{column}: it has {len(new_values)} secrets; at most {MOST_SECRETS} are kept"
+        )
+    if missing_secrets:
+        raise NotStored(missing_secrets)
+    new_values |= new_references
+    dropped_names = [
         references.name_in(value)
         for path, value in old_values.items()
         if references.is_reference(value) and new_values.get(path) != value
     ]
-    if dropped:
-        _drop(connection, VaultSecret.name.in_(dropped))
-    return replaced(document, written) if written else document
+    if dropped_names:
+        _drop(connection, VaultSecret.name.in_(dropped_names))
+    return replaced(document, new_references) if new_references else document
 
 
 def drop_all(connection: Connection, node_uuid: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from app.config.vault_settings import VaultSettings
+from app.config.settings import Settings
 from app.db.sealing import Path
 from app.metrics.table import VAULT_REQUESTS
 from app.models import VaultSecret
@@ -30,27 +30,33 @@ MISSING_FOR = 30.0
 _MOST_MISSING = 1000
 
 
+class OutOfReach(VaultUnreachable):
+    """The vault did not answer the last request, so that none is sent."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the vault is out of reach: {reason}")
+
+
 class Vault:
     """The vault as a process uses it, from all its threads."""
 
-    def __init__(
-        self, settings: VaultSettings, options: Any, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        assert settings.address is not None
-        server = kv.Server(settings.address, settings.namespace, settings.ca_file, settings.timeout)
-        self.settings = settings
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        group = self.settings = settings.vault
+        assert group.address is not None
+        server = kv.Server(group.address, group.namespace, group.ca_file, group.timeout)
         self._connection = kv.Connection(server, VAULT_REQUESTS.observe)
-        tokens = vault_login.Tokens(self._connection, vault_login.login_of(options), clock)
+        login = vault_login.login_of(settings.options())
+        tokens = vault_login.Tokens(self._connection, login, clock)
         self._kv = kv.Kv(
-            self._connection, settings.mount, settings.prefix, tokens.current, tokens.refused
+            self._connection, group.mount, group.prefix, tokens.current, tokens.refused
         )
-        self._cache = SecretCache(settings.cache_time, settings.cache_size, clock)
+        self._cache = SecretCache(group.cache_time, group.cache_size, clock)
         self._clock = clock
         self._missing: dict[str, float] = {}  # path -> when it was asked for
         self._breaker = CircuitBreaker(
             ("vault.lost", "vault.back"),
             (VaultUnreachable,),
-            VaultUnreachable,
+            OutOfReach,
             self._try,
         )
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from sqlalchemy import Engine, Select, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Engine, Select, delete, func, insert, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.db.clock import age, now
-from app.db.transactions import read_connection, reading, write_connection
+from app.db.clock import after, fixed, now
+from app.db.transactions import reading, write_connection
 from app.models import VaultSecret, VaultState
 from app.models.vaulting import WRITING, NotStored, VaultedSecret, Writing
 from app.process import kill_points
@@ -114,7 +114,8 @@ def sweep(engine: Engine, vault: Vault) -> int:
         connection.execute(
             update(VaultSecret)
             .where(
-                VaultSecret.state == VaultState.PENDING, age(VaultSecret.changed_at) > LEFT_BEHIND
+                VaultSecret.state == VaultState.PENDING,
+                VaultSecret.changed_at < fixed(after(-LEFT_BEHIND)),
             )
             .values(state=VaultState.UNUSED, changed_at=now())
         )
@@ -135,32 +136,35 @@ def sweep(engine: Engine, vault: Vault) -> int:
 
 def _destroyed(keep_days: float) -> Select[Any]:
     """Select the secrets that are to be destroyed now."""
+    is_dropped = VaultSecret.state == VaultState.DROPPED
+    # a BMC that was left is still visited with its old password (`event_subscriptions`)
+    is_old = VaultSecret.changed_at < fixed(after(-max(keep_days * _DAY, LEFT_BEHIND)))
+    newly_changed = select(VaultSecret.node_uuid).where(
+        is_dropped, VaultSecret.changed_at > fixed(after(-LEFT_BEHIND))
+    )
     position = func.row_number().over(
         partition_by=VaultSecret.node_uuid,
         order_by=(VaultSecret.changed_at.desc(), VaultSecret.name),
     )
     dropped = (
         select(VaultSecret.name, position.label("position"))
-        .where(VaultSecret.state == VaultState.DROPPED)
+        .where(is_dropped, VaultSecret.node_uuid.in_(newly_changed))
         .subquery()
     )
     excess = select(dropped.c.name).where(dropped.c.position > KEPT)
-    # a BMC that was left is still visited with its old password (`event_subscriptions`)
-    is_old = age(VaultSecret.changed_at) > max(keep_days * _DAY, LEFT_BEHIND)
     return (
         select(VaultSecret)
         .where(
             or_(
                 VaultSecret.state == VaultState.UNUSED,
-                (VaultSecret.state == VaultState.DROPPED) & (is_old | VaultSecret.name.in_(excess)),
+                is_dropped & (is_old | VaultSecret.name.in_(excess)),
             )
         )
         .limit(BATCH)
     )
 
 
-def counts(engine: Engine) -> dict[str, int]:
+def counts(connection: Connection) -> dict[str, int]:
     """Count secrets in the vault by their state."""
     query = select(VaultSecret.state, func.count()).group_by(VaultSecret.state)
-    with read_connection(engine) as connection:
-        return {row.state: row[1] for row in connection.execute(query)}
+    return {row.state: row[1] for row in connection.execute(query)}

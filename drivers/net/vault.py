@@ -2,8 +2,8 @@
 Client of a secrets engine KV version 2, in OpenBao or HashiCorp Vault.
 
 Secrets are created, read and destroyed, never changed: a secret that was read stays as it is. The
-server's answers are told apart by what helps: `VaultUnreachable` ends by itself,
-`SecretsUnavailable` needs an operator, `Missing` is certain.
+errors differ in their remedy: `VaultUnreachable` ends by itself, `SecretsUnavailable` needs an
+operator, `Missing` is certain.
 """
 
 import threading
@@ -53,7 +53,7 @@ class Server:
     timeout: float  # seconds for an answer
 
     def __str__(self) -> str:
-        return f"vault {self.address}"
+        return "the vault"  # its address is no matter of the owners of nodes
 
 
 class Connection:
@@ -170,8 +170,8 @@ class Kv:
     """
     The secrets below a prefix.
 
-    token: returns one. refused: called with one that the server refuses; returns whether another
-    can be had.
+    token: returns one. refused: called with one that the server refuses; returns whether `token`
+    may return another.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Kv:
     def _request(
         self, operation: str, method: str, path: str, body: object = None
     ) -> tuple[int, Mapping[str, Any]]:
-        """Send a request with a token, and once more if another token can be had."""
+        """Send a request with a token, and once more if there is another token."""
         kind, _, place = path.partition("/")
         full_path = f"{self._mount}/{kind}/{self._prefix}/{place}"
         token = self._token()

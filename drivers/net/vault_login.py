@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from drivers.core.errors import SecretsUnavailable, VaultUnreachable
+from drivers.core.target import Options
 from drivers.net.vault import Connection
 
 #: Part of a token's time after which it is renewed.
@@ -192,8 +193,9 @@ def _content(file: str, option: str) -> str:
     return text
 
 
-def login_of(options: Mapping[str, Any]) -> Login:
+def login_of(settings: Options) -> Login:
     """Return the login that the settings of the group [vault] describe."""
+    options = settings["vault"]
     method = options["auth_method"]
     mount = options["auth_mount"] or method
     if method == "approle":

@@ -51,11 +51,18 @@ def with_data_keys(
 
 @keys.command()
 def status(config: Config = None) -> None:
-    """Show master keys and data keys by their names, and tables with rows to encrypt, as JSON."""
+    """
+    Show master keys and data keys by their names, tables with rows to encrypt, and the number of
+    secrets in the vault by their state, as JSON.
+    """
     from app.rows import data_keys
+    from app.vault import writing
 
     def work(_: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
-        return data_keys.status(connection, masters)
+        return {
+            **data_keys.status(connection, masters),
+            "vault_secrets": writing.counts(connection),
+        }
 
     table_status = with_data_keys(config, work)
     typer.echo(json.dumps(table_status, indent=2))
@@ -82,7 +89,7 @@ def rotate(config: Config = None) -> None:
 
 
 class Place(StrEnum):
-    """Where passwords of BMCs are."""
+    """Place of the passwords of BMCs."""
 
     VAULT = "vault"
     DATABASE = "database"
@@ -90,7 +97,7 @@ class Place(StrEnum):
 
 @keys.command()
 def move(
-    to: Annotated[Place, typer.Option(help="Where the passwords of BMCs are to be")],
+    to: Annotated[Place, typer.Option(help="New place of the passwords")],
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them")] = False,
     config: Config = None,
@@ -113,7 +120,7 @@ def move(
     kill_points.arm(settings.default.kill_points, "move")
     service_runtime = runtime.make(settings, send=lambda _message: False)
     try:
-        moved = vault_secrets.move(
+        report = vault_secrets.move(
             service_runtime,
             to_vault=to is Place.VAULT,
             dry_run=dry_run,
@@ -126,8 +133,8 @@ def move(
     finally:
         service_runtime.engine.dispose()
     verb = "to move" if dry_run else "moved"
-    typer.echo(f"{verb} to the {to}: {moved.secrets} secrets of {moved.nodes} nodes")
-    raise typer.Exit(1 if moved.left else 0)
+    typer.echo(f"{verb} to the {to}: {report.secrets} secrets of {report.nodes} nodes")
+    raise typer.Exit(1 if report.left else 0)
 
 
 def verify_audit(

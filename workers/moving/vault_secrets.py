@@ -1,8 +1,8 @@
 """
 Moves of the secrets of all nodes: from the database into the vault, or back.
 
-Each node is a transaction of its own, and is found by what it has: the next run continues one that
-ended early, and a further run finds nothing to do. The nodes may be worked on meanwhile.
+Each node is a transaction of its own: the next run continues one that ended early, and a further
+run finds nothing to do. The nodes may be worked on meanwhile.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ PAGE = 200
 
 
 @dataclass(slots=True)
-class Moved:
+class Report:
     """Counts of a move; a dry run counts what it would move."""
 
     nodes: int = 0
@@ -41,14 +41,14 @@ class NotReadable(Exception):
     """A secret of a node cannot be read where it is; the message names it."""
 
 
-def move(runtime: Runtime, *, to_vault: bool, dry_run: bool, tell: Callable[[str], None]) -> Moved:
+def move(runtime: Runtime, *, to_vault: bool, dry_run: bool, tell: Callable[[str], None]) -> Report:
     """
     Move the secrets of all nodes; call `tell` with each node that is left as it is.
 
     Raises SettingsError: the settings are not those for this direction.
     Raises SecretsUnavailable: the vault does not take or give them; run it again.
     """
-    vault, moved = _vault(runtime, to_vault=to_vault), Moved()
+    vault, report = _vault(runtime, to_vault=to_vault), Report()
     for ident, uuid in _nodes(runtime):
         with runtime.reading() as session:
             count = _count(session.get(Node, ident), to_vault=to_vault)
@@ -58,16 +58,16 @@ def move(runtime: Runtime, *, to_vault: bool, dry_run: bool, tell: Callable[[str
             try:
                 count = _move(runtime, vault, ident, to_vault=to_vault)
             except NotReadable as error:
-                moved.left += 1
+                report.left += 1
                 tell(f"node {uuid} is left: {error}")
                 continue
-        moved.nodes += 1
-        moved.secrets += count
-    if moved.nodes and not dry_run:
+        report.nodes += 1
+        report.secrets += count
+    if report.nodes and not dry_run:
         action = f"update/{'vault' if to_vault else 'database'}/secrets"
         with runtime.write_connection() as connection:
             audit_records.add_command(connection, runtime.settings, action)
-    return moved
+    return report
 
 
 def _vault(runtime: Runtime, *, to_vault: bool) -> Vault:
@@ -127,8 +127,8 @@ def _move(runtime: Runtime, vault: Vault, ident: int, *, to_vault: bool) -> int:
     if node is None:
         return 0
     # before the transaction, which does not wait for the vault
-    opened = {column: _opened(vault, node, column) for column in COLUMNS}
-    return retrying(lambda: _write_back(runtime, node, opened))
+    documents = {column: _opened(vault, node, column) for column in COLUMNS}
+    return retrying(lambda: _write_back(runtime, node, documents))
 
 
 def _rewrite(runtime: Runtime, ident: int) -> int:
@@ -146,7 +146,7 @@ def _rewrite(runtime: Runtime, ident: int) -> int:
         return count
 
 
-def _write_back(runtime: Runtime, read_node: Node, opened: dict[str, Any]) -> int:
+def _write_back(runtime: Runtime, read_node: Node, documents: dict[str, Any]) -> int:
     """Write documents with secrets, if the node has not changed since it was read."""
     with runtime.transaction() as session:
         node = _locked(session, read_node.id)
@@ -156,7 +156,7 @@ def _write_back(runtime: Runtime, read_node: Node, opened: dict[str, Any]) -> in
         for column in COLUMNS:
             if getattr(node, column) == getattr(read_node, column):
                 count += len(_secrets(node, to_vault=False)[column])
-                setattr(node, column, opened[column])
+                setattr(node, column, documents[column])
         return count
 
 

@@ -15,8 +15,11 @@ from app.api.request import auditing, repeats
 from app.api.request.context import RequestContext
 from app.db.transactions import retrying
 from app.errors import Unavailable
+from app.observe import log
 from app.requests.locked_nodes import retry_while_locked
 from drivers.core.errors import SecretsUnavailable
+
+logger = log.RateLimited(log.get(__name__))
 
 
 def in_transaction(
@@ -54,8 +57,9 @@ def in_transaction(
             process.settings.conductor, lambda: process.storing(lambda: retrying(attempt))
         )
     except SecretsUnavailable as error:
+        logger.warning("vault.not_stored", detail=str(error))
         raise Unavailable(
-            f"The secrets in the request cannot be stored now, and nothing was changed: {error}"
+            "The vault cannot store the secrets in the request now; nothing was changed."
         ) from None
 
 

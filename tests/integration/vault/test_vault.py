@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from app.hardware import targets
-from app.models import Node
+from app.models import Node, vaulting
 from app.reports import why
 from app.server.application import create_app
 from app.vault import writing
@@ -124,7 +124,7 @@ def test_without_the_vault_a_password_is_refused_and_nothing_else(inside, server
     refused = client.patch(uuid, change("replace", "/driver_info/redfish_password", "other"))
     assert 503 == refused.status_code
     assert "nothing was changed" in refused.text
-    assert "sealed" in refused.text
+    assert server.address not in refused.text
     assert "Retry-After" in refused.headers
     assert 200 == client.patch(uuid, change("replace", "/description", "x")).status_code
     server.sealed = False
@@ -197,6 +197,27 @@ def test_secrets_in_inner_documents_are_in_the_vault_too(inside, server):
 
 
 @SQLITE
+def test_a_node_has_few_secrets(inside, server):
+    info = {f"password_{number}": "p" for number in range(vaulting.MOST_SECRETS + 1)}
+    refused = Client(inside).post(driver_info=info)
+    assert (400, True) == (refused.status_code, "at most 32 are kept" in refused.text)
+    assert ({}, []) == (server.keys, states(inside))
+
+
+@SQLITE
+def test_the_api_validates_nodes_whose_secrets_it_cannot_read(inside):
+    client = Client(inside)
+    console = {"vnc_password": "12345678", "vnc_port": 5900}
+    keys = {"ipmi_address": "192.0.2.1", "ipmi_password": "p", "ipmi_hex_kg_key": "0" * 40}
+    for driver, info in (("ipmi", keys), ("redfish", {**INFO, **console})):
+        uuid = client.post(driver=driver, driver_info=info).json["uuid"]
+        answer = client.http.get(f"/v1/nodes/{uuid}/validate", headers=VERSION).json
+        assert answer["power"]["result"], answer["power"]
+        assert answer["management"]["result"], answer["management"]
+        assert "vnc" not in str(answer["console"])
+
+
+@SQLITE
 def test_a_dry_run_writes_nothing_to_the_vault(inside, server):
     answer = Client(inside).http.post(
         "/v1/nodes?dry_run=true",
@@ -240,6 +261,11 @@ def test_the_api_needs_no_right_but_to_create(inside, server):
 # reading
 
 
+def reasons_of(inside, node):
+    with inside.runtime.reading() as session:
+        return str(why.explain(session, session.get_one(Node, node)))
+
+
 @SQLITE
 def test_a_step_waits_for_a_sealed_vault_and_goes_on(inside, server, bmcs):
     harness, node = enrolled(inside, bmcs.machines[0])
@@ -253,11 +279,10 @@ def test_a_step_waits_for_a_sealed_vault_and_goes_on(inside, server, bmcs):
     harness.run()
     operation = harness.last(node)
     assert "waiting" == operation.state
-    with inside.runtime.reading() as session:
-        reasons = str(why.explain(session, session.get_one(Node, node)))
-    assert "Vault is sealed" in reasons
+    assert "Vault is sealed" in reasons_of(inside, node)
     for _ in range(3):
         harness.poll(node)
+    assert "the vault is out of reach" in reasons_of(inside, node)
     assert "waiting" == harness.last(node).state
     assert 0 == bmcs.machines[0].wrong_logins
     server.sealed = False
