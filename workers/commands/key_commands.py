@@ -134,7 +134,7 @@ def move(
         service_runtime.engine.dispose()
     verb = "to move" if dry_run else "moved"
     typer.echo(f"{verb} to the {to}: {report.secrets} secrets of {report.nodes} nodes")
-    raise typer.Exit(1 if report.left else 0)
+    raise typer.Exit(1 if report.unreadable_nodes else 0)
 
 
 def verify_audit(

@@ -34,7 +34,7 @@ class Report:
 
     nodes: int = 0
     secrets: int = 0
-    left: int = 0  # nodes with a secret that cannot be read
+    unreadable_nodes: int = 0  # nodes with a secret that cannot be read
 
 
 class NotReadable(Exception):
@@ -58,7 +58,7 @@ def move(runtime: Runtime, *, to_vault: bool, dry_run: bool, tell: Callable[[str
             try:
                 count = _move(runtime, vault, ident, to_vault=to_vault)
             except NotReadable as error:
-                report.left += 1
+                report.unreadable_nodes += 1
                 tell(f"node {uuid} is left: {error}")
                 continue
         report.nodes += 1

@@ -179,13 +179,13 @@ def test_passwords_are_moved_to_the_vault_and_back(inside, server):
     planned = move(inside, to_vault=True, dry_run=True)
     assert ((3, 4), {}) == ((planned.nodes, planned.secrets), server.keys)
     moved = move(inside, to_vault=True)
-    assert (3, 4, 0) == (moved.nodes, moved.secrets, moved.left)
+    assert (3, 4, 0) == (moved.nodes, moved.secrets, moved.unreadable_nodes)
     assert SECRET not in database_text(inside)
     assert 4 == len(server.contents())
     assert 0 == move(inside, to_vault=True).nodes
     back = Inside(inside.url, **options(server, store_secrets="false"))
     moved = move(back, to_vault=False)
-    assert (3, 4, 0) == (moved.nodes, moved.secrets, moved.left)
+    assert (3, 4, 0) == (moved.nodes, moved.secrets, moved.unreadable_nodes)
     assert documents == [back.read(node).driver_info for node in nodes]
     assert internal == back.read(nodes[0]).driver_internal_info
     assert 0 == move(back, to_vault=False).nodes
@@ -234,7 +234,7 @@ def test_a_move_leaves_what_it_cannot_read_and_says_so(inside, server):
     del server.keys[lost]
     back = Inside(inside.url, **options(server, store_secrets="false"))
     moved = move(back, to_vault=False, tell=lines.append)
-    assert (1, 1) == (moved.nodes, moved.left)
+    assert (1, 1) == (moved.nodes, moved.unreadable_nodes)
     assert "driver_info/redfish_password" in lines[0]
     assert is_reference(back.read(nodes[1]).driver_info["redfish_password"])
     back.close()

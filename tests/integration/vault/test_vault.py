@@ -13,6 +13,7 @@ from app.reports import why
 from app.server.application import create_app
 from app.vault import writing
 from app.vault.secret_cache import SecretCache
+from app.vault.vault import Vault
 from drivers.core.errors import InvalidDriverInfo, SecretsUnavailable
 from drivers.core.references import is_reference
 from drivers.simulator.simulator import running as simulator
@@ -283,7 +284,9 @@ def test_a_step_waits_for_a_sealed_vault_and_goes_on(inside, server, bmcs):
     for _ in range(3):
         harness.poll(node)
     assert "the vault is out of reach" in reasons_of(inside, node)
-    assert "waiting" == harness.last(node).state
+    operation = harness.last(node)
+    assert "waiting" == operation.state
+    assert harness.steps(node)[operation.cursor].remaining is None  # no time is used up
     assert 0 == bmcs.machines[0].wrong_logins
     server.sealed = False
     inside.runtime.vault._breaker._answered()
@@ -302,6 +305,41 @@ def test_a_remembered_password_serves_during_an_outage(inside, server, bmcs):
     )
     assert (1, reads) == (reads, server.count("GET /v1/secret/data"))
     assert 0 == inside.read(node).power_sync_failures
+
+
+@SQLITE
+def test_an_outage_is_bridged_until_the_time_of_a_secret_has_passed(inside, server):
+    server.roles["auth/approle", "r1"].ttl = 0  # the token does not end
+    clock = SimpleNamespace(now=0.0)
+    vault = Vault(inside.settings, lambda: clock.now)
+    uuid = Client(inside).post().json["uuid"]
+    info = info_of(inside, uuid)
+
+    def read(at):
+        clock.now = at
+        vault._breaker._answered()
+        return vault.opened(uuid, "driver_info", info)["redfish_password"]
+
+    def count():
+        return server.count("GET /v1/secret/data")
+
+    assert (SECRET, 1) == (read(0), count())
+    assert (SECRET, 1) == (read(899), count())  # a quarter of the time
+    server.sealed = True
+    assert (SECRET, 2) == (read(1801), count())  # half of it: read again, in vain
+    assert SECRET == read(3599)
+    with pytest.raises(SecretsUnavailable):
+        read(3601)
+    server.sealed = False
+    assert SECRET == read(3602)
+    server.keys.clear()
+    assert SECRET == read(3602 + 899)
+    with pytest.raises(InvalidDriverInfo, match="not in the vault"):
+        read(3602 + 1801)
+    reads = count()
+    with pytest.raises(InvalidDriverInfo):
+        read(3602 + 1802)
+    assert reads == count()  # a missing secret is not asked for each time
 
 
 @SQLITE
