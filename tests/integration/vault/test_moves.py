@@ -32,7 +32,7 @@ from tests.support.inside import Inside
 from tests.support.vault_server import Refusal
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import recording
-from workers.moving import vault_secrets
+from workers.moving import bundles, ironic_rows, vault_secrets
 from workers.periodic import power_sync, vault_sweep
 
 ROTATE = requested("management", "rotate_bmc_password")
@@ -238,6 +238,16 @@ def test_a_move_leaves_what_it_cannot_read_and_says_so(inside, server):
     assert "driver_info/redfish_password" in lines[0]
     assert is_reference(back.read(nodes[1]).driver_info["redfish_password"])
     back.close()
+
+
+@SQLITE
+def test_a_node_with_secrets_in_the_vault_is_not_exported_to_ironic(inside):
+    (node,) = fleet_of(inside, 1)
+    move(inside, to_vault=True)
+    with inside.runtime.reading() as session:
+        bundle = bundles.stored(session, Node, inside.read(node).uuid, ())
+    with pytest.raises(bundles.NotMoved, match="move --to database"):
+        ironic_rows.node(None, bundle, {})
 
 
 @SQLITE
