@@ -29,7 +29,7 @@ from tests.integration.vault.vaulted import (
     states,
     values_of,
 )
-from tests.support.vault_server import ALL
+from tests.support.vault_server import ALL, Refusal
 from workers.doctor import vault_checks
 from workers.periodic import power_sync, vault_sweep
 
@@ -230,18 +230,26 @@ def test_a_dry_run_writes_nothing_to_the_vault(inside, server):
 
 
 @SQLITE
-def test_a_writer_that_was_too_slow_stores_its_secret_again(inside, server, monkeypatch):
+@pytest.mark.parametrize("is_destroyed", [True, False])
+def test_a_writer_that_was_too_slow_stores_its_secret_again(
+    inside, server, monkeypatch, is_destroyed
+):
     reached = []
 
     def late(point, kind="any"):
         if point == "vault_stored" and not reached:
             reached.append(point)
             let_days_pass(inside, 1)
-            assert 1 == vault_sweep.sweep(inside.runtime)
+            if not is_destroyed:
+                server.fail = lambda method, _path: Refusal(403) if method == "DELETE" else None
+            assert is_destroyed == vault_sweep.sweep(inside.runtime)
 
     monkeypatch.setattr(writing.kill_points, "reach", late)
     uuid = Client(inside).post().json["uuid"]
     assert reached
+    assert states(inside) == (["used"] if is_destroyed else ["unused", "used"])
+    server.fail = lambda _method, _path: None
+    vault_sweep.sweep(inside.runtime)
     assert ([SECRET], ["used"]) == (values_of(server), states(inside))
     inside.runtime.vault.opened(uuid, "driver_info", info_of(inside, uuid))
 
