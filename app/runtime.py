@@ -7,7 +7,7 @@ Each entry point (API, conductor, beat, a test) makes one and passes it on.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
@@ -21,12 +21,15 @@ from app.metrics.table import BMC_COMMANDS, BMC_REFUSALS
 from app.process import tracing
 from app.process.before_fork import BuiltBeforeFork
 from app.rows import data_keys
+from app.vault import writing
+from app.vault.vault import Vault
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core import registry
 from drivers.core.bmc import Bmcs
 from drivers.core.registry import Registry
 
 RUNTIME = "runtime"
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -44,6 +47,15 @@ class Runtime:
     refusals: Refusals | None = None  # of lookups, if this process records them
     # length of a conductor's step queue, by its name; raises Unavailable; None without a broker
     backlog: Callable[[str], int] | None = None
+    vault: Vault | None = None  # None: all secrets are in the database
+
+    def storing(self, work: Callable[[], T]) -> T:
+        """
+        Run a transaction whose new secrets are stored in the vault first, if there is one.
+
+        Raises SecretsUnavailable: see `writing.storing`.
+        """
+        return writing.storing(self.engine, self.vault, work)
 
     @contextmanager
     def transaction(self, actor: Actor = Actor.API) -> Iterator[Session]:
@@ -84,7 +96,8 @@ def make(
     Raises SettingsError: see `load_drivers` and `connect`.
     """
     drivers = _load_drivers(settings, bmcs) if bmcs else load_drivers(settings)
-    return Runtime(settings, connect(settings), drivers, send)
+    vault = Vault(settings) if settings.vault.address else None
+    return Runtime(settings, connect(settings), drivers, send, vault=vault)
 
 
 @BuiltBeforeFork

@@ -70,6 +70,7 @@ from app.config.option_types import (
 )
 from app.config.options import SettingsError, group, option
 from app.config.removed_options import REMOVED
+from app.config.vault_settings import VaultSettings
 from drivers.core.interface_kinds import KINDS
 from drivers.net import networks
 
@@ -231,6 +232,7 @@ class Settings:
 
     default: Default = group(Default, "DEFAULT")
     database: Database = group(Database)
+    vault: VaultSettings = group(VaultSettings)
     broker: Broker = group(Broker)
     api: Api = group(Api)
     conductor: Conductor = group(Conductor)
@@ -339,6 +341,10 @@ def load(
     ):
         raise SettingsError(
             "[oslo_messaging_notifications]transport_url: [DEFAULT]notification_level needs it"
+        )
+    if settings.vault.address and (missing := settings.vault.missing_option):
+        raise SettingsError(
+            f"[vault]{missing}: [vault]auth_method {settings.vault.auth_method} needs it"
         )
     if settings.oidc.issuer and not settings.oidc.client_id:
         raise SettingsError("[oidc]client_id: [oidc]issuer needs it")

@@ -234,7 +234,7 @@ class Keyring:
         except orjson.JSONDecodeError:
             value = None
         # a text that is bound to nothing may have been moved to a key whose value is shown
-        if value is None or not (_names_secret(path) or _is_sealed_at_any_key(value)):
+        if value is None or not (names_secret(path) or _is_sealed_at_any_key(value)):
             _warn(place, path)
             return Unreadable(text)
         return value
@@ -242,7 +242,7 @@ class Keyring:
     def _sealed(self, value: object, place: Place | None, path: Path) -> object:
         if isinstance(value, Unreadable):
             return str(value)
-        if _is_sealed_at_any_key(value) or (_names_secret(path) and not _is_empty(value)):
+        if _is_sealed_at_any_key(value) or (names_secret(path) and not is_empty(value)):
             return self.seal_at(orjson.dumps(value), place, path)
         if isinstance(value, dict):
             return {key: self._sealed(item, place, (*path, key)) for key, item in value.items()}
@@ -336,7 +336,7 @@ def is_to_seal(value: object, path: Path = ()) -> bool:
     """Whether a document, as it is stored, has a secret that is open, or bound to no place."""
     if isinstance(value, str) and (sealed := _SEALED.fullmatch(value)):
         return sealed[1] == OF_PURPOSE
-    if _is_sealed_at_any_key(value) or (_names_secret(path) and not _is_empty(value)):
+    if _is_sealed_at_any_key(value) or (names_secret(path) and not is_empty(value)):
         return True
     if isinstance(value, dict):
         return any(is_to_seal(item, (key,)) for key, item in value.items())
@@ -351,7 +351,8 @@ def is_text_to_seal(text: str) -> bool:
     return sealed is None or sealed[1] == OF_PURPOSE
 
 
-def _names_secret(path: Path) -> bool:
+def names_secret(path: Path) -> bool:
+    """Whether the last key of a path is the name of a secret."""
     return bool(path) and isinstance(path[-1], str) and is_secret(path[-1])
 
 
@@ -360,7 +361,8 @@ def _is_sealed_at_any_key(value: object) -> bool:
     return isinstance(value, str) and (value.startswith(MARK) or mask_urls(value) != value)
 
 
-def _is_empty(value: object) -> bool:
+def is_empty(value: object) -> bool:
+    """Whether a value of a secret's name is none."""
     return value is None or value == "" or isinstance(value, bool)
 
 

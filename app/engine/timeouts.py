@@ -37,15 +37,16 @@ def retry_transient(step: OperationStep, outcome: Outcome) -> Outcome:
 
 
 def charge_budget(
-    session: Session, node: Node, step: OperationStep, outcome: Outcome, seconds: float
+    session: Session, node: Node, step: OperationStep, outcome: Outcome, seconds: float | None
 ) -> Outcome:
     """
     Fail a polling step once its time budget is used up.
 
     Polls and planned pauses are charged; times without a live conductor or database are not. The
-    last poll takes place at the end of the budget. seconds: duration of this poll.
+    last poll takes place at the end of the budget. seconds: duration of this poll; None: the step
+    was not called, and nothing is charged.
     """
-    if not isinstance(outcome, Wait) or outcome.poll_after is None:
+    if seconds is None or not isinstance(outcome, Wait) or outcome.poll_after is None:
         return outcome
     if step.remaining is None:
         limit = budget_of(session, node, step, outcome)

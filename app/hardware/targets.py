@@ -19,12 +19,14 @@ from app.hardware.switching import SwitchedNetworksOfNode
 from app.models import AgentRecord, Node, NodeTrait, Port, Portgroup
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
+from app.models.vaulting import COLUMNS, secrets_in
 from app.process import tracing
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface_kinds import KINDS
 from drivers.core.password_rotation import KEY as CANDIDATES
+from drivers.core.references import is_reference
 from drivers.core.target import Agent, Nic, NicGroup, Target, VolumeConnector, VolumeTarget
 
 #: Fields of the node that are sent to the agent, in `params.node` of a command.
@@ -90,12 +92,63 @@ def build(
     """
     Build a target. `attempt` has the fields of a step's attempt (progress, before_order, ...).
 
+    Secrets in the vault are read; so it is called in no transaction. In one: `of_node`.
+
     `traits` are sent to the agent, and `silent_for` are the seconds since its last heartbeat; both
     may be left out if none runs. `groups` are needed if the network interface keeps VIFs.
 
     Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here, or a secret of
         `driver_info` cannot be decrypted: BMCs lock users after wrong passwords.
+    Raises SecretsUnavailable: the vault does not give the node's secrets now.
     """
+    target = _build(
+        runtime,
+        node,
+        ports,
+        agent,
+        traits=traits,
+        silent_for=silent_for,
+        groups=groups,
+        **attempt,
+    )
+    return with_secrets(runtime, target)
+
+
+def with_secrets(runtime: Runtime, target: Target) -> Target:
+    """
+    Return a target of `of_node` with the secrets that its node has in the vault.
+
+    Raises InvalidDriverInfo, SecretsUnavailable: see `build`.
+    """
+    documents = {column: getattr(target, column) for column in COLUMNS}
+    if runtime.vault is not None:
+        opened_documents = {
+            column: runtime.vault.opened(target.uuid, column, document)
+            for column, document in documents.items()
+        }
+        return replace(target, **opened_documents)
+    for column, document in documents.items():
+        for path, value in secrets_in(column, document):
+            if is_reference(value):
+                raise InvalidDriverInfo(
+                    f"{column}/{'/'.join(map(str, path))}: it is in the vault of the service, and"
+                    " this process has no [vault]address"
+                )
+    return target
+
+
+def _build(
+    runtime: Runtime,
+    node: Node,
+    ports: Sequence[Port],
+    agent: AgentRecord | None,
+    *,
+    traits: Sequence[str] = (),
+    silent_for: float | None = None,
+    groups: Sequence[Portgroup] = (),
+    **attempt: Any,
+) -> Target:
+    """Build a target with the references to secrets in the vault. Raises InvalidDriverInfo."""
     require_readable("driver_info", node.driver_info)
     options = runtime.cache.get("options")
     if options is None:
@@ -135,10 +188,14 @@ _port, _agent_row = detached_rows.reader(Port), detached_rows.reader(AgentRecord
 
 
 def of_node(session: Session, node: Node) -> Target:
-    """Build the target of a node, with ports and agent as this session sees them."""
+    """
+    Build the target of a node, with ports and agent as this session sees them.
+
+    It has references to the secrets in the vault: `with_secrets` reads them, after the transaction.
+    """
     ports = [_port(iter(row)) for row in _PORTS.all(connection_of(session), {"node": node.id})]
     agent = _agent_of(session, node)
-    return build(runtime_of(session), node, ports, agent, **_more(session, node, agent))
+    return _build(runtime_of(session), node, ports, agent, **_more(session, node, agent))
 
 
 def _agent_of(session: Session, node: Node) -> AgentRecord | None:

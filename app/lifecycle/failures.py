@@ -51,6 +51,10 @@ KNOWN: Mapping[str, tuple[str, str]] = {
         "the BMC's password was being changed, and which of two passwords it has is unknown",
         "run management.rotate_bmc_password again, which tries both; else set one by hand",
     ),
+    FailureCode.SECRETS_UNAVAILABLE: (
+        "the vault that has the BMC's password did not give it, or did not keep a new one",
+        "look at the vault, which may be sealed, or lack policies: `ingot doctor` names the reason",
+    ),
     FailureCode.BAD_IMAGE: (
         "an image cannot be fetched, or does not match its description",
         "check the image's server, and the image's fields in instance_info",

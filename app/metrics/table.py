@@ -173,6 +173,15 @@ BMC_COMMANDS = Histogram(
     },
     _SHORT,
 )
+VAULT_REQUESTS = Histogram(
+    "vault_request_seconds",
+    "Duration of a request to the vault with the passwords of BMCs",
+    {
+        "operation": "`login`, `renew`, `read`, `create`, `destroy`",
+        "result": "status of HTTP, or `unreachable`",
+    },
+    _SHORT,
+)
 BMC_REFUSALS = Counter(
     "bmc_refusals",
     "Commands that were not sent to a BMC",

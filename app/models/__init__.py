@@ -50,7 +50,7 @@ from app.models.rollout import (
     RolloutState,
     StartRefusal,
 )
-from app.models.secret import DataKey, SealedTable, Secret
+from app.models.secret import DataKey, SealedTable, Secret, VaultSecret, VaultState
 from app.models.subscriber import NotificationCursor, PowerUpdateCursor, Webhook, WebhookFailure
 from app.models.template import DeployTemplate, Runbook
 from app.models.volume import VolumeConnector, VolumeTarget
@@ -130,6 +130,8 @@ __all__ = [
     "StepState",
     "Switch",
     "User",
+    "VaultSecret",
+    "VaultState",
     "VolumeConnector",
     "VolumeTarget",
     "Watermark",

@@ -2,9 +2,10 @@
 
 import secrets
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, String, Text, event, false, insert
+from sqlalchemy import BigInteger, Connection, Index, String, Text, event, false, insert
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
@@ -57,3 +58,30 @@ class SealedTable(Base):
     # rows up to this primary key have no secrets that are open or bound to no place
     last: Mapped[int] = mapped_column(BigInteger, default=0)
     done: Mapped[bool] = mapped_column(default=False)  # the pass has reached the last row
+
+
+class VaultState(StrEnum):
+    """State of a secret in a vault."""
+
+    PENDING = "pending"  # it may exist, and no node refers to it yet
+    USED = "used"  # a node refers to it
+    DROPPED = "dropped"  # no node refers to it any more; a backup may
+    UNUSED = "unused"  # no node has ever referred to it, and none may
+
+
+class VaultSecret(Base):
+    """
+    A secret in a vault. The row exists before the secret, and longer.
+
+    A node may refer to a secret only by a transaction that moves its row from PENDING to USED, and
+    only a secret that no node may refer to is destroyed.
+    """
+
+    __tablename__ = "vault_secrets"
+    __table_args__ = (Index("ix_vault_secrets_state", "state", "changed_at"),)
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)  # random
+    node_uuid: Mapped[str] = mapped_column(String(36), index=True)
+    field: Mapped[str] = mapped_column(String(100))  # part of its path in the vault
+    state: Mapped[VaultState] = mapped_column(String(8), default=VaultState.PENDING)
+    changed_at: Mapped[datetime] = mapped_column(default=now())  # of the state

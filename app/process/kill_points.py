@@ -30,6 +30,9 @@ The points, in the order of a step's execution:
     importing    rows of Ironic are written, not yet committed; kind: of the resource, as node
     exporting    rows are written to Ironic's database, not yet committed; kind: of the resource
     subscribed   a BMC has accepted a subscription to its events, which is not yet recorded
+    vault_noted      the rows of new secrets are committed, the secrets not yet in the vault
+    vault_stored     new secrets are in the vault, no node refers to them yet
+    vault_destroyed  a secret is destroyed in the vault, its row not yet deleted
     sealed       older rows of a table (the kind) are encrypted, the transaction not yet committed
 """
 
@@ -43,6 +46,7 @@ POINTS = (
     "handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
     "recorded", "followed", "waking", "called", "reconciling", "decided", "admitting", "admitted",
     "beating", "posted", "importing", "exporting", "subscribed", "sealed",
+    "vault_noted", "vault_stored", "vault_destroyed",
 )  # fmt: skip
 #: (point, kind, action)
 _armed: list[tuple[str, str, str]] = []

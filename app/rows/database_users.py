@@ -110,6 +110,9 @@ RIGHTS: Mapping[str, Rights] = {
     "users": Rights(
         api="SELECT, INSERT, UPDATE (updated_at)", conductor="SELECT (id, uuid, enabled)"
     ),
+    "vault_secrets": Rights(
+        api="SELECT, INSERT, UPDATE", conductor="SELECT, INSERT, UPDATE, DELETE"
+    ),
     "watermark": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "webhooks": Rights(
         conductor="SELECT, UPDATE", beat="SELECT (id, enabled, due_at, failing_since)"

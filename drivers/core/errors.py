@@ -14,6 +14,8 @@ HardwareError
 ├─ NotFound         the machine or its BMC has no part with the given name
 ├─ InvalidDriverInfo  invalid setting of the node; names the field
 ├─ PasswordUnsettled  it is unknown which of two passwords the BMC has
+├─ SecretsUnavailable  the vault that has the node's secrets does not give them now
+│  └─ VaultUnreachable  the vault does not answer, or is sealed
 ├─ BadImage         image cannot be fetched, or fails its checks; names its URL
 ├─ BadArgument      invalid argument of a step; names it
 ├─ InspectionFailed  inspection data is unusable, or an inspection rule failed it
@@ -47,6 +49,7 @@ class FailureCode(StrEnum):
     INVALID_DRIVER_INFO = "invalid_driver_info"
     ACCOUNT_LOCKED = "account_locked"
     PASSWORD_UNSETTLED = "password_unsettled"
+    SECRETS_UNAVAILABLE = "secrets_unavailable"
     BAD_IMAGE = "bad_image"
     BAD_ARGUMENT = "bad_argument"
     INSPECTION_FAILED = "inspection_failed"
@@ -158,6 +161,21 @@ class PasswordUnsettled(HardwareError):
     """A change of the BMC's password has not ended: the BMC has one of two passwords."""
 
     code = FailureCode.PASSWORD_UNSETTLED
+
+
+class SecretsUnavailable(HardwareError):
+    """
+    The vault does not give, or does not keep, secrets of the node now.
+
+    It says nothing about the machine: wait and try again.
+    """
+
+    retryable = True
+    code = FailureCode.SECRETS_UNAVAILABLE
+
+
+class VaultUnreachable(SecretsUnavailable):
+    """The vault does not answer, or cannot serve any request."""
 
 
 class BadImage(HardwareError):

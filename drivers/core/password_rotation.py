@@ -30,6 +30,7 @@ from drivers.core.errors import (
     Unreachable,
 )
 from drivers.core.passwords import IPMI_LONGEST, Policy
+from drivers.core.references import is_reference
 from drivers.core.steps import Done, Failed, Outcome, Wait
 from drivers.core.target import Target
 
@@ -132,7 +133,12 @@ def require_settled(target: Target, field: str) -> None:
     Check that the password in driver_info may be used.
 
     Raises PasswordUnsettled.
+    Raises InvalidDriverInfo: it is a reference to a vault, and no password.
     """
+    if is_reference(target.driver_info.get(field)):
+        raise InvalidDriverInfo(
+            f"driver_info/{field} refers to a secret in a vault, which was not read: see [vault]"
+        )
     candidates = Candidates.of(target, field)
     if candidates is not None and candidates.unsettled:
         raise PasswordUnsettled(

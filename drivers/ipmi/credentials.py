@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo, Unreachable
+from drivers.core.references import is_reference
 from drivers.core.target import Target
 from drivers.net.networks import Reach, of_bmcs
 
@@ -173,7 +174,7 @@ def _choice(target: Target, name: str, choices: tuple[str, ...], default: str) -
 
 def _optional(target: Target, name: str, read_value: Callable[[Any], Any]) -> Any:
     value = target.driver_info.get(name)
-    if value is None or value == "":
+    if value is None or value == "" or is_reference(value):  # no login uses a reference
         return None
     try:
         return read_value(value)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from drivers.core.consoles import LOOPBACK, GraphicalConsole, Program, Screen, free_port
 from drivers.core.errors import InvalidDriverInfo, NotSupported
+from drivers.core.references import is_reference
 from drivers.core.target import Target
 from drivers.net import tls
 from drivers.net.child_environment import without_settings
@@ -86,7 +87,8 @@ def _of_settings(target: Target, bmc: Access) -> Screen | None:
     info = target.driver_info
     password, host = info.get(PASSWORD), info.get(HOST)
     if password is not None and not (
-        isinstance(password, str) and 0 < len(password.encode()) <= LONGEST_PASSWORD
+        (isinstance(password, str) and 0 < len(password.encode()) <= LONGEST_PASSWORD)
+        or is_reference(password)
     ):
         raise InvalidDriverInfo(
             f"driver_info/{PASSWORD}: must be a text of 1 to {LONGEST_PASSWORD} bytes, since VNC"

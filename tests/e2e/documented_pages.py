@@ -343,6 +343,8 @@ NOT_TYPED = {
     ),
     ("bmc-recording", "ingot node provision-state"): "tests/e2e/test_bmc_recording.py",
     ("boot", "grub-mkimage"): "a program of GRUB",
+    ("vault", "bao "): "a program of OpenBao",
+    ("vault", "ingot secrets move"): "tests/integration/vault/test_moves.py, as it needs a vault",
     ("cleaning", "ingot node set r1-u7"): "tests/e2e/test_burn_in.py",
     ("cleaning", "ingot node provision-state r1-u7"): "tests/e2e/test_burn_in.py",
     ("consoles", "ingot node console history"): (

@@ -23,7 +23,7 @@ VERBS = {"manage": "manageable", "provide": "available", "active": "active"}
 DASHBOARD = json.loads((ROOT / "compose/grafana/ingot.json").read_text())
 #: Series without a sample in a service in which nothing goes wrong and nothing waits.
 QUIET = re.compile(
-    r"failures|refusals|takeovers|reconciled|in_maintenance|admission|oldest|webhook|notification|power_update|event_stream|event_subscription|ingot_rollouts|active_operations|bmc_|4xx"
+    r"failures|refusals|takeovers|reconciled|in_maintenance|admission|oldest|webhook|notification|power_update|event_stream|event_subscription|ingot_rollouts|active_operations|bmc_|vault_|4xx"
 )
 
 

@@ -147,7 +147,8 @@ class Harness:
     def node(self, state="manageable", **columns):
         """Create a node, and return its id."""
         with self.inside.runtime.transaction() as session:
-            node = Node(uuid=str(uuid.uuid4()), driver="acme", provision_state=state, **columns)
+            columns = {"driver": "acme", **columns}
+            node = Node(uuid=str(uuid.uuid4()), provision_state=state, **columns)
             session.add(node)
             session.flush()
             session.add(Port(uuid=str(uuid.uuid4()), node_id=node.id, address=f"52:54:{node.id}"))

@@ -6,6 +6,8 @@ them.
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -51,11 +53,18 @@ def with_data_keys(
 
 @keys.command()
 def status(config: Config = None) -> None:
-    """Show master keys and data keys by their names, and tables with rows to encrypt, as JSON."""
+    """
+    Show master keys and data keys by their names, tables with rows to encrypt, and the number of
+    secrets in the vault by their state, as JSON.
+    """
     from app.rows import data_keys
+    from app.vault import writing
 
     def work(_: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
-        return data_keys.status(connection, masters)
+        return {
+            **data_keys.status(connection, masters),
+            "vault_secrets": writing.counts(connection),
+        }
 
     table_status = with_data_keys(config, work)
     typer.echo(json.dumps(table_status, indent=2))
@@ -79,6 +88,55 @@ def rotate(config: Config = None) -> None:
 
     with_data_keys(config, work)
     typer.echo("new secrets are encrypted with a new key within a minute")
+
+
+class Place(StrEnum):
+    """Place of the passwords of BMCs."""
+
+    VAULT = "vault"
+    DATABASE = "database"
+
+
+@keys.command()
+def move(
+    to: Annotated[Place, typer.Option(help="New place of the passwords")],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them")] = False,
+    config: Config = None,
+) -> None:
+    """
+    Move the passwords of BMCs between the database and the vault, on the database.
+
+    Run it again if it ended early: it goes on with the nodes that remain. Exit status 1: a password
+    of a node cannot be read, and the node is left as it is.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from app import runtime  # here: it imports nearly all modules
+    from app.db.diagnosis import reason
+    from app.process import kill_points
+    from drivers.core.errors import SecretsUnavailable
+    from workers.moving import vault_secrets
+
+    settings = location.complete(read(config))
+    kill_points.arm(settings.default.kill_points, "move")
+    service_runtime = runtime.make(settings, send=lambda _message: False)
+    try:
+        report = vault_secrets.move(
+            service_runtime,
+            to_vault=to is Place.VAULT,
+            dry_run=dry_run,
+            tell=partial(typer.echo, err=True),
+        )
+    except SecretsUnavailable as error:
+        raise StartError(f"{error}; run the command again") from None
+    except SQLAlchemyError as error:
+        raise StartError(f"database: {reason(error)}") from None
+    finally:
+        service_runtime.engine.dispose()
+    verb = "to move" if dry_run else "moved"
+    typer.echo(f"{verb} to the {to}: {report.secrets} secrets of {report.nodes} nodes")
+    raise typer.Exit(1 if report.unreadable_nodes else 0)
 
 
 def verify_audit(

@@ -34,7 +34,7 @@ from app.process import kill_points, release, tracing
 from app.runtime import Runtime
 from drivers.core import reserved
 from drivers.core.driver import interfaces_of
-from drivers.core.errors import HardwareError, LeaseLost, NotSupported
+from drivers.core.errors import HardwareError, LeaseLost, NotSupported, SecretsUnavailable
 from drivers.core.recording.traffic import Traffic
 from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
@@ -50,6 +50,8 @@ seldom = log.RateLimited(logger)
 
 #: Seconds between two tries to reserve a child node that another operation holds.
 CHILD_BUSY = 2.0
+#: Seconds between two tries to read the secrets of a node while the vault does not give them.
+SECRETS_PAUSE = 5.0
 #: Kinds of operations whose steps use the secrets of an instance.
 USES_INSTANCE = (OperationKind.ACTIVE, OperationKind.REBUILD)
 #: Result of a message that is outdated: its step was run, dispatched again, or claimed elsewhere.
@@ -224,6 +226,9 @@ def _act(conductor: Conductor, attempt: Attempt, lease: Lease) -> Outcome | None
         with suppress(*OUT_OF_REACH):  # the reconciler then waits for the step's deadline
             claims.expire(conductor, attempt)
         return None
+    except SecretsUnavailable as error:  # it says nothing about the machine
+        attempt.postponed = True
+        outcome = Wait(step.progress, poll_after=SECRETS_PAUSE, reason=str(error))
     except HardwareError as error:
         outcome = results.failure(step.label, error)
     except BaseException as error:  # includes SystemExit: a driver's defect must not stall its node

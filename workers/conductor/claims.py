@@ -59,9 +59,15 @@ class Attempt:
     has_next: bool  # the step at the next position is pending
     resumed: bool  # an earlier attempt crashed
     child: Node | None = None  # child of `node` that the step runs on; None: it runs on `node`
+    postponed: bool = False  # the driver was not called: the time is not the machine's
     seconds: float = 0.0  # duration of the driver's call
     outcome: Outcome | None = None  # recorded outcome; None: none was recorded
     reports: dict[str, Any] = field(default_factory=dict)  # by the driver, to be recorded
+
+    @property
+    def charged_seconds(self) -> float | None:
+        """Seconds that the attempt takes from the time budget of its step; None: nothing."""
+        return None if self.postponed else self.seconds
 
 
 _operations, _nodes, _steps, _agents, _ports, _watermark = (

@@ -5,13 +5,14 @@ A record is refused if the fence has been raised since the claim. An outcome tha
 cursor takes a single UPDATE (`advance`).
 """
 
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
 from app.baselines.comparison import compare_recorded
-from app.broker.outages import OUT_OF_REACH, until_available
+from app.broker.outages import OUT_OF_REACH, PATIENCE, until_available
 from app.db.clock import after
 from app.db.diagnosis import database_problem
 from app.db.transactions import call_after_commit
@@ -29,14 +30,19 @@ from app.models import (
     StepSource,
 )
 from app.observe import log
-from drivers.core.errors import FailureCode, InspectionFailed
+from drivers.core.errors import FailureCode, InspectionFailed, SecretsUnavailable
 from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
 from drivers.net.tls import valid_pem
 from workers.conductor import claims, results
 from workers.conductor.claims import Attempt
 from workers.conductor.conductor import Conductor
 
+T = TypeVar("T")
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
+
+#: Seconds between two tries to store secrets in the vault.
+VAULT_PAUSE = 2.0
 
 #: Reports with facts that baselines compare.
 FACTS = frozenset({"findings", "bios_settings", "firmware", "inventory", benchmarks.REPORT})
@@ -86,10 +92,13 @@ def record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | No
     node is lost as well, or in quarantine (`workers.restoration`).
     """
     try:
-        return until_available(lambda: _record(conductor, attempt, outcome))
+        return _until_stored(lambda: _stored(conductor, attempt, outcome))
     except operations.OperationLost:
         logger.warning("step.operation_lost")
         return None
+    except SecretsUnavailable:
+        claims.expire(conductor, attempt)  # the step runs again, as after a crash
+        raise
     except Exception as error:
         if isinstance(error, OUT_OF_REACH) and database_problem(error) is not None:
             raise
@@ -101,6 +110,28 @@ def record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | No
     except Exception:
         claims.expire(conductor, attempt)  # the reconciler takes over before the deadline
         raise
+
+
+def _stored(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
+    """Record an outcome, and store new secrets of its reports in the vault before."""
+    return conductor.runtime.storing(lambda: _record(conductor, attempt, outcome))
+
+
+def _until_stored(work: Callable[[], T]) -> T:
+    """
+    Run a transaction until database and vault are available.
+
+    Raises SecretsUnavailable: the vault is not, after `PATIENCE` seconds.
+    """
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return until_available(work)
+        except SecretsUnavailable as error:
+            if time.monotonic() > end:
+                raise
+            seldom.warning("vault.awaited", detail=str(error))
+            time.sleep(VAULT_PAUSE)
 
 
 def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
@@ -128,7 +159,7 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
             outcome = refreshes.record(session, node, operation, reading, outcome)
         outcome = timeouts.retry_transient(step, outcome)
         attempt.outcome = outcome = timeouts.charge_budget(
-            session, node, step, outcome, attempt.seconds
+            session, node, step, outcome, attempt.charged_seconds
         )
         match outcome:
             case Done(result):

@@ -25,7 +25,15 @@ from app.broker.seals import Forged
 from app.db.diagnosis import reason
 from app.engine.records import driver_reports
 from app.engine.rpc import METHODS, Method
-from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
+from app.errors import (
+    BadGateway,
+    Conflict,
+    GatewayTimeout,
+    Invalid,
+    NodeLocked,
+    ServiceError,
+    Unavailable,
+)
 from app.hardware import targets
 from app.inventory import holds, nodes
 from app.lifecycle.hold_kinds import Effect
@@ -43,7 +51,9 @@ from drivers.core.errors import (
     LeaseLost,
     NotFound,
     NotSupported,
+    SecretsUnavailable,
     Unreachable,
+    VaultUnreachable,
 )
 from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
@@ -61,6 +71,8 @@ STATUS: Mapping[type[HardwareError], int] = {
     InvalidDriverInfo: Invalid.status,
     NotFound: errors.NotFound.status,
     Unreachable: GatewayTimeout.status,
+    SecretsUnavailable: Unavailable.status,
+    VaultUnreachable: Unavailable.status,
     AgentBusy: Conflict.status,
     LeaseLost: Conflict.status,
 }
@@ -128,6 +140,7 @@ class CallHandler:
         if target is None or call.interface is None:
             functions = {**_OWN, **self.consoles}
             return functions[call.method](self.runtime, node, **document["arguments"])
+        target = targets.with_secrets(self.runtime, target)
         method = getattr(interfaces_of(target).by_kind[call.interface], call.method)
         if call.answer_lifetime:
             key = (node.uuid, node.updated_at, document["what"])

@@ -73,4 +73,5 @@ def methods(hub: Hub) -> Mapping[str, Callable[..., object]]:
 
 def _target_of(runtime: Runtime, node: Node) -> Target:
     with runtime.reading() as session:
-        return targets.of_node(session, nodes.find(session, node.uuid))
+        target = targets.of_node(session, nodes.find(session, node.uuid))
+    return targets.with_secrets(runtime, target)

@@ -321,6 +321,7 @@ class Hub:
                 raise Gone
             target = targets.of_node(session, node)
             session.expunge_all()
+        target = targets.with_secrets(self.runtime, target)
         return target, interfaces_of(target).console
 
     def _remove_old(self) -> None:

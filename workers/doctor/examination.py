@@ -22,7 +22,13 @@ from app.db.diagnosis import reason
 from app.errors import ServiceError
 from app.observe import log
 from app.runtime import make
-from workers.doctor import database_checks, environment_checks, openstack, switches
+from workers.doctor import (
+    database_checks,
+    environment_checks,
+    openstack,
+    switches,
+    vault_checks,
+)
 from workers.doctor.checks import Check, Finding, Installation
 
 logger = log.get(__name__)
@@ -60,6 +66,7 @@ CHECKS: Sequence[Check] = (
     Check("late power updates", openstack.late_power_updates),
     Check("networks", openstack.networks, rows=False),
     Check("switches", switches.unusable),
+    Check("vault", vault_checks.unusable, rows=False),
     Check("authentication", environment_checks.unauthenticated, rows=False),
     Check("links", environment_checks.links, rows=False),
     Check("administrators", environment_checks.administrators),

@@ -27,7 +27,9 @@ from app.models import (
     Portgroup,
     Runbook,
 )
+from app.models.vaulting import secrets_in
 from app.text.masking import Unreadable
+from drivers.core.references import is_reference
 from workers.moving import driver_mapping, ironic_39
 from workers.moving.bundles import Bundle, NotMoved, Values
 from workers.moving.driver_mapping import NotServed
@@ -77,6 +79,8 @@ def node(
     """
     values = bundle.values
     check_settled(values, "", "export")
+    if any(is_reference(value) for _, value in secrets_in("driver_info", values["driver_info"])):
+        raise NotMoved("its secrets are in the vault: first `ingot secrets move --to database`")
     try:
         driver = driver_mapping.mapped(
             values,

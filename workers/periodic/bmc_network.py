@@ -20,7 +20,7 @@ from app.hardware import targets
 from app.models import Node
 from app.observe import log
 from app.runtime import Runtime
-from drivers.core.errors import HardwareError, Unreachable
+from drivers.core.errors import HardwareError, SecretsUnavailable, Unreachable
 
 logger = log.get(__name__)
 
@@ -118,7 +118,7 @@ class BmcNetwork:
         try:
             target = targets.build(self.runtime, node)
             target.driver.power.get_power_state(target)
-        except Unreachable:
+        except (Unreachable, SecretsUnavailable):
             return False
         except HardwareError:
             return True

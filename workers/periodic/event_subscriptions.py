@@ -37,6 +37,7 @@ from drivers.core.errors import (
     NotSupported,
     PasswordUnsettled,
     Refused,
+    SecretsUnavailable,
 )
 from drivers.core.interface_kinds import Management
 from drivers.core.kinds.events import Subscription
@@ -273,7 +274,7 @@ def _check(runtime: Runtime, url: str, node_id: int) -> bool:
         return False
     try:
         _Check(runtime, url, node, row).run()
-    except PasswordUnsettled:  # the BMC was not asked
+    except (PasswordUnsettled, SecretsUnavailable):  # the BMC was not asked
         return False
     except HardwareError as error:
         is_refusal = isinstance(error, Refused | NotSupported | InvalidDriverInfo)

@@ -39,7 +39,7 @@ from app.observe import log
 from app.planning import planning
 from app.runtime import Runtime, runtime_of
 from drivers.core.driver import interfaces_of
-from drivers.core.errors import HardwareError, PasswordUnsettled
+from drivers.core.errors import HardwareError, PasswordUnsettled, SecretsUnavailable
 from drivers.core.kinds.power import ReadPower
 from drivers.core.kinds.power_pursuit import PENDING
 from drivers.core.target import Target
@@ -171,12 +171,16 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
         return written_count
 
     async def sync_one(node: Node) -> bool:
-        target = _target(runtime, node)
+        # in a thread, if it may ask the vault
+        in_thread = runtime.vault is not None
+        target = (
+            await asyncio.to_thread(_target, runtime, node) if in_thread else _target(runtime, node)
+        )
         if target is None:
             return False
         secure_boot = (node.id + sweep) % SECURE_BOOT_EVERY == 0
         state, reports = await poll(target, secure_boot=secure_boot)
-        if isinstance(state, PasswordUnsettled):  # the BMC was not asked
+        if isinstance(state, PasswordUnsettled | SecretsUnavailable):  # the BMC was not asked
             return False
         changes = list(compare(node, state, reports))
         # in a thread, as the database must not block the event loop

@@ -31,6 +31,7 @@ from workers.periodic import (
     pruning,
     sealing,
     switch_ports,
+    vault_sweep,
     webhooks,
 )
 from workers.periodic.bmc_network import BmcNetwork, Sweep
@@ -259,6 +260,12 @@ PERIODIC = (
         "ingot.seal_older_rows",
         lambda control: sealing.seal_older_rows(control.runtime),
         lambda settings: 60 if settings.database.has_key else None,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.sweep_vault",
+        lambda control: vault_sweep.sweep(control.runtime),
+        lambda settings: 60 if settings.vault.address else None,
         at_most=1,
     ),
     Periodic(

@@ -27,7 +27,7 @@ from app.models import Node, NodeSensors
 from app.observe import log
 from app.runtime import Runtime
 from drivers.core.driver import interfaces_of
-from drivers.core.errors import HardwareError, NotSupported, PasswordUnsettled
+from drivers.core.errors import HardwareError, NotSupported, PasswordUnsettled, SecretsUnavailable
 from drivers.core.kinds.management import ReadSensors
 from drivers.core.target import Target
 from workers.periodic import bmc_sweep
@@ -144,7 +144,7 @@ class _Sweep:
         threads: ThreadPoolExecutor,
     ) -> None:
         answer = await self._answer(node, readers, threads)
-        if isinstance(answer, PasswordUnsettled):  # the BMC was not asked
+        if isinstance(answer, PasswordUnsettled | SecretsUnavailable):  # the BMC was not asked
             return
         if isinstance(answer, NotSupported):
             self._counts["none"] += 1
@@ -169,7 +169,10 @@ class _Sweep:
         threads: ThreadPoolExecutor,
     ) -> Answer:
         try:
-            target = targets.build(self._runtime, node)
+            if self._runtime.vault is None:
+                target = targets.build(self._runtime, node)
+            else:  # it may ask the vault
+                target = await asyncio.to_thread(targets.build, self._runtime, node)
             management = interfaces_of(target).management
             management.validate(target)
         except HardwareError as error:

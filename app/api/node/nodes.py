@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 from flask import Response
 from sqlalchemy import ColumnElement, Select, or_, select
@@ -175,6 +176,8 @@ def create_node(context: RequestContext, fields: dict[str, Any], query: Query) -
     if not is_name(context, fields.get("name") or "unnamed"):
         raise Invalid("name: must be that of a host, before API version 1.10")
     fields = context.access.with_owner("node", fields)
+    # here, as secrets are stored in the vault under it before the work runs again
+    fields = {**fields, "uuid": fields.get("uuid") or str(uuid4())}
     dry_run = query.get("dry_run", False)
     state = State.ENROLL if context.version >= 11 else State.AVAILABLE
     requester = context.caller

@@ -14,7 +14,12 @@ from sqlalchemy.orm import Session
 from app.api.request import auditing, repeats
 from app.api.request.context import RequestContext
 from app.db.transactions import retrying
+from app.errors import Unavailable
+from app.observe import log
 from app.requests.locked_nodes import retry_while_locked
+from drivers.core.errors import SecretsUnavailable
+
+logger = log.RateLimited(log.get(__name__))
 
 
 def in_transaction(
@@ -29,6 +34,7 @@ def in_transaction(
     `Idempotency-Key` of an executed request, and retried while the node is reserved for an
     operation.
 
+    Raises Unavailable: the vault does not keep the secrets in the request.
     Raises NodeLocked: see `retry_while_locked`.
     Raises Invalid: the request's key is malformed, or was sent with a different request.
     """
@@ -46,7 +52,15 @@ def in_transaction(
             auditing.record(context, session, response.status_code)
             return response
 
-    return retry_while_locked(process.settings.conductor, lambda: retrying(attempt))
+    try:
+        return retry_while_locked(
+            process.settings.conductor, lambda: process.storing(lambda: retrying(attempt))
+        )
+    except SecretsUnavailable as error:
+        logger.warning("vault.not_stored", detail=str(error))
+        raise Unavailable(
+            "The vault cannot store the secrets in the request now; nothing was changed."
+        ) from None
 
 
 class _RolledBack(Exception):

@@ -56,6 +56,7 @@ WRONG = {
         (*within("rabbit://u:p@{}/v"), "rabbit:///", "rabbit://u:p@h1,u:p@a b/", "rabbit://u:p@h1,u:p@999.1.1.1/"),
     "[oidc]issuer": (*WEB_URLS, "http://id.example/"),
     "[tracing]endpoint": WEB_URLS,
+    "[vault]address": (*WEB_URLS, "http://vault.example/", "https://u:p@vault.example/"),
     **dict.fromkeys(
         (
             "[api]public_endpoint", "[api]flower_url", "[deploy]http_url",
