@@ -2,8 +2,8 @@
 The built-in hardware types, and the interfaces that each accepts, the default first.
 
 The service also uses some parts of these drivers without a node's interface: it removes files that
-no machine boots from any more, polls agents, returns their logs, compares switch ports, and prints
-the configuration of dnsmasq. It imports these parts from here.
+no machine boots from any more, polls agents, returns their logs, compares switch ports, publishes
+boot loaders, and prints the configuration of dnsmasq. It imports these parts from here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,7 @@ from drivers.agent.raid import AgentRaid
 from drivers.agent.ramdisk import RamdiskDeploy
 from drivers.agent.rescue import AgentRescue
 from drivers.boot import dnsmasq
+from drivers.boot import loaders as boot_loaders
 from drivers.boot.network import Http, HttpIpxe, Ipxe, Pxe
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Interface
@@ -76,6 +77,7 @@ __all__ = [
     "INTERFACES",
     "SIMULATOR",
     "SWITCH_DIALECTS",
+    "boot_loaders",
     "command_ended",
     "dnsmasq",
     "image_cache",

@@ -19,6 +19,7 @@ from drivers.boot import (
     dhcp_options,
     fetchable,
     kickstart,
+    loaders,
     network_data,
     ramdisks,
     scripts,
@@ -170,11 +171,12 @@ class NetworkBoot(Boot):
         with files.naming_errors():
             for name, path in cached_files.items():
                 cache.put(path, folder / name)
-            _publish_loaders(target)
+            loaders.publish(target.options)
         for number, (names, text) in enumerate(texts.items()):
             files.write(folder / f"config-{number}", text)
             for link_path in files.links(target.options, root, self._nics(target), names):
                 files.link(link_path, folder / f"config-{number}")
+        files.let_tftp_read(target.options, *folder.iterdir())
 
     def _nics(self, target: Target) -> list[Nic]:
         nics = [nic for nic in target.nics if nic.pxe_enabled]
@@ -255,6 +257,7 @@ class Ipxe(NetworkBoot):
         text = scripts.ipxe_first(f"{self.root_url(target)}/{subdir}")
         for root in (files.http_root(target.options), files.tftp_root(target.options)):
             files.write(root / scripts.FIRST, text)
+            files.let_tftp_read(target.options, root / scripts.FIRST)
 
 
 class HttpIpxe(Ipxe):
@@ -318,8 +321,9 @@ class Pxe(NetworkBoot):
         return urlsplit(self.root_url(target)).path
 
     def _write_first_config(self, target: Target) -> None:
-        text = scripts.grub_first(self._path(target))
-        files.write(self.root(target) / scripts.GRUB_FIRST, text)
+        path = self.root(target) / scripts.GRUB_FIRST
+        files.write(path, scripts.grub_first(self._path(target)))
+        files.let_tftp_read(target.options, path)
 
 
 class Http(Pxe):
@@ -339,14 +343,6 @@ class Http(Pxe):
 
     def configs(self, kernel: str, ramdisk: str, line: str) -> dict[str, str]:
         return {self._grub: scripts.grub(kernel, [ramdisk], line, network=True)}
-
-
-def _publish_loaders(target: Target) -> None:
-    """Copy `[pxe]loader_file_paths` to the roots of both servers. Raises OSError."""
-    for root in (files.http_root(target.options), files.tftp_root(target.options)):
-        for name, path in target.options["pxe"]["loader_file_paths"].items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            cache.put(Path(path), root / name)
 
 
 def _boots_from_iscsi(target: Target) -> bool:

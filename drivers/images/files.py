@@ -16,6 +16,7 @@ a machine's MAC address can read all that the machine reads.
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ USES = frozenset({RAMDISK, INSTANCE, KICKSTART, IMAGE})
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: Hardware types of ARP, hexadecimal. A port with extra/client-id is one of InfiniBand.
 _ETHERNET, _INFINIBAND = "01", "20"
+_READ_BY_ALL = 0o444
 #: Option of [pxe] with the folder of the links, below ROOT.
 _LINKS = "pxe_config_subdir"
 
@@ -67,6 +69,23 @@ def write(path: Path, text: str) -> None:
         part = unfinished(path)
         part.write_text(text)
         part.replace(path)
+
+
+def let_tftp_read(options: Options, *paths: Path) -> None:
+    """
+    Let the TFTP server of a conductor read those of these files that lie below its root.
+
+    As root, dnsmasq serves only files that all users may read; their folders stay private.
+    Raises BadImage.
+    """
+    if os.geteuid() != 0 or not options["dhcp_server"]["backend"]:
+        return
+    root = tftp_root(options)
+    with naming_errors():
+        for path in paths:
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if path.is_relative_to(root) and mode | _READ_BY_ALL != mode:
+                path.chmod(mode | _READ_BY_ALL)
 
 
 def link(link_path: Path, link_target: Path) -> None:

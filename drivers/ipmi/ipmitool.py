@@ -10,6 +10,7 @@ import re
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from drivers.core.errors import (
     InvalidDriverInfo,
@@ -22,6 +23,9 @@ from drivers.ipmi.credentials import Bridge, Credentials
 from drivers.net.child_environment import without_settings
 
 PROGRAM = "ipmitool"
+#: Home directory of the program, with a registry of enterprise numbers that has one entry: the
+#: program reads the whole registry of the system else, and keeps 5 MiB of it as long as it runs.
+_HOME = Path(__file__).with_name("home")
 COMPLETION_CODE = re.compile(r"rsp=0x([0-9a-f]{1,2})\)")
 #: Lines of `ipmitool -v` with the BMC's reason for a refused login
 REFUSAL = re.compile(r"RAKP \d .*|Error in open session response message.*|.*[Aa]uthtype.*")
@@ -136,7 +140,9 @@ def environment(bmc: Credentials) -> dict[str, str]:
 
     Raises InvalidDriverInfo: the program does not take the BMC's key.
     """
-    environment = {**without_settings(), "LC_ALL": "C", "IPMI_PASSWORD": bmc.password}
+    environment = {
+        **without_settings(), "LC_ALL": "C", "HOME": str(_HOME), "IPMI_PASSWORD": bmc.password,
+    }  # fmt: skip
     if bmc.kg:
         if 0 in bmc.kg or not bmc.kg.isascii():
             raise InvalidDriverInfo(

@@ -99,8 +99,20 @@ def wire(tmp_path):
 
 
 @pytest.fixture
-def serve(inside, wire, tmp_path):
+def serve(begin):
     """Start the server with further settings, in a conductor's folder; return it."""
+
+    def start(**settings):
+        dhcp = begin(**settings)
+        until(lambda: is_serving(dhcp))
+        return dhcp
+
+    return start
+
+
+@pytest.fixture
+def begin(inside, wire, tmp_path):
+    """Factory of servers that may not serve yet."""
     views = []
 
     def start(**settings):
@@ -113,6 +125,7 @@ def serve(inside, wire, tmp_path):
             "INGOT_DHCP_SERVER_RANGES": "10.202.0.100-10.202.0.110",
             "INGOT_DHCP_SERVER_REFRESH_INTERVAL": "0.2",
             "INGOT_DEPLOY_HTTP_URL": "http://10.202.0.1:6386",
+            "INGOT_DEPLOY_HTTP_ROOT": str(tmp_path / "http"),
             "INGOT_PXE_TFTP_ROOT": str(tmp_path / "tftp"),
             "INGOT_DATA_DIR": str(tmp_path / "data"),
             **settings,
@@ -121,13 +134,16 @@ def serve(inside, wire, tmp_path):
         dhcp = server.of(view.runtime)
         dhcp.start()
         views.append((dhcp, view))
-        until(lambda: all(map(is_dnsmasq, dhcp.programs or [None])))
         return dhcp
 
     yield start
     for dhcp, view in views:
         dhcp.stop()
         view.close()
+
+
+def is_serving(dhcp):
+    return all(map(is_dnsmasq, dhcp.programs or [None]))
 
 
 def is_dnsmasq(program):
@@ -247,11 +263,7 @@ def test_a_server_that_ends_is_started_again_and_keeps_its_leases(inside, wire, 
     before = pids(dhcp)
     for pid in before.values():
         os.kill(pid, signal.SIGKILL)
-    until(
-        lambda: (
-            not {*before.values()} & {*pids(dhcp).values()} and all(map(is_dnsmasq, dhcp.programs))
-        )
-    )
+    until(lambda: not {*before.values()} & {*pids(dhcp).values()} and is_serving(dhcp))
     assert first == wire.ask(KNOWN, UEFI)["ip"]
 
 
@@ -261,6 +273,29 @@ def test_the_server_ends_with_its_conductor(inside, serve):
     before = pids(dhcp)
     dhcp.stop()
     assert [] == [pid for pid in before.values() if Path(f"/proc/{pid}").exists()]
+
+
+@on_sqlite
+def test_of_two_conductors_on_a_host_one_serves_until_it_ends(inside, wire, serve, begin):
+    node_of(inside)
+    first = serve()
+    address = wire.ask(KNOWN, UEFI)["ip"]
+    second = begin()
+    time.sleep(1)
+    assert () == second.programs
+    first.stop()
+    until(lambda: is_serving(second))
+    assert address == wire.ask(KNOWN, UEFI)["ip"]
+
+
+@on_sqlite
+def test_the_loaders_are_there_before_a_machine_boots_for_the_first_time(serve, begin, tmp_path):
+    loader = tmp_path / "loader"
+    loaders = {"INGOT_PXE_LOADER_FILE_PATHS": f"snponly.efi:{loader}"}
+    begin(**loaders)  # without the file, it serves those that need none
+    loader.write_bytes(b"a loader")
+    serve(INGOT_DATA_DIR=str(tmp_path / "others"), **loaders)
+    assert b"a loader" == (tmp_path / "tftp" / "snponly.efi").read_bytes()
 
 
 @on_sqlite

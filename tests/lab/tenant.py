@@ -83,7 +83,7 @@ def signed_partition(folder):
 def network_grub(folder):
     """Make a GRUB that boots over HTTP: the one that Debian signs has no HTTP."""
     path = folder / "grub-http.efi"
-    modules = ("efinet", "http", "normal", "configfile", "linux", "echo", "test")
+    modules = ("efinet", "http", "tftp", "normal", "configfile", "linux", "echo", "test")
     run("grub-mkimage", "-O", "x86_64-efi", "-p", "/grub", "-o", str(path), *modules)
     return path
 

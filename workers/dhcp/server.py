@@ -7,6 +7,7 @@ file when they differ, and has the programs use it. Without the database, the pr
 the machines that they know.
 """
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -15,12 +16,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.db.diagnosis import reason
 from app.observe import log
 from app.runtime import Runtime
+from drivers.builtin import boot_loaders
+from drivers.core.errors import HardwareError
 from workers.dhcp import child, known_machines
 from workers.dhcp.backends import BACKENDS, Backend, Command
 from workers.dhcp.known_machines import KnownMachine
@@ -107,6 +111,7 @@ class DhcpServer:
     backend: Backend
     machines: Sequence[KnownMachine] | None = None  # those in its file; None: not written yet
     programs: Sequence[Program] = ()  # empty before the first machines are written
+    _lock: IO[bytes] | None = None  # on the folder; None: another conductor of this host has it
     _compare_at: float = 0.0  # monotonic time
     _stopped: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -137,6 +142,8 @@ class DhcpServer:
         finally:
             for program in self.programs:
                 program.end()
+            if self._lock is not None:
+                self._lock.close()
 
     def _look(self) -> None:
         for program in self.programs:
@@ -147,22 +154,50 @@ class DhcpServer:
 
     def _compare(self) -> None:
         """Compare the known machines with the ports. Raises SQLAlchemyError, OSError."""
+        if not self._has_folder():
+            return
         machines = known_machines.read(self.runtime)
         if machines == self.machines:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.backend.write(self.folder, machines)
+        if not self.programs:
+            self.programs = self._prepare()
         self.machines = machines
         logger.info("dhcp.machines", count=len(machines))
-        if not self.programs:
-            commands = self.backend.prepare(self.folder, self.runtime.settings.options())
-            self.programs = [
-                Program(name, command, self.folder / f"{name}.output")
-                for name, command in commands.items()
-            ]
         for program in self.programs:
             if (number := self.backend.renewal.get(program.name)) is not None:
                 program.renew(number)
+
+    def _has_folder(self) -> bool:
+        """
+        Return whether the folder is this conductor's, until it ends. Raises OSError.
+
+        Of the conductors of a host one serves: two dnsmasq would answer on the same interfaces, and
+        overwrite each other's leases.
+        """
+        if self._lock is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / "lock").open("wb")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+                return False
+            self._lock = lock
+        return True
+
+    def _prepare(self) -> Sequence[Program]:
+        """Publish the loaders, and return the programs, not started yet. Raises OSError."""
+        options = self.runtime.settings.options()
+        try:
+            boot_loaders.publish(options)
+        except (OSError, HardwareError) as error:  # machines with iPXE in their firmware need none
+            logger.warning("dhcp.no_loaders", setting="[pxe]loader_file_paths", detail=str(error))
+        commands = self.backend.prepare(self.folder, options)
+        return [
+            Program(name, command, self.folder / f"{name}.output")
+            for name, command in commands.items()
+        ]
 
 
 def of(runtime: Runtime) -> DhcpServer | None:

@@ -466,12 +466,13 @@ def test_dnsmasq_accepts_its_configuration(node, boot, tmp_path, dnsmasq_program
     assert ("dhcp-boot=tag:ipxe,http://conductor:8080/boot.ipxe" in lines) == (boot == "ipxe")
 
 
-def test_dnsmasq_serves_the_files_that_a_machine_requests(node, tmp_path, dnsmasq_program):
+def test_dnsmasq_serves_the_files_that_a_machine_requests(node, options, tmp_path, dnsmasq_program):
     if os.geteuid() != 0 or shutil.which("curl") is None:
         not_run("root, who may listen on the port of TFTP, and curl")
-    it = node("pxe")
+    options["dhcp_server"]["backend"] = "dnsmasq"
+    it, umask = node("pxe"), os.umask(0o077)  # as root, dnsmasq serves no private files
     it.driver.boot.prepare_ramdisk(it)
-    tmp_path.chmod(0o755)
+    os.umask(umask)
     address = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}.9"
     server = subprocess.Popen(
         [

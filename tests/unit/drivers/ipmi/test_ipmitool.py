@@ -1,5 +1,8 @@
 """Calls of ipmitool: arguments, errors, and cipher suites."""
 
+import shutil
+import subprocess
+
 import pytest
 
 from drivers.core.bmc import Bmcs
@@ -8,6 +11,8 @@ from drivers.core.interface_kinds import POWER_OFF, POWER_ON
 from drivers.ipmi import credentials, ipmitool, suites
 from drivers.ipmi.client import Client
 from drivers.ipmi.credentials import Credentials
+from tests.support import debian
+from tests.support.prerequisites import not_run
 
 from .conftest import DUAL, SECRET, SINGLE, target
 
@@ -70,6 +75,25 @@ def test_the_arguments_of_ipmitool_carry_no_secret():
     assert "a" * 20 not in line
     environment = ipmitool.environment(bmc)
     assert (environment["IPMI_PASSWORD"], environment["IPMI_KGKEY"]) == (SECRET, "a" * 20)
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_ipmitool_reads_the_small_registry_of_enterprise_numbers(monkeypatch, tmp_path, is_empty):
+    program = debian.provide(lambda: shutil.which("ipmitool"), "ipmitool")
+    if program is None:
+        not_run("ipmitool")
+    if is_empty:  # it refuses one without any entry
+        registry = next(path for path in ipmitool._HOME.rglob("*") if path.is_file())
+        copy = tmp_path / registry.relative_to(ipmitool._HOME)
+        copy.parent.mkdir(parents=True)
+        copy.touch()
+        monkeypatch.setattr(ipmitool, "_HOME", tmp_path)
+    command = [program, "-I", "lanplus", "-H", "127.0.0.1", "-N", "1", "-R", "1", "sel"]
+    environment = ipmitool.environment(Credentials("127.0.0.1", password=SECRET))
+    output = subprocess.run(
+        command, env=environment, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert is_empty == ("OEM info dictionary" in output.stderr)
 
 
 class Picky:
