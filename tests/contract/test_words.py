@@ -12,6 +12,10 @@ ADDRESS = "52:54:00:00:00:01"
     [
         ("POST", "allocations", {"resource_class": "x", "name": "not/a/name"},
          "Cannot create allocation with invalid name 'not/a/name'", "letters, digits"),
+        ("POST", "networks", {"name": "not/a/name", "vlan": 2},
+         "Cannot create network with invalid name 'not/a/name'", "letters, digits"),
+        ("POST", "webhooks", {"name": "not/a/name", "url": "http://192.0.2.1/", "secret": "0123456789abcdef"},
+         "Cannot create webhook with invalid name 'not/a/name'", "letters, digits"),
         ("POST", "allocations", {"resource_class": "x" * 81},
          f"Schema error: '{'x' * 81}' is too long", "at most 80 characters (resource_class)"),
         ("POST", "allocations", {"resource_class": "x", "traits": ["foo"]},

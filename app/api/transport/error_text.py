@@ -62,7 +62,7 @@ def format_errors(error: ValidationError, schema: Schema, changed_object: str = 
     problems = []
     for place, message in islice(_leaves(error.messages, ()), MOST):
         words = _words(message, place, error.data, schema, is_whole=document_name is not None)
-        words = words.replace("{naming}", _naming(document_name, changed_object))
+        words = words.replace("{naming}", _naming(schema, changed_object))
         path = "/".join(str(part) for part in place)
         problems.append(words if not path or path in words else f"{words} ({path})")
     text = "; ".join(problems)
@@ -71,10 +71,11 @@ def format_errors(error: ValidationError, schema: Schema, changed_object: str = 
     return f"Schema error for {document_name}: {text}" if document_name else f"Schema error: {text}"
 
 
-def _naming(kind: str | None, changed_object: str) -> str:
+def _naming(schema: Schema, changed_object: str) -> str:
     if changed_object:
         return f"{changed_object}: Cannot change name to"
-    return f"Cannot create {kind or 'allocation'} with"
+    name = type(schema).__name__
+    return f"Cannot create {WHOLE.get(name) or name.removesuffix('Create').lower()} with"
 
 
 def _leaves(messages: object, place: Place) -> Iterator[tuple[Place, str]]:

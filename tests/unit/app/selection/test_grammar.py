@@ -201,9 +201,7 @@ def test_limits_are_those_of_the_documentation():
     [("name", "a*"), ("extra.rack", "a"), ("extra.rack", "1"), ("retired", "1")],
 )
 @pytest.mark.parametrize("form", ["{} in ({})", "{}={}", "not {} in ({})"])
-def test_values_of_a_list_that_are_conditions_of_their_own_count_as_comparisons(
-    form, field, value
-):
+def test_values_of_a_list_that_are_conditions_of_their_own_count_as_comparisons(form, field, value):
     parse(form.format(field, ",".join([value] * 100)))
     text = form.format(field, ",".join([value] * 101))
     right_place, reason = refusal(text)
