@@ -40,6 +40,8 @@ def test_each_row_of_the_periodic_tasks_is_registered_and_scheduled(registered):
         "INGOT_SENSOR_DATA_SEND_SENSOR_DATA": "true",
         "INGOT_REDFISH_EVENT_RECEIVER_URL": "https://ingot.example",
         "INGOT_NOVA_AUTH_URL": "http://keystone",
+        "INGOT_VAULT_ADDRESS": "https://vault.example",
+        "INGOT_VAULT_ROLE_ID": "a role",
         "INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL": "rabbit://localhost",
     }
     entries = schedule.schedule(load(every)).values()
