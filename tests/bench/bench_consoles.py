@@ -203,5 +203,5 @@ class Watchers:
     def _ticket(self, node):
         url = f"{self._fleet.url}/v1/nodes/{node}/console/tickets"
         answer = self._fleet.http.post(url, json={}, timeout=60)
-        answer.raise_for_status()
+        assert answer.ok, answer.text
         return answer.json()
