@@ -88,5 +88,7 @@ def test_only_the_module_of_the_table_writes_the_state_of_an_operation_or_a_step
         ("app/baselines/comparison.py", "row"),
         ("app/inventory/scheduling.py", "allocation"),
         ("app/lifecycle/rollout_states.py", "rollout"),
+        ("app/models/vaulting.py", "values"),
         ("app/rollouts/rollout_waves.py", "member"),
+        ("app/vault/writing.py", "values"),
     }
