@@ -11,7 +11,7 @@ from tests.support.fleet import CALM, Fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
-TESTS = os.environ.get("TEMPEST_TESTS", "ironic_tempest_plugin.tests.api")
+TESTS = "ironic_tempest_plugin.tests.api"
 #: Tests that do not run in Ironic's own jobs either, with the part that they need.
 NOT_RUN = {}
 TEMPEST = """[DEFAULT]
@@ -59,7 +59,7 @@ def results(tmp_path_factory):
     with (
         real_keystone.serving(folder / "keystone") as keystone,
         Fleet(
-            folder, conductors=1, INGOT_ENABLED_HARDWARE_TYPES="fake-hardware", **CALM,
+            folder, conductors=1, INGOT_ENABLED_HARDWARE_TYPES="fake-hardware,ipmi", **CALM,
             **keystone.settings,
         ) as fleet,
     ):  # fmt: skip
