@@ -15,8 +15,8 @@ from app.config import redis_url
 
 #: TCP keepalive: seconds until the first probe, seconds between probes, and their number.
 KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
-#: Most connections of a client, each of a thread that waits for Redis: of a watched console, of a call
-#: to a conductor. redis-py refuses those above 100 by default, as if Redis were out of reach.
+#: Most connections of a client, each of a thread that waits for Redis: of a watched console, of a
+#: call to a conductor. redis-py refuses those above 100 by default, as if Redis were out of reach.
 MOST_CONNECTIONS = 10_000
 #: Name and version of redis-py, which each connection would read from a file otherwise.
 DRIVER = DriverInfo()
