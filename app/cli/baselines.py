@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import bulk, rollout_creation
+from app.cli import bulk, rollouts
 from app.cli.commands import Node
 from app.cli.node_commands.verbs import StepsGiven
 from app.cli.rest import Api
@@ -91,7 +91,7 @@ def remedy(
     }  # fmt: skip
     if options["description"] is None:
         options["description"] = f"remedy for baseline {document['name']}"
-    rollout_creation.create(api, output, fields, options)
+    rollouts.create(api, output, fields, options)
 
 
 def _settings_step(baseline: Document) -> Document:

@@ -126,7 +126,7 @@ GROUPS: Mapping[str, Group] = {
     "fleet": Group(
         "Rollouts: a verb for many nodes, in waves.",
         {
-            "run": at("fleet", "run", lambda fleet: fleet.rollout_creation.OPTIONS),
+            "run": at("fleet", "run", lambda fleet: fleet.rollouts.OPTIONS),
             "list": at("fleet", "list_rollouts"),
             "show": at("fleet", "show"),
             "nodes": at("fleet", "nodes"),
@@ -171,9 +171,7 @@ GROUPS: Mapping[str, Group] = {
         {
             **_all_of("BASELINE"),
             "nodes": at("baselines", "nodes"),
-            "remedy": at(
-                "baselines", "remedy", lambda baselines: baselines.rollout_creation.OPTIONS
-            ),
+            "remedy": at("baselines", "remedy", lambda baselines: baselines.rollouts.OPTIONS),
         },
     ),
     "driver": Group(

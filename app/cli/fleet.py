@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import bulk, rollout_creation, rollout_progress
+from app.cli import bulk, rollouts
 from app.cli.commands import FOREVER
 from app.cli.node_commands.verbs import StepsGiven
 from app.cli.rest import Api
@@ -62,7 +62,7 @@ def run(
     if names_file is not None:
         nodes["names"] = list(dict.fromkeys(bulk.names_in(names_file)))
     fields = {"target": target, "nodes": nodes, **steps, "runbook": runbook, "timeout": timeout}
-    rollout_creation.create(api, output, fields, options)
+    rollouts.create(api, output, fields, options)
 
 
 def list_rollouts(
@@ -74,8 +74,8 @@ def list_rollouts(
     limit: Limit = None,
 ) -> None:
     """List rollouts, the newest first."""
-    rollouts = api.every("rollouts", state=state, limit=limit)
-    output.items(times.recent(rollouts, since, in_order=True), COLUMNS)
+    pages = api.every("rollouts", state=state, limit=limit)
+    output.items(times.recent(pages, since, in_order=True), COLUMNS)
 
 
 def show(api: Api, output: Output, uuid: RolloutArgument) -> None:
@@ -120,7 +120,7 @@ def watch(
     Exit status: 0 all nodes succeeded, 1 nodes failed or it was aborted, 3 it is paused or not over
     yet.
     """
-    rollout_progress.follow(api, output, _uuid(uuid), timeout)
+    rollouts.follow(api, output, _uuid(uuid), timeout)
 
 
 def pause(api: Api, output: Output, uuid: RolloutArgument) -> None:

@@ -8,12 +8,12 @@ from app.models.allocation import Allocation, AllocationState, Quota
 from app.models.audit import AuditCheckpoint, AuditRecord, Outcome
 from app.models.base import Base
 from app.models.baseline import Baseline, BaselineNode, Compliance, FailedBenchmark
-from app.models.benchmark import Benchmark
 from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.conductor import BeatLease, Conductor, PeriodicPass, Watermark
-from app.models.event_subscription import EventSubscription
 from app.models.hardware import (
+    Benchmark,
     BiosSetting,
+    EventSubscription,
     FirmwareComponent,
     InventorySource,
     NodeInventory,

@@ -1,10 +1,13 @@
-"""BIOS settings, firmware versions, hardware inventory and sensors of a machine."""
+"""
+Facts of a machine: BIOS settings, firmware versions, inventory, sensors, benchmarks; and the
+subscription to the events of its BMC.
+"""
 
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, String, Text
+from sqlalchemy import JSON, Double, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
@@ -130,3 +133,60 @@ class NodeSensors(Base):
     readings: Mapped[str] = mapped_column(Text, default="[]")  # JSON, as `Management.sensors`
     # JSON: {"times": [...], "values": {sensor: [number or null, ...]}}, the oldest first
     history: Mapped[str] = mapped_column(Text, default="{}")
+
+
+class Benchmark(Base):
+    """
+    A number that a step has measured on a machine.
+
+    It names its operation by UUID only, and so may outlive it.
+    """
+
+    __tablename__ = "benchmarks"
+    __table_args__ = (
+        UniqueConstraint("operation_uuid", "position", "metric"),
+        Index("ix_benchmarks_node", "node_id", "id"),
+        Index("ix_benchmarks_node_metric", "node_id", "metric", "id"),
+        Index("ix_benchmarks_metric", "metric", "id"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
+    operation_uuid: Mapped[str] = mapped_column(String(36))
+    position: Mapped[int]  # of the step within the operation
+    step: Mapped[str] = mapped_column(String(300))  # interface and name
+    metric: Mapped[str] = mapped_column(String(128))  # as fio.read.bandwidth
+    value: Mapped[float] = mapped_column(Double)
+    unit: Mapped[str | None] = mapped_column(String(16))  # null: the step has named none
+    # start of the first attempt of the step; null if unknown
+    started_at: Mapped[datetime | None]
+    recorded_at: Mapped[datetime] = mapped_column(default=now())  # end of the step
+
+
+class EventSubscription(Base):
+    """
+    The subscription of this service to the events of a node's BMC (`app.inventory.bmc_events`).
+
+    A row without a node is a subscription that has to be deleted at the BMC.
+    """
+
+    __tablename__ = "event_subscriptions"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    # null: the node was deleted, or has another BMC
+    node_id: Mapped[int | None] = mapped_column(ForeignKey("nodes.id"), unique=True)
+    # of a row without a node: fields of the former node by which its BMC is reached
+    departed: Mapped[dict[str, Any] | None] = mapped_column(Document(none_as_null=True))
+    departed_at: Mapped[datetime | None]  # since then it has no node
+    # SHA-256 of the secret in the destination, recorded before the order; null: none was given
+    digest: Mapped[str | None] = mapped_column(String(64))
+    path: Mapped[str | None] = mapped_column(String(255))  # at the BMC; null until it is listed
+    subscribed_at: Mapped[datetime | None]  # the BMC listed it for the first time
+    tested_at: Mapped[datetime | None]  # the last test event was ordered
+    received_at: Mapped[datetime | None]  # the last event has arrived
+    error: Mapped[str | None] = mapped_column(String(1000))  # of the last check
+    due_at: Mapped[datetime] = mapped_column(default=now(), index=True)  # of the next check
+    # facts to read from the BMC, as an event hints: "power", "sensors", both or ""
+    hints: Mapped[str] = mapped_column(String(16), default="")
+    hint_due_at: Mapped[datetime | None] = mapped_column(index=True)  # of that read
+    hint_read_at: Mapped[datetime | None]  # of the last one

@@ -1,7 +1,7 @@
 """
 Pruning: deletion of rows that are past their lifetime: history, answered requests, change events,
 audit records, sanitation reports, API tokens, rollouts, recorded exchanges with BMCs, benchmarks,
-conductors.
+conductors; and destruction of unused secrets of the vault.
 """
 
 from collections.abc import Sequence
@@ -30,6 +30,8 @@ from app.models import (
 )
 from app.observe import log
 from app.runtime import Runtime
+from app.vault import writing
+from drivers.core.errors import SecretsUnavailable
 
 logger = log.get(__name__)
 
@@ -251,3 +253,17 @@ def forget_conductors(runtime: Runtime) -> int:
     if names:
         logger.info("conductors.forgotten", conductors=names)
     return len(names)
+
+
+def sweep_vault(runtime: Runtime) -> int:
+    """Destroy secrets of the vault that no node refers to any more; return how many."""
+    if runtime.vault is None:
+        return 0
+    try:
+        count = writing.sweep(runtime.engine, runtime.vault)
+    except SecretsUnavailable as error:  # the next run goes on
+        logger.warning("vault.not_swept", detail=str(error))
+        return 0
+    if count:
+        logger.info("vault.swept", secrets=count)
+    return count

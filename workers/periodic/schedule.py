@@ -31,7 +31,6 @@ from workers.periodic import (
     pruning,
     sealing,
     switch_ports,
-    vault_sweep,
     webhooks,
 )
 from workers.periodic.bmc_network import BmcNetwork, Sweep
@@ -264,7 +263,7 @@ PERIODIC = (
     ),
     Periodic(
         "ingot.sweep_vault",
-        lambda control: vault_sweep.sweep(control.runtime),
+        lambda control: pruning.sweep_vault(control.runtime),
         lambda settings: 60 if settings.vault.address else None,
         at_most=1,
     ),

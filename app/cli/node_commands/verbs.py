@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import bulk, operation_progress, rollout_creation
+from app.cli import bulk, operation_progress, rollouts
 from app.cli.bulk import Nodes, NodeSelection, Outcome
 from app.cli.commands import Node
 from app.cli.rest import Api
@@ -75,7 +75,7 @@ def provision_state(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the steps")] = False,
     wait: Wait = None,
-    not_before: rollout_creation.NotBefore = None,
+    not_before: rollouts.NotBefore = None,
     **selection_options: Any,
 ) -> None:
     """Request a provisioning verb for nodes: manage, provide, clean, deploy, ..."""
@@ -166,7 +166,7 @@ def power(
     soft: Annotated[bool, typer.Option("--soft", help="Shut the operating system down")] = False,
     timeout: Annotated[int | None, typer.Option(min=1, help="Timeout in seconds")] = None,
     wait: Wait = None,
-    not_before: rollout_creation.NotBefore = None,
+    not_before: rollouts.NotBefore = None,
     **selection_options: Any,
 ) -> None:
     """Switch nodes on or off, or reboot them."""
@@ -210,7 +210,7 @@ def schedule(
         "not_before": not_before, "max_unavailable": "100%", "error_budget": "100%",
         "dry_run": dry_run, "yes": selection.yes or not selection.is_indirect,
     }  # fmt: skip
-    rollout_creation.create(api, output, {**body, "nodes": nodes}, options)
+    rollouts.create(api, output, {**body, "nodes": nodes}, options)
 
 
 def request(

@@ -34,7 +34,7 @@ from tests.support.vault_server import Refusal
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import recording
 from workers.moving import bundles, ironic_rows, vault_secrets
-from workers.periodic import power_sync, vault_sweep
+from workers.periodic import power_sync, pruning
 
 ROTATE = requested("management", "rotate_bmc_password")
 
@@ -78,7 +78,7 @@ def test_both_passwords_of_a_rotation_are_in_the_vault(inside, server, bmcs):
     assert KEY not in inside.read(node).driver_internal_info
     assert candidates["new"] not in database_text(inside)
     let_days_pass(inside, 31)
-    vault_sweep.sweep(inside.runtime)
+    pruning.sweep_vault(inside.runtime)
     assert ([candidates["new"]], ["used"]) == (values_of(server), states(inside))
     assert 0 == machine.wrong_logins
 
@@ -100,7 +100,7 @@ def test_a_rotation_killed_anywhere_knows_its_password(inside, server, bmcs, mon
             with harness.runtime.reading() as session:
                 assert "succeeded" == operations.of_node(session, node)[0].state
             let_days_pass(inside, 31)
-            vault_sweep.sweep(inside.runtime)
+            pruning.sweep_vault(inside.runtime)
             assert [machine.password] == values_of(server)  # neither more nor less
             inside.change(Node, node, driver_info={})  # no other node has the user
             server.keys.clear()
@@ -195,7 +195,7 @@ def test_passwords_are_moved_to_the_vault_and_back(inside, server):
     assert internal == back.read(nodes[0]).driver_internal_info
     assert 0 == move(back, to_vault=False).nodes
     let_days_pass(inside, 31)
-    vault_sweep.sweep(back.runtime)
+    pruning.sweep_vault(back.runtime)
     assert {} == server.keys
     with back.runtime.reading() as session:
         actions = set(session.scalars(select(AuditRecord.action)))
@@ -225,7 +225,7 @@ def test_a_move_killed_anywhere_is_continued(inside, server, monkeypatch, point,
     monkeypatch.undo()
     move(inside, to_vault=True)
     let_days_pass(inside, 31)
-    vault_sweep.sweep(inside.runtime)
+    pruning.sweep_vault(inside.runtime)
     assert 4 == len(server.contents()) == states(inside).count("used") == len(states(inside))
     for node in nodes:
         assert SECRET == password_of(inside, node)

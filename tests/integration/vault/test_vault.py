@@ -31,7 +31,7 @@ from tests.integration.vault.vaulted import (
 )
 from tests.support.vault_server import ALL, Refusal
 from workers.doctor import vault_checks
-from workers.periodic import power_sync, vault_sweep
+from workers.periodic import power_sync, pruning
 
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
 
@@ -113,7 +113,7 @@ def test_a_refused_request_leaves_nothing_in_the_vault(inside, server, fields, s
     client = Client(inside)
     assert 201 == client.post(name="taken").status_code
     assert status == client.post(**fields).status_code
-    vault_sweep.sweep(inside.runtime)
+    pruning.sweep_vault(inside.runtime)
     assert (["used"], [SECRET]) == (states(inside), values_of(server))
 
 
@@ -141,11 +141,11 @@ def test_a_replaced_password_is_kept_for_backups_and_then_destroyed(inside, serv
     uuid = client.post().json["uuid"]
     before = info_of(inside, uuid)
     client.patch(uuid, change("replace", "/driver_info/redfish_password", "other"))
-    assert 0 == vault_sweep.sweep(inside.runtime)
+    assert 0 == pruning.sweep_vault(inside.runtime)
     opened = inside.runtime.vault.opened
     assert SECRET == opened(uuid, "driver_info", before)["redfish_password"]
     let_days_pass(inside, 31)
-    assert 1 == vault_sweep.sweep(inside.runtime)
+    assert 1 == pruning.sweep_vault(inside.runtime)
     assert (["other"], ["used"]) == (values_of(server), states(inside))
     with pytest.raises(InvalidDriverInfo, match=r"driver_info/redfish_password: .*set it again"):
         opened(uuid, "driver_info", before)
@@ -158,7 +158,7 @@ def test_many_replaced_passwords_of_a_node_are_not_kept(inside, server):
     for number in range(writing.KEPT + 3):
         password = change("replace", "/driver_info/redfish_password", f"p-{number}")
         assert 200 == client.patch(uuid, password).status_code
-    assert 3 == vault_sweep.sweep(inside.runtime)
+    assert 3 == pruning.sweep_vault(inside.runtime)
     assert writing.KEPT + 1 == len(server.contents())
 
 
@@ -167,9 +167,9 @@ def test_a_deleted_node_leaves_its_password_for_a_while(inside, server):
     client = Client(inside)
     uuid = client.post().json["uuid"]
     assert 204 == client.http.delete(f"/v1/nodes/{uuid}", headers=VERSION).status_code
-    assert (["dropped"], 0) == (states(inside), vault_sweep.sweep(inside.runtime))
+    assert (["dropped"], 0) == (states(inside), pruning.sweep_vault(inside.runtime))
     let_days_pass(inside, 31)
-    vault_sweep.sweep(inside.runtime)
+    pruning.sweep_vault(inside.runtime)
     assert ({}, []) == (server.keys, states(inside))
 
 
@@ -242,14 +242,14 @@ def test_a_writer_that_was_too_slow_stores_its_secret_again(
             let_days_pass(inside, 1)
             if not is_destroyed:
                 server.fail = lambda method, _path: Refusal(403) if method == "DELETE" else None
-            assert is_destroyed == vault_sweep.sweep(inside.runtime)
+            assert is_destroyed == pruning.sweep_vault(inside.runtime)
 
     monkeypatch.setattr(writing.kill_points, "reach", late)
     uuid = Client(inside).post().json["uuid"]
     assert reached
     assert states(inside) == (["used"] if is_destroyed else ["unused", "used"])
     server.fail = lambda _method, _path: None
-    vault_sweep.sweep(inside.runtime)
+    pruning.sweep_vault(inside.runtime)
     assert ([SECRET], ["used"]) == (values_of(server), states(inside))
     inside.runtime.vault.opened(uuid, "driver_info", info_of(inside, uuid))
 

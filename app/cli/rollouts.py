@@ -1,15 +1,18 @@
-"""Creation of rollouts: the options of their strategy, the plan, and the confirmation."""
+"""
+Rollouts: the options of their strategy, the plan, the confirmation, and following until the end.
+"""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from app.cli import bulk, rollout_progress
+from app.cli import bulk
 from app.cli.commands import option
 from app.cli.rest import Api
 from app.cli.terminal import times
-from app.cli.terminal.errors import Usage
+from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
 from app.text.sentences import counted
 
@@ -19,6 +22,10 @@ NotBefore = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Start no node before, as 2026-01-31T22:00:00Z; in UTC"),
 ]
+#: Seconds between two reads of a rollout.
+PERIOD = 1.0
+#: States of rollouts that are over.
+ENDED = ("completed", "aborted")
 #: Fields of a cron expression.
 CRON_FIELDS = 5
 #: Options of a strategy: those of every command that creates a rollout.
@@ -122,7 +129,7 @@ def create(api: Api, output: Output, fields: Mapping[str, Any], options: Mapping
             bulk.confirm(f"{body['target']}: {_extent(plan)}")
     rollout = api.request("POST", "rollouts", body=body).json()
     if options.get("wait") is not None:
-        rollout_progress.follow(api, output, rollout["uuid"], options["wait"])
+        follow(api, output, rollout["uuid"], options["wait"])
     else:
         output.result(rollout, f"{rollout['uuid']}: {rollout['summary']}")
 
@@ -167,3 +174,39 @@ def _extent(plan: Document) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST]) + (", ..." if len(names) > MOST else "")
+
+
+def follow(api: Api, output: Output, uuid: str, timeout: float) -> None:
+    """
+    Print the summary of a rollout when a wave begins, and at its end or pause.
+
+    timeout: most seconds to follow it.
+
+    Raises NotYet: it is paused, or not over within the timeout. Raises Failure: nodes have failed,
+    or it was aborted.
+    """
+    api, end, wave = api.another(patient=True), time.monotonic() + timeout, None
+    while True:
+        rollout = api.get("rollouts", uuid)
+        is_over = rollout["state"] in ENDED
+        if output.people and rollout["state"] == "running" and wave != rollout["wave"]:
+            wave = rollout["wave"]
+            output.say(f"{rollout['succeeded']} of {rollout['nodes']} done. {rollout['summary']}")
+        seconds_left = end - time.monotonic()
+        if is_over or rollout["state"] == "paused" or seconds_left <= 0:
+            break
+        time.sleep(min(PERIOD, seconds_left))
+    output.result(rollout, f"{uuid}: {rollout['summary']}")
+    _conclude(rollout)
+
+
+def _conclude(rollout: Document) -> None:
+    uuid, state = rollout["uuid"], rollout["state"]
+    if state == "paused":
+        raise NotYet(
+            f"{uuid} is paused; `ingot fleet nodes {uuid} --state failed` has the failures"
+        )
+    if state not in ENDED:
+        raise NotYet(f"{uuid} is not over yet; it goes on")
+    if state == "aborted" or rollout["failed"]:
+        raise Failure(f"{uuid} is {state}; {rollout['failed']} of its nodes have failed")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.cli import rollout_progress
+from app.cli import rollouts
 from app.cli.terminal.errors import Failure, NotYet
 from app.cli.terminal.output import Output
 
@@ -12,8 +12,8 @@ UUID = "0c6a7f0e-0000-4000-8000-000000000000"
 class Answers:
     """An API whose rollout is in these states, one after the other."""
 
-    def __init__(self, *rollouts):
-        self._rollouts = iter(rollouts)
+    def __init__(self, *states):
+        self._rollouts = iter(states)
 
     def another(self, *, patient):
         assert patient  # it follows across a restart of the API
@@ -29,13 +29,13 @@ def rollout(state, wave=1, **fields):
     return {"uuid": UUID, "state": state, "wave": wave, **words, **fields}
 
 
-def follow(*rollouts, timeout=60):
-    rollout_progress.follow(Answers(*rollouts), Output(colour=False), UUID, timeout)
+def follow(*states, timeout=60):
+    rollouts.follow(Answers(*states), Output(colour=False), UUID, timeout)
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):
-    monkeypatch.setattr(rollout_progress, "PERIOD", 0)
+    monkeypatch.setattr(rollouts, "PERIOD", 0)
 
 
 def test_a_line_for_each_wave_and_the_end(capsys):
