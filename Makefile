@@ -21,12 +21,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compile each module once, not in each process: many containers set this variable.
 unexport PYTHONDONTWRITEBYTECODE
 
-<<<<<<< HEAD
-.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test coverage fuzz check docs docs-serve docs-build demo-picture night bench model mutants mutation chaos rotation-storm hosts compose-test compare-ironic lab lab-faults lab-up \
-=======
-.PHONY: help setup demo up test test-fast test-random test-slow neutron-test switch-test glance-test boot-test tempest coverage fuzz check docs docs-serve docs-build demo-picture bench model mutants mutation chaos rotation-storm hosts compose-test compare-ironic lab lab-faults lab-up \
->>>>>>> main
-	lab-down lock dist sbom audit images clean
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*##.*/\1/p' $(MAKEFILE_LIST))
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
