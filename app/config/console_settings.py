@@ -15,7 +15,7 @@ LOOPBACK = ("127.0.0.0/8", "::1/128")
 # fmt: off
 @dataclass(frozen=True, slots=True)
 class Console:
-    socat_address: str = option("127.0.0.1", "Address of this conductor at which serial consoles have TCP ports, without authentication, for programs such as nova-serialproxy; empty: they have none. The default differs from Ironic's, [DEFAULT]my_ip", check=hosts.optional_listening_host)
+    socat_address: str = option("127.0.0.1", "Address of this conductor at which consoles have TCP ports, without authentication, for programs such as nova-serialproxy and nova-novncproxy; empty: they have none. The default differs from Ironic's, [DEFAULT]my_ip", check=hosts.optional_listening_host)
     port_range: str = option("", "Range of these ports, as 10000:20000; empty: any free ones", check=ports_of)
     tcp_allowed_networks: tuple[str, ...] = option(LOOPBACK, "Networks whose programs may connect to these ports. Not in Ironic", check=networks.parse)
     history_size: int = count(4, "Most MiB of kept console output of a node on a conductor; 0: none is kept. Not in Ironic")

@@ -6,6 +6,7 @@ of its conductor.
 import json
 import os
 import signal
+import socket
 import uuid
 from collections import Counter
 from urllib.parse import parse_qs, urlsplit
@@ -129,6 +130,34 @@ class Plain:
         return data[16:]
 
 
+class Direct(Plain):
+    """A viewer at the TCP port of the console, as nova-novncproxy; `place`: its host and port."""
+
+    def __init__(self, place):
+        self._place = place
+
+    def __enter__(self):
+        self._connection = socket.create_connection(self._place, PATIENCE)
+        self.socket = self
+        return self
+
+    def __exit__(self, *_):
+        self._connection.close()
+
+    def recv(self, timeout):
+        self._connection.settimeout(timeout)
+        return self._connection.recv(1 << 16)
+
+    def send(self, data):
+        self._connection.sendall(data)
+
+
+def place(fleet):
+    """Return host and port of the console, as Nova reads them; None: it has none."""
+    internal = fleet.get(f"nodes/{fleet.node}")["driver_internal_info"]
+    return (internal["vnc_host"], internal["vnc_port"]) if "vnc_port" in internal else None
+
+
 def shown_keys(picture):
     """Return the keys that a picture shows."""
     keys = []
@@ -203,6 +232,16 @@ def test_the_page_of_an_address_shows_the_screen_and_forgets_its_ticket(chromium
         expect(page.get_by_text("This address shows the screen once.")).to_be_visible()
 
 
+def test_the_port_that_nova_reads_shows_the_screen(fleet):
+    fleet.get(f"nodes/{fleet.node}/states/console")  # from then on it is known
+    with Direct(place(fleet)) as viewer:
+        viewer.negotiate()
+        before = shown_keys(viewer.picture())
+        viewer.press(ord("n"))
+        assert [*before, ord("n")] == shown_keys(viewer.picture(incremental=True))
+    assert "127.0.0.1" == place(fleet)[0], "the default"
+
+
 def test_the_death_of_its_conductor_ends_a_viewer_and_the_page_comes_back(chromium, fleet):
     with desk(chromium, fleet.url, at=f"/nodes/{fleet.node}", new=True) as page:
         page.get_by_role("tab", name="Console").click()
@@ -219,3 +258,23 @@ def test_the_death_of_its_conductor_ends_a_viewer_and_the_page_comes_back(chromi
         until(lambda: pixel(page, 0, 0) is None or "not connected" in page.content(), "its end")
         sees_bars(page)
         expect(page.get_by_text("connected", exact=True)).to_be_visible()
+    fleet.get(f"nodes/{fleet.node}/states/console")
+    with Direct(place(fleet)) as viewer:
+        viewer.negotiate()
+
+
+def test_a_console_that_is_disabled_has_no_port(fleet):
+    address = place(fleet)
+    url = f"{fleet.url}/v1/nodes/{fleet.node}/states/console"
+    answer = fleet.http.put(url, json={"enabled": False}, timeout=30)
+    assert 202 == answer.status_code, answer.text
+    until(lambda: place(fleet) is None, "its end")
+
+    def is_closed():
+        try:
+            socket.create_connection(address, PATIENCE).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    until(is_closed, "the end of its port")

@@ -29,7 +29,7 @@ from app.broker.consoles import BLOCK, ConsoleChannel
 from app.db.diagnosis import reason
 from app.db.prepared import Prepared
 from app.db.transactions import connection_of
-from app.engine.records.driver_reports import CONSOLE_CONDUCTOR
+from app.engine.records.driver_reports import CONSOLE_CONDUCTOR, VNC
 from app.errors import Unavailable
 from app.hardware import targets
 from app.models import Node
@@ -133,10 +133,12 @@ class Hub:
     def __post_init__(self) -> None:
         self._around = Surroundings(
             self.runtime.settings.console,
+            self.runtime.settings.vnc.read_only,
             history_folder(self.runtime),
             self._publish,
             self._program_of,
             self._screen_of,
+            self._record_port,
             asyncio.Semaphore(STARTS),
         )
 
@@ -161,9 +163,10 @@ class Hub:
         """
         Return the facts of the session of an enabled console; wait a little for the session.
 
-        Raises Starting: it is not there yet, as while the console moves to another conductor.
+        The port of a graphical one is recorded then (`VNC`). Raises Starting: the session is not
+        there yet, as while the console moves to another conductor.
         """
-        return self._awaited(node, lambda _facts: True)
+        return self._awaited(node, lambda facts: bool(facts.get("is_recorded", True)))
 
     def address(self, node: str) -> dict[str, Any]:
         """
@@ -179,12 +182,15 @@ class Hub:
         facts = self._awaited(node, lambda facts: bool(facts["port"] or facts["no_port"]))
         if facts["port"] is None:
             raise Unavailable(f"[console]port_range: {facts['no_port']}")
+        host = service_addresses.in_url(self._host())
+        return {"type": "socat", "url": f"tcp://{host}:{facts['port']}"}
+
+    def _host(self) -> str:
+        """Return the address of the TCP ports, for other hosts."""
+        listened = self.runtime.settings.console.socat_address
         if listened in _EVERYWHERE:
-            listened = service_addresses.of_host(self.runtime.settings.options())
-        return {
-            "type": "socat",
-            "url": f"tcp://{service_addresses.in_url(listened)}:{facts['port']}",
-        }
+            return service_addresses.of_host(self.runtime.settings.options())
+        return listened
 
     def _awaited(
         self, node: str, is_complete: Callable[[Mapping[str, object]], bool]
@@ -323,6 +329,20 @@ class Hub:
             session.expunge_all()
         target = targets.with_secrets(self.runtime, target)
         return target, interfaces_of(target).console
+
+    async def _record_port(self, node: str, port: int) -> None:
+        await self._in_thread(self._write_port, node, port)
+
+    def _write_port(self, uuid: str, port: int) -> None:
+        """Raises Gone, SQLAlchemyError."""
+        with self.runtime.transaction() as session:
+            query = select(Node).where(Node.uuid == uuid, Node.console_enabled)
+            node = session.scalar(query.with_for_update())
+            internal = node.driver_internal_info if node else {}
+            if node is None or internal.get(CONSOLE_CONDUCTOR) != self.incarnation:
+                raise Gone
+            place = dict(zip(VNC, (self._host(), port), strict=True))
+            node.driver_internal_info = {**internal, **place}
 
     def _remove_old(self) -> None:
         days = self.runtime.settings.console.history_days

@@ -1,4 +1,4 @@
-"""TCP port of a console, for programs such as nova-serialproxy and socat: raw bytes."""
+"""TCP ports of consoles, for programs of other services, without authentication."""
 
 import asyncio
 import errno
@@ -22,21 +22,18 @@ class NoFreePort(Exception):
 
 
 class Listener:
-    """
-    The listening port of one console.
+    """The listening port of one console. allowed: networks whose hosts may connect."""
 
-    typed: called with the id and the name of a connection, and the bytes that it sends.
-    closed: called with its id when it ends.
-    """
-
-    def __init__(
-        self, node: str, allowed: tuple[str, ...], typed: Typed, closed: Callable[[str], None]
-    ) -> None:
-        self.node, self.typed, self.closed = node, typed, closed
+    def __init__(self, node: str, allowed: tuple[str, ...]) -> None:
+        self.node = node
         self._allowed = [ip_network(network, strict=False) for network in allowed]
         self._server: asyncio.Server | None = None
-        self.connections: set[Connection] = set()
+        self.transports: set[asyncio.WriteTransport] = set()  # of the connections
         self.port: int | None = None
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        """Return the protocol of a new connection."""
+        raise NotImplementedError
 
     async def listen(self, address: str, ports: range, port: int | None) -> None:
         """
@@ -52,9 +49,7 @@ class Listener:
         candidates = [port] if port is not None else [*ports[start:], *ports[:start]]
         for candidate in candidates:
             try:
-                self._server = await loop.create_server(
-                    lambda: Connection(self), address, candidate
-                )
+                self._server = await loop.create_server(self._protocol, address, candidate)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise NoFreePort(f"{address}: {error.strerror or error}") from None
@@ -64,10 +59,24 @@ class Listener:
         which = f"port {port} is" if port else f"the ports {ports[0]} to {ports[-1]} are"
         raise NoFreePort(f"{which} in use at {address}")
 
-    def admits(self, peer: str) -> bool:
-        """Whether a host may connect."""
-        if len(self.connections) >= MOST:
-            return False
+    def open(self, transport: asyncio.WriteTransport) -> str | None:
+        """Return the address of a new connection, and count it; None: it is refused, and ended."""
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        facts = {"node": self.node, "address": host}
+        if len(self.transports) >= MOST or not self._is_allowed(host):
+            seldom.warning("console.tcp_refused", **facts)
+            transport.abort()
+            return None
+        logger.info("console.tcp_opened", **facts)
+        self.transports.add(transport)
+        return f"{host}:{port}"
+
+    def closed(self, transport: asyncio.WriteTransport) -> None:
+        """Forget a connection that has ended."""
+        self.transports.discard(transport)
+        logger.info("console.tcp_closed", node=self.node)
+
+    def _is_allowed(self, peer: str) -> bool:
         try:
             address = ip_address(peer.partition("%")[0])
         except ValueError:
@@ -75,54 +84,60 @@ class Listener:
         address = getattr(address, "ipv4_mapped", None) or address
         return any(address in network for network in self._allowed)
 
-    def send(self, data: bytes) -> None:
-        """Send output to all connections; one that receives too slowly is closed."""
-        for connection in tuple(self.connections):
-            connection.send(data)
+    def end_connections(self) -> None:
+        for transport in tuple(self.transports):
+            transport.abort()
 
     def close(self) -> None:
+        """End the port and its connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
-        for connection in tuple(self.connections):
-            connection.transport.abort()
+        self.end_connections()
 
 
-class Connection(asyncio.Protocol):
-    """A connection to a console's port."""
+class SerialListener(Listener):
+    """
+    The port of a serial console, as for nova-serialproxy and socat: raw bytes.
 
-    transport: asyncio.Transport
+    typed: called with the id and the name of a connection, and the bytes that it sends.
+    released: called with its id when it ends.
+    """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(
+        self, node: str, allowed: tuple[str, ...], typed: Typed, released: Callable[[str], None]
+    ) -> None:
+        super().__init__(node, allowed)
+        self.typed, self.released = typed, released
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        return _SerialConnection(self)
+
+    def send(self, data: bytes) -> None:
+        """Send output to all connections; one that receives too slowly is closed."""
+        for transport in tuple(self.transports):
+            if transport.get_write_buffer_size() > LONGEST_QUEUE:
+                transport.abort()
+            else:
+                transport.write(data)
+
+
+class _SerialConnection(asyncio.Protocol):
+    def __init__(self, listener: SerialListener) -> None:
         self._listener = listener
-        self._name = ""
+        self._name: str | None = None  # None: it was refused
+        self._transport: asyncio.WriteTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self._name = f"{host}:{port}"
-        admitted = self._listener.admits(host)
-        facts = {"node": self._listener.node, "address": host}
-        if not admitted:
-            seldom.warning("console.tcp_refused", **facts)
-            transport.abort()
-            return
-        logger.info("console.tcp_opened", **facts)
-        self._listener.connections.add(self)
+        self._transport = transport
+        self._name = self._listener.open(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self in self._listener.connections:
+        if self._name is not None:
             self._listener.typed(f"tcp {self._name}", self._name, data)
 
-    def send(self, data: bytes) -> None:
-        if self.transport.get_write_buffer_size() > LONGEST_QUEUE:
-            self.transport.abort()
-        else:
-            self.transport.write(data)
-
     def connection_lost(self, _error: Exception | None) -> None:
-        if self in self._listener.connections:
-            self._listener.connections.discard(self)
-            self._listener.closed(f"tcp {self._name}")
-            logger.info("console.tcp_closed", node=self._listener.node)
+        if self._name is not None:
+            self._listener.released(f"tcp {self._name}")
+            self._listener.closed(self._transport)

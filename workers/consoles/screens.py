@@ -6,6 +6,9 @@ server leaves this process for no other. Without viewers there is no connection,
 of BMCs have few. Their output is passed on in numbered pieces, of which the API confirms those that
 it has received: further ones wait, and the server with them. A piece that is lost, on either
 way, ends the viewer's connection, as nothing after it would be understood.
+
+Programs of other services connect to its TCP port (`workers.consoles.screen_listener`), which the
+node's `driver_internal_info` names.
 """
 
 import asyncio
@@ -17,12 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from app.observe import log
 from drivers.core.consoles import Program, Screen
 from drivers.core.errors import HardwareError, Unexpected, Unreachable
 from drivers.net import rfb_login
 from drivers.net.rfb_login import Connection
 from workers.consoles.child import Child, prepare
+from workers.consoles.screen_listener import ScreenListener
 from workers.consoles.session import (
     CONNECT_TIME,
     CONNECTED,
@@ -36,6 +42,7 @@ from workers.consoles.session import (
 )
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
 #: State of a console without viewers: it is connected when one comes.
 IDLE = "idle"
@@ -47,8 +54,8 @@ MOST, LONGEST_QUEUE = 8, 256 << 10
 SILENT, SIGN = 20.0, 5.0
 #: Seconds without viewers after which the program that is the server is ended.
 LINGER = 30.0
-#: Seconds between tries to connect to a program that has just started.
-AGAIN = 0.2
+#: Seconds between tries to connect to a program that has just started, and to record the port.
+AGAIN, RECORD_AGAIN = 0.2, 2.0
 CHANGED = "its settings have changed"
 
 
@@ -94,6 +101,7 @@ class ScreenSession(Session):
     """The graphical console of a node."""
 
     kind = "graphical"
+    listener: ScreenListener
 
     def __init__(self, node: str, surroundings: Surroundings) -> None:
         super().__init__(node, surroundings)
@@ -102,10 +110,17 @@ class ScreenSession(Session):
         self._screen: Screen | None = None  # by the program that runs here
         self._left_at = self._sign_at = time.monotonic()
         self._ends: set[asyncio.Task[None]] = set()
+        self._is_recorded = False  # the port, if it has one
+        self.listener = ScreenListener(
+            node, surroundings.settings.tcp_allowed_networks, self._reach_for_port,
+            read_only=surroundings.read_only,
+        )  # fmt: skip
 
     async def run(self) -> None:
         """Serve viewers until the console is not this conductor's, or this is cancelled."""
         try:
+            await self._listen()
+            await self._record_port()
             while True:
                 self._renewed.clear()
                 await self._probe()
@@ -114,7 +129,19 @@ class ScreenSession(Session):
         except Gone:
             pass
         finally:
+            self.listener.close()
             await self._end_all("its conductor has given it up")
+
+    async def _record_port(self) -> None:
+        """Record the port at the node, as soon as the database takes it. Raises Gone."""
+        while self.listener.port is not None and not self._is_recorded:
+            try:
+                await self._around.record_port(self.node, self.listener.port)
+                break
+            except SQLAlchemyError as error:
+                seldom.warning("console.port_not_recorded", node=self.node, detail=str(error))
+                await asyncio.sleep(RECORD_AGAIN)
+        self._is_recorded = True
 
     async def _probe(self) -> None:
         """Log in once, to find out whether viewers can; a program is not started for that."""
@@ -195,8 +222,28 @@ class ScreenSession(Session):
             self.writers.release(view.holder)
             self._publish({"screen": view.holder, "end": reason})
             self._left_at = time.monotonic()
-            if not any(other.is_connected for other in self._views.values()):
+            if not self._is_watched:
                 self._change(WAITING if failed else IDLE, reason if failed else "")
+
+    @property
+    def _is_watched(self) -> bool:
+        """Whether a viewer is connected, of the API or at the port."""
+        return bool(self.listener.transports) or any(
+            view.is_connected for view in self._views.values()
+        )
+
+    async def _reach_for_port(self) -> Connection:
+        """Connect to the server for a connection at the port. Raises HardwareError."""
+        screen = None
+        try:
+            screen = await self._reached()
+            connection = await self._connect(screen)
+        except Exception as error:
+            reason = _reason_of(error, screen)
+            self._change(WAITING, reason)
+            raise Unreachable(reason) from None
+        self._change(CONNECTED, "")
+        return connection
 
     async def _pass_on(self, view: View, connection: Connection) -> None:
         """Pass on the output of the server, from its description of the screen on."""
@@ -219,6 +266,7 @@ class ScreenSession(Session):
         tasks = [view.task for view in self._views.values() if view.task is not None]
         for view in tuple(self._views.values()):
             view.end(reason)
+        self.listener.end_connections()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._end_program()
 
@@ -288,10 +336,19 @@ class ScreenSession(Session):
             self._sign_at = now
             for holder in self._views:
                 self._publish({"screen": holder})
+        if self.listener.transports:
+            self._left_at = now
+        elif self.phase == CONNECTED and not self._is_watched:
+            self._change(IDLE, "")
         if self._child is not None and not self._views and now - self._left_at > LINGER:
             end = asyncio.get_running_loop().create_task(self._end_program())
             self._ends.add(end)
             end.add_done_callback(self._ends.discard)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The session's state, for the API."""
+        return super().facts | {"is_recorded": self._is_recorded}
 
     def _type(self, data: bytes) -> None:
         view = self._views.get(self.writers.holder)

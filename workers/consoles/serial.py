@@ -13,12 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.config.option_types import ports_of
 from app.observe import log
 from drivers.core.consoles import Program
 from workers.consoles.child import Child, prepare
 from workers.consoles.history import LINE_TIME, History
-from workers.consoles.listener import Listener, NoFreePort
+from workers.consoles.listener import SerialListener
 from workers.consoles.session import (
     CONNECT_TIME,
     CONNECTED,
@@ -50,10 +49,10 @@ class SerialSession(Session):
     """The serial console of a node."""
 
     kind = "serial"
+    listener: SerialListener
 
     def __init__(self, node: str, surroundings: Surroundings) -> None:
         super().__init__(node, surroundings)
-        self.no_port = ""  # cause of a missing TCP port
         self._program: Program | None = None  # the last one
         self._connected = asyncio.Event()  # the present program is
         self._greeting = b""
@@ -63,7 +62,9 @@ class SerialSession(Session):
         limit = surroundings.settings.history_size << 20
         self._history = History(surroundings.folder, node, self.id, limit)
         allowed = surroundings.settings.tcp_allowed_networks
-        self.listener = Listener(node, allowed, self.writers.type_if_free, self.writers.release)
+        self.listener = SerialListener(
+            node, allowed, self.writers.type_if_free, self.writers.release
+        )
 
     # the program
 
@@ -89,7 +90,7 @@ class SerialSession(Session):
         try:
             program = self._program = await self._around.program_of(self.node)
             async with self._around.starts:
-                await self._listen(program)
+                await self._listen(program.port)
                 await prepare(program)
                 await self._start(program)
         except Gone:
@@ -147,19 +148,6 @@ class SerialSession(Session):
         """End the BMC's session after `run` has ended, so that other programs may connect."""
         if self._program is not None:
             await prepare(self._program)
-
-    async def _listen(self, program: Program) -> None:
-        """Open the TCP port, if it is to have one; without a free one there is none for now."""
-        settings = self._around.settings
-        if not settings.socat_address or self.listener.port is not None:
-            return
-        try:
-            ports = ports_of(settings.port_range)
-            await self.listener.listen(settings.socat_address, ports, program.port)
-            self.no_port = ""
-        except NoFreePort as error:
-            self.no_port = str(error)
-            seldom.warning("console.no_port", node=self.node, detail=self.no_port)
 
     # output
 
@@ -246,8 +234,3 @@ class SerialSession(Session):
         """Type for the writer; input is dropped while the BMC is not connected."""
         if self.phase == CONNECTED and self._child is not None:
             self._child.write(data.replace(b"\0", b""))  # NUL: the escape of `drivers.ipmi.console`
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The session's state, for the API."""
-        return super().facts | {"port": self.listener.port, "no_port": self.no_port}

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from app.config.console_settings import Console
+from app.config.option_types import ports_of
+from app.observe import log
 from drivers.core.consoles import Program, Screen
 from workers.consoles.child import Child
+from workers.consoles.listener import Listener, NoFreePort
 from workers.consoles.writers import Writers
+
+seldom = log.RateLimited(log.get(__name__))
 
 CONNECTING, CONNECTED, WAITING = "connecting", "connected", "waiting"
 #: Seconds for the program to connect.
@@ -31,11 +36,14 @@ class Surroundings:
     """Objects that all sessions of a conductor use."""
 
     settings: Console
+    read_only: bool  # no keys and no pointer for graphical consoles
     folder: Path  # of the histories
     publish: Publish
     #: reads the program of a node; raises Gone, HardwareError, SQLAlchemyError
     program_of: Callable[[str], Awaitable[Program]]
     screen_of: Callable[[str], Awaitable[Screen]]  # reads the VNC server of a node; raises the same
+    #: records the TCP port of a graphical console at the node; raises Gone, SQLAlchemyError
+    record_port: Callable[[str, int], Awaitable[None]]
     starts: asyncio.Semaphore  # of programs that start at once
 
 
@@ -43,11 +51,13 @@ class Session:
     """The console of a node. `run` returns when it is not this conductor's any more."""
 
     kind: ClassVar[str]
+    listener: Listener
 
     def __init__(self, node: str, surroundings: Surroundings) -> None:
         self.node, self._around = node, surroundings
         self.id = secrets.token_hex(8)
         self.phase, self.reason = CONNECTING, ""
+        self.no_port = ""  # cause of a missing TCP port
         self._child: Child | None = None
         self._renewed = asyncio.Event()  # the settings have changed
         self._words = bytearray()  # of a program that is not connected yet
@@ -87,7 +97,25 @@ class Session:
             "reason": self.reason,
             "writer": self.writers.name,
             "holder": self.writers.holder,
+            "port": self.listener.port,
+            "no_port": self.no_port,
         }
+
+    async def _listen(self, port: int | None = None) -> None:
+        """
+        Open the TCP port, if it is to have one; without a free one there is none for now.
+
+        port: None: any of `[console]port_range`.
+        """
+        address = self._around.settings.socat_address
+        if not address or self.listener.port is not None:
+            return
+        try:
+            await self.listener.listen(address, ports_of(self._around.settings.port_range), port)
+            self.no_port = ""
+        except NoFreePort as error:
+            self.no_port = str(error)
+            seldom.warning("console.no_port", node=self.node, detail=self.no_port)
 
     def _type(self, data: bytes) -> None:
         """Type for the writer."""

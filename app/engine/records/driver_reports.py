@@ -30,6 +30,8 @@ Facts = Iterable[Mapping[str, Any]]
 MERGED = ("driver_internal_info", "properties")
 #: Key of driver_internal_info: incarnation of the conductor that has started the console.
 CONSOLE_CONDUCTOR = "console_conductor"
+#: Keys of driver_internal_info: address and TCP port of a graphical console, as Nova reads them.
+VNC = ("vnc_host", "vnc_port")
 #: Reports that belong to a step; `workers.conductor.recording` writes them.
 OF_STEP = frozenset({benchmarks.REPORT})
 #: Reports about the agent's row.
@@ -53,7 +55,8 @@ def apply(
     """
     if "console_enabled" in reports:
         started_by = incarnation if reports["console_enabled"] else None
-        internal = {CONSOLE_CONDUCTOR: started_by, **reports.get("driver_internal_info", {})}
+        internal = {CONSOLE_CONDUCTOR: started_by, **dict.fromkeys(VNC)}
+        internal |= reports.get("driver_internal_info", {})
         reports = {**reports, "driver_internal_info": internal}
     changed = False
     for name, value in reports.items():

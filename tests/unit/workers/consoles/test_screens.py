@@ -5,7 +5,9 @@ import base64
 from contextlib import asynccontextmanager
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from app.config.console_settings import Console
 from drivers.core.consoles import LOOPBACK, Program, Screen
 from drivers.core.errors import InvalidDriverInfo, LoginRefused
 from drivers.net import rfb_login
@@ -52,12 +54,20 @@ class Stream:
 class Desk:
     """A session of a screen, and the documents that it has published."""
 
-    def __init__(self, server):
+    def __init__(self, server, *, read_only=False, **settings):
         self.server, self.published, self.numbers = server, [], {}
+        self.recorded, self.failures = [], []  # ports; errors that the next attempts get
+        settings = Console(**{"socat_address": "", **settings})
         self.session = ScreenSession("node", Surroundings(
-            None, None, lambda node, document: self.published.append(document), None,
-            server.screen_of, asyncio.Semaphore(1),
+            settings, read_only, None,
+            lambda node, document: self.published.append(document), None,
+            server.screen_of, self.record_port, asyncio.Semaphore(1),
         ))  # fmt: skip
+
+    async def record_port(self, node, port):
+        if self.failures:
+            raise self.failures.pop(0)
+        self.recorded.append((node, port))
 
     def send(self, holder, act, data=b"", **fields):
         number = self.numbers[holder] = fields.pop("number", self.numbers.get(holder, -1) + 1)
@@ -95,8 +105,8 @@ def server(monkeypatch):
 
 
 @asynccontextmanager
-async def running(server):
-    desk = Desk(server)
+async def running(server, **settings):
+    desk = Desk(server, **settings)
     task = asyncio.create_task(desk.session.run())
     await desk.until(lambda: desk.session.phase != "connecting")
     server.connections.clear()  # that of the first look
@@ -236,5 +246,157 @@ def test_a_program_that_is_no_server_is_told_in_its_own_words(monkeypatch):
             desk.send("ann", "open")
             await desk.until(lambda: desk.end("ann"))
             assert "no image for ******" == desk.end("ann")
+
+    asyncio.run(work())
+
+
+# the TCP port
+
+PORT = {"socat_address": "127.0.0.1", "tcp_allowed_networks": ("127.0.0.1/32",)}
+KEY = b"\4\1\0\0\0\0\0a"
+UPDATE = b"\3\0" + bytes(8)
+
+
+class Viewer:
+    """A viewer at the port, as nova-novncproxy."""
+
+    def __init__(self, streams):
+        self.reader, self.writer = streams
+
+    @classmethod
+    async def at(cls, desk, host="127.0.0.1"):
+        port = desk.session.facts["port"]
+        return cls(await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0)))
+
+    async def get(self, size):
+        async with asyncio.timeout(60):
+            return await self.reader.readexactly(size)
+
+    async def negotiate(self):
+        assert b"RFB 003.008\n" == await self.get(12)
+        self.writer.write(b"RFB 003.008\n")
+        assert b"\1\1" == await self.get(2), "one security type, that without authentication"
+        self.writer.write(b"\1")
+        assert bytes(4) == await self.get(4)
+        self.writer.write(b"\1" + UPDATE)
+        assert INIT == await self.get(len(INIT))
+
+    async def is_ended(self):
+        async with asyncio.timeout(60):
+            try:
+                return b"" == await self.reader.read(1)
+            except ConnectionError:
+                return True
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_viewer_at_the_port_sees_the_screen_and_types(server, read_only):
+    async def work():
+        async with running(server, read_only=read_only, **PORT) as desk:
+            assert [("node", desk.session.facts["port"])] == desk.recorded
+            viewer = await Viewer.at(desk)
+            await viewer.negotiate()
+            (stream,) = server.connections
+            stream.output.put_nowait(b"picture")
+            assert b"picture" == await viewer.get(7)
+            viewer.writer.write(KEY + UPDATE)
+            messages = [UPDATE, UPDATE] if read_only else [UPDATE, KEY, UPDATE]
+            await desk.until(lambda: messages == stream.input)
+            assert "connected" == desk.session.phase
+            viewer.writer.close()
+            await desk.until(lambda: stream.is_closed)
+            desk.session.tick()
+            assert "idle" == desk.session.phase
+
+    asyncio.run(work())
+
+
+def test_other_hosts_and_what_is_no_rfb_are_refused_at_the_port(server):
+    async def work():
+        async with running(server, **PORT) as desk:
+            stranger = await Viewer.at(desk, "127.0.0.2")
+            assert await stranger.is_ended()
+            viewer = await Viewer.at(desk)
+            await viewer.get(12)
+            viewer.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert await viewer.is_ended()
+            assert [] == server.connections
+
+    asyncio.run(work())
+
+
+def test_the_port_ends_with_the_session_and_its_viewers_with_changed_settings(server):
+    async def work():
+        async with running(server, **PORT) as desk:
+            viewer = await Viewer.at(desk)
+            await viewer.negotiate()
+            desk.session.renew()
+            assert await viewer.is_ended()
+            await desk.until(lambda: server.connections[0].is_closed)
+            last = await Viewer.at(desk)
+            await last.negotiate()
+        assert await last.is_ended()
+        with pytest.raises(ConnectionRefusedError):
+            await Viewer.at(desk)
+
+    asyncio.run(work())
+
+
+def test_a_server_that_refuses_ends_the_viewer_at_the_port_and_is_told_to_operators(server):
+    async def work():
+        async with running(server, **PORT) as desk:
+            server.refusal = LoginRefused("VNC server bmc:5900: the password is not accepted")
+            viewer = await Viewer.at(desk)
+            with pytest.raises(asyncio.IncompleteReadError):
+                await viewer.negotiate()
+            assert ("waiting", str(server.refusal)) == (desk.session.phase, desk.session.reason)
+
+    asyncio.run(work())
+
+
+def test_the_port_is_recorded_when_the_database_takes_it(server, monkeypatch):
+    async def work():
+        monkeypatch.setattr(screens, "RECORD_AGAIN", 0)
+        desk = Desk(server, **PORT)
+        desk.failures = [OperationalError("UPDATE", {}, Exception("away"))] * 2
+        task = asyncio.create_task(desk.session.run())
+        assert not desk.session.facts["is_recorded"]
+        await desk.until(lambda: desk.session.facts["is_recorded"])
+        assert [("node", desk.session.facts["port"])] == desk.recorded
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(work())
+
+
+def test_without_an_address_there_is_no_port(server):
+    async def work():
+        async with running(server) as desk:
+            facts = desk.session.facts
+            assert (None, True, []) == (facts["port"], facts["is_recorded"], desk.recorded)
+
+    asyncio.run(work())
+
+
+def test_the_program_of_a_screen_runs_while_a_viewer_at_the_port_watches(monkeypatch):
+    async def work():
+        monkeypatch.setattr(screens, "LINGER", 0.0)
+        server = Server()
+        monkeypatch.setattr(rfb_login, "connect", server.connect)
+        server.screen = Screen(
+            LOOPBACK, 1, program=Program(("sleep", "60"), {"PATH": "/usr/bin:/bin"})
+        )
+        async with running(server, **PORT) as desk:
+            viewer = await Viewer.at(desk)
+            await viewer.negotiate()
+            await asyncio.sleep(0.01)
+            desk.session.tick()
+            await asyncio.sleep(0.01)
+            assert desk.session._child is not None
+            viewer.writer.close()
+            await desk.until(lambda: not desk.session.listener.transports)
+            await asyncio.sleep(0.01)
+            desk.session.tick()
+            await desk.until(lambda: desk.session._child is None)
 
     asyncio.run(work())
