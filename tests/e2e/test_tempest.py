@@ -56,7 +56,7 @@ SKIP = re.compile(r"^\{\d+\} setUpClass \((\S+)\) \.\.\. SKIPPED: (.*)$", re.MUL
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """What stestr prints."""
+    """Run the tests; return what stestr prints."""
     folder = tmp_path_factory.mktemp("tempest")
     with (
         real_keystone.serving(folder / "keystone") as keystone,
@@ -70,7 +70,7 @@ def output(tmp_path_factory):
 
 
 def run(folder, keystone):
-    """Run the tests; return the output of stestr."""
+    """Run stestr; return its output."""
     (packages,) = keystone.environment.glob("lib/python3*/site-packages")
     (folder / "tempest.conf").write_text(
         TEMPEST.format(folder=folder, keystone=keystone.url, password=real_keystone.PASSWORD)
