@@ -3,6 +3,8 @@
 import json
 import re
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -96,25 +98,27 @@ stress-ng: metrc: [7] cpu              350082     60.00    239.50      0.02     
     ],
 )  # fmt: skip
 def test_the_documented_hardware_manager_returns_the_numbers_of_its_programs(
-    tmp_path, step, output, metrics, words
+    step, output, metrics, words
 ):
     text = (ROOT / "docs" / "benchmarks.md").read_text()
     (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     info = {"agent_burnin_cpu_cpu": 3, "agent_burnin_fio_disk_runtime": 5}
-    tmp_path.chmod(0o777)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
-    document = {
-        "source": source, "step": step, "output": output, "file": str(tmp_path / "output"),
-        "node": in_band.node_and_ports(target(driver_info=info))["node"],
-    }  # fmt: skip
-    run = subprocess.run(
-        [real_agent.interpreter(), "-I", "-c", MANAGER],
-        input=json.dumps(document), text=True, capture_output=True, check=True, timeout=120,
-        cwd="/", **real_agent.user(),
-    )  # fmt: skip
+    # the agent has a user of its own, who cannot enter folders of pytest
+    with tempfile.TemporaryDirectory(prefix="ingot-machine-") as folder:
+        Path(folder).chmod(0o777)
+        path = f"{folder}/output"
+        document = {
+            "source": source, "step": step, "output": output, "file": path,
+            "node": in_band.node_and_ports(target(driver_info=info))["node"],
+        }  # fmt: skip
+        run = subprocess.run(
+            [real_agent.interpreter(), "-I", "-c", MANAGER],
+            input=json.dumps(document), text=True, capture_output=True, check=False, timeout=120,
+            cwd="/", **real_agent.user(),
+        )  # fmt: skip
+    assert 0 == run.returncode, run.stderr
     answer = json.loads(run.stdout)
     assert ({"metrics": metrics}, True) == (answer["result"], step in answer["steps"])
     assert words in answer["commands"][0]
-    assert str(tmp_path / "output") in answer["commands"][0]
+    assert path in answer["commands"][0]
     assert list(metrics) == [number.metric for number in benchmarks.cleaned(metrics)]

@@ -23,7 +23,7 @@ ANYTHING = re.compile(r"[0-9a-f]{8}(?:-\.\.\.|…)|\.\.\.|…")
 NUMBER = re.compile(r"\d+(?:\.\d+)*")
 PARTS = re.compile(f"({ANYTHING.pattern}|{NUMBER.pattern})")
 #: End of a word; with other numbers, a noun may have another one.
-PLURAL = re.compile(r"(?<=[a-z]{2})s?$")
+PLURAL = re.compile(r"(?<=[a-z]{2})s?(?=\W*$)")
 #: A command that shows a file.
 SHOWS_FILE = re.compile(r"^(?:cat|head -\d+) ([\w./-]+)$")
 
