@@ -72,6 +72,7 @@ fuzz: $(DEV)  ## Send random requests to the API, for FUZZ_SECONDS (600)
 	  -o timeout=0 --show-capture=no $(ARGS)
 
 check: $(DEV)  ## Format, lint, types, import contracts, generated docs
+	@! git grep -nE '^(<{7}|>{7}) ' || { echo 'these lines are left from a merge'; exit 1; }
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
