@@ -1,5 +1,7 @@
 """Subscriptions to the events of BMCs: ordered, found again, renewed, and deleted."""
 
+from uuid import uuid4
+
 import pytest
 from sqlalchemy import Text, cast, select, update
 
@@ -135,7 +137,7 @@ def test_older_ones_of_the_node_are_deleted_and_those_of_others_stay(view, node,
     uuid = view.read(node).uuid
     for name, destination in {
         "theirs": "https://other.example/v1/redfish_events/",
-        "of another node": f"{URL}/v1/redfish_events/1{uuid[1:]}/secret",
+        "of another node": f"{URL}/v1/redfish_events/{uuid4()}/secret",
         "older": f"http://former.example/v1/redfish_events/{uuid}/secret",
     }.items():
         machine.subscriptions[f"{path}-{name}"] = {
