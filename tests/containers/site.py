@@ -80,15 +80,8 @@ class Site:
 
     def check_out(self, commit, *paths):
         """Check a release out, or some of its files; files that are not of the tree stay."""
-        _git(
-            "-C",
-            self.tree,
-            "checkout",
-            "--quiet",
-            "--force",
-            commit,
-            *(("--", *paths) if paths else ()),
-        )
+        which = ("--", *paths) if paths else ()
+        _git("-C", self.tree, "checkout", "--quiet", "--force", commit, *which)
 
     def follow(self, section, *, answer=None):
         """Run the commands of a section of docs/containers.md. answer: for questions on their terminal."""
@@ -283,22 +276,20 @@ def releases():
 
     Raises NotPossible without the history.
     """
-    changed = _git("-C", ROOT, "stash", "create")
-    newest = _git(
-        "-C", ROOT, "rev-list", "-1", "--first-parent", "HEAD", "--", "migrations/versions"
-    )
-    try:
-        return changed or _git("-C", ROOT, "rev-parse", "HEAD"), _git(
-            "-C", ROOT, "rev-parse", f"{newest}^1"
-        )
-    except subprocess.CalledProcessError as error:
-        raise NotPossible(
-            "it upgrades from the last state with an older schema: fetch the history"
-        ) from error
+    tree = _git("stash", "create") or _git("rev-parse", "HEAD")
+    changes = _git("rev-list", "--first-parent", "HEAD", "--", "migrations/versions").split()
+    with suppress(subprocess.CalledProcessError):  # the first commit of a shallow clone
+        for change in changes:
+            former = _git("rev-parse", f"{change}^1")
+            # migrations that have changed since were in no release: those of merged branches
+            changed = ("diff", "--name-only", "--diff-filter=MD", former, tree)
+            if not _git(*changed, "--", "migrations/versions"):
+                return tree, former
+    raise NotPossible("it upgrades from the last state with an older schema: fetch the history")
 
 
 def _git(*words):
     process = subprocess.run(
-        ["git", *words], check=True, capture_output=True, text=True, timeout=300
+        ["git", "-C", ROOT, *words], check=True, capture_output=True, text=True, timeout=300
     )
     return process.stdout.strip()
