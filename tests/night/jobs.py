@@ -104,8 +104,8 @@ class Night:
         self._roll_out("inspect", "provision_state=manageable")
         short = {self.names[number] for number in SHORT}
         self._differ("expected", short, "memory_mb 16384 (expected >= 32768)")
-        held = self.shell.read("node", "list", "--hold", "scheduling", "-c", "name")
-        require({node["name"] for node in held} == short, f"held: {held}")
+        held_nodes = self.shell.read("node", "list", "--hold", "scheduling", "-c", "name")
+        require({node["name"] for node in held_nodes} == short, f"held: {held_nodes}")
         for number in SHORT:
             self._set_fault(number, None)  # the memory is there now
         self._roll_out("inspect", "differs=expected")
@@ -204,13 +204,14 @@ class Night:
 
     def _differ(self, baseline, names, difference=""):
         """Compare the list of the nodes that differ from a baseline."""
-        shown = self.shell("baseline", "nodes", baseline, "--state", "differs")
-        require(shown.count(difference) >= len(names) if difference else True, shown[-2000:])
-        listed = self.shell.read("baseline", "nodes", baseline, "--state", "differs")
-        differing = {item["node_name"] for item in listed}
-        require(differing == names, f"{len(differing)} nodes differ from {baseline}")
-        compared = self.shell.read("baseline", "nodes", baseline, "--state", "complies")
-        require(len(compared) == len(self.names) - len(names), f"{len(compared)} nodes comply")
+        table = self.shell("baseline", "nodes", baseline, "--state", "differs")
+        require(table.count(difference) >= len(names) if difference else True, table[-2000:])
+        differing_nodes = self.shell.read("baseline", "nodes", baseline, "--state", "differs")
+        differing_names = {item["node_name"] for item in differing_nodes}
+        require(differing_names == names, f"{len(differing_names)} nodes differ from {baseline}")
+        complying_nodes = self.shell.read("baseline", "nodes", baseline, "--state", "complies")
+        count = len(complying_nodes)
+        require(count == len(self.names) - len(names), f"{count} nodes comply")
 
     def _in_state(self, state):
         """Compare the states of all nodes: none is held, in maintenance, or has an error."""
@@ -244,8 +245,8 @@ class Night:
     @staticmethod
     def _name_errors(output, errors):
         for line, column, cell in errors:
-            named = [shown for shown in output.splitlines() if line in shown and cell in shown]
-            require(named, f"{line}, column {column}: {cell!r} is not named")
+            messages = [text for text in output.splitlines() if line in text and cell in text]
+            require(messages, f"{line}, column {column}: {cell!r} is not named")
 
 
 def _counts(output):

@@ -46,8 +46,10 @@ class Shell:
             if len(lines) <= FIRST or "--wait" in words:
                 print(lines[-1], flush=True)
         if "--wait" not in words:
-            rest = lines[FIRST:]
-            print(*(["..."] if len(rest) > LAST else []), *rest[-LAST:], sep="\n", end="")
+            last_lines = lines[FIRST:]
+            print(
+                *(["..."] if len(last_lines) > LAST else []), *last_lines[-LAST:], sep="\n", end=""
+            )
         process.wait()
         print(f"\n# {time.monotonic() - start:.1f} s\n", flush=True)
         output = "\n".join(lines)

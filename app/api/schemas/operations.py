@@ -4,12 +4,12 @@ Request schemas of operations, and of their records: sanitation reports and meas
 
 from marshmallow import Schema, ValidationError, fields, validates
 
-from app.api.schemas.audit import LARGEST_ID
 from app.api.values.value_types import (
     CommaSeparated,
     Flag,
     Moment,
     PageQuery,
+    SequencePageQuery,
     Text,
     within,
 )
@@ -57,17 +57,9 @@ class SanitationQuery(PageQuery):
         exclude = ("sort_key",)
 
 
-class BenchmarksQuery(PageQuery):
+class BenchmarksQuery(SequencePageQuery):
     """Query parameters of the numbers that steps have measured on a node."""
 
-    class Meta:
-        exclude = ("sort_key",)
-
-    marker = fields.Integer(  # type: ignore[assignment]
-        validate=within(0, LARGEST_ID),
-        error_messages={"invalid": "Expected an integer for {{name}}: {input}"},
-        metadata={"description": "Sequence number of the last item of the previous page"},
-    )
     metric = Text(
         benchmarks.LONGEST_NAME,
         shortest=1,

@@ -6,9 +6,17 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, post_load, validate, validates_schema
 
-from app.api.schemas.audit import LARGEST_ID
 from app.api.schemas.nodes import DeployStep, NodeFilters, OrderedStep, steps_of
-from app.api.values.value_types import Flag, Ident, Moment, PageQuery, Text, Uuid, within
+from app.api.values.value_types import (
+    Flag,
+    Ident,
+    Moment,
+    PageQuery,
+    SequencePageQuery,
+    Text,
+    Uuid,
+    within,
+)
 from app.lifecycle.rollout_states import REQUESTS
 from app.models import RolloutNodeState, RolloutState
 from app.rollouts import windows
@@ -178,17 +186,12 @@ class RolloutFilters(PageQuery):
     state = Text(choices=RolloutState)
 
 
-class RolloutNodeFilters(PageQuery):
+class RolloutNodeFilters(SequencePageQuery):
     """Query parameters of the list of a rollout's nodes."""
 
     class Meta:
         exclude = ("sort_key", "sort_dir")
 
-    marker = fields.Integer(  # type: ignore[assignment]
-        validate=within(0, LARGEST_ID),
-        error_messages={"invalid": "Expected an integer for {{name}}: {input}"},
-        metadata={"description": "Sequence number of the last item of the previous page"},
-    )
     state = Text(choices=RolloutNodeState)
     wave = fields.Integer(validate=within(1, MOST))
     code = Text(64)

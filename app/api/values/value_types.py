@@ -18,6 +18,8 @@ NAME = r"[A-Za-z0-9._~-]{1,255}"
 _NAME = re.compile(NAME)
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 #: Validator: a text or a list is not empty.
+#: Largest number that the databases have as an id.
+LARGEST_ID = 2**63 - 1
 NOT_EMPTY = validate.Length(1, error="{input!r} should be non-empty")
 TRUE = {"1", "t", "true", "y", "yes", "on"}
 FALSE = {"0", "f", "false", "n", "no", "off"}
@@ -215,6 +217,19 @@ class PageQuery(Schema):
             ("asc", "desc"),
             error="Invalid sort direction: {input}. Acceptable values are 'asc' or 'desc'",
         )
+    )
+
+
+class SequencePageQuery(PageQuery):
+    """Query parameters of pagination by sequence numbers."""
+
+    class Meta:
+        exclude = ("sort_key",)
+
+    marker = fields.Integer(  # type: ignore[assignment]
+        validate=within(0, LARGEST_ID),
+        error_messages={"invalid": "Expected an integer for {{name}}: {input}"},
+        metadata={"description": "Sequence number of the last item of the previous page"},
     )
 
 

@@ -94,8 +94,8 @@ def test_a_password_of_a_new_node_is_in_the_vault_alone(inside, server, caplog):
     assert "******" == answer.json["driver_info"]["redfish_password"]
     for text in (database_text(inside), answer.text, caplog.text):
         assert SECRET not in text
-    shown = Client(inside).http.get(f"/v1/nodes/{uuid}", headers=VERSION)
-    assert reference not in shown.text
+    node_answer = Client(inside).http.get(f"/v1/nodes/{uuid}", headers=VERSION)
+    assert reference not in node_answer.text
     assert (
         SECRET
         == inside.runtime.vault.opened(uuid, "driver_info", info_of(inside, uuid))[
