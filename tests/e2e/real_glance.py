@@ -8,7 +8,6 @@ from pathlib import Path
 
 import requests
 
-from tests.e2e import real_switch
 from tests.support import environments, keystone
 from tests.support.ports import free_port
 
@@ -120,16 +119,9 @@ def serving(folder):
         (folder / "glance-api.conf").write_text(text)
         glance = RealGlance(folder, f"http://127.0.0.1:{port}", identity)
         glance.let_download("role:reader")
-        log = scope.enter_context(open(folder / "glance.log", "wb"))
         command = [environment / "bin" / "python", SERVE, str(port), folder]
-        process = real_switch.start(scope, command, stdout=log, stderr=log)
-
-        def answers():
-            assert process.poll() is None, (folder / "glance.log").read_text()[-4000:]
-            try:
-                return glance.ask("GET") is not None
-            except requests.ConnectionError:
-                return None
-
-        real_switch.until(answers)
+        environments.start(
+            scope, command, folder / "glance.log", lambda: glance.ask("GET"),
+            away=requests.ConnectionError,
+        )  # fmt: skip
         yield glance

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import requests
 
-from tests.e2e import real_switch
 from tests.support import environments
 from tests.support.ports import free_port
 
@@ -83,18 +82,9 @@ def serving(folder):
     (folder / "keystone.conf").write_text(KEYSTONE.format(folder=folder))
     keystone = RealKeystone(environment, f"http://127.0.0.1:{port}")
     with ExitStack() as scope:
-        log = scope.enter_context(open(folder / "keystone.log", "wb"))
         command = [environment / "bin" / "python", SERVE, str(port), folder]
-        process = real_switch.start(scope, command, stdout=log, stderr=log)
-
-        def answers():
-            assert process.poll() is None, (folder / "keystone.log").read_text()[-4000:]
-            try:
-                keystone.log_in()
-            except requests.ConnectionError:
-                return False
-            return True
-
-        real_switch.until(answers)
+        environments.start(
+            scope, command, folder / "keystone.log", keystone.log_in, away=requests.ConnectionError
+        )
         keystone.add_service_user()
         yield keystone

@@ -133,18 +133,11 @@ def _start_neutron(scope, folder, environment, ssh):
         )
     )
     python = environment / "bin" / "python"
-    with open(folder / "neutron.log", "wb") as log:
-        command = [python, SERVE, str(port), database, folder / "neutron.conf"]
-        process = real_switch.start(scope, command, stdout=log, stderr=log)
+    command = [python, SERVE, str(port), database, folder / "neutron.conf"]
     neutron = RealNeutron(folder, f"http://127.0.0.1:{port}")
-
-    def answers():
-        assert process.poll() is None, (folder / "neutron.log").read_text()[-4000:]
-        try:
-            return neutron.ask("GET", "/networks")
-        except urllib.error.URLError:
-            return None
-
-    real_switch.until(answers)
+    environments.start(
+        scope, command, folder / "neutron.log", lambda: neutron.ask("GET", "/networks"),
+        away=urllib.error.URLError,
+    )  # fmt: skip
     neutron.add_networks()
     return neutron

@@ -7,7 +7,7 @@ import sys
 import zlib
 from pathlib import Path
 
-from tests.support.fleet import ROOT
+from tests.support.fleet import ROOT, until
 from tests.support.prerequisites import not_run
 
 
@@ -33,3 +33,25 @@ def installed(name):
                 not_run(f"the packages of requirements/{name}.txt")
             (venv / "ready").touch()
     return venv
+
+
+def start(scope, command, log, ask, *, away):
+    """
+    Start a service, until the end of a scope, and wait until it answers.
+
+    log: the file of its output. ask: sends a request; `away` is the error without an answer.
+    """
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    scope.callback(process.wait, 30)
+    scope.callback(process.terminate)
+
+    def answers():
+        assert process.poll() is None, log.read_text()[-4000:]
+        try:
+            ask()
+        except away:
+            return False
+        return True
+
+    until(answers, "the answer of a service")
