@@ -57,6 +57,10 @@ class Fleet:
         assert self._loop is not None, "the simulator was not started"
         self._loop.call_soon_threadsafe(act)
 
+    def next_power_state(self, number: int) -> str:
+        """Return the power state that a machine changes to after a delay; "": none is delayed."""
+        return self._powers[number].next_state
+
     def send_event(self, number: int, event: Mapping[str, object]) -> None:
         """Have a BMC send an event (an object of `Events`) to its subscribers. Thread-safe."""
         assert self._loop is not None, "the simulator was not started"

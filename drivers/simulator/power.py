@@ -35,9 +35,10 @@ class Power:
     #: (with hyphens) stand for the machine's first MAC address. "": no network boot.
     pxe: str = ""
     agent: Agent | None = None
+    #: Power state that a delayed change leads to; "": no change is delayed.
+    next_state: str = ""
     _running: "asyncio.Task[None] | None" = None
     _change: "asyncio.Task[None] | None" = None
-    _next_state: str = ""  # power state that a delayed change leads to
 
     def reset(self, kind: str) -> None:  # noqa: C901, PLR0912 - one branch per ResetType
         """Perform a reset of Redfish's ResetType `kind`. Raises WrongState."""
@@ -47,7 +48,7 @@ class Power:
         if kind in ("ForceRestart", "GracefulRestart", "PowerCycle", "Nmi"):
             if machine.power == "Off":
                 raise WrongState(f"{kind}: the system is powered off")
-        elif (kind in ("On", "ForceOn")) == ((self._next_state or machine.power) == "On"):
+        elif (kind in ("On", "ForceOn")) == ((self.next_state or machine.power) == "On"):
             return  # in the requested state already, or on the way there
         if machine.faults.power_stuck:
             return
@@ -86,17 +87,17 @@ class Power:
 
         async def later() -> None:
             await asyncio.sleep(seconds)
-            self._change, self._next_state = None, ""
+            self._change, self.next_state = None, ""
             action()
 
-        self._next_state = "Off" if action == self._go_off else "On"
+        self.next_state = "Off" if action == self._go_off else "On"
         self._change = asyncio.create_task(later())
 
     def _halt(self) -> None:
         """Cancel a delayed power change."""
         if self._change is not None:
             self._change.cancel()
-        self._change, self._next_state = None, ""
+        self._change, self.next_state = None, ""
 
     def _go_on(self) -> None:
         self.machine.power = "On"

@@ -44,13 +44,19 @@ def test_a_machine_without_a_system_ignores_a_soft_power_off(sim, bmc):
 
 def test_the_power_state_changes_after_its_delay(sim, bmc):
     system = bmc.get_system()
-    sim.set_faults(0, power_on_seconds=0.1)
-    started = time.monotonic()
+    sim.set_faults(0, power_on_seconds=600)
     system.reset_system(sushy.ResetType.ON)
     system.refresh()
     assert sushy.PowerState.OFF == system.power_state
+    assert "On" == sim.next_power_state(0)
+    system.reset_system(sushy.ResetType.FORCE_OFF)
+    assert "" == sim.next_power_state(0)
+    sim.set_faults(0, power_on_seconds=0.1)
+    started = time.monotonic()
+    system.reset_system(sushy.ResetType.ON)
     until(lambda: sim.machines[0].power == "On")
     assert time.monotonic() - started >= 0.1
+    assert "" == sim.next_power_state(0)
 
 
 def test_a_command_replaces_one_that_is_still_running(sim, bmc):
