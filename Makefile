@@ -94,6 +94,9 @@ night: $(DEV)  ## A night's work on simulated machines, by the operator's comman
 demo-picture: $(DEV)  ## Run the demo, and write its recording: docs/demo.svg
 	$(BIN)/python -m docs.demo_recording
 
+night-picture: $(DEV)  ## Run a night, and write its recording: docs/night.svg (ARGS="--machines 500 --wave 25%")
+	@$(BIN)/python -m docs.night_recording $(ARGS)
+
 bench: $(DEV)  ## Run the benchmarks
 	$(BIN)/python -m tests.bench $(ARGS)
 
