@@ -37,7 +37,9 @@ def recorded(command: Sequence[str], *, echo: bool = False) -> list[tuple[float,
     """
     Run a command in a terminal; return its output in pieces, each with its time in seconds.
 
-    echo: write the output here, too, as it comes. Raises SystemExit with the output: the command failed.
+    echo: write the output here, too, as it comes.
+
+    Raises SystemExit with the output: the command failed.
     """
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
