@@ -22,7 +22,7 @@ HEAD = ("field", "since", "set by", "rule", "filter", "sort key")
 
 def rows() -> Iterator[tuple[str, ...]]:
     """The rows of the table, by name."""
-    for field in sorted(FIELDS, key=lambda each: each.name):
+    for field in sorted(FIELDS, key=lambda field: field.name):
         methods = {"POST": CREATED, "PATCH": CHANGED}
         rule = field.rule.name if field.rule else UPDATE
         filtered = f"1.{FILTERS_SINCE.get(field.name, MIN)}"
@@ -38,15 +38,15 @@ def rows() -> Iterator[tuple[str, ...]]:
 
 def options() -> Iterator[str]:
     """The module app/cli/node_commands/node_fields.py, which may not import the API."""
-    given = [field for field in FIELDS if field.option]
+    fields = [field for field in FIELDS if field.option]
     required = [name for name, value in NodeCreate().fields.items() if value.required]
-    later = [field.name for field in given if field.name not in CREATED]
+    later = [field.name for field in fields if field.name not in CREATED]
     yield '"""The fields of a node that an operator sets. Written by `make docs`; do not edit."""\n'
     yield "# fmt: off"
     yield "from app.cli.fields import Field, Fields, Kind\n"
     yield "FIELDS = Fields("
     yield "    ("
-    for field in given:
+    for field in fields:
         yield f"        Field({', '.join(_arguments(field))}),"
     yield "    ),"
     yield f"    required={_tuple(required)},"

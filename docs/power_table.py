@@ -36,18 +36,18 @@ _ANSWERS = {
 def power_table() -> Lines:
     for title, (orders, doubted) in _TABLES.items():
         yield f"### {title}\n"
-        shown = readings(orders[0])
+        columns = readings(orders[0])
         yield from table(
-            ("answer to the order", *(f"shown: {reading}" for reading in shown)),
-            (_row(orders, answer, shown, doubted=doubted) for answer in Answer),
+            ("answer to the order", *(f"shown: {reading}" for reading in columns)),
+            (_row(orders, answer, columns, doubted=doubted) for answer in Answer),
         )
 
 
 def _row(
-    orders: tuple[Order, ...], answer: Answer, shown: tuple[Reading, ...], *, doubted: bool
+    orders: tuple[Order, ...], answer: Answer, columns: tuple[Reading, ...], *, doubted: bool
 ) -> Iterator[str]:
     yield _ANSWERS[answer]
-    for reading in shown:
+    for reading in columns:
         cells = {rule_of(order, answer, reading, doubted=doubted) for order in orders}
         (rule,) = cells  # else the orders need tables of their own
         yield _cell(rule)

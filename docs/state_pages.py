@@ -71,7 +71,7 @@ def states() -> Lines:
         (
             (
                 flow.name,
-                *("; ".join(each) for each in (flow.on_done, flow.on_fail, flow.on_abort)),
+                *("; ".join(effects) for effects in (flow.on_done, flow.on_fail, flow.on_abort)),
                 "; ".join(flow.on_abandon),
             )
             for flow in FLOWS
@@ -154,15 +154,15 @@ def diagram(chosen: Iterable[State], events: set[Event], *, beyond: bool = False
         for event, to in MACHINE[state].moves.items()
         if event in events and (beyond or to in chosen)
     ]
-    shown = _in_order({*chosen, *(to for _, _, to in arrows)})
+    states = _in_order({*chosen, *(to for _, _, to in arrows)})
     yield "```mermaid"
     yield "stateDiagram-v2"
-    for state in shown:
+    for state in states:
         yield f'    state "{state}" as {state.name}'
     for (state, to), group in groupby(arrows, lambda arrow: (arrow[0], arrow[2])):
         yield f"    {state.name} --> {to.name}: {', '.join(event for _, event, _ in group)}"
     for kind, (_, style) in KINDS.items():
-        members = [state.name for state in shown if MACHINE[state].kind is kind]
+        members = [state.name for state in states if MACHINE[state].kind is kind]
         if members:
             yield f"    classDef {kind} {style}"
             yield f"    class {', '.join(members)} {kind}"

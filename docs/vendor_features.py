@@ -37,14 +37,14 @@ class UnknownMark(ValueError):
 
 def proofs(folder: Path = FOLDER) -> list[Proof]:
     """Return all marked tests. Raises UnknownMark: names the test."""
-    found = [
+    tests = [
         Proof(*pair, function.name, path.name)
         for path in sorted(folder.rglob("test_*.py"))
         for function in ast.parse(path.read_text()).body
         if isinstance(function, ast.FunctionDef)
         for pair in _marks(function, path.name)
     ]
-    return sorted(found)
+    return sorted(tests)
 
 
 def _marks(function: ast.FunctionDef, file: str) -> Iterator[tuple[str, str]]:
