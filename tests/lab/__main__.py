@@ -159,11 +159,15 @@ def whole_life(lab, journey):
 
 
 def short_life(_lab, journey):
+    """A machine with a serial console: its tenant logs in there; it has the words of a failed boot."""
     journey.manage()
+    journey.enable_console()
     journey.provide()
     journey.deploy("first")
+    journey.log_in_as_tenant()
     journey.reboot_as_tenant("first")
     journey.undeploy()
+    journey.boot_in_vain()
 
 
 def life_without_dhcp(_lab, journey):

@@ -88,7 +88,10 @@ DOMAIN = """
       <source file='{disk}'/><target dev='vda' bus='virtio'/><serial>{name}</serial>
     </disk>
     {card}
-    <serial type='file'><source path='{console}' append='on'/><target port='0'/></serial>
+    <serial type='tcp'>
+      <source mode='bind' host='127.0.0.1' service='{serial_port}'/><protocol type='raw'/>
+      <log file='{console}' append='on'/><target port='0'/>
+    </serial>
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
     <memballoon model='none'/>
   </devices>
@@ -127,6 +130,7 @@ startlan 1
   guid {guid}
 endlan
 chassis_control "{control}"
+sol "tcp:127.0.0.1:{serial_port}" 115200
 user 1 true "" "none" user 10 none md2 md5 straight
 user 2 true "{user}" "{password}" admin 10 none md2 md5 straight
 """
@@ -148,9 +152,10 @@ class Machine:
     uuid: str
     mac: str
     agent_port: int  # port of loopback that is forwarded to its agent; unused on a wire
+    serial_port: int  # port of loopback that is its serial line while it is on, for one client
     wire: "Wire | None"
     disk: Path
-    console: Path  # file of its serial line
+    console: Path  # file with the output of its serial line
 
     def output(self, since=0):
         """Text on its console, from a byte on."""
@@ -261,7 +266,9 @@ class Hypervisor:
         identity = uuid.uuid5(uuid.NAMESPACE_URL, f"lab:{name}")
         mac = "52:54:00:" + ":".join(f"{byte:02x}" for byte in identity.bytes[:3])
         mode = "bios" if firmware == "bios" else "uefi"
-        machine = Machine(name, mode, str(identity), mac, free_port(), wire, disk, console)
+        machine = Machine(
+            name, mode, str(identity), mac, free_port(), free_port(), wire, disk, console
+        )
         run("qemu-img", "create", "-q", "-f", "qcow2", str(disk), DISK)
         self._own()
         network = (
@@ -283,7 +290,7 @@ class Hypervisor:
                 name=name, uuid=identity, memory=MEMORY, type=kind, attributes=attributes,
                 more=more.format(folder=self.folder, name=name), features=features, card=card,
                 emulator=self._emulator(first), disk=disk,
-                console=console, options="".join(
+                console=console, serial_port=machine.serial_port, options="".join(
                     f"<qemu:arg value='-set'/><qemu:arg value='netdev.hostnet0.{each}'/>"
                     for each in network
                 ),
@@ -336,7 +343,7 @@ class Hypervisor:
         (folder / "lan").write_text(
             IPMI_LAN.format(
                 name=machine.name, port=port, control=control, user=USER, password=PASSWORD,
-                guid=machine.uuid.replace("-", ""),
+                guid=machine.uuid.replace("-", ""), serial_port=machine.serial_port,
             )
         )  # fmt: skip
         (folder / "controller").write_text(IPMI_CONTROLLER)

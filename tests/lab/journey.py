@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.lab import images
+from tests.lab import images, tenant
+from tests.lab.console import Console
 from tests.lab.ramdisk import run
 from tests.support.fleet import until
 
@@ -163,6 +164,42 @@ class Journey:
             reboot()
             self.tenant(system, mark, phase=f"tenant's {kind}")
             assert "RAMDISK" not in machine.output(mark), f"{self.node} booted the agent"
+
+    def enable_console(self):
+        """Have the service open the serial line, and keep its output."""
+        self.set("--console-interface", "ipmitool-socat")
+        self.service.baremetal("node", "console", "enable", self.node)
+        until(lambda: self.show()["console_enabled"], "the console", 60)
+
+    def log_in_as_tenant(self):
+        """Log in to the tenant's system on the serial console, and have it compute something."""
+        with self.phase("serial login"), Console(self.service.url, self.node) as console:
+            position = 0
+            for keys, answer in (
+                ("\r", "login:"), ("root\r", "Password:"), (f"{tenant.PASSWORD}\r", "# "),
+                ("echo tenant-$((6 * 7))\r", "tenant-42"), ("exit\r", "login:"),
+            ):  # fmt: skip
+                console.type(keys)
+                position = console.expect(answer, position)
+            assert "tenant-42" in console.history()
+
+    def boot_in_vain(self):
+        """Boot an agent whose kernel panics: the history has its last words, also after the abort."""
+        arguments = f"init=/nowhere panic=0 {self.agent}"
+        self.set(
+            "--driver-info=fast_track=False", f"--driver-info=kernel_append_params={arguments}"
+        )
+        self.ask("manage")
+        self.service.baremetal("node", "power", "off", self.node)
+        until(lambda: not self.hypervisor.power(self.machine), "the end of the agent", PATIENCE)
+        steps = json.dumps([{"interface": "deploy", "step": "erase_devices_metadata"}])
+        with self.phase("failed boot"):
+            console = Console(self.service.url, self.node)
+            self.service.baremetal("node", "clean", self.node, "--clean-steps", steps)
+            until(lambda: "Kernel panic" in console.history(), "the panic in the history", PATIENCE)
+            self.service.baremetal("node", "abort", self.node)
+            self.is_in("clean failed")
+            assert "Kernel panic" in console.history("--operation", "last")
 
     def rebuild(self, system):
         self.deploy(system, "rebuild")

@@ -22,6 +22,7 @@ NEEDED = {
     f"{sysconfig.get_path('include')}/Python.h": ("python3-dev",),
     "debootstrap": ("debootstrap",),
     "ipmi_sim": ("openipmi",),
+    "ipmitool": ("ipmitool",),
     "xorriso": ("xorriso",),
     "/usr/lib/ISOLINUX/isolinux.bin": ("isolinux", "syslinux", "syslinux-common"),
     "/usr/lib/syslinux/modules/bios/ldlinux.c32": ("syslinux-common",),

@@ -24,6 +24,8 @@ SIGNED_GRUB = Path("/usr/lib/grub/x86_64-efi-signed")
 MIB = 1 << 20
 PARTITION = 40  # MiB
 ARGUMENTS = "console=ttyS0 quiet"
+#: Of the tenant's user root.
+PASSWORD = "open-sesame"
 SYSLINUX = f"""SERIAL 0 115200
 DEFAULT system
 LABEL system
@@ -90,7 +92,7 @@ def network_grub(folder):
 
 def _ramdisk_of_tenant(ramdisk, system, work):
     root = work / "root"
-    for name in ("bin", "proc", "sys", "dev", "modules"):
+    for name in ("bin", "proc", "sys", "dev", "etc", "modules"):
         (root / name).mkdir(parents=True)
     debian = ramdisk.modules.parents[3]
     shutil.copy(debian / "usr/bin/busybox", root / "bin/busybox")
@@ -100,6 +102,8 @@ def _ramdisk_of_tenant(ramdisk, system, work):
         order.append(Path(path).name)
     (root / "modules.order").write_text("\n".join(order))
     (root / "system").write_text(system)
+    password = run("openssl", "passwd", "-6", PASSWORD).decode().strip()
+    (root / "etc/passwd").write_text(f"root:{password}:0:0:root:/:/bin/sh\n")
     shutil.copy(HERE / "init", root / "init")
     shutil.copy(HERE.with_name("ramdisk") / "lease", root / "lease")
     pack = "find . | cpio -o -H newc --quiet -R 0:0 | gzip -6 > ../initrd"
