@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from tests.lab.service import Refused
 
 #: Seconds that the service waits for an agent that never boots.
-PATIENCE = 30
+PATIENCE = 60
 
 
 def run(lab, journey):
@@ -63,9 +63,12 @@ def bmc_gone(lab, journey):
 def agent_never_boots(lab, journey):
     lab.service.stop()
     lab.service.start(patience=PATIENCE)
-    journey.set(f"--driver-info=kernel_append_params=init=/nowhere panic=-1 {journey.agent}")
+    arguments = f"%default% rdinit=/nowhere panic=-1 {journey.agent}"
+    journey.set(f"--driver-info=kernel_append_params={arguments}")
+    mark = journey.machine.mark()
     with fails(journey, "deploy", "deploy failed", "imeout"):
         journey.deploy("first")
+    journey.expect_on_console("Kernel panic", mark)
 
 
 @contextmanager

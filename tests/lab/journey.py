@@ -185,7 +185,7 @@ class Journey:
 
     def boot_in_vain(self):
         """Boot an agent whose kernel panics: the history has its last words, also after the abort."""
-        arguments = f"init=/nowhere panic=0 {self.agent}"
+        arguments = f"%default% rdinit=/nowhere panic=0 {self.agent}"
         self.set(
             "--driver-info=fast_track=False", f"--driver-info=kernel_append_params={arguments}"
         )
