@@ -137,7 +137,7 @@ class Document(_Secret):
 
         return sealed
 
-    def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any]:
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         def opened(text: str | None) -> object:
             if text is None:
                 return None
@@ -166,7 +166,7 @@ class SealedText(_Secret):
 
         return sealed
 
-    def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any]:
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         def opened(text: str | None) -> str | None:
             if text is None:
                 return None

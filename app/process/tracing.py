@@ -243,7 +243,7 @@ def _started(
 
 @contextmanager
 def _running(
-    name: str, context: Any, kind: object, began: int | None, facts: dict[str, object]
+    name: str, context: object, kind: object, began: int | None, facts: dict[str, object]
 ) -> Iterator[object]:
     from opentelemetry.trace import use_span
 

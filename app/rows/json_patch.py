@@ -39,7 +39,9 @@ class Change:
         return Invalid(f"Couldn't apply patch '{operation}'. Reason: {reason}")
 
 
-def parse(document: Any, allowed_fields: Collection[str], *, escapes: bool = False) -> list[Change]:
+def parse(
+    document: object, allowed_fields: Collection[str], *, escapes: bool = False
+) -> list[Change]:
     """
     Return the operations of a patch, which may change the fields `allowed_fields`.
 
@@ -54,7 +56,7 @@ def parse(document: Any, allowed_fields: Collection[str], *, escapes: bool = Fal
     ]
 
 
-def _parse(operation: Any, allowed_fields: Collection[str], pattern: re.Pattern[str]) -> Change:
+def _parse(operation: object, allowed_fields: Collection[str], pattern: re.Pattern[str]) -> Change:
     if not isinstance(operation, dict):
         raise _not_a_patch(f"{operation!r} is not of type 'object', with op, path and value")
     for name in operation.keys() - MEMBERS:
@@ -104,7 +106,7 @@ def apply(fields: Mapping[str, Any], changes: Sequence[Change]) -> Document:
     return changed_fields
 
 
-def _apply_inside(container: Any, change: Change) -> None:
+def _apply_inside(container: object, change: Change) -> None:
     *parents, key_ = change.path[1:]
     for key in parents:
         container = _get(container, key)
@@ -139,7 +141,7 @@ def _apply_to_list(container: list[Any], key: str, change: Change) -> None:
         container[index] = change.value
 
 
-def _get(container: Any, key: str) -> Any:
+def _get(container: object, key: str) -> Any:
     if isinstance(container, list):
         index = _index(key)
         return container[index] if index is not None and index < len(container) else _MISSING

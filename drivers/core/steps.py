@@ -253,7 +253,7 @@ def arguments(argsinfo: Any) -> tuple[Arg, ...]:
 def clean_step(
     priority: float,
     abortable: bool = False,
-    argsinfo: Any = None,
+    argsinfo: object = None,
     requires_ramdisk: bool = True,
 ) -> Callable[[Method], Method]:
     """Declare a clean step: `step` under the name and arguments of the cleaning specs."""
@@ -266,7 +266,7 @@ def clean_step(
 
 
 def deploy_step(
-    priority: float, argsinfo: Any = None, abortable: bool = True
+    priority: float, argsinfo: object = None, abortable: bool = True
 ) -> Callable[[Method], Method]:
     """Declare a deploy step: `step` under the name and arguments of the deploy steps spec."""
     return step(deploy=priority, abortable=abortable, args=arguments(argsinfo))

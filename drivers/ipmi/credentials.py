@@ -212,7 +212,7 @@ def _text(max_length: int) -> Callable[[Any], str]:
     return read_text
 
 
-def _byte(value: Any) -> int:
+def _byte(value: object) -> int:
     """Read a number from 0 to 255, decimal or, as ipmitool has them, hexadecimal with 0x."""
     try:
         number = int(value, 0) if isinstance(value, str) else value
@@ -227,7 +227,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _key(value: Any) -> bytes:
+def _key(value: object) -> bytes:
     try:
         key = bytes.fromhex(str(value))
     except ValueError:

@@ -77,7 +77,7 @@ def register_task(
     @application.task(
         name=RUN, bind=True, acks_late=True, ignore_result=True, throws=(StepFailed,), shared=False
     )
-    def run_step(self: Task, *arguments: Any) -> str:
+    def run_step(self: Task, *arguments: object) -> str:
         """Run one step; return the name of its outcome, which Flower shows."""
         try:
             if queue.version_of(self.request) > release.UNDERSTOOD:

@@ -272,7 +272,7 @@ def _expected_if_large(view: View) -> View:
     """Refuse a large report before it is parsed, unless a node is inspected."""
 
     @wraps(view)
-    def checked(context: RequestContext, *args: Any, **kwargs: Any) -> Response:
+    def checked(context: RequestContext, *args: object, **kwargs: object) -> Response:
         if (request.content_length or 0) > DEFAULT_LIMIT:
             inspection_report.check_expected(context.runtime)
         answer: Response = view(context, *args, **kwargs)
