@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from wsgiref.types import WSGIApplication
 
 from flask import Flask
@@ -128,7 +129,19 @@ def main(settings: Settings) -> None:
 
     if vital_signs.are_noted(settings):
         Server.watched = settings
-    server = Server(
+    server = _server(settings, pair)
+    if settings.is_open:
+        logger.warning("api.no_authentication", host=api.host_ip, setting="[DEFAULT]auth_strategy")
+    if settings.trusts_host:
+        logger.warning("api.links_by_host", host=api.host_ip, setting="[api]public_endpoint")
+    logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
+    server.serve(spawn_target=gateway.TARGET, target_loader=load, wrap_loader=False)
+
+
+def _server(settings: Settings, pair: tuple[Path, Path] | None) -> "Server":
+    """Return granian's server. pair: certificate and key; None: without TLS."""
+    api = settings.api
+    return Server(
         "ingot",
         api.host_ip,
         api.port,
@@ -149,12 +162,6 @@ def main(settings: Settings) -> None:
         respawn_interval=0,
         workers_kill_timeout=STOP_TIMEOUT,
     )
-    if settings.is_open:
-        logger.warning("api.no_authentication", host=api.host_ip, setting="[DEFAULT]auth_strategy")
-    if settings.trusts_host:
-        logger.warning("api.links_by_host", host=api.host_ip, setting="[api]public_endpoint")
-    logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
-    server.serve(spawn_target=gateway.TARGET, target_loader=load, wrap_loader=False)
 
 
 class Server(MPServer):  # type: ignore[misc]

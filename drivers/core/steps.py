@@ -182,13 +182,7 @@ def step(
     priorities = {
         flow: priority for flow, priority in priority_by_flow.items() if priority is not None
     }
-    for flow, priority in priorities.items():
-        if isinstance(priority, bool) or not isinstance(priority, int | float):
-            raise ValueError(f"the {flow} priority of a step must be a number, not {priority!r}")
-    for arg in args:
-        if not isinstance(arg, Arg):
-            raise ValueError(f"an argument of a step must be an Arg, not {arg!r}")
-
+    _check_declaration(priorities, args)
     conditioned = None
     if needs is not None or leaves is not None:
         conditioned = conditions(needs=needs or (), leaves=leaves or ())
@@ -220,6 +214,16 @@ def step(
         return method
 
     return mark
+
+
+def _check_declaration(priorities: Mapping[Flow, object], args: Sequence[object]) -> None:
+    """Raises ValueError: a priority is not a number, or an argument is not an `Arg`."""
+    for flow, priority in priorities.items():
+        if isinstance(priority, bool) or not isinstance(priority, int | float):
+            raise ValueError(f"the {flow} priority of a step must be a number, not {priority!r}")
+    for arg in args:
+        if not isinstance(arg, Arg):
+            raise ValueError(f"an argument of a step must be an Arg, not {arg!r}")
 
 
 def arguments(argsinfo: Any) -> tuple[Arg, ...]:
