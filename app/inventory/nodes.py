@@ -144,7 +144,8 @@ def change(
 
     Raises Invalid, Conflict, NodeLocked, AlreadyExists, QuotaReached.
     """
-    values = _checked(session, node, changes, values, caller, inspecting_counts=inspecting_counts)
+    values = _checked(session, node, changes, values, inspecting_counts=inspecting_counts)
+    quotas.check(session, node, values.get("lessee"), caller)
     conductor_key = (node.driver, node.conductor_group)
     access = event_subscriptions.access_of(node)
     display_name = node.instance_info.get("display_name")
@@ -172,14 +173,13 @@ def _checked(
     node: Node,
     changes: Sequence[Change],
     values: Mapping[str, Any],
-    caller: Caller,
     *,
     inspecting_counts: bool,
 ) -> dict[str, Any]:
     """
     Check new values of a node; return them as its row has them.
 
-    Raises Invalid, Conflict, NodeLocked, QuotaReached.
+    Raises Invalid, Conflict, NodeLocked.
     """
     values = row_changes.with_defaults(Node, values)
     node_rules.check_state(node, changes, values.keys(), inspecting_counts)
@@ -198,7 +198,6 @@ def _checked(
     node_rules.check_use(node, values)
     check_unlocked(node)
     _check_allocation(session, node, values)
-    quotas.check(session, node, values.get("lessee"), caller)
     return values
 
 

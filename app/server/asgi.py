@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Event(TypedDict, total=False):
-    """Event from a client; those of its members that the gateway reads."""
+    """Event from a client, with the members that the gateway reads."""
 
     type: str
     body: bytes
@@ -22,7 +22,7 @@ Receive = Callable[[], Awaitable[Event]]
 
 
 class Scope(TypedDict):
-    """Scope of a request; those of its members that the gateway reads."""
+    """Scope of a request, with the members that the gateway reads."""
 
     type: str
     scheme: str

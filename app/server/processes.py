@@ -139,7 +139,7 @@ def main(settings: Settings) -> None:
 
 
 def _server(settings: Settings, pair: tuple[Path, Path] | None) -> "Server":
-    """Return granian's server. pair: certificate and key; None: without TLS."""
+    """Return granian's server. pair: certificate and key, for TLS."""
     api = settings.api
     return Server(
         "ingot",

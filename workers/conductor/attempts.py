@@ -161,7 +161,7 @@ def run(
 
 
 def _take_lease(conductor: Conductor, message: Message) -> Lease | None:
-    """Take the lease of a message's node; None: another conductor holds it."""
+    """Take the lease of a message's node, unless another conductor holds it."""
     node, operation, fence = message.node, message.operation, message.fence
     lease = conductor.leases.take(
         node,

@@ -25,12 +25,10 @@ CALLS = (
 )  # fmt: skip
 #: Location of parameters that `parsing` accepts in the body or in the query.
 BODY_OR_QUERY = "json_or_query"
-
 #: Status of an answer that opens a WebSocket.
 SWITCHING = 101
 
-
-#: Parameter of an operation: those of its members that are read here.
+#: Parameter of an operation, with the members that are read here.
 Parameter = TypedDict(
     "Parameter",
     {

@@ -1,4 +1,4 @@
-"""Responses in the OpenAPI document: those of success, and the errors, which all routes share."""
+"""Responses in the OpenAPI document: successes of one route, and errors, which all routes share."""
 
 from collections.abc import Mapping
 

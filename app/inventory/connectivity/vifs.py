@@ -91,7 +91,7 @@ def _best_place(
     """
     Return the best free place of a node for a VIF.
 
-    networks: physical networks of the VIF; None: the network interface names them.
+    networks: physical networks of the VIF, if the network interface does not name them.
 
     Raises Invalid: no place is free, or none is on one of the networks.
     """
