@@ -127,13 +127,14 @@ def read(target: Target) -> Credentials:
     reach = of_bmcs(target.options, "ipmi_address")
     address = _optional(target, "ipmi_address", _text(255))
     reach.check_literal(address)
-    privilege = target.driver_info.get("ipmi_priv_level")
     return Credentials(
         address=address,
         port=_optional(target, "ipmi_port", _number(1, 65535)) or 623,
         username=_optional(target, "ipmi_username", _text(16)) or "",
         password=_optional(target, "ipmi_password", _text(20)) or "",
-        privilege=privilege and _choice(target, "ipmi_priv_level", tuple(PRIVILEGES), ""),
+        privilege=_choice(target, "ipmi_priv_level", tuple(PRIVILEGES), "")
+        if target.driver_info.get("ipmi_priv_level")
+        else None,
         cipher_suite=suite,
         kg=_optional(target, "ipmi_hex_kg_key", _key),
         protocol=protocol,
