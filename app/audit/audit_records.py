@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 from sqlalchemy import (
     BindParameter,
+    ColumnElement,
     Connection,
     String,
     bindparam,
@@ -82,8 +83,9 @@ def _new(name: str) -> BindParameter[Any]:
     return bindparam(f"new_{name}", type_=_TABLE.c[name].type)
 
 
-def _is_same(name: str) -> Any:
-    return _TABLE.c[name].is_not_distinct_from(_new(name))
+def _is_same(name: str) -> ColumnElement[bool]:
+    condition: ColumnElement[bool] = _TABLE.c[name].is_not_distinct_from(_new(name))
+    return condition
 
 
 _COUNT_AGENT = Prepared(

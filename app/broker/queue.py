@@ -248,7 +248,7 @@ def sender(application: Celery) -> Callable[[Message | TaskMessage], bool]:
 
 
 def send_task(
-    application: Celery, task: str, args: tuple[Any, ...], queue: str, **options: Any
+    application: Celery, task: str, args: tuple[Any, ...], queue: str, **options: object
 ) -> None:
     """
     Send a task; retry once if the connection had been closed while it was idle.

@@ -38,11 +38,11 @@ class Channel(redis.Channel):  # type: ignore[misc]
                 self._kept = client
         yield client
 
-    def _connparams(self, *args: Any, **options: Any) -> dict[str, Any]:
+    def _connparams(self, *args: object, **options: object) -> dict[str, Any]:
         """Return the parameters of a connection."""
         return {**super()._connparams(*args, **options), "driver_info": DRIVER}
 
-    def _brpop_read(self, **options: Any) -> bool:
+    def _brpop_read(self, **options: object) -> bool:
         """Deliver the next entry of a queue; drop one that is no message."""
         try:
             return bool(super()._brpop_read(**options))

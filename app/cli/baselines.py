@@ -4,7 +4,7 @@ Commands for compliance with baselines: nodes of a baseline, baselines of a node
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -63,7 +63,7 @@ def remedy(
     steps: StepsGiven = None,
     runbook: Annotated[str | None, typer.Option(help="Run the steps of this runbook")] = None,
     expressions: bulk.Where = None,
-    **options: Any,
+    **options: object,
 ) -> None:
     """
     Roll out a remedy over the nodes that differ from a baseline; shows its plan, and asks.

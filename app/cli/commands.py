@@ -48,7 +48,7 @@ Colour = Annotated[
 ]
 
 
-def option(name: str, annotation: Any, default: Any = None) -> Parameter:
+def option(name: str, annotation: object, default: object = None) -> Parameter:
     """Declare an option outside of a function's signature."""
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

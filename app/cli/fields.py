@@ -185,7 +185,7 @@ def _given(values: Mapping[str, object], field: Field) -> bool:
     return values.get(field.name) not in (None, [], ())
 
 
-def change(op: str, *path: str, **value: Any) -> Document:
+def change(op: str, *path: str, **value: object) -> Document:
     """Build an operation of a JSON patch. path: the name of a field, and keys within its value."""
     keys = (key.replace("~", "~0").replace("/", "~1") for key in path)
     return {"op": op, "path": "/" + "/".join(keys), **value}

@@ -44,7 +44,7 @@ def run(
     service_steps: StepsGiven = None,
     runbook: Annotated[str | None, typer.Option(help="Run the steps of this runbook")] = None,
     timeout: Annotated[int | None, typer.Option(min=1, help="Of power changes, seconds")] = None,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Request a verb for many nodes in waves; shows its plan, and asks for a confirmation."""
     if (bool(expressions), names_file is not None, all_nodes).count(True) != 1:

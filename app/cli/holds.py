@@ -1,7 +1,7 @@
 """Commands for holds: set, list, show, extend and end them."""
 
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -41,7 +41,7 @@ def create(
     reason: Annotated[str, typer.Option(help="The reason, which refused callers read")],
     until: Until = None,
     hold_duration: For = None,
-    **selection_options: Any,
+    **selection_options: object,
 ) -> None:
     """Set a hold on nodes."""
     body = {"kind": kind, "reason": reason, **_expiry(until, hold_duration)}

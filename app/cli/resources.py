@@ -64,7 +64,7 @@ class Kind:
             api: Api,
             output: Output,
             uuid: Annotated[str | None, typer.Option(help="Its UUID; else a new one")] = None,
-            **values: Any,
+            **values: object,
         ) -> None:
             body = self.fields.body(values) | ({"uuid": uuid} if uuid else {})
             output.item(api.request("POST", self.path, body=body).json(), self.columns)
@@ -72,7 +72,7 @@ class Kind:
         return self._command(create, f"Create {self.singular}.", self.fields.creating)
 
     def setting(self) -> Command:
-        def change(api: Api, output: Output, ident: Ident, **values: Any) -> None:
+        def change(api: Api, output: Output, ident: Ident, **values: object) -> None:
             self._change(api, output, ident, self.fields.additions(values))
 
         return self._command(
@@ -80,7 +80,7 @@ class Kind:
         )
 
     def unsetting(self) -> Command:
-        def change(api: Api, output: Output, ident: Ident, **values: Any) -> None:
+        def change(api: Api, output: Output, ident: Ident, **values: object) -> None:
             self._change(api, output, ident, self.fields.removals(values))
 
         help_text = f"Remove fields of {self.singular}, all or none."

@@ -130,10 +130,10 @@ class Api:
         """Create a client with a connection of its own, for another thread or for polling."""
         return Api(self._url, self._credentials, self._trust, patient=patient)
 
-    def get(self, *path: str, **query: Any) -> Any:
+    def get(self, *path: str, **query: object) -> Any:
         return self.request("GET", *path, query=query).json()
 
-    def every(self, *path: str, limit: int | None = None, **query: Any) -> Iterator[Document]:
+    def every(self, *path: str, limit: int | None = None, **query: object) -> Iterator[Document]:
         """Yield the items of a collection, page after page, at most `limit`."""
         collection, query = path[-1], {"limit": min(limit or PAGE, PAGE), **query}
         while True:
@@ -146,7 +146,7 @@ class Api:
             query["marker"] = parse_qs(urlsplit(page["next"]).query)["marker"][0]
 
     def request(
-        self, method: str, *path: str, query: Mapping[str, Any] | None = None, body: Any = None
+        self, method: str, *path: str, query: Mapping[str, Any] | None = None, body: object = None
     ) -> requests.Response:
         """Send a request. Raises Failure, Busy: the status is not 2xx, or there is no response."""
         params = {name: _word(value) for name, value in (query or {}).items() if value is not None}

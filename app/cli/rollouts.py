@@ -148,7 +148,7 @@ def _window(text: str) -> Document:
     return {"cron": " ".join(cron), "minutes": minutes, **({"zone": zone[0]} if zone else {})}
 
 
-def _without_none(**values: Any) -> Document:
+def _without_none(**values: object) -> Document:
     return {name: value for name, value in values.items() if value is not None}
 
 

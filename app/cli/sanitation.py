@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -73,7 +73,7 @@ def export(
     *,
     nodes: Nodes = None,
     folder: Annotated[Path, typer.Option(help="Folder for a new file NODE.json of each node")],
-    **selection_options: Any,
+    **selection_options: object,
 ) -> None:
     """Write the newest sanitation report of each node to a file, for `ingot sanitation verify`."""
 

@@ -115,14 +115,14 @@ def _findings(path: Path) -> Iterator[Finding]:
             yield _of_ironic(place, entry.value)
 
 
-def _of_setting(option: options.Option, place: str, value: Any) -> Finding:
+def _of_setting(option: options.Option, place: str, value: object) -> Finding:
     try:
         return Finding(place, Verdict.HONOURED, convert(option, value), "")
     except ValueError as error:
         return Finding(place, Verdict.STOPS, value, str(error))
 
 
-def _of_ironic(place: str, value: Any) -> Finding:
+def _of_ironic(place: str, value: object) -> Finding:
     group, _, name = place.partition(".")
     names = IRONIC_ONLY.get(group, frozenset())
     if name not in names and "*" not in names:

@@ -139,7 +139,7 @@ class _Sources:
             result.origins[place] = origin
         return result
 
-    def _put(self, place: str, value: Any, origin: str) -> None:
+    def _put(self, place: str, value: object, origin: str) -> None:
         """
         Set the value of an option, with a warning for a deprecated name.
 
@@ -156,7 +156,7 @@ class _Sources:
         return f"there is no such setting{_nearest(place, [*self._table, *self._renamed])}"
 
 
-def _converted(option: Option, value: Any, origin: str) -> Any:
+def _converted(option: Option, value: object, origin: str) -> Any:
     """Return the value of an option as its type. Raises SettingsError."""
     try:
         value = convert(option, value)
@@ -183,7 +183,7 @@ def secret_in_file(name: str, path: str) -> str:
         raise SettingsError(f"{name}: {path}: {reason}") from None
 
 
-def _refuse_password(option: Option, value: Any) -> None:
+def _refuse_password(option: Option, value: object) -> None:
     """Raise SettingsError for a flag with a password."""
     if option.about.secret and mask_urls(str(value)) != str(value):
         raise SettingsError(

@@ -251,11 +251,11 @@ def cidr_map(pairs: tuple[str, ...]) -> None:
         networks.parse((cidr,))
 
 
-def seconds(default: float, help: str, **constraints: Any) -> Any:  # noqa: A002 - as `option`
+def seconds(default: float, help: str, **constraints: object) -> Any:  # noqa: A002 - as `option`
     return option(default, help, **{"minimum": 0, **constraints})
 
 
-def count(default: int, help: str, **constraints: Any) -> Any:  # noqa: A002 - as `option`
+def count(default: int, help: str, **constraints: object) -> Any:  # noqa: A002 - as `option`
     return option(default, help, **{"minimum": 0, **constraints})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from app.config.options import Option
 
 
-def convert(option: Option, value: Any) -> Any:
+def convert(option: Option, value: object) -> Any:
     """
     Convert a value to the option's type, and check it.
 
@@ -44,7 +44,7 @@ def convert(option: Option, value: Any) -> Any:
     return converted
 
 
-def _bool(value: Any) -> bool:
+def _bool(value: object) -> bool:
     words = {"true": True, "yes": True, "on": True, "1": True}
     words |= {"false": False, "no": False, "off": False, "0": False}
     if isinstance(value, bool):
@@ -54,7 +54,7 @@ def _bool(value: Any) -> bool:
     return words[value.strip().lower()]
 
 
-def _int(value: Any) -> int:
+def _int(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     try:
@@ -73,20 +73,20 @@ def _float(value: Any) -> float:
     return number
 
 
-def _str(value: Any) -> str:
+def _str(value: object) -> str:
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)
     raise ValueError(f"{value!r} is not a text")
 
 
-def _list(value: Any) -> tuple[str, ...]:
+def _list(value: object) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         raise ValueError(f"{value!r} is not a list of texts")
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _map(value: Any, kind: type[Any]) -> dict[str, Any]:
+def _map(value: object, kind: type[Any]) -> dict[str, Any]:
     """Parse name:value pairs, split at the last colon for numbers, at the first one for texts."""
     if isinstance(value, Mapping):
         return {str(name): CONVERTERS[kind](item) for name, item in value.items()}

@@ -35,7 +35,7 @@ class About:
     deprecated: tuple[str, ...] = ()  # older names, each "group.name"
 
 
-def option(default: Any, help: str, **attributes: Any) -> Any:  # noqa: A002 - the word for it
+def option(default: object, help: str, **attributes: Any) -> Any:  # noqa: A002 - the word for it
     """Declare an option as a field of its group; `attributes` has the other fields of `About`."""
     metadata = {"about": About(help, **attributes)}
     if isinstance(default, dict):

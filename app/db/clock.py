@@ -7,7 +7,6 @@ and be set. Durations within a process are of its monotonic clock.
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from sqlalchemy import DateTime, Float, ScalarSelect, select
 from sqlalchemy.ext.compiler import compiles
@@ -53,35 +52,35 @@ _SQLITE_TIME = "%Y-%m-%d %H:%M:%f001"
 
 
 @compiles(now, "sqlite")
-def _now_sqlite(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
+def _now_sqlite(_element: now, _compiler: SQLCompiler, **_kw: object) -> str:
     return f"strftime('{_SQLITE_TIME}', 'now')"
 
 
 @compiles(now, "postgresql")
-def _now_postgresql(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
+def _now_postgresql(_element: now, _compiler: SQLCompiler, **_kw: object) -> str:
     return "(clock_timestamp() AT TIME ZONE 'utc')"
 
 
 @compiles(after, "sqlite")
-def _after_sqlite(element: after, compiler: SQLCompiler, **kw: Any) -> str:
+def _after_sqlite(element: after, compiler: SQLCompiler, **kw: object) -> str:
     seconds = compiler.process(element.clauses, **kw)
     return f"strftime('{_SQLITE_TIME}', 'now', printf('%.6f seconds', {seconds}))"
 
 
 @compiles(after, "postgresql")
-def _after_postgresql(element: after, compiler: SQLCompiler, **kw: Any) -> str:
+def _after_postgresql(element: after, compiler: SQLCompiler, **kw: object) -> str:
     seconds = compiler.process(element.clauses, **kw)
     return f"(clock_timestamp() AT TIME ZONE 'utc' + ({seconds}) * interval '1 second')"
 
 
 @compiles(age, "sqlite")
-def _age_sqlite(element: age, compiler: SQLCompiler, **kw: Any) -> str:
+def _age_sqlite(element: age, compiler: SQLCompiler, **kw: object) -> str:
     moment = compiler.process(element.clauses, **kw)
     return f"((julianday('now') - julianday({moment})) * 86400.0)"
 
 
 @compiles(age, "postgresql")
-def _age_postgresql(element: age, compiler: SQLCompiler, **kw: Any) -> str:
+def _age_postgresql(element: age, compiler: SQLCompiler, **kw: object) -> str:
     moment = compiler.process(element.clauses, **kw)
     return f"extract(epoch FROM clock_timestamp() AT TIME ZONE 'utc' - {moment})"
 

@@ -56,5 +56,5 @@ def connect(
     return engine
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return orjson.dumps(value).decode()

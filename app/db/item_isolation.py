@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -13,7 +12,7 @@ logger = log.get(__name__)
 
 
 @contextmanager
-def isolated(event: str, **facts: Any) -> Iterator[None]:
+def isolated(event: str, **facts: object) -> Iterator[None]:
     """
     Log an error of one item as `event` instead of raising it.
 

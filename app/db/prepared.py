@@ -162,7 +162,7 @@ class Prepared:
         return _Text(sql, order, constants, list(converters.items()))
 
 
-def _unchanged(value: Any) -> Any:
+def _unchanged(value: object) -> Any:
     return value
 
 

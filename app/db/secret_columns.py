@@ -14,6 +14,7 @@ from sqlalchemy import JSON, Column, ColumnElement, Dialect, Table, Text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from app.db.sealing import Place, keyring_of
@@ -24,11 +25,11 @@ from app.text.masking import Unreadable
 ROW = "row"
 
 
-class _PlacedDict(dict[str, Any]):
+class _PlacedDict(dict[str, object]):
     place: Place
 
 
-class _PlacedList(list[Any]):
+class _PlacedList(list[object]):
     place: Place
 
 
@@ -76,7 +77,7 @@ def at(place: Place, value: Any) -> object:
     return value
 
 
-class _WithPlace(FunctionElement[Any]):
+class _WithPlace(FunctionElement[object]):
     """Text of a value after its place and a line feed; NULL for NULL."""
 
     name = "with_place"
@@ -101,7 +102,7 @@ def _compile_with_place(element: _WithPlace, compiler: SQLCompiler, **kwargs: ob
     return f"('{element.column_name}:' || {ident} || '\n' || {value})"
 
 
-class _Secret(TypeDecorator[Any]):
+class _Secret(TypeDecorator[object]):
     """Base of both types."""
 
     def column_expression(self, column: ColumnElement[object]) -> ColumnElement[object]:
@@ -126,10 +127,10 @@ class Document(_Secret):
     def should_evaluate_none(self, value: bool) -> None:
         self.none_as_null = not value
 
-    def coerce_compared_value(self, op: Any, value: object) -> TypeEngine[object]:
+    def coerce_compared_value(self, op: OperatorType | None, value: object) -> TypeEngine[object]:
         return self.impl_instance.coerce_compared_value(op, value)
 
-    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:
+    def bind_processor(self, dialect: Dialect) -> Callable[[object], str | None]:
         def sealed(value: object) -> str | None:
             if value is None and self.none_as_null:
                 return None
@@ -137,7 +138,7 @@ class Document(_Secret):
 
         return sealed
 
-    def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any]:
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], object]:
         def opened(text: str | None) -> object:
             if text is None:
                 return None
@@ -166,7 +167,9 @@ class SealedText(_Secret):
 
         return sealed
 
-    def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any]:
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[str | None], str | None]:
         def opened(text: str | None) -> str | None:
             if text is None:
                 return None

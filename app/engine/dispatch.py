@@ -49,7 +49,7 @@ def start(  # noqa: PLR0917 - columns of an operation
     rows: Sequence[OperationStep],
     arguments: Mapping[str, Any],
     caller: Caller,
-    **columns: Any,
+    **columns: object,
 ) -> Operation:
     """
     Create an operation and its steps, dispatch it, and return it.

@@ -54,7 +54,7 @@ def driver_of(runtime: Runtime, node: Node) -> Driver:
     )
 
 
-def require_readable(name: str, document: Any) -> None:
+def require_readable(name: str, document: object) -> None:
     """
     Check that keys open all secrets of a document. name: of the document, for the error.
 
@@ -87,7 +87,7 @@ def build(
     traits: Sequence[str] = (),
     silent_for: float | None = None,
     groups: Sequence[Portgroup] = (),
-    **attempt: Any,
+    **attempt: object,
 ) -> Target:
     """
     Build a target. `attempt` has the fields of a step's attempt (progress, before_order, ...).

@@ -20,7 +20,7 @@ class MissingValue(Exception):
     """A path leads to no value."""
 
 
-def interpolate(value: Any, context: Mapping[str, Any]) -> Any:
+def interpolate(value: object, context: Mapping[str, Any]) -> Any:
     """
     Replace the placeholders in a value, recursively. Unknown placeholders stay as they are.
 
@@ -74,7 +74,7 @@ def _is_index(part: str, sequence: Sequence[object]) -> bool:
     return part.isascii() and part.isdigit() and int(part) < len(sequence)
 
 
-def masked(document: Any) -> Any:
+def masked(document: object) -> Any:
     """Return a copy of a document with its secrets masked."""
     if isinstance(document, Mapping):
         return {key: HIDDEN if key in SECRETS else masked(value) for key, value in document.items()}

@@ -13,7 +13,7 @@ class Operation:
     optional: tuple[str, ...]
     run: Callable[..., Any]  # called with the arguments by name
 
-    def named(self, args: Any) -> dict[str, Any]:
+    def named(self, args: object) -> dict[str, Any]:
         """
         Return the arguments by name.
 

@@ -41,7 +41,7 @@ def problems(rule: Rule) -> list[str]:
     return problem_texts
 
 
-def _check(kind: str, item: Any, operations: Mapping[str, Operation]) -> None:
+def _check(kind: str, item: object, operations: Mapping[str, Operation]) -> None:
     """Check a condition or an action. Raises ValueError."""
     if not isinstance(item, Mapping) or not {"op", "args"} <= item.keys():
         raise ValueError("an object with op and args is expected")
@@ -61,7 +61,7 @@ def _check(kind: str, item: Any, operations: Mapping[str, Operation]) -> None:
         raise ValueError(f"multiple: {item['multiple']!r} is none of {', '.join(MULTIPLE)}")
 
 
-def _without_inversion(op: Any) -> Any:
+def _without_inversion(op: object) -> Any:
     """Return an operator without its `!`."""
     return op.strip().removeprefix("!").strip() if isinstance(op, str) else op
 
@@ -95,7 +95,7 @@ def _context(subject: Subject, masks: bool) -> dict[str, Any]:
     }
 
 
-def _items(loop: Any) -> Sequence[Any]:
+def _items(loop: object) -> Sequence[Any]:
     return loop if isinstance(loop, list) else [loop]
 
 
@@ -121,7 +121,7 @@ def _holds(condition: Rule, subject: Subject, masks: bool) -> bool:
     return MULTIPLE[condition.get("multiple", "any")](answers)
 
 
-def _argument(op: str, value: Any, context: Mapping[str, Any]) -> Any:
+def _argument(op: str, value: object, context: Mapping[str, Any]) -> Any:
     """Return an argument; a missing value is None for operators that test for it."""
     if _without_inversion(op) in ("is-empty", "is-none") and isinstance(value, str):
         try:

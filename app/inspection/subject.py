@@ -90,7 +90,7 @@ class Subject:
         self.ports.append(port)
         return port
 
-    def set_property(self, name: str, value: Any) -> None:
+    def set_property(self, name: str, value: object) -> None:
         """Set a property, unless the value is None."""
         if value is None:
             return

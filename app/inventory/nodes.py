@@ -144,23 +144,7 @@ def change(
 
     Raises Invalid, Conflict, NodeLocked, AlreadyExists, QuotaReached.
     """
-    values = row_changes.with_defaults(Node, values)
-    node_rules.check_state(node, changes, values.keys(), inspecting_counts)
-    if "name" in values:
-        node_rules.check_name(values["name"])
-    if "conductor_group" in values:
-        values["conductor_group"] = values["conductor_group"].lower()
-    if values.get("driver", node.driver) != node.driver and node.console_enabled:
-        raise Conflict(f"Node {node.uuid}: stop the console before you change the driver.")
-    if "parent_node" in values:
-        values["parent_node"] = node_rules.parent(session, values["parent_node"], node.uuid)
-    node_rules.check_chassis(session, values.get("chassis_uuid"))
-    node_rules.check_boot_mode(session, values.get("properties", {}))
-    node_rules.check_protection(node, values)
-    node_rules.check_retirement(node, values)
-    node_rules.check_use(node, values)
-    check_unlocked(node)
-    _check_allocation(session, node, values)
+    values = _checked(session, node, changes, values, inspecting_counts=inspecting_counts)
     quotas.check(session, node, values.get("lessee"), caller)
     conductor_key = (node.driver, node.conductor_group)
     access = event_subscriptions.access_of(node)
@@ -182,6 +166,39 @@ def change(
         touch(node)
     event_subscriptions.follow(session, node, access)
     history.record_update(session, node, fields, caller)
+
+
+def _checked(
+    session: Session,
+    node: Node,
+    changes: Sequence[Change],
+    values: Mapping[str, Any],
+    *,
+    inspecting_counts: bool,
+) -> dict[str, Any]:
+    """
+    Check new values of a node; return them as its row has them.
+
+    Raises Invalid, Conflict, NodeLocked.
+    """
+    values = row_changes.with_defaults(Node, values)
+    node_rules.check_state(node, changes, values.keys(), inspecting_counts)
+    if "name" in values:
+        node_rules.check_name(values["name"])
+    if "conductor_group" in values:
+        values["conductor_group"] = values["conductor_group"].lower()
+    if values.get("driver", node.driver) != node.driver and node.console_enabled:
+        raise Conflict(f"Node {node.uuid}: stop the console before you change the driver.")
+    if "parent_node" in values:
+        values["parent_node"] = node_rules.parent(session, values["parent_node"], node.uuid)
+    node_rules.check_chassis(session, values.get("chassis_uuid"))
+    node_rules.check_boot_mode(session, values.get("properties", {}))
+    node_rules.check_protection(node, values)
+    node_rules.check_retirement(node, values)
+    node_rules.check_use(node, values)
+    check_unlocked(node)
+    _check_allocation(session, node, values)
+    return values
 
 
 def touch(node: Node) -> None:

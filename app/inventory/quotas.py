@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ScalarSelect, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.errors import Invalid, QuotaReached
 from app.identity.caller import UNAUTHENTICATED, Caller
@@ -46,7 +46,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Quota:
     return quota
 
 
-def leased_nodes(project: Any) -> ScalarSelect[int]:
+def leased_nodes(project: str | InstrumentedAttribute[str]) -> ScalarSelect[int]:
     """Return the number of nodes that a project leases. project: its identifier, or a column."""
     return select(func.count()).where(Node.lessee == project).scalar_subquery()
 

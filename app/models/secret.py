@@ -3,7 +3,6 @@
 import secrets
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Index, String, Text, event, false, insert
 from sqlalchemy.orm import Mapped, mapped_column
@@ -30,7 +29,7 @@ def create(connection: Connection) -> None:
 
 
 @event.listens_for(Secret.__table__, "after_create")
-def _created(_table: Any, connection: Connection, **_options: Any) -> None:
+def _created(_table: object, connection: Connection, **_options: object) -> None:
     create(connection)
 
 

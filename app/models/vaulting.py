@@ -81,12 +81,14 @@ def secrets_in(column: str, document: object) -> Iterator[tuple[Path, Any]]:
                 yield from _secrets_at((key,), value)
 
 
-def replaced(document: Any, values: Mapping[Path, object]) -> Any:
+def replaced(document: object, values: Mapping[Path, object]) -> Any:
     """Return a copy of a document with other values at some paths."""
     return _replaced((), document, values)
 
 
-def vaulted(connection: Connection, node_uuid: str, column: str, old: object, document: Any) -> Any:
+def vaulted(
+    connection: Connection, node_uuid: str, column: str, old: object, document: object
+) -> Any:
     """
     Return the document to write: new secrets are replaced by references.
 
@@ -164,7 +166,7 @@ def _secrets_at(path: Path, value: object) -> Iterator[tuple[Path, Any]]:
             yield from _secrets_at((*path, index), inner)
 
 
-def _replaced(path: Path, value: Any, values: Mapping[Path, object]) -> Any:
+def _replaced(path: Path, value: object, values: Mapping[Path, object]) -> Any:
     if path in values:
         return values[path]
     if isinstance(value, dict):

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Boolean, DateTime
+from sqlalchemy.types import TypeEngine
 
 from app.models import Base
 from app.text.masking import mask
@@ -39,7 +40,7 @@ def typed(model: type[Base], facts: Mapping[str, Any]) -> Document:
     }
 
 
-def _value(kind: Any, value: Any) -> Any:
+def _value(kind: TypeEngine[object], value: Any) -> Any:
     if value is not None and isinstance(kind, Boolean):
         return bool(value)  # SQLite has numbers
     if value is not None and isinstance(kind, DateTime):

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.models import (
     Allocation,
+    Base,
     Chassis,
     DeployTemplate,
     InspectionRule,
@@ -131,7 +132,7 @@ def _kind_of(event: Row[object]) -> Kind:
     return KINDS[event.type.partition(".")[0]]
 
 
-def _documents(kind: Kind, row: Any) -> Document:
+def _documents(kind: Kind, row: Base | None) -> Document:
     """Return the documents of a resource. row: None for a deleted one."""
     if row is None or getattr(row, "sensitive", False):  # rules that the API conceals
         return row_changes.with_defaults(kind.model, dict.fromkeys(kind.documents))

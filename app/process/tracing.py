@@ -12,16 +12,21 @@ that continue its operation.
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.config.settings import Settings, SettingsError
 from app.observe import request_ids
 from app.text.masking import mask_urls
+
+if TYPE_CHECKING:  # installed with a collector only
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span, SpanKind, Tracer
 
 #: Most spans that wait to be sent, most spans of a message, and seconds between two messages.
 QUEUED, BATCH, INTERVAL = 4096, 512, 1.0
@@ -37,8 +42,8 @@ LONGEST_VALUE = 300
 PREFIX = "ingot."
 
 _NO_SPAN: AbstractContextManager[None] = nullcontext()
-_provider: Any = None  # of OpenTelemetry's SDK
-_tracer: Any = None  # None while nothing is traced
+_provider: "TracerProvider | None" = None
+_tracer: "Tracer | None" = None  # None while nothing is traced
 _ratio = 0.0  # share of the requests that are traced
 
 
@@ -108,7 +113,7 @@ def stop() -> None:
     sending.join(FAREWELL)
 
 
-def begin_request(traceparent: str | None) -> object:
+def begin_request(traceparent: str | None) -> "Span | None":
     """
     Start the span of an API request. Returns None if the request is not traced.
 
@@ -127,13 +132,13 @@ def begin_request(traceparent: str | None) -> object:
     return span if span.is_recording() else None  # OTEL_SDK_DISABLED
 
 
-def id_of(span: Any) -> str:
+def id_of(span: "Span") -> str:
     """Return the id of the request that a span belongs to."""
     context = span.get_span_context()
     return request_ids.of_span(context.trace_id, context.span_id)
 
 
-def end_request(span: Any, method: str, route: str, status: int) -> None:
+def end_request(span: "Span", method: str, route: str, status: int) -> None:
     """End the span of a request. route: template of its path."""
     span.update_name(f"{method} {route}")
     span.set_attribute("http.request.method", method)
@@ -225,7 +230,7 @@ def _is_traced() -> bool:
     return bool(get_current_span().is_recording())
 
 
-def _remote(trace: int, span: int) -> object:
+def _remote(trace: int, span: int) -> "Context":
     """Return the context whose span is one of another process."""
     from opentelemetry import trace as api
     from opentelemetry.context import Context
@@ -235,16 +240,25 @@ def _remote(trace: int, span: int) -> object:
 
 
 def _started(
-    name: str, context: object, kind: object, began: int | None, facts: dict[str, Any]
-) -> Any:
+    name: str,
+    context: "Context | None",
+    kind: "SpanKind",
+    began: int | None,
+    facts: Mapping[str, object],
+) -> "Span":
     """Start a span. context: of its parent, by default the span of this thread."""
+    assert _tracer is not None  # the callers have seen it
     return _tracer.start_span(name[:LONGEST_VALUE], context, kind, _attributes(facts), (), began)
 
 
 @contextmanager
 def _running(
-    name: str, context: Any, kind: object, began: int | None, facts: dict[str, object]
-) -> Iterator[object]:
+    name: str,
+    context: "Context | None",
+    kind: "SpanKind",
+    began: int | None,
+    facts: Mapping[str, object],
+) -> Iterator["Span"]:
     from opentelemetry.trace import use_span
 
     span = _started(name, context, kind, began, facts)
@@ -259,7 +273,7 @@ def _running(
         span.end()
 
 
-def _attributes(facts: dict[str, object]) -> dict[str, Any]:
+def _attributes(facts: Mapping[str, object]) -> dict[str, Any]:
     """Name facts as attributes; one without a dot gets the prefix."""
     return {
         name if "." in name else PREFIX + name: value
@@ -268,7 +282,7 @@ def _attributes(facts: dict[str, object]) -> dict[str, Any]:
     }
 
 
-def _mark_failed(span: Any) -> None:
+def _mark_failed(span: "Span") -> None:
     from opentelemetry.trace import StatusCode
 
     span.set_status(StatusCode.ERROR)

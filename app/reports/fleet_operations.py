@@ -151,6 +151,36 @@ def queues(session: Session, narrow: Narrow) -> list[Document]:
 
     Lengths and places count the operations of all callers, as `admission.document` does.
     """
+    heads = _heads(session, narrow)
+    length = select(_OPERATIONS.queue, func.count().label("queued")).where(Operation.is_queued)
+    lengths = {
+        row["queue"]: row["queued"]
+        for row in _documents(session, length.group_by(_OPERATIONS.queue))
+    }
+    oldest = (
+        narrow(select(_OPERATIONS.queue, func.min(_OPERATIONS.created_at).label("oldest_at")))
+        .where(Operation.is_queued)
+        .group_by(_OPERATIONS.queue)
+        .order_by(_OPERATIONS.queue)
+    )
+    queue_documents = []
+    for row in _documents(session, oldest):
+        limited, _, group = row["queue"].partition("/")
+        queue_documents.append(
+            {
+                "class": limited,
+                "conductor_group": group or None,
+                "limit": admission.limit_of(runtime_of(session).settings, row["queue"]),
+                "queued": lengths.get(row["queue"], 0),
+                "oldest_at": row["oldest_at"],
+                "operations": heads.get(row["queue"], []),
+            }
+        )
+    return queue_documents
+
+
+def _heads(session: Session, narrow: Narrow) -> dict[str, list[Document]]:
+    """Return the first `HEADS` operations of each queue that the caller may list, in order."""
     in_order = _OPERATIONS.round.is_(None), _OPERATIONS.round, _OPERATIONS.id
     place = func.row_number().over(partition_by=_OPERATIONS.queue, order_by=in_order)
     # also behind the operations of others
@@ -183,31 +213,7 @@ def queues(session: Session, narrow: Narrow) -> list[Document]:
     heads: dict[str, list[Document]] = {}
     for head in _documents(session, query):
         heads.setdefault(head.pop("queue"), []).append(head)
-    length = select(_OPERATIONS.queue, func.count().label("queued")).where(Operation.is_queued)
-    lengths = {
-        row["queue"]: row["queued"]
-        for row in _documents(session, length.group_by(_OPERATIONS.queue))
-    }
-    oldest = (
-        narrow(select(_OPERATIONS.queue, func.min(_OPERATIONS.created_at).label("oldest_at")))
-        .where(Operation.is_queued)
-        .group_by(_OPERATIONS.queue)
-        .order_by(_OPERATIONS.queue)
-    )
-    queue_documents = []
-    for row in _documents(session, oldest):
-        limited, _, group = row["queue"].partition("/")
-        queue_documents.append(
-            {
-                "class": limited,
-                "conductor_group": group or None,
-                "limit": admission.limit_of(runtime_of(session).settings, row["queue"]),
-                "queued": lengths.get(row["queue"], 0),
-                "oldest_at": row["oldest_at"],
-                "operations": heads.get(row["queue"], []),
-            }
-        )
-    return queue_documents
+    return heads
 
 
 def slow_steps(session: Session, narrow: Narrow, limit: int) -> list[Document]:

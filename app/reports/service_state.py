@@ -1,6 +1,6 @@
 """State of the service: its parts, its conductors with their load, the ring, takeovers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import and_, func, select
@@ -87,6 +87,15 @@ def _queues(runtime: Runtime, live_conductors: Sequence[Member]) -> tuple[Part, 
     return Part("broker", OK, f"{sum(lengths.values())} messages are queued"), lengths
 
 
+def _expected_nodes(names: Iterable[str], ring: Sequence[conductors.Share]) -> dict[str, float]:
+    """Return the number of nodes that the ring assigns to each conductor, on average."""
+    expected = dict.fromkeys(names, 0.0)
+    for share in ring:
+        for member in share.members:
+            expected[member.name] += share.nodes / len(share.members)
+    return expected
+
+
 def _conductors(
     session: Session,
     live_conductors: Sequence[Member],
@@ -97,10 +106,7 @@ def _conductors(
     names = {conductor.name for conductor in live_conductors}
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     impediments = dict(conductors.impeded(session, timeout))
-    expected = dict.fromkeys(names, 0.0)
-    for share in ring:
-        for member in share.members:
-            expected[member.name] += share.nodes / len(share.members)
+    expected = _expected_nodes(names, ring)
     operation_counts, oldest = _held(session), fleet_counts.oldest_messages(session)
     rows = session.execute(
         select(

@@ -119,20 +119,25 @@ def _explained(
     parents = _operation_of_parent(session, node)
     if parents is not None:
         return _reserved_answer(session, node, parents)
+    return _idle_answer(session, node, recent_operations, refusals, verbs)
+
+
+def _idle_answer(
+    session: Session,
+    node: Node,
+    recent_operations: Sequence[Operation],
+    refusals: Sequence[Refusal],
+    verbs: Sequence[str],
+) -> Answer:
+    """Explain the state of a node without an operation, by its last ones."""
     state = State(node.provision_state)
     row = MACHINE[state]
     failed_operation = _last_failed(recent_operations)
     last_operation = failed_operation or (recent_operations[0] if recent_operations else None)
     error = failed_operation.error if failed_operation else None
     message = error["message"] if error else node.last_error
-    log = (
-        agent_logs.of_operation(session, node, failed_operation.uuid) if failed_operation else None
-    )
-    path = log and agent_logs.path_of(node.uuid, log)
-    output = (
-        console_history.path_of(runtime_of(session), node, failed_operation.uuid)
-        if failed_operation
-        else None
+    path, output = (
+        _kept_output(session, node, failed_operation) if failed_operation else (None, None)
     )
     summary = joined(
         f"Node {_called(node)} is {state}; nothing is under way",
@@ -161,6 +166,17 @@ def _explained(
         error=error,
         agent_log=path,
         console_history=output,
+    )
+
+
+def _kept_output(
+    session: Session, node: Node, operation: Operation
+) -> tuple[str | None, str | None]:
+    """Return the paths of the agent's log and of the console's output of an operation, if kept."""
+    log = agent_logs.of_operation(session, node, operation.uuid)
+    return (
+        log and agent_logs.path_of(node.uuid, log),
+        console_history.path_of(runtime_of(session), node, operation.uuid),
     )
 
 

@@ -14,9 +14,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import Select, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -230,7 +229,7 @@ def exhausted(rollout: Rollout) -> bool:
     return rollout.failed - rollout.accepted_failures >= budget
 
 
-def _pending(rollout: Rollout) -> Any:
+def _pending(rollout: Rollout) -> Select[int]:
     """Select the ids of the nodes of the current wave that are not started."""
     return (
         select(RolloutNode.id)

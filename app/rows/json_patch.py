@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 from app.errors import Invalid
 
@@ -14,9 +13,9 @@ OPERATIONS = ("add", "replace", "remove")
 MEMBERS = {"op", "path", "value"}
 _PATH = re.compile(r"(/[\w-]+)+", re.ASCII)
 _ESCAPED = re.compile(r"(/([^/~]|~[01])+)+")
-_MISSING: Any = object()
+_MISSING = object()
 
-Document = dict[str, Any]
+Document = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Change:
 
     op: str
     path: tuple[str, ...]  # name of the field, then keys within its value
-    value: Any = None  # None for `remove`
+    value: object = None  # None for `remove`
 
     @property
     def field(self) -> str:
@@ -33,13 +32,15 @@ class Change:
 
     def refused(self, reason: str) -> Invalid:
         """Return the error for an operation that does not apply to the current values."""
-        operation = {"op": self.op, "path": "/" + "/".join(self.path)}
+        operation: Document = {"op": self.op, "path": "/" + "/".join(self.path)}
         if self.op != "remove":
             operation["value"] = self.value
         return Invalid(f"Couldn't apply patch '{operation}'. Reason: {reason}")
 
 
-def parse(document: Any, allowed_fields: Collection[str], *, escapes: bool = False) -> list[Change]:
+def parse(
+    document: object, allowed_fields: Collection[str], *, escapes: bool = False
+) -> list[Change]:
     """
     Return the operations of a patch, which may change the fields `allowed_fields`.
 
@@ -54,7 +55,7 @@ def parse(document: Any, allowed_fields: Collection[str], *, escapes: bool = Fal
     ]
 
 
-def _parse(operation: Any, allowed_fields: Collection[str], pattern: re.Pattern[str]) -> Change:
+def _parse(operation: object, allowed_fields: Collection[str], pattern: re.Pattern[str]) -> Change:
     if not isinstance(operation, dict):
         raise _not_a_patch(f"{operation!r} is not of type 'object', with op, path and value")
     for name in operation.keys() - MEMBERS:
@@ -82,7 +83,7 @@ def _not_a_patch(reason: str) -> Invalid:
     return Invalid(f"Schema error for patch: {reason}")
 
 
-def apply(fields: Mapping[str, Any], changes: Sequence[Change]) -> Document:
+def apply(fields: Mapping[str, object], changes: Sequence[Change]) -> Document:
     """
     Apply a patch to the `fields` fields, and return the changed ones with their new values.
 
@@ -104,7 +105,7 @@ def apply(fields: Mapping[str, Any], changes: Sequence[Change]) -> Document:
     return changed_fields
 
 
-def _apply_inside(container: Any, change: Change) -> None:
+def _apply_inside(container: object, change: Change) -> None:
     *parents, key_ = change.path[1:]
     for key in parents:
         container = _get(container, key)
@@ -122,7 +123,7 @@ def _apply_inside(container: Any, change: Change) -> None:
         container[key_] = change.value
 
 
-def _apply_to_list(container: list[Any], key: str, change: Change) -> None:
+def _apply_to_list(container: list[object], key: str, change: Change) -> None:
     if change.op == "add" and key == "-":
         container.append(change.value)
         return
@@ -139,7 +140,7 @@ def _apply_to_list(container: list[Any], key: str, change: Change) -> None:
         container[index] = change.value
 
 
-def _get(container: Any, key: str) -> Any:
+def _get(container: object, key: str) -> object:
     if isinstance(container, list):
         index = _index(key)
         return container[index] if index is not None and index < len(container) else _MISSING

@@ -3,8 +3,9 @@ Identifiers of nodes: normal form of UUIDs, and conditions to find a node by UUI
 """
 
 import re
-from typing import Any
 from uuid import UUID
+
+from sqlalchemy import ColumnElement
 
 from app.errors import NotFound
 from app.models import Node
@@ -42,11 +43,12 @@ def key_of(ident: str, *, by_name: bool = True) -> tuple[str, str]:
     return "name", ident
 
 
-def identified(ident: str, *, by_name: bool = True) -> Any:
+def identified(ident: str, *, by_name: bool = True) -> ColumnElement[bool]:
     """
     Return the SQL condition for the node of a UUID or name.
 
     Raises NotFound: the text is not a UUID, and names are not accepted.
     """
     column, value = key_of(ident, by_name=by_name)
-    return _COLUMNS[column] == value
+    condition: ColumnElement[bool] = _COLUMNS[column] == value
+    return condition

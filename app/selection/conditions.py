@@ -281,7 +281,9 @@ def _word(field: Field, word: Word) -> Test:
     return partial(_compares, Operator.EQUAL, _lowered(word.value) if field.lower else word.value)
 
 
-def _passes(field: Field, comparison: Comparison, column: ColumnElement[object]) -> Any:
+def _passes(
+    field: Field, comparison: Comparison, column: ColumnElement[object]
+) -> ColumnElement[bool]:
     """Return the condition of a column with one of the values of a comparison."""
     values = [_lowered(value) if field.lower else value for value in comparison.values]
     if field.name == "bmc" and comparison.operator == Operator.EQUAL:
@@ -328,13 +330,13 @@ def _in_document(document: ColumnElement[object], comparison: Comparison) -> Col
     return or_(*conditions)
 
 
-def _lowered(value: object) -> Any:
+def _lowered(value: Value) -> Value:
     if isinstance(value, Pattern):
         return Pattern(tuple(sql_texts.folded(part) for part in value.parts))
     return sql_texts.folded(value) if isinstance(value, str) else value
 
 
-def _of_host(value: object) -> list[object]:
+def _of_host(value: Value) -> list[Value]:
     """Return a host as an address may have it: alone or in a URL, with a port or a path."""
     parts = value.parts if isinstance(value, Pattern) else (value,)
     forms: list[tuple[str, ...]] = []

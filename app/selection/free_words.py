@@ -90,7 +90,7 @@ class _AmongIds(FunctionElement[bool]):
     type = Boolean()
     inherit_cache = True
 
-    def self_group(self, against: Any = None) -> Any:
+    def self_group(self, against: object = None) -> Any:
         return self
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import flask_smorest
 from flask import Flask, Request, Response, request
@@ -85,7 +86,7 @@ from app.api.resource.webhooks import webhooks
 from app.api.transport import errors, host_check, measuring, request_body
 from app.api.transport.host_check import Sites
 from app.api.transport.limits import Limits
-from app.api.transport.responses import JSON, Wsgi, json
+from app.api.transport.responses import JSON, json
 from app.api.web import document, page_facts, page_files, root
 from app.api.web.login import login
 from app.config.settings import Api as ApiSettings
@@ -178,7 +179,9 @@ def create_app(runtime: Runtime) -> Flask:
     return app
 
 
-def _middleware(services: Services, wsgi: Wsgi, checks: PasswordChecks) -> Wsgi:
+def _middleware(
+    services: Services, wsgi: WSGIApplication, checks: PasswordChecks
+) -> WSGIApplication:
     """Return the application within its middleware; the last one sees a request first."""
     settings, client_of = services.runtime.settings.api, services.limits.clients.key_of
     wsgi = _limited(settings, client_of, wsgi)
@@ -311,8 +314,8 @@ def _check_address(request: Request) -> None:
 
 
 def _limited(
-    settings: ApiSettings, client_of: Callable[[Mapping[str, Any]], str], inner: Wsgi
-) -> Wsgi:
+    settings: ApiSettings, client_of: Callable[[Mapping[str, Any]], str], inner: WSGIApplication
+) -> WSGIApplication:
     """
     Limit the requests that the application handles at once to the number of request slots.
 
@@ -338,7 +341,7 @@ def _limited(
             return of_bmcs
         return readers if environ["REQUEST_METHOD"] in READS else writers
 
-    def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         slots = slots_of(environ)
         try:
             with slots.hold(client_of(environ)):
@@ -349,7 +352,7 @@ def _limited(
     return serve
 
 
-def _under_v1(inner: Wsgi) -> Wsgi:
+def _under_v1(inner: WSGIApplication) -> WSGIApplication:
     """
     Rewrite a path to its canonical form below /v1, as `/nodes/` to `/v1/nodes`.
 
@@ -358,7 +361,7 @@ def _under_v1(inner: Wsgi) -> Wsgi:
     version.
     """
 
-    def canonical(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def canonical(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ[errors.ORIGINAL_PATH] = environ.get("PATH_INFO") or "/"
         if len(path) > 1 and path.endswith("/"):
             path = path[:-1]

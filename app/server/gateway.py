@@ -13,12 +13,13 @@ import sys
 import threading
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote_to_bytes
+from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 from granian._granian import ASGIWorker, CallbackScheduler
 from granian._signals import set_sync_signals
@@ -26,10 +27,14 @@ from granian.server.common import WORKERS_METHODS
 from granian.server.mp import WorkerProcess
 
 from app.api.transport import errors
-from app.api.transport.responses import SOCKET, Wsgi
+from app.api.transport.responses import SOCKET
 from app.errors import Invalid
 from app.observe import log
+from app.server import asgi
+from app.server.asgi import Event, Exchange, Receive, Scope, Watcher
 
+#: Status and headers of a response.
+ResponseStart = tuple[int, list[tuple[str, str]]]
 seldom = log.RateLimited(log.get(__name__))
 
 #: Most names of dropped headers, and most characters of one, in a line of the log.
@@ -59,7 +64,9 @@ _CONSTANT = {
 class Immediate:
     """Takes the place of an event loop: the thread that schedules a callback runs it."""
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Any = None) -> None:
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: object = None
+    ) -> None:
         callback(*args)
 
     call_soon_threadsafe = call_soon
@@ -68,7 +75,7 @@ class Immediate:
 class Body:
     """The body of a request, as `wsgi.input`."""
 
-    def __init__(self, receive: Callable[[], Any]) -> None:
+    def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._ended = False
         self._rest = b""
@@ -88,7 +95,7 @@ class Body:
         end = None if seconds is None else time.monotonic() + seconds
         parts, missing_bytes = [self._rest], size - len(self._rest)
         while not self._ended and (size < 0 or missing_bytes > 0):
-            message = _result(self._receive(), end)
+            message = asgi.result(self._receive(), end)
             self._ended = not message.get("more_body")
             parts.append(message.get("body", b""))
             missing_bytes -= len(parts[-1])
@@ -116,22 +123,22 @@ class WebSocket:
     called in the thread of the request when the socket is open. Any other answer refuses it.
     """
 
-    def __init__(self, proto: Any, subprotocols: Sequence[str]) -> None:
+    def __init__(self, proto: Exchange, subprotocols: Sequence[str]) -> None:
         self._proto, self.subprotocols = proto, subprotocols
         self.serve: Callable[[WebSocket], object] | None = None
         self.subprotocol: str | None = None  # that is accepted
         self._is_open = self._is_closing = False
-        self._receiving: Any = None  # granian's future of the awaited message
+        self._receiving: Awaitable[Event] | None = None  # the awaited message
 
     def answer(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
         """Open and serve the socket, or refuse it, as the application has answered."""
-        _result(self._proto.receive())  # websocket.connect
+        asgi.result(self._proto.receive())  # websocket.connect
         if status != SWITCHING or self.serve is None:
             start = {"type": f"{REFUSAL}.start", "status": status, "headers": _joined(headers)}
-            _result(self._proto.send(start))
-            _result(self._proto.send({"type": f"{REFUSAL}.body", "body": body}))
+            asgi.result(self._proto.send(start))
+            asgi.result(self._proto.send({"type": f"{REFUSAL}.body", "body": body}))
             return
-        _result(self._proto.send({"type": "websocket.accept", "subprotocol": self.subprotocol}))
+        asgi.result(self._proto.send({"type": "websocket.accept", "subprotocol": self.subprotocol}))
         self._is_open = True
         self.serve(self)
 
@@ -139,9 +146,9 @@ class WebSocket:
         """Return the next message; None: the socket is closed."""
         self._receiving = self._proto.receive()
         if self._is_closing:
-            _cancel(self._receiving)
+            asgi.cancel(self._receiving)
         try:
-            message = _result(self._receiving)
+            message = asgi.result(self._receiving)
         except CancelledError:
             return None
         if message["type"] != "websocket.receive":
@@ -155,7 +162,7 @@ class WebSocket:
     def send(self, message: str | bytes) -> None:
         """Send a message. Raises Exception: the client is gone."""
         kind = "bytes" if isinstance(message, bytes) else "text"
-        _result(self._proto.send({"type": "websocket.send", kind: message}))
+        asgi.result(self._proto.send({"type": "websocket.send", kind: message}))
 
     def close(self, code: int, reason: str = "") -> None:
         """
@@ -166,30 +173,32 @@ class WebSocket:
         if self._is_open:
             self._is_open = False
             self._is_closing = True
-            _cancel(self._receiving)
+            asgi.cancel(self._receiving)
             with suppress(Exception):  # granian raises errors of its own if the client is gone
                 end = {"type": "websocket.close", "code": code, "reason": reason}
-                _result(self._proto.send(end))
+                asgi.result(self._proto.send(end))
 
 
 class Departure:
     """Whether the client has closed its connection; it has sent its body before."""
 
-    def __init__(self, receive: Callable[[], Any]) -> None:
+    def __init__(self, receive: Receive) -> None:
         self._receive, self.is_noticed = receive, False
         self._watch()
 
     def _watch(self) -> None:
-        _when_done(self._receive(), self._note)
+        asgi.when_done(self._receive(), self._note)
 
-    def _note(self, message: Mapping[str, Any]) -> None:
+    def _note(self, message: Event) -> None:
         if message["type"] == "http.disconnect":
             self.is_noticed = True
         else:
             self._watch()
 
 
-def serve(worker_id: int, application: Wsgi, sock: Any, ipc: Any, *arguments: Any) -> None:
+def serve(
+    worker_id: int, application: WSGIApplication, sock: object, ipc: Any, *arguments: Any
+) -> None:
     """Serve a WSGI application in this process until a signal. arguments: of granian's targets."""
     _loop, runtime_mode, threads, blocking, py_threads, idle, connections, *further_arguments = (
         arguments
@@ -200,7 +209,7 @@ def serve(worker_id: int, application: Wsgi, sock: Any, ipc: Any, *arguments: An
     stopped = threading.Event()
     signals = set_sync_signals()
     signals.add_cb(stopped.set)
-    worker: Any = ASGIWorker(  # type: ignore[call-arg]
+    worker = ASGIWorker(  # type: ignore[call-arg]
         worker_id, sock, ipc, threads, blocking, py_threads, idle, connections, http_mode,
         http1, http2, True, static, *tls, metrics,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -215,10 +224,10 @@ def serve(worker_id: int, application: Wsgi, sock: Any, ipc: Any, *arguments: An
 TARGET = WorkerProcess.wrap_target(serve)
 
 
-def _handler(application: Wsgi) -> Callable[[Any], None]:
+def _handler(application: WSGIApplication) -> Callable[[Watcher], None]:
     """Return the function that granian calls in a thread for each request."""
 
-    def handle(watcher: Any) -> None:
+    def handle(watcher: Watcher) -> None:
         try:
             _respond(application, watcher.scope, watcher.proto)
         except BaseException as error:  # granian does not expect one
@@ -229,11 +238,14 @@ def _handler(application: Wsgi) -> Callable[[Any], None]:
     return handle
 
 
-def _respond(application: Wsgi, scope: Mapping[str, Any], proto: Any) -> None:
-    response_start: list[Any] = []
+def _respond(application: WSGIApplication, scope: Scope, proto: Exchange) -> None:
+    response_starts: list[ResponseStart] = []
 
-    def start_response(status: str, headers: Iterable[tuple[str, str]], *_: Any) -> None:
-        response_start[:] = int(status[:3]), list(headers)
+    def start_response(
+        status: str, headers: Iterable[tuple[str, str]], *_: object
+    ) -> Callable[[bytes], object]:
+        response_starts[:] = [(int(status[:3]), list(headers))]
+        return _write
 
     socket = WebSocket(proto, scope["subprotocols"]) if scope["type"] == "websocket" else None
     body = Body(proto.receive) if socket is None else NoBody()
@@ -251,13 +263,18 @@ def _respond(application: Wsgi, scope: Mapping[str, Any], proto: Any) -> None:
     parts = application(environ, start_response)
     try:
         if socket is None:
-            _send(proto, response_start, parts)
+            _send(proto, response_starts, parts)
         else:
-            status, headers = response_start
+            status, headers = response_starts[0]
             socket.answer(status, headers, b"".join(parts))
     finally:
         if close := getattr(parts, "close", None):
             close()
+
+
+def _write(_data: bytes) -> None:
+    """Refuse PEP 3333's other way to send a body, which neither werkzeug nor this service uses."""
+    raise NotImplementedError("write() of a response")
 
 
 def _joined(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
@@ -269,31 +286,33 @@ def _joined(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     return list(joined.items())
 
 
-def _send(proto: Any, response_start: list[Any], parts: Iterable[bytes]) -> None:
+def _send(
+    proto: Exchange, response_starts: Sequence[ResponseStart], parts: Iterable[bytes]
+) -> None:
     """Send a response: as a whole if its length is known, else part by part as they are made."""
     remaining_parts = iter(parts)
     first_part = next(remaining_parts, b"")  # an application may start its response as late as here
-    status, headers = response_start
+    status, headers = response_starts[0]
     encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     start = {"type": "http.response.start", "status": status, "headers": encoded}
     length = next((value for name, value in headers if name.lower() == "content-length"), "")
     if length.isdigit():
         body = b"".join([first_part, *remaining_parts])
         if len(body) == int(length):
-            _result(proto.send(start))
-            _result(proto.send({"type": "http.response.body", "body": body}))
+            asgi.result(proto.send(start))
+            asgi.result(proto.send({"type": "http.response.body", "body": body}))
             return
         first_part, remaining_parts = body, iter(())
-    _result(proto.send(start))
+    asgi.result(proto.send(start))
     departure = Departure(proto.receive)
     for part in chain((first_part,), remaining_parts):
-        _result(proto.send({"type": "http.response.body", "body": part, "more_body": True}))
+        asgi.result(proto.send({"type": "http.response.body", "body": part, "more_body": True}))
         if departure.is_noticed:
             return
-    _result(proto.send({"type": "http.response.body", "body": b""}))
+    asgi.result(proto.send({"type": "http.response.body", "body": b""}))
 
 
-def environ_of(scope: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], str | None]:
+def environ_of(scope: Scope, body: Body | NoBody) -> tuple[WSGIEnvironment, str | None]:
     """
     Return the WSGI environ of an ASGI scope, and the name of a header of `SINGLE` that is repeated.
 
@@ -301,7 +320,7 @@ def environ_of(scope: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], str
     of it, such as HTTP_X_AUTH_TOKEN, would be a header of each request.
     """
     path, (server, port) = scope["raw_path"], scope["server"]
-    environ = {
+    environ: WSGIEnvironment = {
         **_CONSTANT,
         "wsgi.errors": sys.stderr,
         "wsgi.input": body,
@@ -340,44 +359,3 @@ def environ_of(scope: Mapping[str, Any], body: Any) -> tuple[dict[str, Any], str
 @lru_cache(maxsize=512)
 def _variable(name: bytes) -> str:
     return _BARE.get(name) or f"HTTP_{name.decode().replace('-', '_').upper()}"
-
-
-def _result(awaitable: Any, end: float | None = None) -> Any:
-    """
-    Return the result of an awaitable of granian; wait for it in this thread.
-
-    Raises TimeoutError: it is not there at `end`, a time of the monotonic clock. It is cancelled.
-    """
-    if not hasattr(awaitable, "done"):
-        return _result_at_once(awaitable)
-    if not awaitable.done():
-        waiting = threading.Lock()
-        waiting.acquire()
-        awaitable.add_done_callback(lambda _: waiting.release())
-        seconds = -1 if end is None else max(0.0, end - time.monotonic())
-        if not waiting.acquire(timeout=seconds) and awaitable.cancel():
-            raise TimeoutError
-    return awaitable.result()
-
-
-def _cancel(awaitable: Any) -> None:
-    """Let an awaitable end now, if it has not ended."""
-    if hasattr(awaitable, "cancel"):
-        awaitable.cancel()
-
-
-def _when_done(awaitable: Any, act: Callable[[Any], None]) -> None:
-    """Call `act` with the result of an awaitable, now or in another thread."""
-    if hasattr(awaitable, "done"):
-        awaitable.add_done_callback(lambda future: act(future.result()))
-    else:
-        act(_result_at_once(awaitable))
-
-
-def _result_at_once(awaitable: Any) -> Any:
-    """Return the result of an awaitable that is complete when it is made."""
-    try:
-        next(awaitable.__await__())
-    except StopIteration as result:
-        return result.value
-    raise RuntimeError(f"{awaitable!r} is not complete")

@@ -16,7 +16,8 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from wsgiref.types import WSGIApplication
 
 from flask import Flask
 from granian.constants import HTTPModes, Interfaces, Loops
@@ -29,7 +30,6 @@ from app.api.agent.heartbeat_fast_path import MOST
 from app.api.authentication import passwords
 from app.api.request.context import services_of
 from app.api.transport import request_body
-from app.api.transport.responses import Wsgi
 from app.broker import backlog, queue
 from app.broker.calls import RedisCalls
 from app.broker.consoles import ConsoleChannel
@@ -115,7 +115,7 @@ def main(settings: Settings) -> None:
     api = settings.api
     master = os.getpid()
 
-    def load() -> Wsgi:
+    def load() -> WSGIApplication:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own
         die_with_parent(master)
         recording.start()
@@ -129,7 +129,19 @@ def main(settings: Settings) -> None:
 
     if vital_signs.are_noted(settings):
         Server.watched = settings
-    server = Server(
+    server = _server(settings, pair)
+    if settings.is_open:
+        logger.warning("api.no_authentication", host=api.host_ip, setting="[DEFAULT]auth_strategy")
+    if settings.trusts_host:
+        logger.warning("api.links_by_host", host=api.host_ip, setting="[api]public_endpoint")
+    logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
+    server.serve(spawn_target=gateway.TARGET, target_loader=load, wrap_loader=False)
+
+
+def _server(settings: Settings, pair: tuple[Path, Path] | None) -> "Server":
+    """Return granian's server. pair: certificate and key, for TLS."""
+    api = settings.api
+    return Server(
         "ingot",
         api.host_ip,
         api.port,
@@ -150,12 +162,6 @@ def main(settings: Settings) -> None:
         respawn_interval=0,
         workers_kill_timeout=STOP_TIMEOUT,
     )
-    if settings.is_open:
-        logger.warning("api.no_authentication", host=api.host_ip, setting="[DEFAULT]auth_strategy")
-    if settings.trusts_host:
-        logger.warning("api.links_by_host", host=api.host_ip, setting="[api]public_endpoint")
-    logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
-    server.serve(spawn_target=gateway.TARGET, target_loader=load, wrap_loader=False)
 
 
 class Server(MPServer):  # type: ignore[misc]
@@ -171,7 +177,7 @@ class Server(MPServer):  # type: ignore[misc]
     #: Settings for the requests to itself, if its signs are noted.
     watched: Settings | None = None
 
-    def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
+    def _serve_loop(self, spawn_target: object, target_loader: object) -> None:
         self._ended = threading.Event()
         if self.watched is not None:  # the processes are forked by now
             thread = threading.Thread(target=self._ask, args=(self.watched,), daemon=True)
@@ -192,7 +198,7 @@ class Server(MPServer):  # type: ignore[misc]
         super().shutdown(exit_code)
 
     def _respawn_workers(
-        self, workers: list[int], spawn_target: Any, target_loader: Any, delay: float = 0
+        self, workers: list[int], spawn_target: object, target_loader: object, delay: float = 0
     ) -> None:
         killed = [index for index in workers if (self.wrks[index].inner.exitcode or 0) < 0]
         super()._respawn_workers(workers, spawn_target, target_loader, delay)

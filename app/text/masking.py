@@ -51,7 +51,7 @@ class Unreadable(str):
     __slots__ = ()
 
 
-def mask(value: Any, document: str = "") -> Any:
+def mask(value: object, document: str = "") -> Any:
     """Return a copy with asterisks for each secret value. document: the node's field, if any."""
     return _mask(value, ALSO.get(document, _NONE))
 

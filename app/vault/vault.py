@@ -65,7 +65,7 @@ class Vault:
         """Whether new secrets are kept here, and not in the database."""
         return self.settings.store_secrets
 
-    def opened(self, node_uuid: str, column: str, document: Any) -> Any:
+    def opened(self, node_uuid: str, column: str, document: object) -> Any:
         """
         Return a document of a node with the secrets instead of the references to them.
 

@@ -8,7 +8,6 @@ so hints are checked by its rules before (ironic-python-agent, device_hints.py).
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
@@ -60,7 +59,7 @@ def validate(target: Target) -> None:
             check(hints, f"{group}/{number}")
 
 
-def check(hints: Any, path: str) -> None:
+def check(hints: object, path: str) -> None:
     """
     Check the hints for one disk. path: the field, for errors.
 

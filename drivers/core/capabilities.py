@@ -117,7 +117,7 @@ def validate(target: Target) -> None:
         )
 
 
-def parsed(value: Any, field: str) -> dict[str, str]:
+def parsed(value: object, field: str) -> dict[str, str]:
     """
     Return the content of a field with capabilities as {name: value}; empty if it is unset.
 
@@ -180,7 +180,7 @@ class _Members(list[tuple[str, Any]]):
     """Members of a JSON object, names that occur twice included."""
 
 
-def _text(value: Any, field: str) -> str:
+def _text(value: object, field: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int | float):

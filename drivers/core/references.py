@@ -7,12 +7,13 @@ place of the reference, so that it means nothing in another place.
 
 import re
 import secrets
+from typing import TypeGuard
 
 _MARK = "vault:v1:"
 _REFERENCE = re.compile(_MARK + "([0-9a-f]{32})")
 
 
-def is_reference(value: object) -> bool:
+def is_reference(value: object) -> TypeGuard[str]:
     """Whether a value is a reference, or is written like one."""
     return isinstance(value, str) and bool(_REFERENCE.fullmatch(value))
 

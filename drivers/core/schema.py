@@ -18,7 +18,7 @@ _TYPES: Mapping[str, Callable[[object], bool]] = {
 }
 
 
-def mismatch(value: Any, schema: Mapping[str, Any], path: str) -> str | None:
+def mismatch(value: object, schema: Mapping[str, Any], path: str) -> str | None:
     """
     Describe the first mismatch of a value and a schema; None if it matches.
 

@@ -182,13 +182,7 @@ def step(
     priorities = {
         flow: priority for flow, priority in priority_by_flow.items() if priority is not None
     }
-    for flow, priority in priorities.items():
-        if isinstance(priority, bool) or not isinstance(priority, int | float):
-            raise ValueError(f"the {flow} priority of a step must be a number, not {priority!r}")
-    for arg in args:
-        if not isinstance(arg, Arg):
-            raise ValueError(f"an argument of a step must be an Arg, not {arg!r}")
-
+    _check_declaration(priorities, args)
     conditioned = None
     if needs is not None or leaves is not None:
         conditioned = conditions(needs=needs or (), leaves=leaves or ())
@@ -222,6 +216,16 @@ def step(
     return mark
 
 
+def _check_declaration(priorities: Mapping[Flow, object], args: Sequence[object]) -> None:
+    """Raises ValueError: a priority is not a number, or an argument is not an `Arg`."""
+    for flow, priority in priorities.items():
+        if isinstance(priority, bool) or not isinstance(priority, int | float):
+            raise ValueError(f"the {flow} priority of a step must be a number, not {priority!r}")
+    for arg in args:
+        if not isinstance(arg, Arg):
+            raise ValueError(f"an argument of a step must be an Arg, not {arg!r}")
+
+
 def arguments(argsinfo: Any) -> tuple[Arg, ...]:
     """
     Parse `argsinfo`, the arguments of a step as Ironic's drivers and the agent declare them.
@@ -253,7 +257,7 @@ def arguments(argsinfo: Any) -> tuple[Arg, ...]:
 def clean_step(
     priority: float,
     abortable: bool = False,
-    argsinfo: Any = None,
+    argsinfo: object = None,
     requires_ramdisk: bool = True,
 ) -> Callable[[Method], Method]:
     """Declare a clean step: `step` under the name and arguments of the cleaning specs."""
@@ -266,7 +270,7 @@ def clean_step(
 
 
 def deploy_step(
-    priority: float, argsinfo: Any = None, abortable: bool = True
+    priority: float, argsinfo: object = None, abortable: bool = True
 ) -> Callable[[Method], Method]:
     """Declare a deploy step: `step` under the name and arguments of the deploy steps spec."""
     return step(deploy=priority, abortable=abortable, args=arguments(argsinfo))

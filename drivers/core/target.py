@@ -56,7 +56,7 @@ class Nic:
     uuid: str
     address: str  # MAC address
     pxe_enabled: bool = True
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
     group: str | None = None  # UUID of its port group
     local_link_connection: Mapping[str, object] = field(default_factory=dict)  # switch and its port
     physical_network: str | None = None
@@ -75,7 +75,7 @@ class NicGroup:
     properties: Mapping[str, object] = field(default_factory=dict)  # of the bond
     physical_network: str | None = None
     internal_info: Mapping[str, Any] = field(default_factory=dict)  # VIFs
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class VolumeConnector:
     uuid: str
     type: str  # iqn, ip, mac, wwnn, wwpn, ...
     connector_id: str
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class VolumeTarget:
     boot_index: int  # 0: the boot volume
     #: connection data with secrets; for iscsi: target_portal, target_iqn, target_lun,
     #: auth_username, ...
-    properties: Mapping[str, Any] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, object] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +246,11 @@ class Target:
     uuid: str
     name: str | None
     driver: NodeDriver
-    driver_info: Mapping[str, Any] = field(default_factory=dict)
+    driver_info: Mapping[str, object] = field(default_factory=dict)
     driver_internal_info: Mapping[str, Any] = field(default_factory=dict)
-    properties: Mapping[str, Any] = field(default_factory=dict)
-    instance_info: Mapping[str, Any] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, object] = field(default_factory=dict)
+    instance_info: Mapping[str, object] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
     #: network configuration of the agent, OpenStack's links, networks and services; empty: DHCP
     network_data: Mapping[str, object] = field(default_factory=dict)
     power_state: str | None = None

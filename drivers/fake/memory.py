@@ -7,12 +7,12 @@ from drivers.core.target import Target
 KEY = "fake"
 
 
-def recall(target: Target, name: str, default: Any) -> Any:
+def recall(target: Target, name: str, default: object) -> Any:
     """Return the value last remembered under a name, in this call or before."""
     return _memory(target).get(name, default)
 
 
-def remember(target: Target, **facts: Any) -> None:
+def remember(target: Target, **facts: object) -> None:
     target.report(driver_internal_info={KEY: {**_memory(target), **facts}})
 
 

@@ -64,7 +64,7 @@ class VolumeService:
         return attachment
 
     def _ask(
-        self, method: str, path: str, volume: str, *, missing: bool = False, **request: Any
+        self, method: str, path: str, volume: str, *, missing: bool = False, **request: object
     ) -> dict[str, Any]:
         """Send a request; return the answer's document. missing: accept a 404."""
         with keystone.translated("the volume service", "cinder"):
@@ -96,7 +96,7 @@ def open_service(options: Mapping[str, Any]) -> Iterator[VolumeService]:
         yield VolumeService(adapter)
 
 
-def _raise_refusal(answer: Any, document: Any, volume: str) -> None:
+def _raise_refusal(answer: Any, document: object, volume: str) -> None:
     status, reason = answer.status_code, answer.reason
     for body in document.values() if isinstance(document, dict) else ():
         if isinstance(body, dict):  # {"itemNotFound": {"message": ...}}

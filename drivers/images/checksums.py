@@ -61,7 +61,7 @@ def from_instance_info(target: Target) -> Checksum | ChecksumFile | None:
 
 
 def _stated(
-    target: Target, field: str, value: Any, algorithm: str | None = None
+    target: Target, field: str, value: object, algorithm: str | None = None
 ) -> Checksum | ChecksumFile:
     if not is_url(value):
         return read(target, field, value, algorithm)

@@ -92,7 +92,7 @@ def files(target: Target) -> dict[str, bytes]:
     return documents
 
 
-def _meta_data(target: Target, given_data: Any) -> dict[str, Any]:
+def _meta_data(target: Target, given_data: object) -> dict[str, Any]:
     """Return the metadata, by the rules of cloud-init for it."""
     user_values = {
         name: value for name, value in _object(given_data, "meta_data").items() if value is not None
@@ -118,7 +118,7 @@ def _meta_data(target: Target, given_data: Any) -> dict[str, Any]:
     return meta_data
 
 
-def _user_data(value: Any) -> dict[str, bytes]:
+def _user_data(value: object) -> dict[str, bytes]:
     """Return the file of the user data: a text as it is, any other JSON as JSON."""
     if value in (None, "", {}, []):
         return {}
@@ -132,13 +132,13 @@ def _user_data(value: Any) -> dict[str, bytes]:
         raise InvalidDriverInfo(f"{FIELD}: user_data is not valid Unicode") from None
 
 
-def _object(value: Any, part: str) -> dict[str, Any]:
+def _object(value: object, part: str) -> dict[str, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise InvalidDriverInfo(f"{FIELD}: {part} must be an object")
     return dict(value or {})
 
 
-def _json(part: str, value: Any) -> bytes:
+def _json(part: str, value: object) -> bytes:
     try:
         return json.dumps(value, allow_nan=False).encode()
     except ValueError as error:

@@ -162,7 +162,7 @@ def _document(adapter: Adapter, uuid: str, part: str = "") -> dict[str, Any]:
     return document
 
 
-def _ask(adapter: Adapter, uuid: str, part: str, **request: Any) -> Any:
+def _ask(adapter: Adapter, uuid: str, part: str, **request: object) -> Any:
     """
     GET an image, or a part of it such as "/file"; return the answer.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from drivers.core.errors import BadImage, Unreachable
 from drivers.core.target import Target
@@ -22,6 +22,12 @@ LONGEST_TEXT = 1 << 20  # bytes
 _CHUNK = _MEBIBYTE = 1 << 20
 #: Validator of a file in an answer -> header of a conditional request.
 _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
+
+
+class Digest(Protocol):
+    """Hash object of `hashlib`."""
+
+    def update(self, data: bytes, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,11 @@ def text(target: Target, url: str) -> str:
 
 
 def copy(
-    target: Target, url: str, path: Path, validators: Mapping[str, str], digest: Any = None
+    target: Target,
+    url: str,
+    path: Path,
+    validators: Mapping[str, str],
+    digest: Digest | None = None,
 ) -> dict[str, str] | None:
     """
     Download a URL to a file. After an error the file does not exist.
@@ -80,7 +90,7 @@ def _opened(
     return (fetch if service is None else service).opened(target, url, headers)
 
 
-def _write(target: Target, source: fetch.Source, path: Path, digest: Any) -> None:
+def _write(target: Target, source: fetch.Source, path: Path, digest: Digest | None) -> None:
     spare = int(target.options["conductor"]["fetch_min_free_space"]) * _MEBIBYTE
     with path.open("wb") as file:
         needed_bytes = source.size or 0

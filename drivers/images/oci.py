@@ -150,7 +150,7 @@ def _fitting(target: Target, index: Document, reference: Reference) -> Sequence[
     return descriptors
 
 
-def _fits(descriptor: Mapping[str, Any], cpu_arch: str | None) -> bool:
+def _fits(descriptor: Mapping[str, Any], cpu_arch: object) -> bool:
     """Whether a manifest is for an architecture; one without a platform is for all."""
     platform = descriptor.get("platform")
     platform = platform if isinstance(platform, dict) else {}

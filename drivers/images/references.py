@@ -6,7 +6,6 @@ themselves, so machines get neither a token nor the address of the service.
 """
 
 import re
-from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.core.errors import InvalidDriverInfo
@@ -35,7 +34,7 @@ def is_served(reference: object) -> bool:
     return scheme_of(reference) in (GLANCE, OCI, "file")
 
 
-def readable(options: Options, reference: Any, field: str) -> str:
+def readable(options: Options, reference: object, field: str) -> str:
     """
     Check a reference to an image that a conductor reads; return it.
 

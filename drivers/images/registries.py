@@ -60,7 +60,7 @@ class Reference:
         return f"{PREFIX}{self.host}/{self.name}{separator}{self.version}"
 
 
-def parsed(reference: Any, field: str) -> Reference:
+def parsed(reference: object, field: str) -> Reference:
     """
     Parse a reference. field: its name, for the error.
 

@@ -7,15 +7,13 @@ setting anywhere in a word, and a backslash at the end of a line joins the next 
 templates and settings may use all of these.
 """
 
-from typing import Any
-
 from drivers.core.errors import InvalidDriverInfo
 from drivers.net import urls
 
 _OPERATORS = frozenset({"||", "&&", ";"})
 
 
-def line(value: Any, field: str) -> str:
+def line(value: object, field: str) -> str:
     """
     Return words such as kernel arguments. field: the field, for errors.
 
@@ -44,7 +42,7 @@ def word(value: object, field: str) -> str:
     return text
 
 
-def url(value: Any, field: str, schemes: tuple[str, ...] = urls.WEB) -> str:
+def url(value: object, field: str, schemes: tuple[str, ...] = urls.WEB) -> str:
     """
     Return a URL with one of these schemes. field: the field, for errors.
 

@@ -62,7 +62,7 @@ def without_threads() -> None:
     retransmission timer expires, half a second or more later.
     """
 
-    def wait(timeout: float, _address: Any = None, _events: Any = None) -> None:
+    def wait(timeout: float, _address: object = None, _events: object = None) -> None:
         select.select(pyghmi_io.iosockets, (), (), max(timeout, 0))
         pyghmi_io._io_graball(pyghmi_io.iosockets, {})
 

@@ -127,13 +127,14 @@ def read(target: Target) -> Credentials:
     reach = of_bmcs(target.options, "ipmi_address")
     address = _optional(target, "ipmi_address", _text(255))
     reach.check_literal(address)
-    privilege = target.driver_info.get("ipmi_priv_level")
     return Credentials(
         address=address,
         port=_optional(target, "ipmi_port", _number(1, 65535)) or 623,
         username=_optional(target, "ipmi_username", _text(16)) or "",
         password=_optional(target, "ipmi_password", _text(20)) or "",
-        privilege=privilege and _choice(target, "ipmi_priv_level", tuple(PRIVILEGES), ""),
+        privilege=_choice(target, "ipmi_priv_level", tuple(PRIVILEGES), "")
+        if target.driver_info.get("ipmi_priv_level")
+        else None,
         cipher_suite=suite,
         kg=_optional(target, "ipmi_hex_kg_key", _key),
         protocol=protocol,
@@ -212,7 +213,7 @@ def _text(max_length: int) -> Callable[[Any], str]:
     return read_text
 
 
-def _byte(value: Any) -> int:
+def _byte(value: object) -> int:
     """Read a number from 0 to 255, decimal or, as ipmitool has them, hexadecimal with 0x."""
     try:
         number = int(value, 0) if isinstance(value, str) else value
@@ -227,7 +228,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _key(value: Any) -> bytes:
+def _key(value: object) -> bytes:
     try:
         key = bytes.fromhex(str(value))
     except ValueError:

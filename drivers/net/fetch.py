@@ -103,7 +103,7 @@ def opened(target: Target, url: str, headers: Mapping[str, str] | None = None) -
 
 
 def source_of(
-    target: Target, url: str, answer: requests.Response, headers: Mapping[str, str], stream: Any
+    target: Target, url: str, answer: requests.Response, headers: Mapping[str, str], stream: object
 ) -> Source:
     """
     Return the content of an answer.

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from tempfile import NamedTemporaryFile
-from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options
@@ -37,7 +36,7 @@ def trust(value: object) -> bool | str:
     return _WORDS.get(str(value).strip().lower(), str(value))
 
 
-def of_node(options: Options, value: Any, field: str) -> bool | str:
+def of_node(options: Options, value: object, field: str) -> bool | str:
     """
     Parse the value of a node: as `trust`, but a path only below an allowed directory.
 
@@ -85,7 +84,7 @@ def file(path: str) -> str:
 
 
 @contextmanager
-def bundle(value: Any) -> Iterator[bool | str]:
+def bundle(value: object) -> Iterator[bool | str]:
     """
     Yield `trust(value)` for libraries that need a path: PEM text is written to a temporary file.
 
@@ -104,7 +103,7 @@ def bundle(value: Any) -> Iterator[bool | str]:
         yield file.name
 
 
-def context(value: Any) -> bool | ssl.SSLContext:
+def context(value: object) -> bool | ssl.SSLContext:
     """
     Return `trust(value)` for asyncio: a boolean, or a context with the trusted certificates.
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from drivers.core.errors import BadImage, InvalidDriverInfo
@@ -43,7 +42,7 @@ def checked(value: object, field: str, schemes: tuple[str, ...] = WEB) -> str:
     return url
 
 
-def readable(options: Options, value: Any, field: str) -> str:
+def readable(options: Options, value: object, field: str) -> str:
     """
     Check a URL that a conductor reads: http, https, or an allowed file, which need not exist.
 

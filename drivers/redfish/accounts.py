@@ -5,7 +5,7 @@ The step is a part of the management interface; `drivers.core.password_rotation`
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ from drivers.core.passwords import Policy, policy_of
 from drivers.core.steps import Outcome, Resume, step
 from drivers.core.target import Target
 from drivers.redfish.transport import client
-from drivers.redfish.transport.access import PASSWORD, access, place
+from drivers.redfish.transport.access import PASSWORD, Access, access, place
 from drivers.redfish.transport.client import Connection, Reply, reply
 from drivers.redfish.transport.conversions import entry, text
 from drivers.redfish.transport.errors import errors_of, is_busy
@@ -146,14 +146,14 @@ class RedfishAccount:
                 yield session
 
     @contextmanager
-    def _fresh(self, login: Any) -> Iterator[Connection]:
+    def _fresh(self, login: Access) -> Iterator[Connection]:
         """Yield a new connection that is not kept; the caller holds the BMC's turn."""
         connection = Connection(login)
         connection.command.begin()
         with errors_of(login):
             yield connection
 
-    def _found(self, bmc: Connection) -> tuple[Any, Any]:
+    def _found(self, bmc: Connection) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """
         Return the documents of the account service, and of the user's account.
 

@@ -8,7 +8,7 @@ because an operator asks for that comparison: with a step, or with
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import BadArgument, NotSupported, Unconfirmed, Unexpected
@@ -17,6 +17,9 @@ from drivers.core.target import Target
 from drivers.redfish.transport import client, navigation
 from drivers.redfish.transport.conversions import text
 from drivers.redfish.transport.errors import errors_of
+
+if TYPE_CHECKING:
+    from sushy.resources.manager.manager import Manager
 
 #: Seconds that a clock may differ, without another tolerance.
 TOLERANCE = 1.0
@@ -122,7 +125,7 @@ def planned(target: Target | None, flow: Flow, steps: list[Step]) -> list[Step]:
     return [step for step in steps if step.name != BmcClock.verify_bmc_clock.__name__]
 
 
-def _manager(bmc: client.Connection) -> Any:
+def _manager(bmc: client.Connection) -> "Manager":
     """
     Read the manager that has the clock.
 
@@ -136,7 +139,7 @@ def _manager(bmc: client.Connection) -> Any:
     raise NotSupported(f"BMC {bmc.access.address} shows no clock (DateTime of a manager)")
 
 
-def _difference(manager: Any, seconds_ahead: float) -> float:
+def _difference(manager: "Manager", seconds_ahead: float) -> float:
     """
     Return the seconds by which the clock is ahead of (negative: behind) its time.
 
@@ -149,7 +152,7 @@ def _difference(manager: Any, seconds_ahead: float) -> float:
     return difference if difference > 0 else min(difference + within, 0.0)
 
 
-def _time(manager: Any) -> datetime:
+def _time(manager: "Manager") -> datetime:
     """
     Return the time that a manager shows.
 

@@ -162,5 +162,5 @@ def _simple_devices(documents: Documents) -> Iterator[Inventory]:
                 yield _known(name=text(entry(device, "Name")), size=size)
 
 
-def _known(**facts: Any) -> Inventory:
+def _known(**facts: object) -> Inventory:
     return {name: value for name, value in facts.items() if value is not None}

@@ -1,6 +1,6 @@
 """Redfish: boot device, boot mode, secure boot, indicators, NMI, virtual media."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivers.core.errors import NotSupported, Refused, Unconfirmed, Unexpected
 from drivers.core.interface_kinds import Management
@@ -19,6 +19,10 @@ from drivers.redfish.transport import client, navigation
 from drivers.redfish.transport.conversions import entry, text, word
 from drivers.redfish.transport.documents import Documents
 from drivers.redfish.transport.errors import errors_of
+
+if TYPE_CHECKING:
+    from sushy.resources.base import ResourceBase
+
 
 _MODES = {name: redfish_mode for redfish_mode, name in inventory.BOOT_MODES.items()}
 #: Ironic's state of an indicator -> IndicatorLED
@@ -203,7 +207,7 @@ class RedfishManagement(Redfish, BmcClock, BmcEvents, BmcPassword, SecureBootKey
         return virtual_media.eject(target, self.bmcs, device_types)
 
 
-def _indicator(bmc: client.Connection, component: str, name: str) -> Any:
+def _indicator(bmc: client.Connection, component: str, name: str) -> "ResourceBase":
     """
     Return the resource that has an indicator.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from drivers.core.errors import Busy, HardwareError, NotSupported, Refused, Unconfirmed
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
@@ -11,6 +11,10 @@ from drivers.redfish.interface import Redfish
 from drivers.redfish.sweep import open_reader
 from drivers.redfish.transport import client
 from drivers.redfish.transport.conversions import ironic_power_state, text
+
+if TYPE_CHECKING:
+    from sushy.exceptions import HTTPError
+
 
 #: Argument of `order` -> equivalent ResetTypes, the preferred first. A soft power off is the last
 #: resort of a BMC without ForceOff: its effect is read afterwards.
@@ -125,7 +129,7 @@ def _answers(bmc: client.Connection) -> Iterator[None]:
         ) from error
 
 
-def _message_ids(error: Any) -> set[str]:
+def _message_ids(error: "HTTPError") -> set[str]:
     """Return the names of all messages of a refusal, without their registries."""
     entries = error.extended_info if isinstance(error.extended_info, list) else []
     ids = [entry.get("MessageId") for entry in entries if isinstance(entry, dict)]

@@ -11,12 +11,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivers.core.errors import NotSupported
 from drivers.redfish.transport.conversions import entry, is_present, text
 from drivers.redfish.transport.documents import Document, Documents
 from drivers.redfish.transport.session import Session
+
+if TYPE_CHECKING:
+    from sushy.resources.system.system import System
+
 
 #: Most sensors that are read, and most documents that are read to find them.
 MOST, MOST_DOCUMENTS = 500, 300
@@ -68,7 +72,7 @@ _Documents = Generator[str, Document | None, list[Document]]
 _Document = Generator[str, Document | None, Document | None]
 
 
-def readings(bmc: Session, system: Any) -> list[Reading]:
+def readings(bmc: Session, system: "System") -> list[Reading]:
     """
     Return the sensors of the chassis of a system, as `Management.sensors` does.
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from drivers.core.errors import BadArgument, NotFound, NotSupported
@@ -11,6 +11,12 @@ from drivers.redfish.changes.orders import Order, Request
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
 from drivers.redfish.transport.conversions import entry, text
+
+if TYPE_CHECKING:
+    from sushy.resources.system.network.adapter import NetworkAdapter
+    from sushy.resources.system.system import System
+    from sushy.resources.updateservice.softwareinventory import SoftwareInventory
+
 
 #: Prefix of components that are network adapters.
 NIC = "nic:"
@@ -41,7 +47,7 @@ def components(bmc: Connection) -> list[dict[str, object]]:
     return list(entries.values())
 
 
-def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, object, dict[str, object]]]:
+def _versions(bmc: Connection, system: "System") -> Iterator[tuple[str, object, dict[str, object]]]:
     """Yield (component, version, other facts), unchecked values of the BMC's documents."""
     system_attributes = {"vendor": system.manufacturer, "model": system.model}
     yield "bios", system.bios_version, {**system_attributes, "serial_number": system.serial_number}
@@ -138,7 +144,7 @@ def systems(bmc: Connection) -> int | None:
     return len(members) if isinstance(members, list) and members else None
 
 
-def _adapters(bmc: Connection, system: object) -> Iterator[tuple[str, Any]]:
+def _adapters(bmc: Connection, system: "System") -> Iterator[tuple[str, "NetworkAdapter"]]:
     """Yield (component, network adapter) of the chassis of a system."""
     for chassis in navigation.chassis(bmc, system):
         for adapter in navigation.members(bmc, chassis, "network_adapters"):
@@ -169,8 +175,6 @@ def _target(bmc: Connection, service: object, component: str, choice: str | None
     if choice is not None:
         return _chosen(choice, system, entries)
     owner, *other_owners = _owners(bmc, system, component)
-    resources = {owner, *other_owners}
-    names = _NAMES.get(component, ())
     is_shared = systems(bmc) != 1
     updateable = [
         inventory_item
@@ -181,6 +185,32 @@ def _target(bmc: Connection, service: object, component: str, choice: str | None
         updateable = [
             inventory_item for inventory_item in updateable if _is_of_system(inventory_item, system)
         ]
+    matches = _matches(component, updateable, system, {owner, *other_owners})
+    for paths in matches:
+        if len(paths) == 1:
+            return paths[0]
+    ambiguous = next((ambiguous_paths for ambiguous_paths in matches if ambiguous_paths), None)
+    if ambiguous:
+        raise BadArgument(
+            f"settings: {component} may be any of {', '.join(sorted(ambiguous))}: name one of them"
+            " as `target`"
+        )
+    return str(owner) if is_shared else None
+
+
+def _matches(
+    component: str,
+    updateable: Sequence["SoftwareInventory"],
+    system: "System",
+    resources: set[str],
+) -> list[list[str]]:
+    """
+    Return the paths of the entries that match a component: of those that link to it and have its
+    name, of those that link to it, of those that have its name.
+
+    resources: paths of the resources that the component is part of.
+    """
+    names = _NAMES.get(component, ())
     related_items = [
         inventory_item
         for inventory_item in updateable
@@ -198,20 +228,10 @@ def _target(bmc: Connection, service: object, component: str, choice: str | None
             for inventory_item in related_items
             if _links_to(inventory_item, navigation.link(system, "bios"))
         ]
-    matches = [_different(candidates) for candidates in (common_items, related_items, named_items)]
-    for paths in matches:
-        if len(paths) == 1:
-            return paths[0]
-    ambiguous = next((ambiguous_paths for ambiguous_paths in matches if ambiguous_paths), None)
-    if ambiguous:
-        raise BadArgument(
-            f"settings: {component} may be any of {', '.join(sorted(ambiguous))}: name one of them"
-            " as `target`"
-        )
-    return str(owner) if is_shared else None
+    return [_different(candidates) for candidates in (common_items, related_items, named_items)]
 
 
-def _owners(bmc: Connection, system: Any, component: str) -> list[str]:
+def _owners(bmc: Connection, system: "System", component: str) -> list[str]:
     """
     Return the paths of the resources that a component is part of, the most general first.
 
@@ -230,7 +250,7 @@ def _owners(bmc: Connection, system: Any, component: str) -> list[str]:
     return paths
 
 
-def _different(entries: Sequence[Any]) -> list[str]:
+def _different(entries: Sequence["SoftwareInventory"]) -> list[str]:
     """
     Return the paths of different entries.
 
@@ -241,7 +261,7 @@ def _different(entries: Sequence[Any]) -> list[str]:
     )
 
 
-def _chosen(choice: str, system: Any, entries: Collection[Any]) -> str:
+def _chosen(choice: str, system: "System", entries: Collection["SoftwareInventory"]) -> str:
     paths = [str(item.path) for item in entries]
     matching_paths = [str(item.path) for item in entries if item.identity == choice]
     for path in (*paths, str(system.path)):
@@ -254,11 +274,11 @@ def _chosen(choice: str, system: Any, entries: Collection[Any]) -> str:
     )
 
 
-def _links_to(item: object, path: str | None) -> bool:
+def _links_to(item: "SoftwareInventory", path: str | None) -> bool:
     return path in navigation.links(item, "RelatedItem")
 
 
-def _is_of_system(item: Any, system: Any) -> bool:
+def _is_of_system(item: "SoftwareInventory", system: "System") -> bool:
     """Whether an entry belongs to a system: it links to it or its parts, or has its Id."""
     links = navigation.links(item, "RelatedItem")
     system_path = str(system.path).rstrip("/")
@@ -273,9 +293,9 @@ def _is_of_system(item: Any, system: Any) -> bool:
     )
 
 
-def _words(item: Any) -> list[str]:
+def _words(item: "SoftwareInventory") -> list[str]:
     return re.findall(r"[a-z]+", f"{item.identity} {item.name}".lower())
 
 
-def _is_named(item: object, names: Collection[str]) -> bool:
+def _is_named(item: "SoftwareInventory", names: Collection[str]) -> bool:
     return any(f" {name} " in f" {' '.join(_words(item))} " for name in names)

@@ -1,6 +1,7 @@
 """Redfish: vendor functions."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from drivers.core.errors import InvalidDriverInfo, NotFound, Unconfirmed
@@ -12,6 +13,13 @@ from drivers.redfish.booting.virtual_drives import MEDIA
 from drivers.redfish.interface import Redfish
 from drivers.redfish.transport import client
 from drivers.redfish.transport.conversions import entry
+
+if TYPE_CHECKING:
+    from sushy.resources.eventservice.eventdestination import (
+        EventDestination,
+        EventDestinationCollection,
+    )
+
 
 #: Keys of a subscription in answers; others may hold secrets, such as headers with passwords.
 _SUBSCRIPTION_FIELDS = ("Id", "Context", "Protocol", "Destination", "EventTypes")
@@ -47,13 +55,13 @@ class RedfishVendor(Redfish, Vendor):
         target: Target,
         Destination: str,  # noqa: N803
         EventTypes: list[str] | None = None,  # noqa: N803
-        HttpHeaders: list[Any] | None = None,  # noqa: N803
+        HttpHeaders: list[object] | None = None,  # noqa: N803
         Context: str = "",  # noqa: N803
         Protocol: str = "Redfish",  # noqa: N803
     ) -> dict[str, Any]:
         """Subscribe a URL to the BMC's events; return the new subscription."""
         _check_subscription(Destination, EventTypes, HttpHeaders, Context, Protocol)
-        subscription: dict[str, Any] = {
+        subscription: dict[str, object] = {
             "Destination": Destination,
             "Protocol": Protocol,
             "Context": Context,
@@ -112,7 +120,9 @@ class RedfishVendor(Redfish, Vendor):
 
 
 def _new_subscription(
-    subscriptions: Any, existing_paths: frozenset[str], subscription: dict[str, Any]
+    subscriptions: "EventDestinationCollection",
+    existing_paths: frozenset[str],
+    subscription: Mapping[str, object],
 ) -> str:
     """
     Return the path of a subscription whose BMC does not name what it has created.
@@ -138,7 +148,7 @@ def _new_subscription(
     return str(paths[0])
 
 
-def _subscription(bmc: client.Connection, name: object) -> Any:
+def _subscription(bmc: client.Connection, name: object) -> "EventDestination":
     """
     Return the subscription with an id.
 
@@ -154,7 +164,7 @@ def _subscription(bmc: client.Connection, name: object) -> Any:
     raise NotFound(f"the BMC has no subscription {name!r}")
 
 
-def _public(subscription: Any) -> dict[str, Any]:
+def _public(subscription: "EventDestination") -> dict[str, Any]:
     document = subscription.json
     return {name: document[name] for name in _SUBSCRIPTION_FIELDS if name in document}
 

@@ -226,7 +226,7 @@ class Agent(Ramdisk):
         path: str,
         *,
         query: Mapping[str, str] | None = None,
-        body: Any = None,
+        body: object = None,
         at_most: tuple[int, int] | None = None,
     ) -> tuple[int | None, dict[str, Any]]:
         """

@@ -233,7 +233,7 @@ def _root_uuid(image: Image) -> str:
     return f"0x{image.sha256[:8]}"
 
 
-async def _erase(agent: Ramdisk, _params: Params) -> Any:
+async def _erase(agent: Ramdisk, _params: Params) -> None:
     agent.machine.disk = None
 
 
@@ -255,7 +255,7 @@ async def _apply_raid(agent: Ramdisk, params: Params) -> object:
     return _build_raid(agent, "raid_config", args.get("raid_config"), kept_disks)
 
 
-async def _delete_raid(agent: Ramdisk, _params: Params) -> Any:
+async def _delete_raid(agent: Ramdisk, _params: Params) -> None:
     agent.machine.raid = []
 
 
@@ -274,25 +274,25 @@ async def _get_partition_uuids(agent: Ramdisk, _params: Params) -> object:
     return {"root uuid": _root_uuid(disk)} if disk else {}
 
 
-async def _install_bootloader(agent: Ramdisk, _params: Params) -> Any:
+async def _install_bootloader(agent: Ramdisk, _params: Params) -> None:
     await asyncio.sleep(agent.machine.faults.seconds("image.install_bootloader"))
     if agent.machine.disk is None:
         raise Failed("there is no operating system on the disk")
 
 
-async def _power_off(agent: Ramdisk, _params: Params) -> Any:
+async def _power_off(agent: Ramdisk, _params: Params) -> None:
     agent.switch("off")
 
 
-async def _run_image(agent: Ramdisk, _params: Params) -> Any:
+async def _run_image(agent: Ramdisk, _params: Params) -> None:
     agent.switch("restart")
 
 
-async def _lockdown(agent: Ramdisk, _params: Params) -> Any:
+async def _lockdown(agent: Ramdisk, _params: Params) -> None:
     agent.leave("locked down")
 
 
-async def _finalize_rescue(agent: Ramdisk, params: Params) -> Any:
+async def _finalize_rescue(agent: Ramdisk, params: Params) -> None:
     if not params.get("rescue_password"):
         raise Failed("no rescue password", "InvalidCommandParamsError", "Invalid parameters")
     agent.machine.runs = "rescue"

@@ -125,7 +125,7 @@ class SimulatedBmc(Bmc):  # type: ignore[misc]
         if not self.boot_flags[0] & PERSISTENT:
             self.boot_flags = bytes([self.boot_flags[0] & ~VALID, *self.boot_flags[1:]])
 
-    def sessionless_data(self, data: Any, sockaddr: Any) -> None:
+    def sessionless_data(self, data: Any, sockaddr: object) -> None:
         """Answer packets outside of a session. Checks the cipher suite of requests to open one."""
         packet = bytearray(data)
         opens = len(packet) >= 48 and packet[4] == 6 and packet[5] == 0x10

@@ -80,7 +80,7 @@ CUT = Response(0)
 Handler = Callable[[Request], Response | Awaitable[Response]]
 
 
-def json(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a response with a JSON body."""
     return Response(status, orjson.dumps(document), headers)
 

@@ -166,6 +166,6 @@ def _value(value: object) -> object:
     return value
 
 
-def _set(value: Any) -> list[Any]:
+def _set(value: object) -> list[Any]:
     """Return the members of a set; OVSDB writes a set of one member as the member."""
     return value if isinstance(value, list) else [value]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import StringIO
 from tempfile import NamedTemporaryFile
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from drivers.core.errors import (
     HardwareError,
@@ -26,6 +26,9 @@ from drivers.core.switching import Switch
 from drivers.switch.cisco import AristaEos, CiscoIos, CiscoNxos
 from drivers.switch.dialects import Dialect
 from drivers.switch.open_vswitch import OpenVswitch
+
+if TYPE_CHECKING:
+    import paramiko
 
 Result = TypeVar("Result")
 
@@ -211,7 +214,7 @@ def _host_line(switch: Switch) -> str:
     return line
 
 
-def _private_key(switch: Switch) -> Any:
+def _private_key(switch: Switch) -> "paramiko.PKey | None":
     """Return the key as paramiko wants it; None: there is none."""
     if not switch.private_key:
         return None

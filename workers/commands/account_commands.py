@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # slow to import
     from sqlalchemy.orm import Session
 
     from app.cli.terminal.output import Output
+
+T = TypeVar("T")
 
 #: Options of each command.
 OPTIONS = (
@@ -57,7 +59,7 @@ class Accounts:
         self._engine, self.settings, self.output = engine, settings, output
         self._action, self._target = action, target
 
-    def change(self, work: "Callable[[Session], Any]") -> Any:
+    def change(self, work: "Callable[[Session], T]") -> T:
         """Run `work`, and record the command, in a transaction. Raises the errors of `work`."""
         from app.audit import audit_records
         from app.db import transactions  # here: slow to import
@@ -68,7 +70,7 @@ class Accounts:
             audit_records.add_command(connection, self.settings, self._action, self._target)
             return result
 
-    def read(self, work: "Callable[[Session], Any]") -> Any:
+    def read(self, work: "Callable[[Session], T]") -> T:
         """Run `work` in a transaction that is only read."""
         from app.db import transactions  # here: slow to import
 

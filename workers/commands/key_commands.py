@@ -60,7 +60,7 @@ def status(config: Config = None) -> None:
     from app.rows import data_keys
     from app.vault import writing
 
-    def work(_: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
+    def work(_: Settings, connection: "Connection", masters: "Sequence[Master]") -> object:
         return {
             **data_keys.status(connection, masters),
             "vault_secrets": writing.counts(connection),
@@ -153,7 +153,9 @@ def verify_audit(
     """
     from app.audit import audit_proofs
 
-    def work(settings: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
+    def work(
+        settings: Settings, connection: "Connection", masters: "Sequence[Master]"
+    ) -> "audit_proofs.Verdict":
         if not masters:
             raise SettingsError("[database]secrets_key_file is needed: audit records are signed")
         return audit_proofs.verify(connection, settings.audit, head)

@@ -109,9 +109,7 @@ def export_ironic(
     to it IN PLAIN TEXT, as Ironic stores them. Rows that exist in Ironic with other content are
     changed with --overwrite only. Exit status: 0; 1 if any row differs in Ironic.
     """
-    from app.cli import bulk  # here: slow to import
-    from app.cli.terminal.errors import Failure
-    from workers.moving import departure, ironic_39, ironic_database
+    from workers.moving import departure, ironic_39, ironic_database  # here: slow to import
 
     url = ironic_database.connection_of(_source(source, os.environ))
     replacements = _replacements(interface or (), "THERE")
@@ -124,13 +122,7 @@ def export_ironic(
         _check_stopped("Ironic", ironic.running(), apply=apply, force=force)
         _check_stopped("Ingot", run.conductors(), apply=apply, force=force)
         if apply and not yes:
-            try:
-                bulk.confirm(
-                    "Passwords of BMCs and volumes are written IN PLAIN TEXT to"
-                    f" {ironic.address}, as Ironic stores them. Export"
-                )
-            except Failure as error:
-                raise StartError(str(error)) from None
+            _confirm_plain_text(ironic.address)
         if staying := run.staying():
             counts = ", ".join(f"{kind}: {count}" for kind, count in staying.items())
             typer.echo(f"Not exported, as Ironic has no tables for them: {counts}", err=True)
@@ -222,6 +214,20 @@ def _replacements(texts: Iterable[str], destination: str) -> dict[tuple[str, str
             )
         replacements[kind, name] = replacement
     return replacements
+
+
+def _confirm_plain_text(address: str) -> None:
+    """Ask whether to write passwords to a database of Ironic. Raises StartError: it is refused."""
+    from app.cli import bulk  # here: slow to import
+    from app.cli.terminal.errors import Failure
+
+    try:
+        bulk.confirm(
+            f"Passwords of BMCs and volumes are written IN PLAIN TEXT to {address}, as Ironic"
+            " stores them. Export"
+        )
+    except Failure as error:
+        raise StartError(str(error)) from None
 
 
 def _check_stopped(service: str, conductors: Iterable[str], *, apply: bool, force: bool) -> None:

@@ -77,7 +77,7 @@ def register_task(
     @application.task(
         name=RUN, bind=True, acks_late=True, ignore_result=True, throws=(StepFailed,), shared=False
     )
-    def run_step(self: Task, *arguments: Any) -> str:
+    def run_step(self: Task, *arguments: object) -> str:
         """Run one step; return the name of its outcome, which Flower shows."""
         try:
             if queue.version_of(self.request) > release.UNDERSTOOD:
@@ -120,16 +120,8 @@ def run(
         if conductor.draining.is_set():
             drain.redispatch(conductor, operation)
             return None
-        lease = conductor.leases.take(
-            node,
-            message.fence,
-            lambda: until_available(
-                lambda: _is_dispatched(conductor.runtime, operation, message.fence)
-            ),
-        )
+        lease = _take_lease(conductor, message)
         if lease is None:
-            logger.info("lease.held_by_another", node=node, operation=operation)
-            REFUSALS.add("lease")
             return None  # the reconciler sends again
         kill_points.reach("leased")
         try:
@@ -166,6 +158,20 @@ def run(
                 waiting.clear()
             kill_points.reach("followed", kind)
         return attempt.outcome
+
+
+def _take_lease(conductor: Conductor, message: Message) -> Lease | None:
+    """Take the lease of a message's node, unless another conductor holds it."""
+    node, operation, fence = message.node, message.operation, message.fence
+    lease = conductor.leases.take(
+        node,
+        fence,
+        lambda: until_available(lambda: _is_dispatched(conductor.runtime, operation, fence)),
+    )
+    if lease is None:
+        logger.info("lease.held_by_another", node=node, operation=operation)
+        REFUSALS.add("lease")
+    return lease
 
 
 def _trace(scope: ExitStack, message: Message, attempt: Attempt, started_at: int) -> None:

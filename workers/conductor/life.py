@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
@@ -231,7 +231,7 @@ class Life:
             except restore.DatabaseRewound as found:
                 self.conductor.witness.declare_restored(runtime, found)
 
-    def _stop(self, event: str, **facts: Any) -> None:
+    def _stop(self, event: str, **facts: object) -> None:
         """Stop this process as by a signal: it drains, and its supervisor starts a new one."""
         logger.error(event, **facts)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -208,7 +208,7 @@ class WaitMonitor:
             document: dict[str, Any] = await answers.document(answer, "the agent")
             return document
 
-    async def _do(self, work: Callable[..., Any], *arguments: Any) -> bool:
+    async def _do(self, work: Callable[..., Any], *arguments: object) -> bool:
         """Run `work` in a thread; False: the database failed (the reconciler finds lost polls)."""
         try:
             await self._loop.run_in_executor(self._threads, work, self._runtime, *arguments)

@@ -82,23 +82,8 @@ def main(settings: Settings, name: str) -> None:
         logger.error("hardware_type.refused", hardware_type=hardware_type, why=reason)
     for override in overrides_without_step(runtime.drivers.types, settings.options()):
         logger.warning("step_override.without_step", **override._asdict())
-    leases = Leases(
-        client(settings.broker.url, settings.broker.connect_timeout),
-        incarnation,
-        settings.conductor.lease_ttl,
-        settings.broker.prefix,
-        application.breakers.of_writes(),
-    )
-    # short: each heartbeat reads the watermark from Redis, and must not be late for that
-    timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
-    witness = RestoreGuard(
-        client(settings.broker.url, timeout),
-        settings.broker.prefix,
-        application.breakers.of_reads(),
-    )
-    conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
-    leases.is_alive = lambda: conductor.has_valid_watermark(time.monotonic())
-    leases.start()
+    conductor = _conductor(application, runtime, name, incarnation)
+    conductor.leases.start()
     conductor.wait_monitor.start()
     patience = abilities.patience(settings.conductor.heartbeat_timeout)
     threads = abilities.StepThreads(
@@ -129,11 +114,33 @@ def main(settings: Settings, name: str) -> None:
         worker.start()
     finally:
         life.end()
-        leases.stop()
+        conductor.leases.stop()
         runtime.drivers.bmcs.log_out(LOGOUT_TIMEOUT)
         tracing.stop()
         with contextlib.suppress(ProcessLookupError):
             os.kill(control, signal.SIGTERM)
+
+
+def _conductor(application: Celery, runtime: Runtime, name: str, incarnation: str) -> Conductor:
+    """Make the conductor, with its leases and its guard in Redis."""
+    settings = runtime.settings
+    leases = Leases(
+        client(settings.broker.url, settings.broker.connect_timeout),
+        incarnation,
+        settings.conductor.lease_ttl,
+        settings.broker.prefix,
+        application.breakers.of_writes(),
+    )
+    # short: each heartbeat reads the watermark from Redis, and must not be late for that
+    timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
+    witness = RestoreGuard(
+        client(settings.broker.url, timeout),
+        settings.broker.prefix,
+        application.breakers.of_reads(),
+    )
+    conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
+    leases.is_alive = lambda: conductor.has_valid_watermark(time.monotonic())
+    return conductor
 
 
 def _worker(application: Celery, hostname: str, queues: list[str], threads: int) -> Worker:

@@ -5,7 +5,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
 #: Most answers that are kept.
 MOST = 256
@@ -15,10 +14,10 @@ MOST = 256
 class RecentAnswers:
     """Newest answers by key; the calls of one node run one after the other."""
 
-    _answers: OrderedDict[Hashable, tuple[float, Any]] = field(default_factory=OrderedDict)
+    _answers: OrderedDict[Hashable, tuple[float, object]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, key: Hashable, seconds: float, read_answer: Callable[[], Any]) -> Any:
+    def answer(self, key: Hashable, seconds: float, read_answer: Callable[[], object]) -> object:
         """Return the answer of `read()`, or one that is at most `seconds` old."""
         with self._lock:
             answer_entry = self._answers.get(key)

@@ -28,7 +28,7 @@ class Unusable(Exception):
     """A driver returned a value that is no outcome, or an outcome with an invalid field."""
 
 
-def checked(outcome: Any) -> Outcome:
+def checked(outcome: object) -> Outcome:
     """
     Return the outcome that a driver returned, safe to record; None becomes `Done()`.
 
@@ -125,7 +125,7 @@ def _wrong(outcome: Outcome, field: str, problem: str) -> Unusable:
     return Unusable(f"it returned {type(outcome).__name__} with {field} {value}: it {problem}")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     try:
         return _text(repr(value))[:100]
     except Exception:  # a driver's class with a defective __repr__

@@ -62,7 +62,7 @@ class Api:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: object = None) -> Any:
         """Send a request; return the JSON of the response, None if it is empty."""
         try:
             answer = self._session.request(method, f"{self.url}{path}", json=body, timeout=TIMEOUT)

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
@@ -276,13 +286,13 @@ def _resolved(row: Row, idents: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _inserted(connection: Connection, table: Any, values: Mapping[str, Any]) -> Any:
+def _inserted(connection: Connection, table: Table, values: Mapping[str, Any]) -> Any:
     """Insert a row, and return the first column of its primary key."""
     (ident, *_) = connection.execute(insert(table).values(values)).inserted_primary_key or (None,)
     return ident
 
 
-def _parent(table: Any, name: str) -> Any:
+def _parent(table: Table, name: str) -> Column[Any]:
     """Return the column of a table with the ids of its rows' parents."""
     return table.c[f"{name.removesuffix('s')}_id"]
 

@@ -106,7 +106,7 @@ class IronicDatabase:
         with _readable(self._address):
             return [dict(row) for row in self._connection.execute(query).mappings()]
 
-    def of(self, name: str, **values: Any) -> Sequence[Row]:
+    def of(self, name: str, **values: object) -> Sequence[Row]:
         """Return the rows of a table that have these values."""
         table = self._tables.get(name)
         if table is None:

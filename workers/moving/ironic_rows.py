@@ -60,7 +60,7 @@ class IronicRows:
     notes: Sequence[str] = ()  # changes on the way, in words
     chassis: str | None = None  # UUID
 
-    def of(self, name: str, **values: Any) -> Sequence[Row]:
+    def of(self, name: str, **values: object) -> Sequence[Row]:
         """Return the rows of a table that have these values."""
         rows = self.parts.get(name, ())
         if name == "chassis" and self.chassis:
@@ -174,7 +174,7 @@ def _steps(ironic: IronicDatabase, table: str, values: Values, **parent: str) ->
 
 
 def _row(
-    ironic: IronicDatabase, name: str, model: type[Base] | None, values: Values, **further: Any
+    ironic: IronicDatabase, name: str, model: type[Base] | None, values: Values, **further: object
 ) -> Row:
     """
     Return the values of a table's columns: `further`, those of a model, null.
@@ -203,7 +203,7 @@ def _encoded(model: type[Base] | None, column: Column[Any], values: Values) -> A
     return json.dumps(value) if is_document or isinstance(value, dict | list) else value
 
 
-def _is_unreadable(value: Any) -> bool:
+def _is_unreadable(value: object) -> bool:
     if isinstance(value, dict):
         return any(map(_is_unreadable, value.values()))
     if isinstance(value, list):
@@ -211,7 +211,7 @@ def _is_unreadable(value: Any) -> bool:
     return isinstance(value, Unreadable)
 
 
-def _fitting(table: Table, column: Column[Any], value: Any) -> Any:
+def _fitting(table: Table, column: Column[Any], value: object) -> Any:
     place, kind = f"{table.name}.{column.name}", column.type
     if value is None:
         if not column.nullable and column.server_default is None:

@@ -22,10 +22,11 @@ Read = TypeVar("Read")
 
 #: Most nodes per query, and most threads for BMCs whose driver has no reader for sweeps.
 PAGE, THREADS = 500, 32
-#: Returns the query for the nodes after an id, with the columns `OWNING`.
-QueryAfter = Callable[[int], Any]
 #: Columns that tell the owner of a node.
 OWNING = (Node.id, Node.uuid, Node.driver, Node.conductor_group)
+#: Returns the query for the nodes after an id, with the columns `OWNING`.
+OwnersQuery = Select[int, str, str, str]
+QueryAfter = Callable[[int], OwnersQuery]
 
 
 class Readers(Generic[Read]):
@@ -95,7 +96,7 @@ def whole_nodes(session: Session, ids: Sequence[int]) -> Sequence[Node]:
 
 
 def _owned_ids(
-    session: Session, conductor: str, members: Sequence[Member], query: Select[Any]
+    session: Session, conductor: str, members: Sequence[Member], query: OwnersQuery
 ) -> tuple[list[int], int | None]:
     """Return the conductor's ids in a page of nodes, and the last id of the page, if any."""
     rows = session.execute(query.order_by(Node.id).limit(PAGE)).all()

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import redis
 from celery import Celery
@@ -176,7 +175,7 @@ def _spaced(
 def _watched(name: str, work: Callable[..., object]) -> Callable[..., None]:
     """Return a function that runs a task, logs outages, and measures its duration."""
 
-    def run(*arguments: Any) -> None:
+    def run(*arguments: object) -> None:
         started = time.monotonic()
         try:
             with outages.log_outages(name):

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.cluster import conductors
@@ -71,7 +71,7 @@ def check(runtime: Runtime, conductor: str) -> int:
     if url is None:
         return 0
 
-    def query_after(last_id: int) -> Any:
+    def query_after(last_id: int) -> bmc_sweep.OwnersQuery:
         is_due = or_(_ROW.id.is_(None), _ROW.due_at <= fixed(now()))
         return (
             select(*bmc_sweep.OWNING)
@@ -91,7 +91,7 @@ def leave(runtime: Runtime, conductor: str) -> int:
     if runtime.settings.redfish.event_receiver_url is not None:
         return left_count
 
-    def query_after(last_id: int) -> Any:
+    def query_after(last_id: int) -> bmc_sweep.OwnersQuery:
         return (
             select(*bmc_sweep.OWNING)
             .join(EventSubscription, _ROW.node_id == Node.id)
@@ -102,7 +102,7 @@ def leave(runtime: Runtime, conductor: str) -> int:
     return left_count + _in_threads(ids, "events.not_left", partial(_leave_node, runtime))
 
 
-def _may_be_asked() -> tuple[Any, ...]:
+def _may_be_asked() -> tuple[ColumnElement[bool], ...]:
     """Return the conditions for nodes whose BMC is contacted, those of a sweep."""
     return (
         Node.reservation.is_(None),
@@ -219,7 +219,7 @@ class _Check:
                 row.path, row.error, row.due_at = path, None, after(interval)
             self._row = row
 
-    def _own_row(self) -> Any:
+    def _own_row(self) -> Select[EventSubscription]:
         return select(EventSubscription).where(
             _ROW.node_id == self._node.id, _ROW.digest == self._digest
         )

@@ -236,7 +236,7 @@ def _pages(runtime: Runtime, conductor: str, *, recovering: bool) -> Iterator[Se
     )
 
 
-def _query(last_id: int, *, recovering: bool) -> Any:
+def _query(last_id: int, *, recovering: bool) -> bmc_sweep.OwnersQuery:
     query = select(*bmc_sweep.OWNING).where(
         Node.id > last_id,
         Node.reservation.is_(None),

@@ -74,7 +74,7 @@ def _read(runtime: Runtime, conductor: str, ids: Sequence[int]) -> dict[str, int
     return counts
 
 
-def _query(runtime: Runtime, last_id: int) -> Any:
+def _query(runtime: Runtime, last_id: int) -> bmc_sweep.OwnersQuery:
     """Return the query for the nodes after an id whose sensors are read."""
     query = select(*bmc_sweep.OWNING).where(
         Node.id > last_id, Node.reservation.is_(None), Node.maintenance.is_(False)

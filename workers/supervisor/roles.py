@@ -50,7 +50,7 @@ LOG_FILES = {
 def late(module: str, name: str = "main") -> Role:
     """Return a function that imports a module and calls its function `name`."""
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Any:
         return getattr(importlib.import_module(module), name)(*arguments)
 
     return call
@@ -193,7 +193,7 @@ def migrate(settings: Settings) -> None:
         raise StartError(f"database {shown_url}: {reason(error)}") from None
 
 
-def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
+def become(settings: Settings, role: str, work: Role, *arguments: object) -> Any:
     """Run one role in this process, with its name in the log and in lists of processes."""
     log.name_process(role)
     # a core dump would have the passwords of BMCs; it can be allowed again, as by prlimit(1)
@@ -202,7 +202,7 @@ def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
     return work(settings, *arguments)
 
 
-def become_alone(settings: Settings, name: str, role: str, *arguments: Any) -> Any:
+def become_alone(settings: Settings, name: str, role: str, *arguments: object) -> Any:
     """
     Run a role in this process, outside of a supervisor; fork its exporter first, if it records
     metrics.

@@ -61,7 +61,7 @@ def _noted(kind: str) -> Callable[[View], View]:
 
     def decorate(view: View) -> View:
         @wraps(view)
-        def noting(context: RequestContext, *args: Any, **kwargs: Any) -> Response:
+        def noting(context: RequestContext, *args: object, **kwargs: Any) -> Response:
             try:
                 answer: Response = view(context, *args, **kwargs)
             except NodeLocked:  # the agent tries again
@@ -176,7 +176,7 @@ def _sender(context: RequestContext) -> str | None:
 
 def _lookup_document(
     context: RequestContext, uuid: str, token: str | None, management: str | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """
     Return a machine's node and the settings of its agent.
 
@@ -187,7 +187,7 @@ def _lookup_document(
     return {"node": node, "config": config(context.runtime.settings, token, management)}
 
 
-def config(settings: Settings, token: str | None, management: str | None) -> dict[str, Any]:
+def config(settings: Settings, token: str | None, management: str | None) -> dict[str, object]:
     """Return the agent's settings. management: the node's management interface, None if unset."""
     return {
         "heartbeat_timeout": settings.api.ramdisk_heartbeat_timeout,
@@ -255,7 +255,7 @@ def heartbeat_of(context: RequestContext, ident: str, fields: Mapping[str, Any])
     return empty(202)
 
 
-def check(settings: Settings, ident: str, fields: Mapping[str, Any], minor: int) -> None:
+def check(settings: Settings, ident: str, fields: Mapping[str, object], minor: int) -> None:
     """
     Check that heartbeats are enabled, and that the API version has the fields of this one.
 
@@ -272,7 +272,7 @@ def _expected_if_large(view: View) -> View:
     """Refuse a large report before it is parsed, unless a node is inspected."""
 
     @wraps(view)
-    def checked(context: RequestContext, *args: Any, **kwargs: Any) -> Response:
+    def checked(context: RequestContext, *args: object, **kwargs: object) -> Response:
         if (request.content_length or 0) > DEFAULT_LIMIT:
             inspection_report.check_expected(context.runtime)
         answer: Response = view(context, *args, **kwargs)

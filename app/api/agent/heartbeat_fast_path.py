@@ -11,7 +11,8 @@ counted.
 from collections.abc import Iterable, Sequence
 from functools import partial
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import orjson
 from marshmallow import ValidationError
@@ -24,7 +25,7 @@ from app.api.agent.agents import check
 from app.api.declarations import versions
 from app.api.schemas.agents import Heartbeat
 from app.api.transport import measuring
-from app.api.transport.responses import JSON, Wsgi
+from app.api.transport.responses import JSON
 from app.errors import ServiceError
 from app.metrics.table import HEARTBEAT_DEFECTS
 from app.observe import log, request_ids
@@ -59,11 +60,11 @@ class Received(NamedTuple):
     body: bytes
 
 
-def middleware(runtime: Runtime, inner: Wsgi) -> Wsgi:
+def middleware(runtime: Runtime, inner: WSGIApplication) -> WSGIApplication:
     """Wrap an application: record valid heartbeats, and pass all other requests to `inner`."""
     record = Batcher(partial(_record, runtime), rate=RATE, burst=BURST, max_size=MOST)
 
-    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not environ["PATH_INFO"].startswith(PATH) or not _is_usual(environ):
             return inner(environ, start_response)
         body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
@@ -76,7 +77,7 @@ def middleware(runtime: Runtime, inner: Wsgi) -> Wsgi:
         start_response("202 ACCEPTED", headers)
         return ()
 
-    def take(environ: dict[str, Any], body: bytes) -> int | None:
+    def take(environ: WSGIEnvironment, body: bytes) -> int | None:
         """Record a heartbeat, and return its API version, or None if the route must process it."""
         try:
             minor = versions.negotiate(EnvironHeaders(environ))
@@ -93,7 +94,7 @@ def middleware(runtime: Runtime, inner: Wsgi) -> Wsgi:
     return application
 
 
-def _is_usual(environ: dict[str, Any]) -> bool:
+def _is_usual(environ: WSGIEnvironment) -> bool:
     length = environ.get("CONTENT_LENGTH") or ""
     return (
         environ["REQUEST_METHOD"] == "POST"

@@ -4,10 +4,11 @@ Authentication by Keystone tokens. keystonemiddleware validates them, and caches
 The import takes half a second; `auth` imports this module only if Keystone is used.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from flask import Request
 from keystoneauth1 import loading
@@ -18,7 +19,6 @@ from webob.exc import HTTPServiceUnavailable
 
 from app.api.authentication.audit_trail import AuditTrail
 from app.api.declarations.public_paths import is_public
-from app.api.transport.responses import Wsgi
 from app.config.openstack_settings import KeystoneAuthtoken
 from app.config.settings import SettingsError
 from app.errors import Unauthorized, Unavailable
@@ -48,12 +48,15 @@ class Keystone:
     def __call__(self, request: Request, trail: AuditTrail) -> Caller:
         if is_public(request.path):
             return Caller(request_id=trail.request_id)
-        accepted_requests: list[Any] = []
-        status, headers = 0, {}
+        accepted_requests: list[dict[str, Any]] = []
+        status, headers, body = 0, dict[str, str](), list[bytes]()
 
-        def start_response(line: str, fields: list[tuple[str, str]], *_: Any) -> None:
+        def start_response(
+            line: str, fields: list[tuple[str, str]], *_: object
+        ) -> Callable[[bytes], object]:
             nonlocal status, headers
             status, headers = int(line[:3]), dict(fields)
+            return body.append
 
         # a copy, because the middleware changes headers
         for _ in self._middleware({**request.environ, ACCEPTED: accepted_requests}, start_response):
@@ -68,14 +71,14 @@ class Keystone:
         )
 
 
-def accept(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+def accept(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     """Application behind the middleware: record the token, which is valid here."""
     environ[ACCEPTED].append(environ[TOKEN])
     start_response("204 No Content", [])
     return []
 
 
-def middleware(options: KeystoneAuthtoken, application: Wsgi) -> Wsgi:
+def middleware(options: KeystoneAuthtoken, application: WSGIApplication) -> WSGIApplication:
     """
     Wrap an application in keystonemiddleware.
 

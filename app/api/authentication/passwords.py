@@ -18,7 +18,8 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from flask import Request
 from werkzeug.datastructures import Authorization
@@ -27,7 +28,6 @@ from app.api.authentication.audit_trail import AuditTrail
 from app.api.declarations.public_paths import is_public
 from app.api.transport import errors
 from app.api.transport.client_addresses import Clients
-from app.api.transport.responses import Wsgi
 from app.config.settings import Api
 from app.errors import TooMany
 from app.requests.rate_limit import RateLimit
@@ -126,10 +126,10 @@ class PasswordChecks:
             trail.claimed_user = user  # other names may be mistyped passwords
         return is_accepted
 
-    def middleware(self, inner: Wsgi) -> Wsgi:
+    def middleware(self, inner: WSGIApplication) -> WSGIApplication:
         """Wrap an application: refuse unknown passwords beyond the limits of wrong ones."""
 
-        def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             header = environ.get("HTTP_AUTHORIZATION")
             seconds = 0.0
             if header and not is_public(environ["PATH_INFO"]):

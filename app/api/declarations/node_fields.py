@@ -37,7 +37,7 @@ Value = marshmallow.fields.Field[Any]
 UPDATE = "baremetal:node:update"
 
 
-def equal(column: ColumnElement[Any], value: Any) -> ColumnElement[bool]:
+def equal(column: ColumnElement[Any], value: object) -> ColumnElement[bool]:
     """Compare with a value; a boolean is part of the statement, as partial indexes require."""
     if isinstance(value, bool):
         return column if value else ~column

@@ -35,7 +35,7 @@ CONSOLE = "/nodes/<ident>/states/console"
 
 
 def _request(
-    context: RequestContext, ident: str, request: Request, target: Any, progress: str = "states"
+    context: RequestContext, ident: str, request: Request, target: object, progress: str = "states"
 ) -> Response:
     """
     Request a change of state; answer 202.

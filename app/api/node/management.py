@@ -61,7 +61,7 @@ MEDIUM = exactly({"media_types": array(TEXT), "inserted": BOOLEAN, "image": or_n
 
 
 def call_conductor(
-    context: RequestContext, ident: str, method_name: str, /, **arguments: Any
+    context: RequestContext, ident: str, method_name: str, /, **arguments: object
 ) -> Any:
     """
     Call a method of the conductor that owns a node; see `app.engine.rpc`.

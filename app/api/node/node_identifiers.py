@@ -2,9 +2,7 @@
 Lookup of the node that a path identifies, by UUID, or by name from microversion 1.5.
 """
 
-from typing import Any
-
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from app.api.node import etags
@@ -37,10 +35,11 @@ def is_name(context: RequestContext, text: str) -> bool:
     return not NAMES_SINCE <= context.version < ANY_NAMES_SINCE or is_host_name(text)
 
 
-def identified(context: RequestContext, ident: str) -> Any:
+def identified(context: RequestContext, ident: str) -> ColumnElement[bool]:
     """Return the SQL condition that selects the node. Raises Misaddressed, NotFound."""
     column, value = key_of(context, ident)
-    return Node.__table__.c[column] == value
+    condition: ColumnElement[bool] = Node.__table__.c[column] == value
+    return condition
 
 
 def id_of(context: RequestContext, ident: str) -> int:

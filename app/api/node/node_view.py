@@ -208,7 +208,7 @@ def _add_work(connection: Connection, columns: Columns, encoded: Mapping[str, li
             internal[number] = internal_info(internal[number], facts, node_progress)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return orjson.dumps(value, option=OPTIONS).decode()
 
 

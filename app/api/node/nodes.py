@@ -275,7 +275,8 @@ def _changed_names(
         for change in changes:
             rule = masking.SHOWN_BY.get(change.field)
             if rule and not context.access.shows_secrets(rule):
-                keys = change.path[1:2] or change.value or ()
+                document = change.value if isinstance(change.value, dict) else ()
+                keys = change.path[1:2] or document
                 names += [f"{change.field}/{key}" for key in keys]
     return list(dict.fromkeys(names))
 

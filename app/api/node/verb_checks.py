@@ -89,7 +89,7 @@ def _check_allowed(context: RequestContext, name: str, steps: Sequence[Mapping[s
             raise Invalid(f"{name}: {label} is not allowed here")
 
 
-def _check_config_drive(context: RequestContext, verb: str, value: Any) -> None:
+def _check_config_drive(context: RequestContext, verb: str, value: object) -> None:
     """
     Check that the verb takes a configuration drive, in a form of the request's version.
 

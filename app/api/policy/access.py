@@ -149,7 +149,7 @@ class Access:
         may_list = is_narrowed and self.caller.project_id and self._allows(rule, NOTHING)
         return Extent.OWN if may_list else Extent.NONE
 
-    def denial(self, rule: str, document: Any) -> Callable[[str | None, str | None], str | None]:
+    def denial(self, rule: str, document: object) -> Callable[[str | None, str | None], str | None]:
         """
         Return a function of owner and lessee of a node: the reason why the caller may not send it a
         request of this rule with this body, or None.
@@ -256,7 +256,7 @@ class Access:
         """Return whether the caller sees secrets: passes one of the rules in `SECRETS`."""
         return self.policy is not None and self.policy.allows(rule, self.caller, NOTHING)
 
-    def target_properties(self, document: Any) -> Any:
+    def target_properties(self, document: object) -> Any:
         """Mask the secrets in `properties` of a volume target, or redact them by the policy."""
         rule = "baremetal:volume:view_target_properties"
         if not self.caller.restricted or self._allows(rule, NOTHING):
@@ -294,11 +294,11 @@ class Access:
             if not self._allows(rule, facts):
                 raise _forbidden(rule)
 
-    def _facts_of_node(self, ident: Any) -> Facts:
+    def _facts_of_node(self, ident: object) -> Facts:
         record = _NODES.find(self.runtime, ident) if isinstance(ident, str) else None
         return record[0] if record else NOTHING
 
-    def _check_mentioned_nodes(self, field: str, value: Any) -> None:
+    def _check_mentioned_nodes(self, field: str, value: object) -> None:
         """
         Check that the caller may see the nodes that a field names.
 

@@ -40,7 +40,7 @@ RULES = {
 }  # fmt: skip
 
 
-def required(rule: str, document: Any) -> Collection[str]:
+def required(rule: str, document: object) -> Collection[str]:
     """Return the rules to check, by the fields in the body."""
     if rule == "baremetal:node:update":
         return _rules_of_patch(document, NODE_FIELDS, rule)
@@ -56,7 +56,7 @@ def required(rule: str, document: Any) -> Collection[str]:
     return (rule,)
 
 
-def _rules_of_patch(document: Any, fields: Mapping[str, str], otherwise: str) -> Collection[str]:
+def _rules_of_patch(document: object, fields: Mapping[str, str], otherwise: str) -> Collection[str]:
     """
     Return the rules for the fields that a patch changes.
 
@@ -74,7 +74,7 @@ def _rules_of_patch(document: Any, fields: Mapping[str, str], otherwise: str) ->
     return tuple(rules) or (otherwise,)
 
 
-def _patched(document: Any) -> list[tuple[str, Any]]:
+def _patched(document: object) -> list[tuple[str, Any]]:
     """Return (field, value) of each change of a JSON patch; empty for other documents."""
     if not isinstance(document, list):
         return []
@@ -85,7 +85,7 @@ def _patched(document: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def value_of(document: Any, field: str) -> Any:
+def value_of(document: object, field: str) -> Any:
     """Return the value of a field in a body, a JSON patch or the query; None if it is missing."""
     if isinstance(document, list):
         return dict(_patched(document)).get(field)
@@ -94,6 +94,6 @@ def value_of(document: Any, field: str) -> Any:
     return request.args.get(field)
 
 
-def first_value(document: Any, *fields: str) -> Any:
+def first_value(document: object, *fields: str) -> Any:
     """Return the first value of these fields that is not empty, if any."""
     return next((value for field in fields if (value := value_of(document, field))), None)

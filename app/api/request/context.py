@@ -8,6 +8,7 @@ handlers and the parser of arguments without it: `current` finds it for them, in
 
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from flask import Flask, Request, current_app, g
 
@@ -26,6 +27,9 @@ from app.inventory.bmc_events import Receiver
 from app.observe import request_ids
 from app.process import tracing
 from app.runtime import Runtime
+
+if TYPE_CHECKING:  # installed with a collector only
+    from opentelemetry.trace import Span
 
 _SERVICES = "ingot"
 
@@ -62,7 +66,7 @@ class RequestContext:
     request: Request
     services: Services
     #: A span of OpenTelemetry; None if traces are off.
-    span: object
+    span: "Span | None"
     request_id: str
     #: Facts for the audit record.
     audit: AuditTrail

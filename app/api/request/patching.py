@@ -71,7 +71,7 @@ def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> 
     return {name: new_values.get(name) for name in values}
 
 
-def _check_size(name: str, value: Any, old_value: Any) -> None:
+def _check_size(name: str, value: object, old_value: Any) -> None:
     """
     Check that a changed document is as large as a request could have made it.
 

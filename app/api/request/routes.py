@@ -14,6 +14,7 @@ from typing import Any, Never
 
 import flask_smorest
 from flask.globals import request_ctx
+from marshmallow import Schema
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 
@@ -73,9 +74,12 @@ class Routes(flask_smorest.Blueprint):
         super().__init__(name, "app.api", url_prefix="/v1", description=description)
         self.declared: list[Route] = []  # for the documentation
 
-    def arguments(self, schema: Any, **kwargs: Any) -> Any:
+    def arguments(self, schema: Schema | type[Schema], **kwargs: object) -> Callable[[View], View]:
         """Load arguments by a schema that is built once, not for each request: building is slow."""
-        return super().arguments(schema() if isinstance(schema, type) else schema, **kwargs)
+        loaded: Callable[[View], View] = super().arguments(
+            schema() if isinstance(schema, type) else schema, **kwargs
+        )
+        return loaded
 
     def declare(
         self,

@@ -118,7 +118,7 @@ class ResourceRoutes(Generic[Model]):
 
             return self.resource.listing(context, query, narrowed, detail=detail)
 
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     def creates(
         self,

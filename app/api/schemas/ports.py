@@ -26,7 +26,9 @@ _DATAPATH = re.compile(r"[0-9a-fA-F]{16}")
 class Link(Document):
     """`local_link_connection` of a port; the switch's id is lower-cased."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
+    def _deserialize(
+        self, value: object, attr: object, data: object, **kwargs: object
+    ) -> dict[str, Any]:
         link: dict[str, Any] = super()._deserialize(value, attr, data, **kwargs)  # type: ignore[no-untyped-call]
         check_link(link)
         switch = link.get("switch_id")

@@ -21,7 +21,7 @@ class Rank(fields.Float):
         super().__init__(validate=within(0, LARGEST), **kwargs)
         self._integer = integer
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> Any:
         number = super()._deserialize(value, attr, data, **kwargs)
         if number is None or number != int(number):
             if self._integer:

@@ -5,14 +5,15 @@ A browser sends Basic credentials along with a form of any site. Without authent
 whose name resolves to this host (DNS rebinding) could read and write everything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from flask import Request
 
-from app.api.transport.responses import SOCKET, Wsgi
+from app.api.transport.responses import SOCKET
 from app.config.settings import Settings
 from app.errors import Forbidden, Invalid
 
@@ -82,7 +83,7 @@ class Sites:
         )
 
 
-def _split(url: str) -> Any:
+def _split(url: str) -> SplitResult | None:
     """Split a URL; None if it is malformed."""
     try:
         parts = urlsplit(url)
@@ -100,11 +101,13 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def with_headers(inner: Wsgi) -> Wsgi:
+def with_headers(inner: WSGIApplication) -> WSGIApplication:
     """Wrap an application: add `HEADERS` to every response."""
 
-    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        def started(status: str, headers: list[tuple[str, str]], *arguments: Any) -> Any:
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        def started(
+            status: str, headers: list[tuple[str, str]], *arguments: Any
+        ) -> Callable[[bytes], object]:
             return start_response(status, [*headers, *HEADERS], *arguments)
 
         return inner(environ, started)

@@ -10,8 +10,9 @@ any query of the database.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from app.api.declarations.public_paths import (
     BMC_EVENTS,
@@ -23,7 +24,6 @@ from app.api.declarations.public_paths import (
 from app.api.transport import errors
 from app.api.transport.client_addresses import Clients
 from app.api.transport.request_body import length_of
-from app.api.transport.responses import Wsgi
 from app.config.settings import Api
 from app.errors import TooMany
 from app.requests.rate_limit import RateLimit
@@ -66,10 +66,10 @@ class Limits:
         digest = hashlib.blake2b(credentials.encode(), digest_size=16).hexdigest()
         return f"{self.clients.key_of(environ)} {digest}"
 
-    def middleware(self, inner: Wsgi) -> Wsgi:
+    def middleware(self, inner: WSGIApplication) -> WSGIApplication:
         """Wrap an application: refuse requests of an address with too many refused ones."""
 
-        def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             path = environ["PATH_INFO"]
             prefix = next(filter(path.startswith, _PREFIXES), path)
             limit = self._refused.get(prefix)
@@ -84,14 +84,18 @@ class Limits:
             if seconds := limit.take(address, weight):
                 return refuse(seconds, environ, start_response)
 
-            def started(status: str, headers: Any, *arguments: Any) -> Any:
+            def started(
+                status: str, headers: list[tuple[str, str]], *arguments: Any
+            ) -> Callable[[bytes], object]:
                 if not _is_refusal(status):
                     limit.give_back(address, weight)
                 return start_response(status, headers, *arguments)
 
             return inner(environ, started)
 
-        def refuse(seconds: float, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        def refuse(
+            seconds: float, environ: WSGIEnvironment, start_response: StartResponse
+        ) -> Iterable[bytes]:
             return errors.service_error(TooMany(seconds), environ)(environ, start_response)
 
         return application

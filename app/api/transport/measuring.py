@@ -6,12 +6,12 @@ metrics does not have it.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from flask import Request
 
-from app.api.transport.responses import Wsgi
 from app.metrics import recording
 from app.metrics.kinds import one_of
 from app.metrics.table import API_REQUESTS
@@ -22,15 +22,17 @@ UNROUTED = "unrouted"
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 
 
-def middleware(inner: Wsgi) -> Wsgi:
+def middleware(inner: WSGIApplication) -> WSGIApplication:
     """Wrap an application, if metrics are enabled."""
     if not recording.is_enabled():
         return inner
 
-    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         start = time.perf_counter()
 
-        def answered(status: str, headers: Any, *arguments: Any) -> Any:
+        def answered(
+            status: str, headers: list[tuple[str, str]], *arguments: Any
+        ) -> Callable[[bytes], object]:
             API_REQUESTS.observe(
                 time.perf_counter() - start,
                 environ.get(ROUTE, UNROUTED),

@@ -9,11 +9,11 @@ limit. The late bodies of a client do not delay other clients' bodies.
 from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from flask import Request
 
 from app.api.declarations.public_paths import is_of_bmcs, without_secret
-from app.api.transport.responses import Wsgi
 from app.errors import TooLarge
 from app.observe import log
 from app.requests.request_slots import Busy, FairSlots, SharedPlaces
@@ -35,8 +35,8 @@ CLOSE = ("Connection", "close")
 
 
 def middleware(
-    timeout: float, client_of: Callable[[Mapping[str, object]], str], inner: Wsgi
-) -> Wsgi:
+    timeout: float, client_of: Callable[[Mapping[str, object]], str], inner: WSGIApplication
+) -> WSGIApplication:
     """
     Wrap an application: read each body, then call `inner`.
 
@@ -46,7 +46,7 @@ def middleware(
     small = FairSlots(AT_ONCE - LARGE_AT_ONCE, leaves_free=True), SharedPlaces(QUEUED)
     large = FairSlots(LARGE_AT_ONCE, leaves_free=True), SharedPlaces(LARGE_QUEUED)
 
-    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         length = length_of(environ)
         if not length:
             return inner(environ, start_response)
@@ -124,7 +124,7 @@ def _queued(slots: FairSlots, queue: SharedPlaces, client: str) -> bool:
         return False
 
 
-def cut_off(start_response: Any) -> Iterable[bytes]:
+def cut_off(start_response: StartResponse) -> Iterable[bytes]:
     """
     Answer 408 and have the server close the connection, by a response shorter than its length.
 

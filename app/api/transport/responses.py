@@ -1,6 +1,6 @@
 """Responses: JSON by orjson, links and times."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -12,8 +12,6 @@ from werkzeug.sansio.utils import get_current_url
 from app.config.settings import Api
 from app.text.masking import Unreadable
 
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
-
 #: Key of the WSGI environment for the WebSocket that a request asks for (`app.server.gateway`).
 SOCKET = "ingot.socket"
 JSON = "application/json"
@@ -21,7 +19,7 @@ JSON = "application/json"
 OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_NON_STR_KEYS
 
 
-def json(document: Any, status: int = 200, location: str | None = None) -> Response:
+def json(document: object, status: int = 200, location: str | None = None) -> Response:
     """
     Return a JSON response.
 
@@ -35,7 +33,7 @@ def json(document: Any, status: int = 200, location: str | None = None) -> Respo
     return response
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value of a subclass of JSON's types as one of these."""
     if isinstance(value, Unreadable):
         return None

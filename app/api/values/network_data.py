@@ -12,11 +12,11 @@ Check = Callable[[object], bool]
 Checks = Mapping[str, Check]
 
 
-def _text(value: Any) -> bool:
+def _text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -33,7 +33,7 @@ def _one_of(*words: str) -> Check:
 
 
 def _address(kind: type[IPv4Address | IPv6Address]) -> Check:
-    def check(value: Any) -> bool:
+    def check(value: object) -> bool:
         try:
             return _text(value) and bool(kind(value))
         except ValueError:

@@ -285,7 +285,7 @@ def _described(values: Document) -> Iterator[str]:
             yield f"{name}: {_shown(value)}"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if value is None or value == "":
         return "none"
     masked_value = mask(value)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,7 +32,7 @@ def create(
     api: Api,
     output: Output,
     uuid: Annotated[str | None, typer.Option(help="Its UUID; else a new one")] = None,
-    **values: Any,
+    **values: object,
 ) -> None:
     """Enroll a node."""
     body = FIELDS.body(values) | ({"uuid": uuid} if uuid else {})
@@ -55,7 +55,7 @@ def set_fields(
     reset_interfaces: Annotated[
         bool, typer.Option("--reset-interfaces", help="With --driver: use its default interfaces")
     ] = False,
-    **values: Any,
+    **values: object,
 ) -> None:
     """Set fields of nodes; for each node all of them or none."""
     selection = NodeSelection.of(nodes, values)
@@ -106,7 +106,7 @@ def _change(
     bulk.for_each_node(api, output, selection, act, destroys=destroys)
 
 
-def delete(api: Api, output: Output, *, nodes: Nodes = None, **selection_options: Any) -> None:
+def delete(api: Api, output: Output, *, nodes: Nodes = None, **selection_options: object) -> None:
     """Delete nodes."""
 
     def act(api: Api, node: str) -> Outcome:
@@ -125,7 +125,7 @@ def maintenance(
     nodes: Nodes = None,
     switch: Switch,
     reason: Annotated[str | None, typer.Option(help="The reason for the maintenance")] = None,
-    **selection_options: Any,
+    **selection_options: object,
 ) -> None:
     """Put nodes into maintenance, or take them out."""
     if switch is Switch.OFF and reason is not None:

@@ -1,7 +1,7 @@
 """Command that reads the recorded facts of machines again, and shows what has changed."""
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,7 +25,7 @@ def refresh(
     last: Annotated[
         bool, typer.Option("--last", help="Show what the last refresh of a node has found")
     ] = False,
-    **selection_options: Any,
+    **selection_options: object,
 ) -> None:
     """Read BIOS settings, firmware and inventory again by the BMC; nothing else is changed."""
     selection = NodeSelection.of(nodes, selection_options)

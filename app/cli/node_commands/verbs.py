@@ -76,7 +76,7 @@ def provision_state(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the steps")] = False,
     wait: Wait = None,
     not_before: rollouts.NotBefore = None,
-    **selection_options: Any,
+    **selection_options: object,
 ) -> None:
     """Request a provisioning verb for nodes: manage, provide, clean, deploy, ..."""
     selection = NodeSelection.of(nodes, selection_options)
@@ -144,7 +144,7 @@ def _erases(api: Api, selection: NodeSelection, body: Document) -> bool:
 
 
 def abort(
-    api: Api, output: Output, *, nodes: Nodes = None, wait: Wait = None, **selection_options: Any
+    api: Api, output: Output, *, nodes: Nodes = None, wait: Wait = None, **selection_options: object
 ) -> None:
     """Abort the operations of nodes."""
     request(
@@ -167,7 +167,7 @@ def power(
     timeout: Annotated[int | None, typer.Option(min=1, help="Timeout in seconds")] = None,
     wait: Wait = None,
     not_before: rollouts.NotBefore = None,
-    **selection_options: Any,
+    **selection_options: object,
 ) -> None:
     """Switch nodes on or off, or reboot them."""
     selection = NodeSelection.of(nodes, selection_options)

@@ -106,7 +106,7 @@ class Output:
         consoles.console(self.colour).print(consoles.text(text, style))
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """Format a value for scripts: on one line, without control characters; empty for null."""
     match value:
         case None:
@@ -153,7 +153,7 @@ def _is_empty_value(value: object) -> bool:
     return value in (None, "", [], {})
 
 
-def _json(document: Any) -> None:
+def _json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2))
 
 

@@ -3,7 +3,6 @@ Colours of states and of values that indicate a failure, for the command line an
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from app.lifecycle.provision_states import MACHINE, Kind, State
 
@@ -39,7 +38,7 @@ ERRORS = ("last_error", "error", "fault")
 PROVISION = ("provision_state", "target_provision_state")
 
 
-def of(field: str, value: Any) -> str:
+def of(field: str, value: object) -> str:
     """Return the style of a field's value; empty: the default."""
     if isinstance(value, bool):
         return FLAGS.get((field, value), "")

@@ -73,15 +73,46 @@ def record(session: Session, node: Node, operation: Operation) -> None:
         return
     end = operation.finished_at
     assert end is not None
-    ident = str(uuid4())
     assessment = erasures.assess(
         steps,
         _inspected_disks(session, node),
         succeeded=operation.state == OperationState.SUCCEEDED,
     )
-    report = {
+    report = _report(node, operation, end, steps, assessment)
+    text = sanitation_proofs.canonical(report)
+    connection = connection_of(session)
+    signature, public_key = keyring_of(connection.dialect).signature(text) or (None, None)
+    row = SanitationReport(
+        uuid=report["uuid"],
+        node_uuid=node.uuid,
+        operation_uuid=operation.uuid,
+        created_at=end,
+        result=report["result"],
+        report=text.decode(),
+        signature=signature,
+        public_key=public_key,
+    )
+    detached_rows.add_all(connection, [row])
+    # the log is kept elsewhere, so that the removal of a report is seen
+    logger.info(
+        "sanitation.reported",
+        node=node.uuid,
+        operation=operation.uuid,
+        result=report["result"],
+        digest=hashlib.sha256(text).hexdigest(),
+    )
+
+
+def _report(
+    node: Node,
+    operation: Operation,
+    end: datetime,
+    steps: Sequence[OperationStep],
+    assessment: erasures.Assessment,
+) -> dict[str, object]:
+    return {
         "format": FORMAT,
-        "uuid": ident,
+        "uuid": str(uuid4()),
         "node": {"uuid": node.uuid, "name": node.name, "resource_class": node.resource_class},
         "tenancy": _ended_tenancy(node, operation),
         "operation": _operation(operation, end),
@@ -100,28 +131,6 @@ def record(session: Session, node: Node, operation: Operation) -> None:
         "checks": _checks(steps),
         "steps": [_step(step, end) for step in steps],
     }
-    text = sanitation_proofs.canonical(report)
-    connection = connection_of(session)
-    signature, public_key = keyring_of(connection.dialect).signature(text) or (None, None)
-    row = SanitationReport(
-        uuid=ident,
-        node_uuid=node.uuid,
-        operation_uuid=operation.uuid,
-        created_at=end,
-        result=str(assessment.result),
-        report=text.decode(),
-        signature=signature,
-        public_key=public_key,
-    )
-    detached_rows.add_all(connection, [row])
-    # the log is kept elsewhere, so that the removal of a report is seen
-    logger.info(
-        "sanitation.reported",
-        node=node.uuid,
-        operation=operation.uuid,
-        result=str(assessment.result),
-        digest=hashlib.sha256(text).hexdigest(),
-    )
 
 
 def _tenancy(node: Node) -> dict[str, object]:

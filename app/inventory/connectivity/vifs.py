@@ -75,6 +75,26 @@ def attach(
                 f"Unable to attach VIF because VIF {vif['id']} is already attached to Ironic"
                 f" {_named(place)}."
             )
+    best = _best_place(node, network, places, vif, networks)
+    pending = {} if networks is None else {PENDING: True}
+    best.internal_info = {**best.internal_info, TENANT_VIF: vif["id"], **pending}
+    best.updated_at = now()
+
+
+def _best_place(
+    node: Node,
+    network: Network,
+    places: Collection[Place],
+    vif: Mapping[str, object],
+    networks: Collection[str] | None,
+) -> Place:
+    """
+    Return the best free place of a node for a VIF.
+
+    networks: physical networks of the VIF, if the network interface does not name them.
+
+    Raises Invalid: no place is free, or none is on one of the networks.
+    """
     members: Mapping[int, list[Port]] = _members(places)
     free_places = [place for place in _free(places, members) if _may_hold(place, vif)]
     if network.needs_links:
@@ -93,10 +113,7 @@ def attach(
     if not fitting:
         names = ", ".join(sorted(physical_networks))
         raise _no_port(vif, f"no free one of node {node.uuid} is on physical network {names}")
-    best = max(fitting, key=lambda place: _preference(place, members))
-    pending = {} if networks is None else {PENDING: True}
-    best.internal_info = {**best.internal_info, TENANT_VIF: vif["id"], **pending}
-    best.updated_at = now()
+    return max(fitting, key=lambda place: _preference(place, members))
 
 
 def complete(session: Session, node: Node, vif: str) -> None:

@@ -46,7 +46,7 @@ class Setting:
         except NotSupported:
             return None
 
-    def report(self, target: Target, value: Any) -> None:
+    def report(self, target: Target, value: object) -> None:
         """Report a value that was read."""
         if value is not None:
             target.report(**{self.name.replace(" ", "_"): value})
@@ -141,7 +141,7 @@ def is_postponed(target: Target) -> bool:
     return target.driver.power.get_power_state(target) != POWER_OFF
 
 
-def change(target: Target, setting: Setting, value: Any) -> Outcome:
+def change(target: Target, setting: Setting, value: object) -> Outcome:
     """
     Bring a setting to a value, by a restart if it does not take effect at once; then report it.
 
@@ -217,7 +217,7 @@ def _without_secure_boot(target: Target) -> Outcome:
     return outcome
 
 
-def _order(target: Target, setting: Setting, value: Any, current_value: Any) -> None:
+def _order(target: Target, setting: Setting, value: object, current_value: object) -> None:
     """Order a change. Raises HardwareError: names the setting, its value and the requested one."""
     try:
         setting.order(target, value)

@@ -4,7 +4,7 @@ Redfish: boot device of BMCs for which `Cd` is the drive in the machine, by an a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import NotSupported
@@ -15,6 +15,10 @@ from drivers.redfish.changes.orders import Order, Request
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
 from drivers.redfish.transport.conversions import entry, text
+
+if TYPE_CHECKING:
+    from sushy.resources.manager.manager import Manager
+
 
 _ACTION = "OemManager.v1_0_0#OemManager.ImportSystemConfiguration"
 #: Attributes of iDRAC: boot device of the next starts, and whether only of the next one.
@@ -83,12 +87,12 @@ class VirtualCd(Order):
         return bool(facts["shows"]) and not self.difference(bmc, facts)
 
 
-def _manager(bmc: Connection) -> Any:
+def _manager(bmc: Connection) -> "Manager | None":
     """Read the system's first manager, if it has one."""
     return next(iter(navigation.managers(bmc, bmc.system(fresh=False))), None)
 
 
-def _action(manager: Any) -> str | None:
+def _action(manager: "Manager") -> str | None:
     actions = entry(entry(manager.json, "Actions"), "Oem")
     names = (_ACTION, "#OemManager.ImportSystemConfiguration")
     paths = (text(entry(entry(actions, name), "target"), max_length=2048) for name in names)

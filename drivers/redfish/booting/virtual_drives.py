@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from drivers.core.errors import LoginRefused, NotSupported, Refused, Unconfirmed, Unexpected
@@ -18,6 +18,10 @@ from drivers.redfish.changes.order_answers import Answer, Result, answer_of
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection, Reply
 from drivers.redfish.transport.conversions import entry, text
+
+if TYPE_CHECKING:
+    from sushy.resources.manager.virtual_media import VirtualMedia
+
 
 #: Ironic's name of a virtual medium -> MediaTypes, the preferred first
 MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
@@ -76,7 +80,7 @@ class Report:
         return self != previous or (self.image is not None and looks >= STALE_LOOKS)
 
 
-def listed(bmc: Connection) -> list[Any]:
+def listed(bmc: Connection) -> list["VirtualMedia"]:
     """
     Read all virtual drives, as resources of sushy: the system's, else its managers'.
 
@@ -109,13 +113,13 @@ def listed(bmc: Connection) -> list[Any]:
     return drives
 
 
-def media_types(drive: Any) -> list[str]:
+def media_types(drive: "VirtualMedia") -> list[str]:
     """Return the MediaTypes of a drive; empty if the BMC reports none."""
     types = entry(drive.json, "MediaTypes")
     return [name for name in map(text, types) if name] if isinstance(types, list) else []
 
 
-def of_types(bmc: Connection, device_types: Collection[str]) -> list[Any]:
+def of_types(bmc: Connection, device_types: Collection[str]) -> list["VirtualMedia"]:
     """Read the drives of these types; a drive without MediaTypes counts as a CD."""
     types = {name for kind in device_types for name in MEDIA[kind]}
     return [
@@ -123,12 +127,12 @@ def of_types(bmc: Connection, device_types: Collection[str]) -> list[Any]:
     ]
 
 
-def candidates(bmc: Connection, device_type: str) -> list[Any]:
+def candidates(bmc: Connection, device_type: str) -> list["VirtualMedia"]:
     """Read the drives to try for a device type, the most promising first."""
     wants_first = Difference.MEDIUM_1 in quirks.of(bmc, {Difference.MEDIUM_1})
     preferred = MEDIA[device_type][0]
 
-    def rank(drive: Any) -> tuple[bool, ...]:
+    def rank(drive: "VirtualMedia") -> tuple[bool, ...]:
         types = media_types(drive)
         return (
             wants_first and entry(drive.json, "Id") != "1",
@@ -140,7 +144,7 @@ def candidates(bmc: Connection, device_type: str) -> list[Any]:
     return sorted(of_types(bmc, {device_type}), key=rank)
 
 
-def order_insertion(bmc: Connection, drive: Any, url: str) -> Answer:
+def order_insertion(bmc: Connection, drive: "VirtualMedia", url: str) -> Answer:
     """
     Order a drive to insert an image; return the BMC's answer.
 
@@ -165,7 +169,9 @@ def order_insertion(bmc: Connection, drive: Any, url: str) -> Answer:
         body |= demanded
 
 
-def _order(bmc: Connection, drive: Any, action: str | None, body: Mapping[str, object]) -> Reply:
+def _order(
+    bmc: Connection, drive: "VirtualMedia", action: str | None, body: Mapping[str, object]
+) -> Reply:
     """Send an order to a drive once: by its action, else by a change of its properties."""
     if action is None:
         return bmc.order("PATCH", drive.path, body, drive._get_etag())
@@ -181,7 +187,7 @@ def _demanded(refusal: object, body: Mapping[str, object], url: str) -> dict[str
     return {}
 
 
-def order_ejection(target: Target, bmc: Connection, drive: Any) -> str:
+def order_ejection(target: Target, bmc: Connection, drive: "VirtualMedia") -> str:
     """
     Order a drive to eject its medium; return the BMC's words if it did not accept, or "".
 
@@ -202,13 +208,13 @@ def order_ejection(target: Target, bmc: Connection, drive: Any) -> str:
         return str(error)
 
 
-def _action(drive: Any, name: str) -> str | None:
+def _action(drive: "VirtualMedia", name: str) -> str | None:
     """Return the path of an action of a drive, if it has the action."""
     action = entry(entry(drive.json, "Actions"), f"#VirtualMedia.{name}")
     return text(entry(action, "target"), max_length=2048)
 
 
-def read_again(drive: Any) -> Any:
+def read_again(drive: "VirtualMedia") -> "VirtualMedia":
     drive.refresh(force=True)
     return drive
 

@@ -13,7 +13,7 @@ is emptied, and the next one is tried.
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from drivers.core.bmc import Bmcs
@@ -34,6 +34,10 @@ from drivers.redfish.changes.order_answers import Answer, Result
 from drivers.redfish.changes.tasks import End
 from drivers.redfish.transport import client
 from drivers.redfish.transport.client import Connection
+
+if TYPE_CHECKING:
+    from sushy.resources.manager.virtual_media import VirtualMedia
+
 
 #: Key of driver_internal_info: paths of the drives with an image of this service.
 USED = "redfish_virtual_media"
@@ -158,7 +162,7 @@ class _Step:
 
     target: Target
     bmc: Connection
-    drive: Any
+    drive: "VirtualMedia"
     url: str
     patience: float  # seconds for which the drive may present nothing
     interval: float  # seconds between reads

@@ -211,7 +211,7 @@ def _words(value: object, depth: int = 3) -> str:
     return ""
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, list)
 
 

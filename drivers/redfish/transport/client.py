@@ -8,7 +8,7 @@ while the BMC's turn is held.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from drivers.core.bmc import Bmc, Bmcs, Urgency
 from drivers.core.errors import HardwareError, NotSupported
@@ -20,6 +20,15 @@ from drivers.redfish.transport.conversions import text
 from drivers.redfish.transport.errors import errors_of
 from drivers.redfish.transport.navigation import part
 from drivers.redfish.transport.session import Session
+
+if TYPE_CHECKING:
+    from sushy.resources.base import ResourceBase
+    from sushy.resources.eventservice.eventservice import EventService
+    from sushy.resources.system.bios import Bios
+    from sushy.resources.system.secure_boot import SecureBoot
+
+    from drivers.redfish.transport.connector import BmcResponse
+
 
 #: Longest pause that a BMC may ask for, in seconds.
 _LONGEST_PAUSE = 600.0
@@ -36,7 +45,7 @@ class Reply:
     retry_after: float = 0.0  # seconds; 0: not given
 
 
-def reply(response: Any) -> Reply:
+def reply(response: "BmcResponse") -> Reply:
     """Convert a response of `requests`."""
     body = response.content or b""
     document = None
@@ -78,7 +87,7 @@ class Connection(Session):
             system.set_system_boot_options(**options)
         system.invalidate()
 
-    def secure_boot(self) -> Any:
+    def secure_boot(self) -> "SecureBoot":
         """
         Read the system's SecureBoot resource.
 
@@ -88,7 +97,7 @@ class Connection(Session):
         resource.refresh(force=True)
         return resource
 
-    def bios(self) -> object:
+    def bios(self) -> "Bios":
         """
         Read the system's Bios resource.
 
@@ -98,7 +107,7 @@ class Connection(Session):
         resource.refresh(force=True)
         return resource
 
-    def event_service(self) -> Any:
+    def event_service(self) -> "EventService":
         """
         Return the BMC's EventService resource.
 
@@ -111,7 +120,7 @@ class Connection(Session):
         except theirs.MissingAttributeError:
             raise NotSupported(f"BMC {self.access.address} has no event service") from None
 
-    def indicators(self) -> dict[tuple[str, str], object]:
+    def indicators(self) -> dict[tuple[str, str], "ResourceBase"]:
         """Return the resources that have an indicator LED, by (component, name)."""
         system = self.system(fresh=True)
         indicators = [("system", "led", system)]
@@ -156,7 +165,7 @@ class Connection(Session):
             request_options["allow_reauth"] = False
         return self._exchange(method.lower(), path, data=body, **request_options)
 
-    def answer(self, method: str, path: str, **options: object) -> Any:
+    def answer(self, method: str, path: str, **options: object) -> "BmcResponse":
         """
         Send a request of a login once; return the response of `requests`, also a refusal.
 
@@ -171,14 +180,14 @@ class Connection(Session):
 
     def _response(
         self, method: str, path: str, refusals: tuple[type[Exception], ...], **options: object
-    ) -> object:
+    ) -> "BmcResponse":
         """refusals: errors of sushy after an answer that are raised, and are no response."""
         from sushy import exceptions as theirs
 
         connector = self.open()._conn
-        responses: list[object] = []
+        responses: list[BmcResponse] = []
 
-        def keep(response: object, **_options: object) -> None:
+        def keep(response: "BmcResponse", **_options: object) -> None:
             responses.append(response)
 
         hooks = connector._session.hooks["response"]

@@ -5,6 +5,7 @@ Import it inside functions: sushy takes half a second to load, and only conducto
 """
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import requests
@@ -35,7 +36,7 @@ class BmcResponse(requests.Response):
         self._content_consumed = True
         self._name, self._document = name, document
 
-    def json(self, **_options: Any) -> Any:
+    def json(self, **_options: object) -> Any:
         """
         Return the document as an object; an error in the form of DSP0266.
 
@@ -177,10 +178,10 @@ class BmcConnector(Connector):
     def patch(
         self,
         path: str = "",
-        data: Any = None,
-        headers: Any = None,
-        etag: Any = None,
-        **options: Any,
+        data: object = None,
+        headers: Mapping[str, str] | None = None,
+        etag: str | None = None,
+        **options: object,
     ) -> requests.Response:
         condition = {"If-Match": etag} if etag else {}
         merged = {**(headers or {}), **condition}

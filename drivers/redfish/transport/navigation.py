@@ -6,14 +6,23 @@ Lists omit resources that are missing, malformed or marked Absent.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from drivers.core.errors import NotSupported
 from drivers.redfish.transport.conversions import entry, is_present
 from drivers.redfish.transport.session import Session
 
+if TYPE_CHECKING:
+    from sushy.resources.base import ResourceBase
+    from sushy.resources.chassis.chassis import Chassis
+    from sushy.resources.manager.manager import Manager
+    from sushy.resources.system.storage.drive import Drive
+    from sushy.resources.system.system import System
 
-def part(resource: Any, name: str) -> Any:
+Resource = TypeVar("Resource", bound="ResourceBase")
+
+
+def part(resource: "ResourceBase", name: str) -> "ResourceBase":
     """
     Return an optional part of a resource.
 
@@ -29,7 +38,7 @@ def part(resource: Any, name: str) -> Any:
     return attribute
 
 
-def members(bmc: Session, owner: Any, name: str) -> Iterator[Any]:
+def members(bmc: Session, owner: "ResourceBase", name: str) -> Iterator["ResourceBase"]:
     """Read the members of a collection of `owner`; empty without such a collection."""
     collection = None
     with suppress(NotSupported), bmc.skip_unreadable(link(owner, name) or owner.path):
@@ -39,8 +48,8 @@ def members(bmc: Session, owner: Any, name: str) -> Iterator[Any]:
 
 
 def readable(
-    bmc: Session, paths: Iterable[str] | None, read_resource: Callable[[str], Any]
-) -> Iterator[object]:
+    bmc: Session, paths: Iterable[str] | None, read_resource: Callable[[str], Resource]
+) -> Iterator[Resource]:
     """Read the resource of each path; omit unreadable and absent ones."""
     for path in paths or ():
         resource = None
@@ -50,13 +59,13 @@ def readable(
             yield resource
 
 
-def link(resource: Any, name: str) -> str | None:
+def link(resource: "ResourceBase", name: str) -> str | None:
     """Return the path of a part, by sushy's name of it; None if the resource lacks it."""
     path = entry(entry(resource.json, name.title().replace("_", "")), "@odata.id")
     return path if isinstance(path, str) else None
 
 
-def links(resource: Any, *names: str) -> Sequence[str]:
+def links(resource: "ResourceBase", *names: str) -> Sequence[str]:
     """Return the paths in a list of links; names: the nested keys that lead to the list."""
     value = resource.json
     for name in names:
@@ -65,18 +74,18 @@ def links(resource: Any, *names: str) -> Sequence[str]:
     return [path for path in paths if isinstance(path, str)]
 
 
-def chassis(bmc: Session, system: object) -> Iterator[Any]:
+def chassis(bmc: Session, system: "System") -> Iterator["Chassis"]:
     """Read the chassis that contain a system."""
     return readable(bmc, links(system, "Links", "Chassis"), bmc.open().get_chassis)
 
 
-def managers(bmc: Session, system: object) -> Iterator[Any]:
+def managers(bmc: Session, system: "System") -> Iterator["Manager"]:
     """Read the managers (BMCs) of a system."""
     paths = links(system, "Links", "ManagedBy") or links(system, "Links", "Managers")
     return readable(bmc, paths, bmc.open().get_manager)
 
 
-def drives(bmc: Session, system: object) -> Iterator[Any]:
+def drives(bmc: Session, system: "System") -> Iterator["Drive"]:
     """Read the disks of a system's storage controllers."""
     for storage in members(bmc, system, "storage"):
         yield from readable(bmc, storage.drives_identities, storage.get_drive)

@@ -4,11 +4,15 @@ A Redfish session with a BMC: root and system resources of sushy, kept between c
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivers.redfish.transport.access import Access
 from drivers.redfish.transport.command import Command
 from drivers.redfish.transport.errors import errors_of, skip_unreadable
+
+if TYPE_CHECKING:
+    from sushy import Sushy
+    from sushy.resources.system.system import System
 
 
 class Session:
@@ -18,8 +22,8 @@ class Session:
         self.access = access
         self.path = access.system
         self.command = Command()  # the current one
-        self._root: Any = None
-        self._system: Any = None
+        self._root: Sushy | None = None
+        self._system: System | None = None
 
     @property
     def token(self) -> str | None:
@@ -28,7 +32,7 @@ class Session:
         key = getattr(auth, "get_session_key", lambda: None)()
         return str(key) if key else None
 
-    def open(self) -> Any:
+    def open(self) -> "Sushy":
         """Log in, unless that is done; return the root resource."""
         if self._root is None:
             from drivers.redfish.transport import connector  # sushy takes half a second to load
@@ -52,7 +56,7 @@ class Session:
         auth = getattr(self._root, "_auth", None)
         path = getattr(auth, "get_session_resource_id", lambda: None)()
         root, self._root = self._root, None
-        if path:
+        if root is not None and path:
             self.command.begin()
             with errors_of(self.access):
                 root._conn._op("DELETE", path, timeout=max(seconds, 0.1), allow_reauth=False)
@@ -85,7 +89,7 @@ class Session:
         """Ignore errors inside if the BMC lacks `path`, or serves it malformed; see `errors`."""
         return skip_unreadable(self.access, path)
 
-    def system(self, *, fresh: bool) -> Any:
+    def system(self, *, fresh: bool) -> "System":
         """Return the system resource; `fresh`: read it again. Use inside `client.turn` only."""
         root = self.open()
         if self._system is None:

@@ -33,7 +33,7 @@ def link(path: str) -> Document:
     return {"@odata.id": path}
 
 
-def resource(path: str, kind: str, name: str, **properties: Any) -> Document:
+def resource(path: str, kind: str, name: str, **properties: object) -> Document:
     """
     Return a resource of type `kind` ("Bios.v1_2_0.Bios"). Its Id is the last part of its path.
     """

@@ -27,30 +27,31 @@ def _disk(machine: Machine, index: int) -> dict[str, Any]:
     }
 
 
+def _interface(machine: Machine, index: int, mac: str) -> dict[str, object]:
+    """Return a network interface; the first one has an address and a carrier."""
+    return {
+        "name": f"eth{index}",
+        "mac_address": mac,
+        "ipv4_address": f"192.0.2.{machine.number % 250 + 1}" if index == 0 else None,
+        "ipv6_address": None,
+        "has_carrier": index == 0,
+        "lldp": None,
+        "vendor": "0x8086",
+        "product": "0x100e",
+        "client_id": None,
+        "biosdevname": None,
+        "speed_mbps": 1000,
+        "pci_address": f"0000:00:{index + 3:02x}.0",
+        "driver": "e1000",
+    }
+
+
 def inventory(machine: Machine, macs: Sequence[str]) -> dict[str, Any]:
     """Return the body of the inspection callback (collector `default`)."""
     disks = [_disk(machine, index) for index in range(DRIVES)]
-    interfaces = [
-        {
-            "name": f"eth{index}",
-            "mac_address": mac,
-            "ipv4_address": f"192.0.2.{machine.number % 250 + 1}" if index == 0 else None,
-            "ipv6_address": None,
-            "has_carrier": index == 0,
-            "lldp": None,
-            "vendor": "0x8086",
-            "product": "0x100e",
-            "client_id": None,
-            "biosdevname": None,
-            "speed_mbps": 1000,
-            "pci_address": f"0000:00:{index + 3:02x}.0",
-            "driver": "e1000",
-        }
-        for index, mac in enumerate(macs)
-    ]
     return {
         "inventory": {
-            "interfaces": interfaces,
+            "interfaces": [_interface(machine, index, mac) for index, mac in enumerate(macs)],
             "cpu": {
                 "model_name": "Simulated CPU",
                 "frequency": "2400.0",

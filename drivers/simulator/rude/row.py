@@ -123,7 +123,9 @@ class Exchange:
 class Registry(dict[str, Row]):
     """Faults of one module by name, outermost first: a fault sees the answers of those below it."""
 
-    def fault(self, rule: str, **defaults: Any) -> Callable[[Callable[[Exchange], Response]], None]:
+    def fault(
+        self, rule: str, **defaults: object
+    ) -> Callable[[Callable[[Exchange], Response]], None]:
         """Register a fault under the function's name, with the defaults of its own options."""
 
         def register(act: Callable[[Exchange], Response]) -> None:

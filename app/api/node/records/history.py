@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import Response
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from app.api.node.node_identifiers import identified
@@ -46,7 +46,7 @@ def _view(
     return view | {"links": [{"href": href, "rel": "self"}]}
 
 
-def _node(context: RequestContext, session: Session, ident: str) -> Any:
+def _node(context: RequestContext, session: Session, ident: str) -> Row[int, str]:
     row = session.execute(
         select(Node.id, Node.uuid).where(identified(context, ident))
     ).one_or_none()
