@@ -75,8 +75,8 @@ def narrowed(
     Return the condition of a comparison of a field with some texts, which reads few wide rows.
 
     The column of `node_search` with the field's name is read first: errors and documents in `nodes`
-    are compared only where it has the fixed parts of a text. CASE, as PostgreSQL would compare first
-    what it believes to cost less, documents of all nodes.
+    are compared only where it has the fixed parts of a text. CASE keeps this order, as PostgreSQL
+    underrates the cost of parsing documents.
     """
     texts = []
     for value in values:
