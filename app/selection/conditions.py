@@ -148,7 +148,7 @@ def _is_set(column: str, test: Test, _sight: Sight) -> ColumnElement[bool]:
 
 def _bmc(test: Test, _sight: Sight) -> ColumnElement[bool]:
     """Addresses with credentials are shown masked, and are not compared."""
-    addresses = [sql_texts.json_text(_NODES.driver_info, (key,)) for key in BMC_ADDRESSES]
+    addresses = [sql_texts.json_string(_NODES.driver_info, (key,)) for key in BMC_ADDRESSES]
     return or_(
         *(
             and_(test(address), *(not_(sql_texts.contains(address, sign)) for sign in "@?#"))
@@ -248,7 +248,11 @@ def condition(tree: Tree, sight: Sight, *, drives: bool = True) -> ColumnElement
     if tree.keys:
         return _in_document(_NODES[tree.field], tree)
     field = BY_NAME[tree.field]
-    return _visible(field, partial(_passes, field, tree), sight)
+    passes = _visible(field, partial(_passes, field, tree), sight)
+    if field.name in free_words.TEXTS:
+        texts = [value for value in tree.values if isinstance(value, str | Pattern)]
+        return free_words.narrowed(passes, field.name, texts)
+    return passes
 
 
 def _visible(field: Field, test: Test, sight: Sight) -> ColumnElement[bool]:

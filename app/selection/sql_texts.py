@@ -59,6 +59,13 @@ class _JsonText(FunctionElement[str]):
     inherit_cache = True
 
 
+class _JsonString(FunctionElement[str]):
+    """Text of a string in a document: (document, path, keys...)."""
+
+    type = Text()
+    inherit_cache = True
+
+
 class _JsonNumber(FunctionElement[float]):
     """A number in a document, or a string of at most 15 digits: (document, path, keys...)."""
 
@@ -96,6 +103,10 @@ def has_folded(text: ColumnElement[object], part: str) -> ColumnElement[bool]:
 
 def json_text(document: ColumnElement[object], keys: Sequence[str]) -> ColumnElement[str]:
     return _JsonText(document, *_path(keys))
+
+
+def json_string(document: ColumnElement[object], keys: Sequence[str]) -> ColumnElement[str]:
+    return _JsonString(document, *_path(keys))
 
 
 def json_number(document: ColumnElement[object], keys: Sequence[str]) -> ColumnElement[float]:
@@ -159,6 +170,13 @@ def _json_text_on_sqlite(element: _JsonText, compiler: SQLCompiler, **kwargs: ob
     )
 
 
+@compiles(_JsonString, "sqlite")
+def _json_string_on_sqlite(element: _JsonString, compiler: SQLCompiler, **kwargs: object) -> str:
+    document, path, *_ = element.clauses
+    place = f"{compiler.process(document, **kwargs)}, {compiler.process(path, **kwargs)}"
+    return f"CASE json_type({place}) WHEN 'text' THEN json_extract({place}) END"
+
+
 @compiles(_JsonNumber, "sqlite")
 def _json_number_on_sqlite(element: _JsonNumber, compiler: SQLCompiler, **kwargs: object) -> str:
     document, path, *_ = element.clauses
@@ -190,6 +208,14 @@ def _json_text_on_postgresql(element: _JsonText, compiler: SQLCompiler, **kwargs
         f"CASE json_typeof({value}) WHEN 'string' THEN {text} WHEN 'boolean' THEN {text}"
         f" WHEN 'number' THEN CASE WHEN {text} ~ '^-?[0-9]+$' THEN {text} END END"
     )
+
+
+@compiles(_JsonString, "postgresql")
+def _json_string_on_postgresql(
+    element: _JsonString, compiler: SQLCompiler, **kwargs: object
+) -> str:
+    value, text = _on_postgresql(element, compiler, kwargs)
+    return f"CASE json_typeof({value}) WHEN 'string' THEN {text} END"
 
 
 @compiles(_JsonNumber, "postgresql")

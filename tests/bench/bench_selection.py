@@ -20,7 +20,7 @@ from sqlalchemy import event, select
 from app.models import Baseline, BaselineNode, Node
 from app.server.application import create_app
 from tests.bench.bench_api import VERSION
-from tests.bench.bench_fleet_pages import NODES, NOON, add, analyse, fleet_at_work
+from tests.bench.bench_fleet_pages import NODES, NOON, analyse, fill, fleet_at_work
 from tests.bench.bench_rows import used_with_server
 from tests.support import postgresql
 
@@ -37,6 +37,8 @@ PATHS = (
     "nodes?where=name%3Dnonesuch-*&limit=100",
     "nodes?where=extra.rack%3Dnonesuch&limit=100",
     "nodes?where=properties.memory_mb%20%3E%3D%201000000&limit=100",
+    "nodes?where=bmc%3D10.0.0.251&limit=100",
+    "nodes?where=bmc%3D10.*&limit=100",
     "nodes?where=last_error~nonesuch%20or%20bmc%3D10.0.0.251&limit=100",
     "nodes?where=not%20driver%3Dredfish%20and%20driver~x&limit=100",
     "nodes?where=provision_updated_at%20since%208h&limit=100",
@@ -132,15 +134,14 @@ def indexes_of(client, runtime, path):
 def fleet_with_baselines(url, nodes):
     """Fill a new database with a fleet, and with its comparison with two baselines."""
     inside = fleet_at_work(url, nodes)
-    with inside.runtime.transaction() as session:
-        for name in ("all", "few"):
-            fields = {"selection": "driver=*", "expected": [RULE], "due_at": NOON}
-            session.add(Baseline(uuid=str(uuid4()), name=name, **fields))
-        session.flush()
+    fields = {"selection": "driver=*", "expected": [RULE], "due_at": NOON}
+    names = ("all", "few")
+    fill(inside, Baseline, ({"uuid": str(uuid4()), "name": name, **fields} for name in names))
+    with inside.runtime.reading() as session:
         keys = dict(session.execute(select(Baseline.name, Baseline.id)).all())
         ids = list(session.scalars(select(Node.id).order_by(Node.id)))
-        add(session, BaselineNode, (compared(keys["all"], key, key % 100 == 0) for key in ids))
-        add(session, BaselineNode, (compared(keys["few"], key, False) for key in ids[::1000]))
+    fill(inside, BaselineNode, (compared(keys["all"], key, key % 100 == 0) for key in ids))
+    fill(inside, BaselineNode, (compared(keys["few"], key, False) for key in ids[::1000]))
     analyse(inside)
     return inside
 

@@ -1,11 +1,13 @@
 """Pages of nodes are read by an index, so that their cost is independent of the number of nodes."""
 
+import json
 import re
 import uuid
 from datetime import datetime, timedelta
+from urllib.parse import quote
 
 import pytest
-from sqlalchemy import event, insert, select, text
+from sqlalchemy import event, insert, select, text, update
 
 from app.models import Baseline, BaselineNode, Node
 
@@ -158,16 +160,18 @@ def test_nodes_of_a_baseline_are_read_by_its_index_however_few_they_are(many, ki
             comparisons = [{**of_baseline, **times, "node_id": ident} for ident in members]
             session.execute(insert(BaselineNode), comparisons)
     few = many("GET", "/v1/baselines/few/nodes").json["nodes"]
+    marker = f"&marker={few[20]['node_uuid']}"
     assert NODES // 100 == len(few)
     if kind == "postgresql":
         analyse(many)
     for api in each_state(many, kind):
-        for query in ("", "&state=complies", f"&marker={few[20]['node_uuid']}"):
-            path = f"/v1/baselines/few/nodes?limit={LIMIT}{query}"
-            (plan,) = plans_of(api, path, "ORDER BY")
-            first = re.search(r"(?:Scan using \w+ on|Scan on|SEARCH|SCAN) (\w+)", plan)
-            assert "baseline_nodes" == first[1], plan
-            assert not WHOLE.search(plan), plan
+        for name in ("all", "few"):
+            for query in ("", "&state=complies", marker):
+                path = f"/v1/baselines/{name}/nodes?limit={LIMIT}{query}"
+                (plan,) = plans_of(api, path, "ORDER BY")
+                first = re.search(r"(?:Scan using \w+ on|Scan on|SEARCH|SCAN) (\w+)", plan)
+                assert "baseline_nodes" == first[1], plan
+                assert not re.search(WHOLE.pattern + "|Merge Join", plan), plan
     following = many("GET", path.replace(f"limit={LIMIT}", "limit=5")).json["nodes"]
     assert few[21:26] == following
 
@@ -184,3 +188,41 @@ def test_nodes_are_counted_by_state_without_a_look_at_their_rows(many, kind):
             (plan,) = plans_of(api, path, "count(", "enable_seqscan = off")
             assert re.search(index, plan), (query, plan)
             assert not re.search("Seq Scan|Heap Scan|Index Scan", plan), (query, plan)
+
+
+@pytest.fixture
+def parsed(many, kind):
+    """Documents whose keys were read on SQLite."""
+    documents = []
+
+    def json_type(document, path):
+        documents.append(document)
+        return "text" if path.strip('$."') in json.loads(document) else None
+
+    def replace(connection, *_):
+        connection.create_function("json_type", 2, json_type)
+
+    if kind == "sqlite":
+        event.listen(many.runtime.engine, "checkout", replace)
+    yield documents
+    many.runtime.engine.dispose()
+
+
+def test_an_address_is_searched_in_the_documents_of_few_nodes(many, kind, parsed):
+    document = {"redfish_address": "https://10.0.0.5"}
+    with many.runtime.transaction() as session:
+        session.execute(update(Node).where(Node.name == "n7").values(driver_info=document))
+    for where in (
+        "bmc=10.0.0.5",
+        "last_error~x or bmc=10.0.0.5",
+        "name=x or bmc in (10.0.0.5, a*)",
+    ):
+        parsed.clear()
+        (plan,) = plans_of(many, f"/v1/nodes?where={quote(where)}", "ORDER BY")
+        assert ["n7"] == [
+            node["name"] for node in many("GET", f"/v1/nodes?where={quote(where)}").json["nodes"]
+        ]
+        if kind == "sqlite":
+            assert {json.dumps(document, separators=(",", ":"))} == set(parsed), where
+        else:
+            assert re.search(r"CASE WHEN \(hashed SubPlan \d+\) THEN .*driver_info", plan), plan

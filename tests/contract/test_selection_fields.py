@@ -167,6 +167,38 @@ def test_the_host_of_an_address_is_compared_in_each_form(api, other):
 
 
 @both
+def test_an_address_is_a_text(api, other):
+    nodes = [
+        api.node(driver_info=info)["uuid"]
+        for info in (
+            {"ipmi_address": 5}, {"ipmi_address": 5, "redfish_address": "http://15/a"}, {"redfish_address": True},
+        )
+    ]  # fmt: skip
+    for where in ("bmc=5", "bmc~tru", "bmc=5*", "bmc=true"):
+        assert [] == selected(api, where), where
+    assert [nodes[1]] == selected(api, "bmc=*")
+    assert [other, nodes[0], nodes[2]] == selected(api, "not bmc=*")
+
+
+@both
+def test_addresses_and_errors_are_compared_in_their_case(api, other):
+    node = api.node(driver_info={"ipmi_address": "BMC-1.Example"}, last_error="Timed OUT")["uuid"]
+    for where in (
+        "bmc=BMC-1.*", "bmc=BMC-1.Example", "bmc~bmc-1.EX", "last_error=Timed*", "last_error='Timed OUT'",
+        "last_error~timed", "last_error=* bmc=*", "last_error~x or bmc=B*", "last_error in (x, *OUT)",
+    ):  # fmt: skip
+        assert [node] == selected(api, where), where
+        assert [other] == selected(api, f"not ({where})"), where
+    for where in (
+        "bmc=bmc-1.*",
+        "bmc=bmc-1.example",
+        "last_error=timed*",
+        "last_error='timed out'",
+    ):
+        assert [] == selected(api, where), where
+
+
+@both
 def test_flags_of_values(api, other):
     instance = api.node(instance_uuid=UUID(1))["uuid"]
     shard = api.node(shard="row-1", owner="me", instance_name="web")["uuid"]

@@ -4,14 +4,14 @@ import random
 
 import pytest
 from playwright.sync_api import expect
-from sqlalchemy import delete
+from sqlalchemy import delete, insert
 
 from app.db import schema
 from app.models import Node
 from app.server.application import create_app
 from tests.bench.bench_api import VERSION
 from tests.bench.bench_desk import HEIGHT, opened, serving
-from tests.bench.bench_fleet_pages import add, node
+from tests.bench.bench_fleet_pages import fill, node
 from tests.support.fleet import PATIENCE, until
 from tests.support.inside import Inside
 
@@ -31,8 +31,7 @@ def site(tmp_path_factory):
     url, chance = f"sqlite:///{tmp_path_factory.mktemp('long') / 'ingot.db'}", random.Random(1)
     schema.upgrade(url)
     inside = Inside(url)
-    with inside.runtime.transaction() as session:
-        add(session, Node, (node(number, chance) for number in range(NODES)))
+    fill(inside, Node, (node(number, chance) for number in range(NODES)))
     app = create_app(inside.runtime)
     with serving(app) as (address, requests):
         yield address, requests, app.test_client(), inside.runtime
@@ -112,7 +111,7 @@ def test_a_new_node_is_the_last_row_of_a_table_that_shows_its_end(page, site):
     scroll(page, NODES)
     expect_node(page, NODES - 1, f"n{NODES - 1}")
     with runtime.transaction() as session:
-        add(session, Node, [newest])
+        session.execute(insert(Node), [newest])
     try:
         expect(page.get_by_role("button", name=f"{NODES + 1:,} all")).to_be_visible()
         scroll(page, NODES + 1)

@@ -82,11 +82,12 @@ def list_baseline_nodes(context: RequestContext, query: Mapping[str, Any], ident
     """List the nodes that a baseline is for, with their differences"""
     page = page_of(context, query, "baseline node", sortable=())
     of_baseline = BaselineNode.baseline_id == BASELINE.id_of(context, ident)
-    statement: Select[Any] = (
-        select(Node.id, Node.uuid, Node.name, *BaselineNode.__table__.c)
-        .join(BaselineNode, BaselineNode.node_id == Node.id)
-        .where(of_baseline)
+    # a join would let PostgreSQL read all nodes before the marker
+    names = (
+        select(column).where(Node.id == BaselineNode.node_id).scalar_subquery().label(column.key)
+        for column in (Node.uuid, Node.name)
     )
+    statement: Select[Any] = select(*names, *BaselineNode.__table__.c).where(of_baseline)
     if "state" in query:
         statement = statement.where(BaselineNode.state == query["state"])
     is_compared = exists().where(of_baseline, BaselineNode.node_id == Node.id)

@@ -56,17 +56,24 @@ def rotate(harness, node):
     harness.ask(node, "clean", clean_steps=[ROTATE], disable_ramdisk=True)
 
 
+@pytest.fixture
+def rotating(inside, bmcs):
+    """Harness, node and machine of a rotation whose new password is not settled yet."""
+    harness, machine = Harness(inside), bmcs.machines[0]
+    node = enrolled(harness, machine)
+    rotate(harness, node)
+    harness.run()
+    return harness, node, machine
+
+
 def password_of(inside, node):
     row = inside.read(node)
     return inside.runtime.vault.opened(row.uuid, "driver_info", row.driver_info)["redfish_password"]
 
 
 @BOTH
-def test_both_passwords_of_a_rotation_are_in_the_vault(inside, server, bmcs):
-    harness, machine = Harness(inside), bmcs.machines[0]
-    node = enrolled(harness, machine)
-    rotate(harness, node)
-    harness.run()
+def test_both_passwords_of_a_rotation_are_in_the_vault(inside, server, rotating):
+    harness, node, machine = rotating
     assert is_reference(inside.read(node).driver_internal_info[KEY])
     (candidates,) = (value for value in values_of(server) if isinstance(value, dict))
     assert ("admin", True) == (candidates["old"], candidates["unsettled"])
@@ -118,11 +125,8 @@ def test_a_rotation_killed_anywhere_knows_its_password(inside, server, bmcs, mon
 
 
 @SQLITE
-def test_an_outcome_waits_until_the_vault_keeps_its_password(inside, server, bmcs, monkeypatch):
-    harness, machine = Harness(inside), bmcs.machines[0]
-    node = enrolled(harness, machine)
-    rotate(harness, node)
-    harness.run()
+def test_an_outcome_waits_until_the_vault_keeps_its_password(inside, server, rotating, monkeypatch):
+    harness, node, machine = rotating
     waits, other_sleep = [], time.sleep
 
     def sleep(seconds):
@@ -144,11 +148,8 @@ def test_an_outcome_waits_until_the_vault_keeps_its_password(inside, server, bmc
 
 
 @SQLITE
-def test_an_outcome_that_is_never_kept_is_like_a_crash(inside, server, bmcs, monkeypatch):
-    harness, machine = Harness(inside), bmcs.machines[0]
-    node = enrolled(harness, machine)
-    rotate(harness, node)
-    harness.run()
+def test_an_outcome_that_is_never_kept_is_like_a_crash(inside, server, rotating, monkeypatch):
+    harness, node, machine = rotating
     monkeypatch.setattr(recording, "PATIENCE", 0.0)
     server.fail = lambda method, _path: Refusal(503, "sealed") if method == "POST" else None
     with pytest.raises(recording.SecretsUnavailable):

@@ -2,6 +2,8 @@
 
 import socket
 import ssl
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -42,6 +44,14 @@ class Client:
         )
         self.tokens = Tokens(self.connection, login, self.clock)
         self.kv = Kv(self.connection, "secret", "ingot", self.tokens.current, self.tokens.refused)
+
+
+def tls(folder):
+    """Return the file of a new certificate, and a context that serves with it."""
+    certificate_file, key_file = certificate(folder, "vault")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate_file, key_file)
+    return certificate_file, context
 
 
 def test_a_secret_is_created_read_and_destroyed(server):
@@ -157,6 +167,38 @@ def test_a_standby_leads_to_the_active_server(server):
             other.kv.read("n/f/1")
 
 
+def test_a_standby_with_a_certificate_does_not_lead_to_one_without(server, tmp_path):
+    certificate_file, context = tls(tmp_path)
+    with running(VaultServer(standby=server.address), context) as standby:
+        client = Client(standby, AppRole("approle", "r1", "s1"), ca_file=str(certificate_file))
+        with pytest.raises(SecretsUnavailable, match="answered 307 to POST auth/approle/login"):
+            client.kv.read("n/f/1")
+    assert [] == server.requests
+
+
+def test_an_answer_is_read_up_to_the_longest():
+    sent = 0
+
+    def answer(listener):
+        nonlocal sent
+        stream, _ = listener.accept()
+        with stream, suppress(OSError):  # the client reads no more, or has closed
+            stream.settimeout(1.0)
+            stream.recv(65536)
+            stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}")
+            while sent < 32 * LONGEST:
+                sent += stream.send(b" " * 65536)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=answer, args=(listener,))
+        server.start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(VaultUnreachable, match="no document"):
+            Connection(Server(address, "", None, 5.0)).is_able()
+        server.join()
+    assert LONGEST < sent < 16 * LONGEST  # buffers of the connection hold some of it
+
+
 def test_an_answer_that_is_too_long_is_none(server):
     client = Client(server)
     client.kv.create("n/f/1", {"value": "a" * LONGEST})
@@ -171,9 +213,7 @@ def test_a_mount_that_deletes_secrets_by_itself_is_refused(server):
 
 
 def test_the_certificate_of_the_server_is_verified(tmp_path):
-    certificate_file, key_file = certificate(tmp_path, "vault")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate_file, key_file)
+    certificate_file, context = tls(tmp_path)
     with running(VaultServer(), context) as server:
         Client(server, ca_file=str(certificate_file)).kv.create("n/f/1", {"value": "a"})
         with pytest.raises(VaultUnreachable, match="its certificate is not accepted"):
