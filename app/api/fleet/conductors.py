@@ -15,7 +15,7 @@ from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.conductors import DrainReason
 from app.api.transport.responses import empty, json, links
-from app.api.values.value_types import FieldsQuery, ListQuery, NoQuery
+from app.api.values.value_types import FieldsQuery, ListQuery
 from app.cluster import conductors as service
 from app.errors import NotFound
 from app.models import Conductor
@@ -139,7 +139,6 @@ def drain_conductor(context: RequestContext, fields: Query, hostname: str) -> Re
     rule="baremetal:conductor:drain",
     returns=ACCEPTED,
 )
-@conductors.arguments(NoQuery, location="query")
-def undrain_conductor(context: RequestContext, _query: Query, hostname: str) -> Response:
+def undrain_conductor(context: RequestContext, hostname: str) -> Response:
     """Give new work to a drained conductor again"""
     return in_transaction(context, lambda session: service.undrain(session, hostname), empty(202))

@@ -23,7 +23,7 @@ from app.api.request.context import RequestContext
 from app.api.request.paging import checked_fields, shape
 from app.api.request.routes import Routes
 from app.api.transport.responses import json, links
-from app.api.values.value_types import CommaSeparated, FieldsQuery, Flag, NoQuery, Text
+from app.api.values.value_types import CommaSeparated, FieldsQuery, Flag, Text
 from app.errors import NotFound
 from app.hardware import drivers as service
 from app.hardware.drivers import LoadedDriver
@@ -126,8 +126,7 @@ def show_driver(context: RequestContext, query: Query, name: str) -> Response:
     rule="baremetal:driver:get_properties",
     returns=map_of(TEXT),
 )
-@drivers.arguments(NoQuery, location="query")
-def show_driver_properties(context: RequestContext, _query: Query, name: str) -> Response:
+def show_driver_properties(context: RequestContext, name: str) -> Response:
     """Show the properties that a driver reads from a node"""
     with context.runtime.reading() as session:
         service.find(session, name)
@@ -145,8 +144,7 @@ def show_driver_properties(context: RequestContext, _query: Query, name: str) ->
     rule="baremetal:driver:get_raid_logical_disk_properties",
     returns=map_of(TEXT),
 )
-@drivers.arguments(NoQuery, location="query")
-def show_logical_disk_properties(context: RequestContext, _query: Query, name: str) -> Response:
+def show_logical_disk_properties(context: RequestContext, name: str) -> Response:
     """Show the properties of logical disks in a RAID configuration for a driver"""
     with context.runtime.reading() as session:
         service.find(session, name)

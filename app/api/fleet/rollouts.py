@@ -38,7 +38,6 @@ from app.api.schemas.rollouts import (
     RolloutRequest,
 )
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery
 from app.engine import power
 from app.engine.refreshes import REFRESH
 from app.errors import AlreadyExists, Invalid, NotFound
@@ -234,16 +233,14 @@ def _plan(
 
 
 @rollouts.declare("GET", "/rollouts/<uuid>", rule="baremetal:rollout:get", returns=WHOLE_ROLLOUT)
-@rollouts.arguments(NoQuery, location="query")
-def show_rollout(context: RequestContext, _query: Query, uuid: str) -> Response:
+def show_rollout(context: RequestContext, uuid: str) -> Response:
     """Show a rollout, and what it waits for"""
     with context.runtime.reading() as session:
         return json(_whole(context, session, _found(session, uuid)))
 
 
 @rollouts.declare("DELETE", "/rollouts/<uuid>", rule="baremetal:rollout:delete", returns=NO_CONTENT)
-@rollouts.arguments(NoQuery, location="query")
-def delete_rollout(context: RequestContext, _query: Query, uuid: str) -> Response:
+def delete_rollout(context: RequestContext, uuid: str) -> Response:
     """Delete a rollout that has ended, and the record of its nodes"""
     return in_transaction(
         context, lambda session: service.remove(session, uuid.lower()), empty(204)

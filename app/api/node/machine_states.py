@@ -21,7 +21,6 @@ from app.api.schemas.management import (
     SecureBootTarget,
 )
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery
 from app.engine import management as service
 from app.identity.caller import Caller
 from app.models import Node
@@ -100,8 +99,7 @@ def set_target_raid_config(context: RequestContext, fields: Fields, ident: str) 
     rule="baremetal:node:get_console",
     returns=exactly({"console_enabled": BOOLEAN, "console_info": or_null(DOCUMENT)}),
 )
-@machine_states.arguments(NoQuery, location="query")
-def show_console(context: RequestContext, _query: object, ident: str) -> Response:
+def show_console(context: RequestContext, ident: str) -> Response:
     """
     Show the address of a machine's console
 

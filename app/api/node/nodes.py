@@ -34,7 +34,7 @@ from app.api.schemas.nodes import (
     ValidateQuery,
 )
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import FieldsQuery, NoQuery
+from app.api.values.value_types import FieldsQuery
 from app.engine import provisioning
 from app.errors import Invalid, NotFound
 from app.hardware import targets
@@ -312,8 +312,7 @@ def set_maintenance(context: RequestContext, fields: Query, ident: str) -> Respo
     rule="baremetal:node:clear_maintenance",
     returns=ACCEPTED,
 )
-@nodes.arguments(NoQuery, location="query")
-def clear_maintenance(context: RequestContext, _query: Query, ident: str) -> Response:
+def clear_maintenance(context: RequestContext, ident: str) -> Response:
     """Take a node out of maintenance"""
     requester = context.caller
 
@@ -330,8 +329,7 @@ def clear_maintenance(context: RequestContext, _query: Query, ident: str) -> Res
     rule="baremetal:node:list",
     returns=exactly({"children": array(UUID), "links": LINK}),
 )
-@nodes.arguments(NoQuery, location="query")
-def list_children(context: RequestContext, _query: Query, ident: str) -> Response:
+def list_children(context: RequestContext, ident: str) -> Response:
     """List the child nodes of a node"""
     with context.runtime.reading() as session:
         node = session.execute(select(Node.uuid).where(identified(context, ident))).one_or_none()
@@ -344,8 +342,7 @@ def list_children(context: RequestContext, _query: Query, ident: str) -> Respons
 
 
 @nodes.declare("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate", returns=VALIDATION)
-@nodes.arguments(NoQuery, location="query")
-def validate_node(context: RequestContext, _query: Query, ident: str) -> Response:
+def validate_node(context: RequestContext, ident: str) -> Response:
     """Check a node's settings, without touching the machine"""
     return _validate(context, ident)
 

@@ -26,7 +26,6 @@ from app.api.request.paging import collection, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import OperationFilters
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.engine import admission
 from app.engine import operations as service
 from app.errors import NotFound
@@ -111,8 +110,7 @@ def _step(step: OperationStep) -> View:
     rule="baremetal:node:history:get",
     returns=exactly({"operations": array(OPERATION)}),
 )
-@operations.arguments(NoQuery, location="query")
-def list_operations(context: RequestContext, _query: object, ident: str) -> Response:
+def list_operations(context: RequestContext, ident: str) -> Response:
     """List the operations of a node, the newest first"""
     with context.runtime.reading() as session:
         query = select(Node.id, Node.uuid, Node.name).where(identified(context, ident))
@@ -157,8 +155,7 @@ def list_operations_of_all(context: RequestContext, query: Any) -> Response:
 @operations.declare(
     "GET", "/operations/<uuid>", rule="baremetal:node:history:get", returns=WHOLE_OPERATION
 )
-@operations.arguments(NoQuery, location="query")
-def show_operation(context: RequestContext, _query: object, uuid: str) -> Response:
+def show_operation(context: RequestContext, uuid: str) -> Response:
     """Show an operation and its steps"""
     with context.runtime.reading() as session:
         row = session.execute(

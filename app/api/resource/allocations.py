@@ -18,7 +18,7 @@ from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.allocations import AllocationChange, AllocationCreate, AllocationFilters
 from app.api.transport.responses import empty
-from app.api.values.value_types import FieldsQuery, NoQuery
+from app.api.values.value_types import FieldsQuery
 from app.errors import Invalid, NotFound
 from app.inventory import allocations as service
 from app.models import Allocation, AllocationState, Node
@@ -108,8 +108,7 @@ ROUTES.changes(AllocationChange(), without_context(row_changes.change), since=CH
     rule="baremetal:allocation:delete",
     returns=NO_CONTENT,
 )
-@allocations.arguments(NoQuery, location="query")
-def delete_allocation(context: RequestContext, _query: Query, ident: str) -> Response:
+def delete_allocation(context: RequestContext, ident: str) -> Response:
     """Delete an allocation, and release its node"""
     return _remove(context, ALLOCATION.identified(context.version, ident), ident)
 
@@ -139,8 +138,7 @@ def show_allocation_of_node(context: RequestContext, query: Query, ident: str) -
     rule="baremetal:allocation:delete",
     returns=NO_CONTENT,
 )
-@allocations.arguments(NoQuery, location="query")
-def delete_allocation_of_node(context: RequestContext, _query: Query, ident: str) -> Response:
+def delete_allocation_of_node(context: RequestContext, ident: str) -> Response:
     """Delete the allocation of a node, and release the node"""
     return _remove(
         context, Allocation.__table__.c.node_id == id_of(context, ident), f"of node {ident}"

@@ -24,7 +24,6 @@ from app.api.schemas.baselines import (
     BaselinesQuery,
 )
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.baselines import baselines as service
 from app.baselines.rules import Operator
 from app.models import Baseline, BaselineNode, Compliance, FailedBenchmark, Node
@@ -110,8 +109,7 @@ def list_baseline_nodes(context: RequestContext, query: Mapping[str, Any], ident
     rule="baremetal:node:compliance:get",
     returns=exactly({"compliance": array(COMPLIANCE)}),
 )
-@baselines.arguments(NoQuery, location="query")
-def show_compliance(context: RequestContext, _query: object, ident: str) -> Response:
+def show_compliance(context: RequestContext, ident: str) -> Response:
     """List the baselines that are for a node, with its differences"""
     statement = (
         select(Baseline.uuid, Baseline.name, *BaselineNode.__table__.c)

@@ -16,7 +16,6 @@ from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.inspection import RuleChange, RuleCreate, RulesQuery
 from app.api.transport.responses import empty
-from app.api.values.value_types import NoQuery
 from app.inventory import inspection_rules as service
 from app.models import InspectionRule
 
@@ -75,8 +74,7 @@ ROUTES.creates(RuleCreate, without_context(service.create))
     rule="baremetal:inspection_rule:delete",
     returns=NO_CONTENT,
 )
-@inspection_rules.arguments(NoQuery, location="query")
-def delete_inspection_rules(context: RequestContext, _query: Query) -> Response:
+def delete_inspection_rules(context: RequestContext) -> Response:
     """Delete all inspection rules except the built-in ones"""
     return in_transaction(context, service.remove_all, empty(204))
 

@@ -16,7 +16,7 @@ from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.templates import RunbookChange, RunbookCreate, Traits
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import ListQuery, NoQuery
+from app.api.values.value_types import ListQuery
 from app.errors import Invalid, NotFound
 from app.inventory import runbooks as service
 from app.inventory.traits import is_trait
@@ -70,8 +70,7 @@ ROUTES.deletes(without_context(Session.delete))
     rule="baremetal:runbook:get",
     returns=TRAITS,
 )
-@runbooks.arguments(NoQuery, location="query")
-def list_runbook_traits(context: RequestContext, _query: Query, ident: str) -> Response:
+def list_runbook_traits(context: RequestContext, ident: str) -> Response:
     """List the traits of a runbook"""
     with context.runtime.reading() as session:
         traits = session.scalar(
@@ -102,8 +101,7 @@ def set_runbook_traits(context: RequestContext, fields: Query, ident: str) -> Re
     rule="baremetal:runbook:update",
     returns=ADDED,
 )
-@runbooks.arguments(NoQuery, location="query")
-def add_runbook_trait(context: RequestContext, _query: Query, ident: str, trait: str) -> Response:
+def add_runbook_trait(context: RequestContext, ident: str, trait: str) -> Response:
     """Add a trait to a runbook"""
     checked(context, trait)
     answer = empty(204, location=f"{context.base_url}/v1/runbooks/{ident}/traits/{trait}")
@@ -117,8 +115,7 @@ def add_runbook_trait(context: RequestContext, _query: Query, ident: str, trait:
     rule="baremetal:runbook:update",
     returns=NO_CONTENT,
 )
-@runbooks.arguments(NoQuery, location="query")
-def remove_runbook_traits(context: RequestContext, _query: Query, ident: str) -> Response:
+def remove_runbook_traits(context: RequestContext, ident: str) -> Response:
     """Remove all traits of a runbook"""
     return _set(context, ident, lambda _traits: [])
 
@@ -130,10 +127,7 @@ def remove_runbook_traits(context: RequestContext, _query: Query, ident: str) ->
     rule="baremetal:runbook:update",
     returns=NO_CONTENT,
 )
-@runbooks.arguments(NoQuery, location="query")
-def remove_runbook_trait(
-    context: RequestContext, _query: Query, ident: str, trait: str
-) -> Response:
+def remove_runbook_trait(context: RequestContext, ident: str, trait: str) -> Response:
     """Remove a trait of a runbook, if it has it"""
     return _set(context, ident, lambda traits: [name for name in traits if name != trait])
 

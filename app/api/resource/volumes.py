@@ -23,7 +23,6 @@ from app.api.schemas.volumes import (
     VolumeFilters,
 )
 from app.api.transport.responses import json, links
-from app.api.values.value_types import NoQuery
 from app.inventory import volumes as service
 from app.models import Node, VolumeConnector, VolumeTarget
 
@@ -69,8 +68,7 @@ def _overview(context: RequestContext, path: str) -> Response:
 
 
 @volumes.declare("GET", "/volume", since=SINCE, returns=OVERVIEW)
-@volumes.arguments(NoQuery, location="query")
-def show_volume(context: RequestContext, _query: Query) -> Response:
+def show_volume(context: RequestContext) -> Response:
     """List the collections of volumes"""
     return _overview(context, "volume/")
 
@@ -78,8 +76,7 @@ def show_volume(context: RequestContext, _query: Query) -> Response:
 @volumes.declare(
     "GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get", returns=OVERVIEW
 )
-@volumes.arguments(NoQuery, location="query")
-def show_volume_of_node(context: RequestContext, _query: Query, ident: str) -> Response:
+def show_volume_of_node(context: RequestContext, ident: str) -> Response:
     """List the collections of a node's volumes"""
     id_of(context, ident)
     return _overview(context, f"nodes/{ident}/volume/")

@@ -16,7 +16,6 @@ from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.webhooks import Replay, WebhookChange, WebhookCreate, WebhooksQuery
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.events import change_events
 from app.events import webhooks as service
 from app.models import Webhook, WebhookFailure
@@ -75,8 +74,7 @@ ROUTES.deletes(without_context(service.remove))
 @webhooks.declare(
     "GET", "/webhooks/<ident>/failures", rule="baremetal:webhook:get", returns=FAILURES
 )
-@webhooks.arguments(NoQuery, location="query")
-def list_webhook_failures(context: RequestContext, _query: Query, ident: str) -> Response:
+def list_webhook_failures(context: RequestContext, ident: str) -> Response:
     """
     List the events that the receiver did not accept for too long, the oldest first
 

@@ -246,10 +246,6 @@ class FieldsQuery(Schema):
     fields_ = CommaSeparated(data_key="fields", metadata={"description": "Fields to show"})
 
 
-class NoQuery(Schema):
-    """No query parameters."""
-
-
 def not_a_trait(text: str) -> str:
     return (
         f"{text!r} is not valid under any of the given schemas. Possible root cause: {text!r} does"

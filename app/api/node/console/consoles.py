@@ -23,7 +23,6 @@ from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.consoles import HistoryQuery, StreamQuery, Ticket
 from app.api.transport.responses import SOCKET, json
-from app.api.values.value_types import NoQuery
 from app.broker.consoles import TICKET_TIME
 from app.broker.messages import Consoles
 from app.engine.records import console_history
@@ -66,8 +65,7 @@ def _channel(context: RequestContext) -> Consoles:
 
 
 @consoles.declare("GET", CONSOLE, rule="baremetal:node:console:open", returns=STATE)
-@consoles.arguments(NoQuery, location="query")
-def show_console_state(context: RequestContext, _query: object, ident: str) -> Response:
+def show_console_state(context: RequestContext, ident: str) -> Response:
     """
     Show whether an enabled console is connected, and who types
 

@@ -15,7 +15,6 @@ from app.api.request.paging import collection, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.nodes import HistoryQuery
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.errors import NotFound
 from app.models import Node, NodeHistory
 from app.rows.keyset_pages import fetch
@@ -89,8 +88,7 @@ def list_history(context: RequestContext, query: Mapping[str, Any], ident: str) 
     rule="baremetal:node:history:get",
     returns=ENTRY,
 )
-@history.arguments(NoQuery, location="query")
-def show_history(context: RequestContext, _query: object, ident: str, uuid: str) -> Response:
+def show_history(context: RequestContext, ident: str, uuid: str) -> Response:
     """Show an entry of a node's history"""
     with context.runtime.reading() as session:
         node = _node(context, session, ident)
