@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.api.openapi.returns import ACCEPTED, Returns, listed
 from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, subset_of
 from app.api.request.context import RequestContext
-from app.api.request.paging import checked_fields, collection, page_of, shape
+from app.api.request.paging import checked_fields, page_answer, page_of, shape
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.conductors import DrainReason
@@ -89,8 +89,7 @@ def list_conductors(context: RequestContext, query: Query) -> Response:
         )
         rows = [row[0] for row in records]
         items = _views(context, session, rows, requested_fields)
-    marker = rows[-1].hostname if len(rows) == page.limit else None
-    return json(collection(context, "conductors", items, page, last_item=marker))
+    return page_answer(context, "conductors", items, page, rows, marker="hostname")
 
 
 @conductors.declare(

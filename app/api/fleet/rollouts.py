@@ -28,7 +28,7 @@ from app.api.openapi.shapes import (
 from app.api.policy import by_body
 from app.api.request import repeats
 from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of, rows_of
+from app.api.request.paging import page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.rollouts import (
@@ -119,16 +119,8 @@ def list_rollouts(context: RequestContext, query: Query) -> Response:
     with context.runtime.reading() as session:
         rows = rows_of(session, context.scope, statement, Rollout, page)
         page_rollouts = [row[0] for row in rows]
-    marker = page_rollouts[-1].uuid if len(page_rollouts) == page.limit else None
-    return json(
-        collection(
-            context,
-            "rollouts",
-            [_view(context, rollout) for rollout in page_rollouts],
-            page,
-            last_item=marker,
-        )
-    )
+    items = [_view(context, rollout) for rollout in page_rollouts]
+    return page_answer(context, "rollouts", items, page, page_rollouts)
 
 
 @rollouts.declare(
@@ -270,16 +262,8 @@ def list_rollout_nodes(context: RequestContext, query: Query, uuid: str) -> Resp
             statement = statement.where(RolloutNode.node_uuid.in_(own_nodes))
         rows = fetch(session, statement, RolloutNode, page, among=of_rollout, identity="id")
         members = [row[0] for row in rows]
-    marker = str(members[-1].id) if len(members) == page.limit else None
-    return json(
-        collection(
-            context,
-            "nodes",
-            [_node_view(context, member) for member in members],
-            page,
-            last_item=marker,
-        )
-    )
+    items = [_node_view(context, member) for member in members]
+    return page_answer(context, "nodes", items, page, members, marker="id")
 
 
 @rollouts.declare(

@@ -17,7 +17,7 @@ from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, 
 from app.api.policy import masking
 from app.api.policy.list_scope import ListScope
 from app.api.request.context import RequestContext
-from app.api.request.paging import checked_fields, collection, page_of, rows_of, shape
+from app.api.request.paging import checked_fields, page_answer, page_of, rows_of, shape
 from app.api.request.parsing import body
 from app.api.request.patching import patched
 from app.api.request.redaction import check_kept_secrets, concealer
@@ -105,10 +105,8 @@ def listing(context: RequestContext, query: Query, *, detail: bool = False) -> R
         statement = filtered(context, context.scope, read.query, query)
         rows = rows_of(connection, context.scope, statement, Node, page)
         items = node_view.views(context, connection, rows, read, conductor=query.get("conductor"))
-    is_full = len(rows) == page.limit and "instance_uuid" not in query
-    return json(
-        collection(context, "nodes", items, page, last_item=rows[-1].uuid if is_full else None)
-    )
+    counted_rows = () if "instance_uuid" in query else rows  # one node has it
+    return page_answer(context, "nodes", items, page, counted_rows)
 
 
 def _selecting(context: RequestContext, scope: ListScope, tree: Tree) -> ColumnElement[bool]:

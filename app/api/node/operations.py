@@ -22,7 +22,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of, rows_of
+from app.api.request.paging import page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import OperationFilters
 from app.api.transport.responses import json
@@ -148,8 +148,8 @@ def list_operations_of_all(context: RequestContext, query: Any) -> Response:
     with context.runtime.reading() as session:
         rows = rows_of(session, context.scope, statement, Operation, page)
         items = [_view(context, operation, uuid, name) for operation, uuid, name in rows]
-    marker = items[-1]["uuid"] if len(rows) == page.limit else None
-    return json(collection(context, "operations", items, page, last_item=marker))
+        page_operations = [row[0] for row in rows]
+    return page_answer(context, "operations", items, page, page_operations)
 
 
 @operations.declare(

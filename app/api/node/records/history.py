@@ -11,7 +11,7 @@ from app.api.node.node_identifiers import identified
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import LINKS, Component, column_shapes, subset_of, versioned
 from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of
+from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.nodes import HistoryQuery
 from app.api.transport.responses import json
@@ -77,8 +77,7 @@ def list_history(context: RequestContext, query: Mapping[str, Any], ident: str) 
     for item in items:
         if not detail and len(item["event"]) > LONGEST:
             item["event"] = item["event"][:CUT] + "..."
-    marker = entries[-1].uuid if len(entries) == page.limit else None
-    return json(collection(context, "history", items, page, last_item=marker))
+    return page_answer(context, "history", items, page, entries)
 
 
 @history.declare(
