@@ -16,7 +16,7 @@ from app.api.openapi.shapes import (
     exactly,
     one_of,
 )
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.audit import AuditFilters
@@ -24,8 +24,6 @@ from app.models import AuditRecord, Outcome
 from app.rows.keyset_pages import fetch
 
 audit = Routes("audit", "Audit records: the requests, their callers and their outcomes")
-
-Query = Mapping[str, Any]
 
 COLUMNS = (
     "created_at", "action", "outcome", "status", "requests", "target_type", "target", "target_name",

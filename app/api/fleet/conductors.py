@@ -1,7 +1,6 @@
 """Routes of conductors."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from flask import Response
 from sqlalchemy import select, true
@@ -9,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.api.openapi.returns import ACCEPTED, Returns, listed
 from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, subset_of
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext, View
 from app.api.request.paging import checked_fields, page_answer, page_of, shape
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
@@ -23,9 +22,6 @@ from app.rows.keyset_pages import fetch
 from app.runtime import runtime_of
 
 conductors = Routes("conductors", "Workers that own shares of the nodes")
-
-Query = Mapping[str, Any]
-View = dict[str, Any]
 
 SHORT = ("hostname", "conductor_group", "alive")
 FULL = ("created_at", "updated_at", "hostname", "conductor_group", "drivers", "alive")

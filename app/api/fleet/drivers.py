@@ -1,7 +1,6 @@
 """Routes of drivers, which are hardware types."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from flask import Response
 from marshmallow import Schema
@@ -19,7 +18,7 @@ from app.api.openapi.shapes import (
     subset_of,
     versioned,
 )
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext, View
 from app.api.request.paging import checked_fields, shape
 from app.api.request.routes import Routes
 from app.api.transport.responses import json, links
@@ -30,9 +29,6 @@ from app.hardware.drivers import LoadedDriver
 from drivers.core.interface_kinds import KINDS
 
 drivers = Routes("drivers", "Hardware types, and the interfaces that they accept")
-
-Query = Mapping[str, Any]
-View = dict[str, Any]
 
 SHORT = ("name", "hosts", "type", "properties")
 FULL = (

@@ -1,6 +1,6 @@
 """Routes of the work of the whole fleet: an addition to Ironic's API."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from flask import Response
@@ -21,7 +21,7 @@ from app.api.openapi.shapes import (
     or_null,
     subset_of,
 )
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.operations import FailuresQuery, LimitQuery
 from app.api.transport.responses import json
@@ -30,8 +30,6 @@ from app.models import ACTIVE, Operation, OperationKind, OperationState
 from app.reports import fleet_operations as service
 
 fleet_operations = Routes("fleet_operations", "Operations of all nodes, summed up")
-
-Query = Mapping[str, Any]
 
 RULE = "baremetal:operation:list"
 #: Items without `limit`.

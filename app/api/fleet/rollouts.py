@@ -1,6 +1,6 @@
 """Routes of /v1/rollouts: a verb for many nodes in waves. An addition to Ironic's API."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Response
@@ -27,7 +27,7 @@ from app.api.openapi.shapes import (
 )
 from app.api.policy import by_body
 from app.api.request import repeats
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, Query, RequestContext
 from app.api.request.paging import page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
@@ -57,9 +57,6 @@ from app.rows.keyset_pages import fetch
 from app.text.masking import mask
 
 rollouts = Routes("rollouts", "Rollouts: a verb for many nodes in waves")
-
-Fields = dict[str, Any]
-Query = Mapping[str, Any]
 
 SHOWN = (
     "uuid", "description", "owner", "user_id", "user_name", "request_id", "target", "filters",

@@ -2,8 +2,7 @@
 Routes of recorded hardware facts: BIOS settings, firmware, inventory, sensors. No BMC is contacted.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from flask import Response
 from sqlalchemy import select
@@ -26,7 +25,7 @@ from app.api.openapi.shapes import (
     subset_of,
     versioned,
 )
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext, View
 from app.api.request.paging import checked_fields
 from app.api.request.routes import Routes
 from app.api.schemas.management import SettingsQuery
@@ -38,9 +37,6 @@ from app.inventory import sensors as sensor_service
 from app.models import BiosSetting, FirmwareComponent, Node
 
 hardware = Routes("hardware", "BIOS settings, firmware, inventory and sensors of machines")
-
-View = dict[str, Any]
-Query = Mapping[str, Any]
 
 BIOS = "/nodes/<ident>/bios"
 TIMES = ("created_at", "updated_at")

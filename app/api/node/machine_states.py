@@ -11,7 +11,7 @@ from app.api.node.management import call_conductor
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT, STARTED
 from app.api.openapi.shapes import BOOLEAN, DOCUMENT, exactly, or_null
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.management import (
@@ -27,7 +27,6 @@ from app.models import Node
 
 machine_states = Routes("machine_states", "Boot mode, secure boot, RAID and console of a machine")
 
-Fields = dict[str, Any]
 Request = Callable[[Session, Node, Any, Caller], None]
 
 CONSOLE = "/nodes/<ident>/states/console"

@@ -19,7 +19,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.request import auditing, repeats
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, RequestContext
 from app.api.request.redaction import concealed_media
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
@@ -37,8 +37,6 @@ from app.engine import rpc
 from app.errors import Invalid
 
 management = Routes("management", "Boot device, indicators, sensors and virtual media of machines")
-
-Fields = dict[str, Any]
 
 DEVICE = "/nodes/<ident>/management/boot_device"
 INDICATORS = "/nodes/<ident>/management/indicators"

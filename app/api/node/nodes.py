@@ -16,7 +16,7 @@ from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, jso
 from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
 from app.api.policy import masking
 from app.api.policy.list_scope import ListScope
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.paging import checked_fields, page_answer, page_of, rows_of, shape
 from app.api.request.parsing import body
 from app.api.request.patching import patched
@@ -55,8 +55,6 @@ from drivers.core.errors import HardwareError
 from drivers.core.target import Target
 
 nodes = Routes("nodes", "Nodes: the managed machines")
-
-Query = Mapping[str, Any]
 
 CHANGE = NodeChange()
 CHANGEABLE = frozenset(CHANGE.fields)

@@ -21,7 +21,7 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
-from app.api.request.context import RequestContext
+from app.api.request.context import RequestContext, View
 from app.api.request.paging import page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import OperationFilters
@@ -43,8 +43,6 @@ from app.models import (
 from app.text.masking import mask
 
 operations = Routes("operations", "Operations of nodes and their steps")
-
-View = dict[str, Any]
 
 SHOWN = (
     "uuid", "kind", "state", "requested_by", "request_id", "created_at", "queue", "admitted_at",

@@ -1,15 +1,12 @@
 """Routes of the traits of nodes."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from flask import Response
 from sqlalchemy.orm import Session
 
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import ADDED, NO_CONTENT
 from app.api.openapi.shapes import TEXT, array, exactly
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.parsing import body
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
@@ -20,8 +17,6 @@ from app.errors import Invalid
 from app.inventory import traits as service
 
 traits = Routes("traits", "Traits of nodes, for scheduling")
-
-Query = Mapping[str, Any]
 
 SINCE = 37
 

@@ -7,7 +7,9 @@ handlers and the parser of arguments without it: `current` finds it for them, in
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from flask import Flask, Request, current_app, g
 
@@ -28,6 +30,11 @@ from app.process import tracing
 from app.runtime import Runtime
 
 _SERVICES = "ingot"
+
+# arguments of handlers, and the document of an item in their answers
+Query = Mapping[str, Any]
+Fields = dict[str, Any]
+View = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

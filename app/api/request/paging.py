@@ -2,7 +2,7 @@
 Paging of lists: query parameters, selected fields, and the link to the next page.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,14 +12,13 @@ from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
 from app.api.policy.list_scope import ListScope
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.transport.responses import json
 from app.errors import Invalid
 from app.models import Base
 from app.rows.keyset_pages import Page, fetch
 from app.rows.uuid_or_name import is_uuid
 
-Query = Mapping[str, Any]
 Item = dict[str, Any]
 
 DETAIL_SINCE = 43

@@ -1,6 +1,5 @@
 """Routes of allocations: requests for a node."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -11,7 +10,7 @@ from app.api.node import etags
 from app.api.node.node_identifiers import id_of, identified
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import one_of
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -25,8 +24,6 @@ from app.models import Allocation, AllocationState, Node
 from app.rows import row_changes
 
 allocations = Routes("allocations", "Requests for nodes")
-
-Query = Mapping[str, Any]
 
 SINCE = 52
 CHANGE_SINCE = 57

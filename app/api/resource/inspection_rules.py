@@ -1,6 +1,6 @@
 """Routes of inspection rules."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from flask import Response
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import DOCUMENT, array, or_null
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -20,8 +20,6 @@ from app.inventory import inspection_rules as service
 from app.models import InspectionRule
 
 inspection_rules = Routes("inspection_rules", "Rules applied to the results of inspections")
-
-Query = Mapping[str, object]
 
 SINCE = 96
 _COLUMNS = InspectionRule.__table__.c

@@ -40,7 +40,7 @@ from app.api.openapi.shapes import (
     versioned,
 )
 from app.api.policy.access import Access
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext, View
 from app.api.request.paging import checked_fields, page_answer, page_of, rows_of, shape
 from app.api.transport.errors import Misaddressed
 from app.api.transport.responses import json, links
@@ -51,8 +51,6 @@ from app.errors import NotFound
 from app.models import Base
 from app.rows.uuid_or_name import is_uuid
 
-Query = Mapping[str, Any]
-View = dict[str, Any]
 Model = TypeVar("Model", bound=Base)
 Narrow = Callable[[Select[Any]], Select[Any]]
 

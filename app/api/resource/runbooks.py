@@ -1,6 +1,5 @@
 """Routes of /v1/runbooks: runbooks, and the traits that their nodes need."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -9,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.api.node.traits import TRAITS, checked
 from app.api.openapi.returns import ADDED, NO_CONTENT
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -24,8 +23,6 @@ from app.models import Runbook
 from app.text.masking import mask
 
 runbooks = Routes("runbooks", "Runbooks: named lists of clean or service steps")
-
-Query = Mapping[str, Any]
 
 SINCE = 92
 #: The version from which a runbook has traits, and a name that need not be a trait.

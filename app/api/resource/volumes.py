@@ -1,6 +1,5 @@
 """Routes of /v1/volume: volume connectors and targets."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -10,7 +9,7 @@ from sqlalchemy import Select
 from app.api.node.node_identifiers import id_of
 from app.api.openapi.shapes import LINKS, Component, exactly
 from app.api.policy.access import Access
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
@@ -27,8 +26,6 @@ from app.inventory import volumes as service
 from app.models import Node, VolumeConnector, VolumeTarget
 
 volumes = Routes("volume", "Remote volumes of nodes, and the connectors for them")
-
-Query = Mapping[str, object]
 
 SINCE = 32
 CONNECTOR: Resource[VolumeConnector] = Resource(

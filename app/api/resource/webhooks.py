@@ -1,6 +1,5 @@
 """Routes of /v1/webhooks: receivers of change events; an addition to Ironic's API."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -9,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
 from app.api.openapi.shapes import array, column_shapes, exactly
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -22,8 +21,6 @@ from app.models import Webhook, WebhookFailure
 from app.text.masking import mask
 
 webhooks = Routes("webhooks", "Webhooks: receivers of change events")
-
-Query = Mapping[str, Any]
 
 WEBHOOK = Resource(
     name="webhook",

@@ -19,7 +19,7 @@ from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import BOOLEAN, INTEGER, TEXT, TIME, array, exactly, one_of
 from app.api.policy.targets import owned_at
 from app.api.request import auditing, repeats
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.consoles import HistoryQuery, StreamQuery, Ticket
 from app.api.transport.responses import SOCKET, json
@@ -32,7 +32,6 @@ from app.models import Node, Operation
 
 consoles = Routes("consoles", "Consoles of machines: state, watching and typing, history")
 
-Fields = dict[str, Any]
 CONSOLE = "/nodes/<ident>/console"
 OPEN, WRITE = "baremetal:node:console:open", "baremetal:node:console:write"
 #: Subprotocols of the WebSocket: its own, and the beginning of the one that carries the ticket,

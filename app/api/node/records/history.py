@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.api.node.node_identifiers import identified
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import LINKS, Component, column_shapes, subset_of, versioned
-from app.api.request.context import RequestContext
+from app.api.request.context import RequestContext, View
 from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.nodes import HistoryQuery
@@ -20,8 +20,6 @@ from app.models import Node, NodeHistory
 from app.rows.keyset_pages import fetch
 
 history = Routes("history", "Recorded events of nodes")
-
-View = dict[str, Any]
 
 SHORT = ("uuid", "created_at", "severity", "event")
 FULL = (
