@@ -3,13 +3,11 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import BigInteger, Index, Integer, String, Text, text
+from sqlalchemy import Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
-from app.models.base import Base, Numbered
-
-NUMBER = BigInteger().with_variant(Integer, "sqlite")
+from app.models.base import NUMBER, Base, Numbered
 
 
 class Outcome(StrEnum):

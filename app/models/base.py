@@ -3,10 +3,12 @@
 import re
 from datetime import datetime
 
-from sqlalchemy import DateTime, MetaData, String
+from sqlalchemy import BigInteger, DateTime, Integer, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.db.clock import now
+
+NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Base(DeclarativeBase):

@@ -2,14 +2,12 @@
 
 from datetime import datetime
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Integer, String
+from sqlalchemy import JSON, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
 from app.db.secret_columns import SealedText
-from app.models.base import Base, Identified, Numbered, Timestamped
-
-NUMBER = BigInteger().with_variant(Integer, "sqlite")
+from app.models.base import NUMBER, Base, Identified, Numbered, Timestamped
 
 
 class Subscriber:
