@@ -20,6 +20,7 @@ from workers.commands import (
     settings_commands,
     user_commands,
 )
+from workers.commands.command_runtime import disposing, silent_runtime
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read, read_for
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
@@ -250,25 +251,15 @@ def restored(
 
     Conductors detect a restore by themselves, unless Redis has lost its data too.
     """
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from app import runtime  # here: it imports nearly all modules
-    from app.audit import audit_records
-    from app.db.diagnosis import reason
+    from app.audit import audit_records  # here: SQLAlchemy is slow to import
     from app.db.transactions import connection_of
     from app.lifecycle.operation_states import Actor
     from workers.restoration import restore
 
     settings = location.complete(read(config, database__connection=database))
-    service_runtime = runtime.make(settings, send=lambda _message: False)
-    try:
-        with service_runtime.transaction(Actor.COMMAND) as session:
-            operation_count, nodes = restore.quarantine(session)
-            audit_records.add_command(connection_of(session), settings, "update/database/restored")
-    except SQLAlchemyError as error:
-        raise StartError(f"database: {reason(error)}") from None
-    finally:
-        service_runtime.engine.dispose()
+    with silent_runtime(settings) as runtime, runtime.transaction(Actor.COMMAND) as session:
+        operation_count, nodes = restore.quarantine(session)
+        audit_records.add_command(connection_of(session), settings, "update/database/restored")
     typer.echo(f"{operation_count} operations ended, {nodes} nodes are in maintenance")
 
 
@@ -278,26 +269,18 @@ def _record_upgrade(settings: Settings, grants: bool) -> None:
 
     Raises StartError: there are no such users.
     """
-    from sqlalchemy.exc import SQLAlchemyError  # here: SQLAlchemy is slow to import
-
-    from app.audit import audit_records
+    from app.audit import audit_records  # here: SQLAlchemy is slow to import
     from app.db import connections, transactions
-    from app.db.diagnosis import reason
     from app.rows import data_keys, database_users
 
     database = settings.database
     engine = connections.connect(
         database.connection, **database.limits, keyring=data_keys.keyring(database)
     )
-    try:
-        with transactions.write_connection(engine) as connection:
-            audit_records.add_command(connection, settings, "update/database/schema")
-            for statement in database_users.statements(settings) if grants else ():
-                connection.exec_driver_sql(statement)
-    except SQLAlchemyError as error:
-        raise StartError(f"database: {reason(error)}") from None
-    finally:
-        engine.dispose()
+    with disposing(engine), transactions.write_connection(engine) as connection:
+        audit_records.add_command(connection, settings, "update/database/schema")
+        for statement in database_users.statements(settings) if grants else ():
+            connection.exec_driver_sql(statement)
 
 
 if sys.argv[1:2] != ["up"]:  # its processes would keep what the operator's commands import

@@ -23,7 +23,7 @@ from app.db.sealing import keyring_of
 from app.db.transactions import retrying
 from app.engine import wake
 from app.errors import AgentRefused, NodeLocked, NotFound
-from app.lifecycle.flows import FLOWS
+from app.lifecycle.flows import HEARTBEAT_STATES
 from app.lifecycle.provision_states import WITHOUT_INSTANCE
 from app.models import AgentRecord, Node, Operation, OperationState
 from app.observe import log
@@ -35,8 +35,6 @@ from drivers.net import networks
 
 logger = log.get(__name__)
 
-#: Provision states that record heartbeats.
-HEARTBEAT_STATES = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
 #: Accepted values of `agent_status`: progress of a command, as the agent reports it.
 STATUSES = ("start", "end", "error")
 #: Characters by which parsers of URLs differ.

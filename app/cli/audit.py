@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from app.cli.commands import option
+from app.cli.fleet_file.spreadsheet import FORMULA
 from app.cli.rest import Api
 from app.cli.terminal import times
 from app.cli.terminal.output import Document, Output
@@ -30,8 +31,6 @@ COLUMNS = (
     "auth", "address", "user_agent", "request_id", "reason", "fields",
 )  # fmt: skip
 NEWEST = 100
-#: Prefixes of texts that spreadsheets evaluate as formulas.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 #: Filter of the API -> what it selects. A filter is an option of both commands.
 ABOUT = {

@@ -69,7 +69,7 @@ NODE: Mapping[str, Entry] = {
     "agent-logs": at("node_commands.agent_logs", "agent_logs"),
     "sensors": at("node_commands.sensors", "sensors"),
     "refresh": _bulk("node_commands.refresh", "refresh"),
-    "event-subscription": at("node_commands.event_subscription", "event_subscription"),
+    "event-subscription": at("node_commands.inquiries", "event_subscription"),
     "benchmarks": at("node_commands.benchmarks", "benchmarks"),
     "compliance": at("baselines", "compliance"),
     "trait": Group(

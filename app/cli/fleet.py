@@ -7,6 +7,7 @@ import typer
 from app.cli import bulk, rollouts
 from app.cli.commands import FOREVER
 from app.cli.node_commands.verbs import StepsGiven
+from app.cli.resources import Limit
 from app.cli.rest import Api
 from app.cli.terminal import arguments, times
 from app.cli.terminal.errors import Usage
@@ -25,7 +26,6 @@ NODE_COLUMNS = (
 NODES = ("node", "group", "wave", "state", "code", "error")
 
 RolloutArgument = Annotated[str, typer.Argument(metavar="UUID", help="UUID of the rollout")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Largest number of items")]
 
 
 def run(

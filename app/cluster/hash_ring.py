@@ -1,10 +1,9 @@
 """
 The hash ring: the conductor that owns a node.
 
-Rendezvous hashing: every conductor has a score for the node; the highest one owns it, and the
-others follow as its stand-ins. When a conductor leaves, only its nodes move; when one joins, only
-the nodes that it wins. A pure function, so that API and workers agree. It decides routing, not
-correctness: that rests on lease and fence.
+Rendezvous hashing: every conductor has a score for the node, and the highest one owns it. When a
+conductor leaves, only its nodes move; when one joins, only the nodes that it wins. A pure function,
+so that API and workers agree. It decides routing, not correctness: that rests on lease and fence.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +20,6 @@ class Member:
     group: str  # conductor group
     drivers: frozenset[str]  # names of the hardware types that it has loaded
     version: int = 0  # of messages that it understands (`app.process.release`)
-
-
-def owners(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Sequence[Member]:
-    """Sort the members that serve the node's driver and group, its owner first."""
-    candidates = serving(driver, group, members)
-    return sorted(candidates, key=lambda member: _score(member.name, node_uuid), reverse=True)
 
 
 def owner(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Member | None:

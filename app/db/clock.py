@@ -9,11 +9,10 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import DateTime, Float, ScalarSelect, select
-from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
-from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from app.db.dialect_texts import declare_texts
 from app.db.prepared import Prepared
 from app.db.transactions import connection_of
 
@@ -51,39 +50,21 @@ _READ = "clock"
 _SQLITE_TIME = "%Y-%m-%d %H:%M:%f001"
 
 
-@compiles(now, "sqlite")
-def _now_sqlite(_element: now, _compiler: SQLCompiler, **_kw: object) -> str:
-    return f"strftime('{_SQLITE_TIME}', 'now')"
-
-
-@compiles(now, "postgresql")
-def _now_postgresql(_element: now, _compiler: SQLCompiler, **_kw: object) -> str:
-    return "(clock_timestamp() AT TIME ZONE 'utc')"
-
-
-@compiles(after, "sqlite")
-def _after_sqlite(element: after, compiler: SQLCompiler, **kw: object) -> str:
-    seconds = compiler.process(element.clauses, **kw)
-    return f"strftime('{_SQLITE_TIME}', 'now', printf('%.6f seconds', {seconds}))"
-
-
-@compiles(after, "postgresql")
-def _after_postgresql(element: after, compiler: SQLCompiler, **kw: object) -> str:
-    seconds = compiler.process(element.clauses, **kw)
-    return f"(clock_timestamp() AT TIME ZONE 'utc' + ({seconds}) * interval '1 second')"
-
-
-@compiles(age, "sqlite")
-def _age_sqlite(element: age, compiler: SQLCompiler, **kw: object) -> str:
-    moment = compiler.process(element.clauses, **kw)
-    return f"((julianday('now') - julianday({moment})) * 86400.0)"
-
-
-@compiles(age, "postgresql")
-def _age_postgresql(element: age, compiler: SQLCompiler, **kw: object) -> str:
-    moment = compiler.process(element.clauses, **kw)
-    return f"extract(epoch FROM clock_timestamp() AT TIME ZONE 'utc' - {moment})"
-
+declare_texts(
+    now,
+    sqlite=f"strftime('{_SQLITE_TIME}', 'now')",
+    postgresql="(clock_timestamp() AT TIME ZONE 'utc')",
+)
+declare_texts(
+    after,
+    sqlite=f"strftime('{_SQLITE_TIME}', 'now', printf('%.6f seconds', {{0}}))",
+    postgresql="(clock_timestamp() AT TIME ZONE 'utc' + ({0}) * interval '1 second')",
+)
+declare_texts(
+    age,
+    sqlite="((julianday('now') - julianday({0})) * 86400.0)",
+    postgresql="extract(epoch FROM clock_timestamp() AT TIME ZONE 'utc' - {0})",
+)
 
 _NOW = Prepared(select(now()))
 

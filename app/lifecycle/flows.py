@@ -173,6 +173,8 @@ SERVICE = ProvisionFlow(
 )  # fmt: skip
 
 FLOWS = (VERIFY, INSPECT, CLEAN, DEPLOY, DELETE, ADOPT, RESCUE, UNRESCUE, SERVICE)
+#: Provision states whose nodes record heartbeats of their agents.
+HEARTBEAT_STATES = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
 
 _EVENT_TYPES: Mapping[str, str] = {
     **{kind: flow.event_type for flow in FLOWS for kind in flow.operations},

@@ -8,7 +8,7 @@ from sqlalchemy import JSON, ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.secret_columns import Document
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Identified, Numbered, Timestamped
 
 
 class AllocationState(StrEnum):
@@ -19,12 +19,11 @@ class AllocationState(StrEnum):
     ERROR = "error"
 
 
-class Allocation(Timestamped, Base):
+class Allocation(Numbered, Timestamped, Base):
     """A request for a node."""
 
     __tablename__ = "allocations"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)  # becomes the node's `instance_uuid`
     # unique; null without a name; a node with this name is preferred
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
@@ -45,7 +44,7 @@ class Allocation(Timestamped, Base):
     due_at: Mapped[datetime | None] = mapped_column(index=True)
 
 
-class Quota(Timestamped, Base):
+class Quota(Identified, Timestamped, Base):
     """
     Limit of the nodes that a project leases; a project without a row has none.
 
@@ -55,7 +54,5 @@ class Quota(Timestamped, Base):
 
     __tablename__ = "quotas"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     project: Mapped[str] = mapped_column(String(255), unique=True)  # as `lessee` of its nodes
     node_limit: Mapped[int]

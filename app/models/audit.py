@@ -3,13 +3,11 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import BigInteger, Index, Integer, String, Text, text
+from sqlalchemy import Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
-from app.models.base import Base
-
-NUMBER = BigInteger().with_variant(Integer, "sqlite")
+from app.models.base import NUMBER, Base, Numbered
 
 
 class Outcome(StrEnum):
@@ -27,7 +25,7 @@ class Outcome(StrEnum):
 _REFUSED = text(f"outcome <> '{Outcome.SUCCESS}'")
 
 
-class AuditCheckpoint(Base):
+class AuditCheckpoint(Numbered, Base):
     """
     A proof for a range of records, which are then neither changed, added nor removed unseen.
 
@@ -36,7 +34,6 @@ class AuditCheckpoint(Base):
 
     __tablename__ = "audit_checkpoints"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     created_at: Mapped[datetime] = mapped_column(default=now())
     first: Mapped[int] = mapped_column(NUMBER, unique=True)  # id of a record, as `last`
     last: Mapped[int] = mapped_column(NUMBER)

@@ -1,12 +1,14 @@
-"""Base class of the models, constraint names, timestamps."""
+"""Base class of the models, constraint names, keys, timestamps."""
 
 import re
 from datetime import datetime
 
-from sqlalchemy import DateTime, MetaData
+from sqlalchemy import BigInteger, DateTime, Integer, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.db.clock import now
+
+NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Base(DeclarativeBase):
@@ -27,6 +29,18 @@ class Base(DeclarativeBase):
 def kind_of(model: type[Base]) -> str:
     """Name of a model in messages: "volume target" for VolumeTarget."""
     return re.sub("(?<!^)(?=[A-Z])", " ", model.__name__).lower()
+
+
+class Numbered:
+    """Primary key: an integer from the database."""
+
+    id: Mapped[int] = mapped_column(primary_key=True, sort_order=-2)
+
+
+class Identified(Numbered):
+    """Primary key, and the UUID by which callers name the row."""
+
+    uuid: Mapped[str] = mapped_column(String(36), unique=True, sort_order=-1)
 
 
 class Timestamped:

@@ -8,7 +8,7 @@ from sqlalchemy import JSON, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Identified, Timestamped
 
 
 class Compliance(StrEnum):
@@ -27,13 +27,11 @@ class FailedBenchmark(StrEnum):
     FAIL = "fail"  # the step fails
 
 
-class Baseline(Timestamped, Base):
+class Baseline(Identified, Timestamped, Base):
     """Facts that are expected of the nodes of a selection."""
 
     __tablename__ = "baselines"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)
     description: Mapped[str | None] = mapped_column(String(255))
     selection: Mapped[str] = mapped_column(Text)  # expression of `app.selection`

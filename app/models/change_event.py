@@ -6,8 +6,7 @@ from enum import StrEnum
 from sqlalchemy import Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.models.base import Base
-from app.models.subscriber import NUMBER
+from app.models.base import NUMBER, Base
 
 #: Condition of the rows without a sequence number.
 UNNUMBERED = text("sequence IS NULL")

@@ -10,10 +10,10 @@ from sqlalchemy import JSON, BigInteger, Float, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Numbered, Timestamped
 
 
-class Conductor(Timestamped, Base):
+class Conductor(Numbered, Timestamped, Base):
     """
     A conductor. It is alive while it is online, not drained, without an impediment, and its
     heartbeat is more recent than `[conductor]heartbeat_timeout`.
@@ -21,7 +21,6 @@ class Conductor(Timestamped, Base):
 
     __tablename__ = "conductors"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     # name of the conductor: `[DEFAULT]host`
     hostname: Mapped[str] = mapped_column(String(255), unique=True)
     # UUID, new at every start; claims of an older incarnation are void

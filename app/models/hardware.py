@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
 from app.db.secret_columns import Document
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Numbered, Timestamped
 
 
 class BiosSetting(Timestamped, Base):
@@ -135,7 +135,7 @@ class NodeSensors(Base):
     history: Mapped[str] = mapped_column(Text, default="{}")
 
 
-class Benchmark(Base):
+class Benchmark(Numbered, Base):
     """
     A number that a step has measured on a machine.
 
@@ -150,7 +150,6 @@ class Benchmark(Base):
         Index("ix_benchmarks_metric", "metric", "id"),
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
     operation_uuid: Mapped[str] = mapped_column(String(36))
     position: Mapped[int]  # of the step within the operation
@@ -163,7 +162,7 @@ class Benchmark(Base):
     recorded_at: Mapped[datetime] = mapped_column(default=now())  # end of the step
 
 
-class EventSubscription(Base):
+class EventSubscription(Numbered, Base):
     """
     The subscription of this service to the events of a node's BMC (`app.inventory.bmc_events`).
 
@@ -172,7 +171,6 @@ class EventSubscription(Base):
 
     __tablename__ = "event_subscriptions"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     # null: the node was deleted, or has another BMC
     node_id: Mapped[int | None] = mapped_column(ForeignKey("nodes.id"), unique=True)
     # of a row without a node: fields of the former node by which its BMC is reached

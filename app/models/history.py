@@ -9,17 +9,15 @@ from sqlalchemy import JSON, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
-from app.models.base import Base
+from app.models.base import Base, Identified, Numbered
 
 
-class NodeHistory(Base):
+class NodeHistory(Identified, Base):
     """An event in the life of a node."""
 
     __tablename__ = "node_history"
     __table_args__ = (Index("ix_node_history_node", "node_id", "id"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
     created_at: Mapped[datetime]  # time of the event, by the conductor's or API server's clock
     severity: Mapped[str] = mapped_column(String(8))  # INFO or ERROR, as in Ironic
@@ -39,7 +37,7 @@ class NodeHistory(Base):
     sender: Mapped[str | None] = mapped_column(String(64))
 
 
-class BmcExchanges(Base):
+class BmcExchanges(Numbered, Base):
     """
     Exchanges of one step's call to a driver with the BMC of a node whose recording is on.
 
@@ -49,7 +47,6 @@ class BmcExchanges(Base):
     __tablename__ = "bmc_exchanges"
     __table_args__ = (Index("ix_bmc_exchanges_node", "node_id", "id"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
     operation: Mapped[str] = mapped_column(String(36))  # UUID
     step: Mapped[str] = mapped_column(String(300))  # interface and name
@@ -59,7 +56,7 @@ class BmcExchanges(Base):
     exchanges: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
 
 
-class SanitationReport(Base):
+class SanitationReport(Identified, Base):
     """
     The report of an operation that cleaned or tore down a machine.
 
@@ -69,8 +66,6 @@ class SanitationReport(Base):
     __tablename__ = "sanitation_reports"
     __table_args__ = (Index("ix_sanitation_reports_node", "node_uuid", "id"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     node_uuid: Mapped[str] = mapped_column(String(36))
     operation_uuid: Mapped[str] = mapped_column(String(36))
     created_at: Mapped[datetime] = mapped_column(index=True)  # end of the operation

@@ -6,10 +6,10 @@ from sqlalchemy import ColumnElement, ForeignKey, Index, String, Text, or_
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Identified, Timestamped
 
 
-class Hold(Timestamped, Base):
+class Hold(Identified, Timestamped, Base):
     """A hold on a node, which may have several; it has no effect from its expiry on."""
 
     __tablename__ = "holds"
@@ -20,8 +20,6 @@ class Hold(Timestamped, Base):
         Index("ix_holds_expires_at", "expires_at"),
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
     kind: Mapped[str] = mapped_column(String(32))  # a `HoldKind`
     # of the caller who has created it

@@ -7,10 +7,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
 from app.db.secret_columns import ROW, SealedText
-from app.models.base import Base
+from app.models.base import Base, Numbered
 
 
-class Answered(Base):
+class Answered(Numbered, Base):
     """The answer to a request with an `Idempotency-Key`; a repeated request gets it again."""
 
     __tablename__ = "answered"
@@ -20,7 +20,6 @@ class Answered(Base):
         {"info": {ROW: ("caller", "key")}},
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     # the caller's identity; keys of callers are independent
     caller: Mapped[str] = mapped_column(String(255))
     key: Mapped[str] = mapped_column(String(255))  # value of the header

@@ -5,15 +5,14 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Numbered, Timestamped
 
 
-class User(Timestamped, Base):
+class User(Numbered, Timestamped, Base):
     """A user of the API."""
 
     __tablename__ = "users"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)  # of callers, in logs and histories
     name: Mapped[str] = mapped_column(String(255), unique=True)
     # argon2id, in the PHC format; null for a user with API tokens only
@@ -21,12 +20,11 @@ class User(Timestamped, Base):
     enabled: Mapped[bool] = mapped_column(default=True)  # false: all requests get 401
 
 
-class Group(Timestamped, Base):
+class Group(Numbered, Timestamped, Base):
     """A group of users, which has roles as a user has."""
 
     __tablename__ = "user_groups"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)
 
 
@@ -43,24 +41,22 @@ class Membership(Base):
     )
 
 
-class Project(Timestamped, Base):
+class Project(Numbered, Timestamped, Base):
     """A project: the owner or lessee of nodes."""
 
     __tablename__ = "projects"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     # value of `owner` and `lessee` of nodes: a UUID, or what the operator chose
     ident: Mapped[str] = mapped_column(String(64), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)
 
 
-class RoleAssignment(Base):
+class RoleAssignment(Numbered, Base):
     """A role of a user or a group, in the system or in a project."""
 
     __tablename__ = "role_assignments"
     __table_args__ = (CheckConstraint("(user_id IS NULL) <> (group_id IS NULL)", "one_holder"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     role: Mapped[str] = mapped_column(String(16))  # `app.identity.caller.Role`
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
@@ -74,12 +70,11 @@ class RoleAssignment(Base):
     )
 
 
-class ApiToken(Base):
+class ApiToken(Numbered, Base):
     """An API token of a user, for one scope. Its text is not stored."""
 
     __tablename__ = "api_tokens"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)  # for commands
     digest: Mapped[str] = mapped_column(String(64), unique=True)  # SHA-256 of the text
     name: Mapped[str | None] = mapped_column(String(255))

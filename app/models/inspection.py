@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
 from app.db.secret_columns import Document
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Identified, Timestamped
 
 
 class InspectionReport(Base):
@@ -22,13 +22,11 @@ class InspectionReport(Base):
     body: Mapped[dict[str, Any]] = mapped_column(Document)
 
 
-class InspectionRule(Timestamped, Base):
+class InspectionRule(Identified, Timestamped, Base):
     """Conditions on an inspected node, and actions if they are met (`app.inspection.rules`)."""
 
     __tablename__ = "inspection_rules"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     description: Mapped[str | None] = mapped_column(String(255))
     # of the inspection that runs the rule
     phase: Mapped[str] = mapped_column(String(16), default="main")

@@ -4,16 +4,14 @@ from sqlalchemy import JSON, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.secret_columns import SealedText
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Identified, Timestamped
 
 
-class Network(Timestamped, Base):
+class Network(Identified, Timestamped, Base):
     """VLANs that a switch port carries while its machine is in the network."""
 
     __tablename__ = "networks"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)
     description: Mapped[str | None] = mapped_column(String(255))
     vlan: Mapped[int | None]  # untagged; null: no untagged frames
@@ -24,13 +22,11 @@ class Network(Timestamped, Base):
     public: Mapped[bool] = mapped_column(default=False)  # every project may use it
 
 
-class Switch(Timestamped, Base):
+class Switch(Identified, Timestamped, Base):
     """A switch whose ports the service configures."""
 
     __tablename__ = "switches"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)
     description: Mapped[str | None] = mapped_column(String(255))
     # MAC address in lower case, as `switch_id` of ports' `local_link_connection`

@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.secret_columns import Document
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Identified, Timestamped
 
 #: Condition for available nodes without an instance, as in the index `ix_nodes_free`. Databases
 #: use the index for queries with exactly this text; with a simpler one SQLite picks another index.
@@ -44,7 +44,7 @@ def _partial(name: str, *columns: str, condition: str, sqlite: str | None = None
     return Index(name, *columns, "id", sqlite_where=on_sqlite, postgresql_where=on_postgresql)
 
 
-class Node(Timestamped, Base):
+class Node(Identified, Timestamped, Base):
     """
     A machine. Columns have the names of the API's fields.
 
@@ -72,8 +72,6 @@ class Node(Timestamped, Base):
         _partial("ix_nodes_free", "resource_class", condition=FREE.text),
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str | None] = mapped_column(
         String(255), unique=True
     )  # unique; null without a name
@@ -180,13 +178,11 @@ class NodeTrait(Base):
     trait: Mapped[str] = mapped_column(String(255), primary_key=True)
 
 
-class Chassis(Timestamped, Base):
+class Chassis(Identified, Timestamped, Base):
     """A chassis. Nodes refer to it by UUID, which never changes."""
 
     __tablename__ = "chassis"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     description: Mapped[str | None] = mapped_column(String(255))
     extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators
 

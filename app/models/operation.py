@@ -19,7 +19,7 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.secret_columns import ROW, Document
-from app.models.base import Base
+from app.models.base import Base, Identified, Numbered
 from app.process import release
 
 
@@ -110,7 +110,7 @@ HOLDS = text("queue IS NOT NULL AND admitted_at IS NOT NULL AND finished_at IS N
 QUEUES = text("queue IS NOT NULL AND admitted_at IS NULL AND finished_at IS NULL")
 
 
-class Operation(Base):
+class Operation(Identified, Base):
     """One run of a verb, or one management request, on a node."""
 
     __tablename__ = "operations"
@@ -145,8 +145,6 @@ class Operation(Base):
         ),
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
     kind: Mapped[str] = mapped_column(String(32))  # an `OperationKind`
     # an `OperationState`
@@ -226,7 +224,7 @@ class Operation(Base):
 TAKEN_OVER = text("deaths > 0")
 
 
-class OperationStep(Base):
+class OperationStep(Numbered, Base):
     """One step of an operation."""
 
     __tablename__ = "operation_steps"
@@ -241,7 +239,6 @@ class OperationStep(Base):
         {"info": {ROW: ("operation_id", "position")}},
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     operation_id: Mapped[int] = mapped_column(ForeignKey("operations.id"))
     position: Mapped[int]  # order within the operation, from 0
     interface: Mapped[str] = mapped_column(String(32))  # kind, such as power or deploy

@@ -6,16 +6,14 @@ from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.secret_columns import Document
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Identified, Timestamped
 
 
-class Port(Timestamped, Base):
+class Port(Identified, Timestamped, Base):
     """A network interface of a node."""
 
     __tablename__ = "ports"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
     # null if not in a port group
@@ -38,13 +36,11 @@ class Port(Timestamped, Base):
     available_for_dynamic_portgroup: Mapped[bool] = mapped_column(default=True)
 
 
-class Portgroup(Timestamped, Base):
+class Portgroup(Identified, Timestamped, Base):
     """A group of ports that are bonded."""
 
     __tablename__ = "portgroups"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
     # MAC address in lower case, with colons; by default the address of a member

@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.secret_columns import Document
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Identified, Numbered, Timestamped
 
 
 class RolloutState(StrEnum):
@@ -59,14 +59,12 @@ class StartRefusal(StrEnum):
 UNENDED = (RolloutState.RUNNING, RolloutState.PAUSED, RolloutState.ABORTING)
 
 
-class Rollout(Timestamped, Base):
+class Rollout(Identified, Timestamped, Base):
     """A verb for many nodes; its nodes and their waves are fixed at its creation."""
 
     __tablename__ = "rollouts"
     __table_args__ = (Index("ix_rollouts_state", "state"), Index("ix_rollouts_owner", "owner"))
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     description: Mapped[str | None] = mapped_column(Text)
     owner: Mapped[str | None] = mapped_column(String(255))  # project; null for the system
     # the caller, on whose behalf operations are started
@@ -107,7 +105,7 @@ class Rollout(Timestamped, Base):
         return self.nodes - self.running - self.succeeded - self.failed
 
 
-class RolloutNode(Base):
+class RolloutNode(Numbered, Base):
     """
     A node of a rollout.
 
@@ -128,7 +126,6 @@ class RolloutNode(Base):
         ),
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     rollout_id: Mapped[int] = mapped_column(ForeignKey("rollouts.id"))
     node_uuid: Mapped[str] = mapped_column(String(36))
     node_name: Mapped[str | None] = mapped_column(String(255))  # at the creation

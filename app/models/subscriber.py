@@ -2,14 +2,12 @@
 
 from datetime import datetime
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Integer, String
+from sqlalchemy import JSON, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
 from app.db.secret_columns import SealedText
-from app.models.base import Base, Timestamped
-
-NUMBER = BigInteger().with_variant(Integer, "sqlite")
+from app.models.base import NUMBER, Base, Identified, Numbered, Timestamped
 
 
 class Subscriber:
@@ -26,13 +24,11 @@ class Subscriber:
     last_delivery_at: Mapped[datetime | None]  # of the last success
 
 
-class Webhook(Subscriber, Timestamped, Base):
+class Webhook(Identified, Subscriber, Timestamped, Base):
     """A URL to which conductors post change events (`workers.periodic.webhooks`)."""
 
     __tablename__ = "webhooks"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)
     url: Mapped[str] = mapped_column(SealedText)
     # project whose nodes' events are posted; null for all nodes
@@ -49,12 +45,11 @@ class Webhook(Subscriber, Timestamped, Base):
     previous_secret_until: Mapped[datetime | None]
 
 
-class WebhookFailure(Base):
+class WebhookFailure(Numbered, Base):
     """Events that a receiver did not accept for too long: those after a number, up to another."""
 
     __tablename__ = "webhook_failures"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id"), index=True)
     created_at: Mapped[datetime] = mapped_column(default=now())
     after: Mapped[int] = mapped_column(NUMBER)

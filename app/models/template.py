@@ -6,18 +6,16 @@ from sqlalchemy import JSON, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.secret_columns import Document
-from app.models.base import Base, Timestamped
+from app.models.base import Base, Identified, Timestamped
 
 Steps = list[dict[str, Any]]
 
 
-class DeployTemplate(Timestamped, Base):
+class DeployTemplate(Identified, Timestamped, Base):
     """Steps of all deployments whose instance has the trait `name`."""
 
     __tablename__ = "deploy_templates"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)  # a trait
     description: Mapped[str | None] = mapped_column(String(255))
     # [{interface, step, args, priority}]
@@ -25,13 +23,11 @@ class DeployTemplate(Timestamped, Base):
     extra: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # free for operators
 
 
-class Runbook(Timestamped, Base):
+class Runbook(Identified, Timestamped, Base):
     """Steps for cleaning or servicing the nodes that have one of its traits."""
 
     __tablename__ = "runbooks"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)  # unique; may be a trait
     description: Mapped[str | None] = mapped_column(String(255))
     steps: Mapped[Steps] = mapped_column(Document, default=list)  # [{interface, step, args, order}]

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Select, and_, case, or_, select, union_all
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from app.db.dialect_texts import declare_texts
 from app.lifecycle.provision_states import State
 from app.models import Node, NodeSearch
 from app.selection import sql_texts
@@ -114,13 +113,4 @@ class _AmongIds(FunctionElement[bool]):
         return self
 
 
-@compiles(_AmongIds, "sqlite")
-def _among_on_sqlite(element: _AmongIds, compiler: SQLCompiler, **kwargs: object) -> str:
-    column, query = (compiler.process(clause, **kwargs) for clause in element.clauses)
-    return f"({column} IN {query})"
-
-
-@compiles(_AmongIds, "postgresql")
-def _among_on_postgresql(element: _AmongIds, compiler: SQLCompiler, **kwargs: object) -> str:
-    column, query = (compiler.process(clause, **kwargs) for clause in element.clauses)
-    return f"({column} = ANY (ARRAY {query}))"
+declare_texts(_AmongIds, sqlite="({0} IN {1})", postgresql="({0} = ANY (ARRAY {1}))")

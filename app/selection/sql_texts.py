@@ -14,6 +14,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from app.db.dialect_texts import declare_texts
 from app.selection.tree import Pattern
 
 _CAPITALS = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -119,74 +120,29 @@ def _path(keys: Sequence[str]) -> list[ColumnElement[str]]:
     return [literal(path, Text), *(literal(key, Text) for key in keys)]
 
 
-def _parts(element: FunctionElement[Any], compiler: SQLCompiler, kwargs: Any) -> list[str]:
-    return [compiler.process(clause, **kwargs) for clause in element.clauses]
-
-
-@compiles(_Fits, "sqlite")
-def _fits_on_sqlite(element: _Fits, compiler: SQLCompiler, **kwargs: object) -> str:
-    text, glob, _ = element.clauses
-    return f"({compiler.process(text, **kwargs)} GLOB {compiler.process(glob, **kwargs)})"
-
-
-@compiles(_Fits, "postgresql")
-def _fits_on_postgresql(element: _Fits, compiler: SQLCompiler, **kwargs: object) -> str:
-    text, _, like = element.clauses
-    return f"({compiler.process(text, **kwargs)} LIKE {compiler.process(like, **kwargs)})"
-
-
-@compiles(_Contains, "sqlite")
-def _contains_on_sqlite(element: _Contains, compiler: SQLCompiler, **kwargs: object) -> str:
-    text, part = _parts(element, compiler, kwargs)
-    return f"(instr(lower({text}), {part}) > 0)"
-
-
-@compiles(_Contains, "postgresql")
-def _contains_on_postgresql(element: _Contains, compiler: SQLCompiler, **kwargs: object) -> str:
-    text, part = _parts(element, compiler, kwargs)
-    return f'(strpos(lower({text} COLLATE "C"), {part}) > 0)'
-
-
-@compiles(_HasFolded, "sqlite")
-def _has_folded_on_sqlite(element: _HasFolded, compiler: SQLCompiler, **kwargs: object) -> str:
-    text, part = _parts(element, compiler, kwargs)
-    return f"(instr({text}, {part}) > 0)"
-
-
-@compiles(_HasFolded, "postgresql")
-def _has_folded_on_postgresql(element: _HasFolded, compiler: SQLCompiler, **kwargs: object) -> str:
-    text, part = _parts(element, compiler, kwargs)
-    return f"(strpos({text}, {part}) > 0)"
-
-
-@compiles(_JsonText, "sqlite")
-def _json_text_on_sqlite(element: _JsonText, compiler: SQLCompiler, **kwargs: object) -> str:
-    document, path, *_ = element.clauses
-    place = f"{compiler.process(document, **kwargs)}, {compiler.process(path, **kwargs)}"
-    return (
-        f"CASE json_type({place}) WHEN 'text' THEN json_extract({place})"
-        f" WHEN 'integer' THEN CAST(json_extract({place}) AS TEXT)"
-        " WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' END"
-    )
-
-
-@compiles(_JsonString, "sqlite")
-def _json_string_on_sqlite(element: _JsonString, compiler: SQLCompiler, **kwargs: object) -> str:
-    document, path, *_ = element.clauses
-    place = f"{compiler.process(document, **kwargs)}, {compiler.process(path, **kwargs)}"
-    return f"CASE json_type({place}) WHEN 'text' THEN json_extract({place}) END"
-
-
-@compiles(_JsonNumber, "sqlite")
-def _json_number_on_sqlite(element: _JsonNumber, compiler: SQLCompiler, **kwargs: object) -> str:
-    document, path, *_ = element.clauses
-    place = f"{compiler.process(document, **kwargs)}, {compiler.process(path, **kwargs)}"
-    value = f"json_extract({place})"
-    return (
-        f"CASE json_type({place}) WHEN 'integer' THEN CAST({value} AS REAL)"
-        f" WHEN 'real' THEN {value} WHEN 'text' THEN CASE WHEN length({value}) BETWEEN 1 AND 15"
-        f" AND {value} NOT GLOB '*[^0-9]*' THEN CAST({value} AS REAL) END END"
-    )
+declare_texts(_Fits, sqlite="({0} GLOB {1})", postgresql="({0} LIKE {2})")
+declare_texts(
+    _Contains,
+    sqlite="(instr(lower({0}), {1}) > 0)",
+    postgresql='(strpos(lower({0} COLLATE "C"), {1}) > 0)',
+)
+declare_texts(_HasFolded, sqlite="(instr({0}, {1}) > 0)", postgresql="(strpos({0}, {1}) > 0)")
+declare_texts(
+    _JsonText,
+    sqlite="CASE json_type({0}, {1}) WHEN 'text' THEN json_extract({0}, {1})"
+    " WHEN 'integer' THEN CAST(json_extract({0}, {1}) AS TEXT)"
+    " WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' END",
+)
+declare_texts(
+    _JsonString, sqlite="CASE json_type({0}, {1}) WHEN 'text' THEN json_extract({0}, {1}) END"
+)
+_VALUE = "json_extract({0}, {1})"
+declare_texts(
+    _JsonNumber,
+    sqlite=f"CASE json_type({{0}}, {{1}}) WHEN 'integer' THEN CAST({_VALUE} AS REAL)"
+    f" WHEN 'real' THEN {_VALUE} WHEN 'text' THEN CASE WHEN length({_VALUE}) BETWEEN 1 AND 15"
+    f" AND {_VALUE} NOT GLOB '*[^0-9]*' THEN CAST({_VALUE} AS REAL) END END",
+)
 
 
 def _on_postgresql(

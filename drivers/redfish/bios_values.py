@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from drivers.core.errors import InvalidDriverInfo
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, number, text
+from drivers.redfish.transport.conversions import entry, link_paths, number, text
 
 #: Largest number of the database columns.
 _BOUND = 2**31 - 1
@@ -107,7 +107,7 @@ def registry(bmc: Connection, bios: Mapping[str, object]) -> dict[str, Mapping[s
     collection = navigation.link(bmc.open(), "registries")
     if name is None or collection is None:
         return {}
-    members = _links(entry(bmc.find(collection), "Members"))
+    members = link_paths(entry(bmc.find(collection), "Members"))
     # the usual path ends with the name, with or without its version
     members.sort(key=lambda path: not name.startswith(path.rstrip("/").rpartition("/")[2]))
     for path in members[:_MOST_REGISTRIES]:
@@ -137,11 +137,6 @@ def _locations(document: object) -> Iterator[str]:
             path = entry(path, "@odata.id") or entry(path, "extref")
         if isinstance(path, str) and path.startswith("/"):
             yield path
-
-
-def _links(items: object) -> list[str]:
-    paths = [entry(item, "@odata.id") for item in items] if isinstance(items, list) else []
-    return [path for path in paths if isinstance(path, str)]
 
 
 def _integer(setting: Setting, value: object) -> int:

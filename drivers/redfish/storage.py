@@ -12,7 +12,7 @@ from typing import Any
 from drivers.core.errors import HardwareError, NotSupported, Refused, Unexpected
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, is_present, number, text
+from drivers.redfish.transport.conversions import entry, is_present, link_paths, number, text
 
 #: VolumeType, which volumes have before schema 1.3.1 in place of RAIDType -> RAIDType, where there
 #: is only one. RawDevice: no RAID.
@@ -136,7 +136,7 @@ def _controller(
     links = entry(document, "Drives")
     lost_documents: dict[str, str] = {}  # a missing drive keeps its path in the volumes
     documents = {
-        drive_path: _document(bmc, drive_path, lost_documents) for drive_path in _links(links)
+        drive_path: _document(bmc, drive_path, lost_documents) for drive_path in link_paths(links)
     }
     drives = {drive_path: facts for drive_path, facts in documents.items() if facts is not None}
     volumes, other_paths = [], set()
@@ -196,7 +196,7 @@ def _raids(
     if isinstance(path, str):
         controllers = [
             bmc.find(controller_path)
-            for controller_path in _links(entry(bmc.find(path), "Members"))
+            for controller_path in link_paths(entry(bmc.find(path), "Members"))
         ]
     if not controllers:
         return frozenset()
@@ -241,11 +241,11 @@ def _drives_of(
     path: str, volume: Mapping[str, Any], drives: Mapping[str, Mapping[str, Any]]
 ) -> frozenset[str]:
     """Return a volume's drives. Some BMCs link volumes to them, others drives to their volumes."""
-    linked_drives = _links(entry(entry(volume, "Links"), "Drives"))
+    linked_drives = link_paths(entry(entry(volume, "Links"), "Drives"))
     back_links = (
         drive_path
         for drive_path, facts in drives.items()
-        if path in _links(entry(entry(facts, "Links"), "Volumes"))
+        if path in link_paths(entry(entry(facts, "Links"), "Volumes"))
     )
     return frozenset(linked_drives or back_links)
 
@@ -257,7 +257,7 @@ def _members(bmc: Connection, path: str) -> list[str]:
     Raises Unexpected: it has no list of links.
     """
     members = entry(bmc.document(path), "Members")
-    paths = _links(members)
+    paths = link_paths(members)
     if not isinstance(members, list) or len(paths) != len(members):
         raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {path} Members")
     return paths
@@ -285,8 +285,3 @@ def _resource(
         return document
     unreadable[path] = "it has neither @odata.id nor Id"
     return None
-
-
-def _links(items: object) -> list[str]:
-    paths = [entry(item, "@odata.id") for item in items] if isinstance(items, list) else []
-    return [path for path in paths if isinstance(path, str)]

@@ -11,7 +11,7 @@ from werkzeug.test import EnvironBuilder
 
 from app.api.transport.limits import REFUSED_PER_MINUTE, Limits
 from app.api.transport.request_body import EVENTS_LIMIT
-from app.cli.node_commands import event_subscription as command
+from app.cli.node_commands import inquiries
 from app.cli.terminal.output import Output
 from app.cli.terminal.output_format import Form
 from app.db.clock import after, moment, now
@@ -245,9 +245,12 @@ class Answers:
 
     def get(self, *path):
         assert ("nodes", "n1", "event_subscription") == path
-        return dict.fromkeys(command.FIELDS) | {"state": "refused", "error": "no event service"}
+        return dict.fromkeys(inquiries.SUBSCRIPTION) | {
+            "state": "refused",
+            "error": "no event service",
+        }
 
 
 def test_the_command_shows_state_and_reason(capsys):
-    command.event_subscription(Answers(), Output(Form.TABLE), "n1")
+    inquiries.event_subscription(Answers(), Output(Form.TABLE), "n1")
     assert "no event service" in capsys.readouterr().out

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from app.api.request import long_polls
 from app.events import change_events as service
-from app.requests import long_poll
 
 from .conftest import fault
 
@@ -95,7 +95,7 @@ def test_a_request_waits_for_an_event(api, changed):
 
 def test_events_wake_the_requests_that_wait(api, changed, monkeypatch):
     """No request depends on its own checks: they are ten minutes apart here."""
-    monkeypatch.setattr(long_poll, "LONGEST", 600.0)
+    monkeypatch.setattr(long_polls, "LONGEST", 600.0)
     last, states = page(api)["last"], "/v1/nodes/n1/states?wait=120"
     with ThreadPoolExecutor() as pool:
         answers = [

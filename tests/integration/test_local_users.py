@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from app.config import settings as app_settings
 from app.db import connections, transactions
 from app.db.clock import now
-from app.identity import authentication, delegated_work, first_admin, oidc_users, passwords, tokens
+from app.identity import authentication, delegated_work, oidc_users, passwords, tokens
 from app.identity.caller import Caller
 from app.models import Hold, Node, Operation, RoleAssignment, Rollout, User, Webhook
 from tests.support import programs
@@ -368,7 +368,7 @@ def test_other_users_prevent_a_first_admin(database, engine, tmp_path):
     with transactions.transaction(engine) as session:
         session.add(User(uuid="1", name="ann", password_hash=STORED))
     bootstrap.ensure(settings_of(database, tmp_path))
-    assert not first_admin.create(engine, STORED)
+    assert not bootstrap.create(engine, STORED)
     assert not (tmp_path / "admin-password").exists()
 
 

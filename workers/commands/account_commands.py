@@ -12,6 +12,7 @@ import typer
 
 from app.cli.commands import WRITING, option
 from app.config.settings import Settings
+from workers.commands.command_runtime import disposing
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location
 from workers.supervisor.location import StartError
@@ -118,10 +119,7 @@ def _run(connection_options: dict[str, Any], work: "Callable[[Engine, Settings],
     Raises StartError: the database is unreachable, or refuses; or the command is refused.
     Raises SettingsError.
     """
-    from sqlalchemy.exc import SQLAlchemyError
-
     from app.db import connections
-    from app.db.diagnosis import reason
     from app.errors import ServiceError
     from app.rows import data_keys
 
@@ -129,15 +127,12 @@ def _run(connection_options: dict[str, Any], work: "Callable[[Engine, Settings],
     database = settings.database
     keyring = data_keys.keyring(database)  # signs the audit record
     engine = connections.connect(database.connection, **database.limits, keyring=keyring)
-    try:
+    with disposing(engine):
         _check_tables(engine)
-        work(engine, settings)
-    except ServiceError as error:
-        raise StartError(str(error)) from None
-    except SQLAlchemyError as error:
-        raise StartError(f"database: {reason(error)}") from None
-    finally:
-        engine.dispose()
+        try:
+            work(engine, settings)
+        except ServiceError as error:
+            raise StartError(str(error)) from None
 
 
 def _settings(data_dir: Path | None, database: str | None, config: Path | None) -> Settings:

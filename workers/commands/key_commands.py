@@ -15,6 +15,7 @@ import typer
 
 from app.config.settings import Settings, SettingsError
 from app.text.sentences import harmless
+from workers.commands.command_runtime import silent_runtime
 from workers.commands.configuration import Config, read
 from workers.supervisor import location
 from workers.supervisor.location import StartError
@@ -33,22 +34,11 @@ def with_data_keys(
     config: Path | None, work: "Callable[[Settings, Connection, Sequence[Master]], T]"
 ) -> T:
     """Run `work` in a transaction, with the master keys. Raises StartError, SettingsError."""
-    from sqlalchemy.exc import SQLAlchemyError
+    from app.db.sealing import keyring_of  # here: SQLAlchemy is slow to import
 
-    from app import runtime  # here: it imports nearly all modules
-    from app.db.diagnosis import reason
-    from app.db.sealing import keyring_of
-
-    service_runtime = runtime.make(location.complete(read(config)), send=lambda _message: False)
-    try:
-        with service_runtime.write_connection() as connection:
-            return work(
-                service_runtime.settings, connection, keyring_of(connection.dialect).masters
-            )
-    except SQLAlchemyError as error:
-        raise StartError(f"database: {reason(error)}") from None
-    finally:
-        service_runtime.engine.dispose()
+    settings = location.complete(read(config))
+    with silent_runtime(settings) as runtime, runtime.write_connection() as connection:
+        return work(settings, connection, keyring_of(connection.dialect).masters)
 
 
 @keys.command()
@@ -110,30 +100,22 @@ def move(
     Run it again if it ended early: it goes on with the nodes that remain. Exit status 1: a password
     of a node cannot be read, and the node is left as it is.
     """
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from app import runtime  # here: it imports nearly all modules
-    from app.db.diagnosis import reason
     from app.process import kill_points
     from drivers.core.errors import SecretsUnavailable
     from workers.moving import vault_secrets
 
     settings = location.complete(read(config))
     kill_points.arm(settings.default.kill_points, "move")
-    service_runtime = runtime.make(settings, send=lambda _message: False)
-    try:
-        report = vault_secrets.move(
-            service_runtime,
-            to_vault=to is Place.VAULT,
-            dry_run=dry_run,
-            tell=partial(typer.echo, err=True),
-        )
-    except SecretsUnavailable as error:
-        raise StartError(f"{error}; run the command again") from None
-    except SQLAlchemyError as error:
-        raise StartError(f"database: {reason(error)}") from None
-    finally:
-        service_runtime.engine.dispose()
+    with silent_runtime(settings) as runtime:
+        try:
+            report = vault_secrets.move(
+                runtime,
+                to_vault=to is Place.VAULT,
+                dry_run=dry_run,
+                tell=partial(typer.echo, err=True),
+            )
+        except SecretsUnavailable as error:
+            raise StartError(f"{error}; run the command again") from None
     verb = "to move" if dry_run else "moved"
     typer.echo(f"{verb} to the {to}: {report.secrets} secrets of {report.nodes} nodes")
     raise typer.Exit(1 if report.unreadable_nodes else 0)

@@ -13,6 +13,7 @@ from app.cli.terminal.output_format import Form
 from app.config.loading import secret_in_file
 from app.config.settings import SettingsError
 from app.text.masking import mask_urls
+from workers.commands.command_runtime import silent_runtime
 from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location
 from workers.supervisor.location import StartError
@@ -139,26 +140,18 @@ def _moving(
 
     process: its name in kill points. Raises StartError, SettingsError.
     """
-    from sqlalchemy.exc import SQLAlchemyError  # here: these imports are slow
-
-    from app import runtime
-    from app.db.diagnosis import reason
-    from app.process import kill_points
+    from app.process import kill_points  # here: these imports are slow
     from workers.moving import ironic_database
 
     settings = location.complete(
         read(config, DEFAULT__data_dir=data_dir and str(data_dir), database__connection=database)
     )
     kill_points.arm(settings.default.kill_points, process)
-    moving_runtime = runtime.make(settings, send=lambda _message: False)
-    try:
-        yield moving_runtime
-    except ironic_database.NotIronic as error:
-        raise StartError(f"Ironic's database {error}") from None
-    except SQLAlchemyError as error:
-        raise StartError(f"database: {reason(error)}") from None
-    finally:
-        moving_runtime.engine.dispose()
+    with silent_runtime(settings) as moving_runtime:
+        try:
+            yield moving_runtime
+        except ironic_database.NotIronic as error:
+            raise StartError(f"Ironic's database {error}") from None
 
 
 def _report(rows: list["MovedRow"], form: Form) -> None:

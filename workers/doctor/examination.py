@@ -25,9 +25,7 @@ from app.runtime import make
 from workers.doctor import (
     database_checks,
     environment_checks,
-    openstack,
-    switches,
-    vault_checks,
+    outside_checks,
 )
 from workers.doctor.checks import Check, Finding, Installation
 
@@ -63,10 +61,10 @@ CHECKS: Sequence[Check] = (
         database_checks.ended_notifications,
         database_checks.forget_notifications,
     ),
-    Check("late power updates", openstack.late_power_updates),
-    Check("networks", openstack.networks, rows=False),
-    Check("switches", switches.unusable),
-    Check("vault", vault_checks.unusable, rows=False),
+    Check("late power updates", outside_checks.late_power_updates),
+    Check("networks", outside_checks.networks, rows=False),
+    Check("switches", outside_checks.unusable_switches),
+    Check("vault", outside_checks.unusable_vault, rows=False),
     Check("authentication", environment_checks.unauthenticated, rows=False),
     Check("links", environment_checks.links, rows=False),
     Check("administrators", environment_checks.administrators),

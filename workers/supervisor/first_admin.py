@@ -9,17 +9,23 @@ import secrets
 import sys
 from pathlib import Path
 
+from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.config.settings import Settings
-from app.db import connections
+from app.db import connections, transactions
 from app.db.diagnosis import reason
-from app.identity import first_admin, passwords
+from app.errors import AlreadyExists
+from app.identity import accounts, passwords, roles
+from app.identity.caller import Role
+from app.identity.roles import Holder, Scope
+from app.models import User
 from app.observe import log
 from workers.supervisor.location import StartError
 
 logger = log.get(__name__)
 
+NAME = "admin"
 #: File in the data directory.
 PASSWORD = "admin-password"
 
@@ -34,13 +40,13 @@ def ensure(settings: Settings) -> None:
     path = Path(settings.default.data_dir, PASSWORD)
     password = secrets.token_urlsafe(18)
     try:
-        if not first_admin.is_missing(engine):
+        if not _is_missing(engine):
             return
         has_terminal = sys.stdout.isatty()
         if not has_terminal:
             path.touch(mode=0o600)
             path.write_text(f"{password}\n")
-        if not first_admin.create(engine, passwords.hashed(password)):
+        if not create(engine, passwords.hashed(password)):
             if not has_terminal:
                 path.unlink()
             return
@@ -51,5 +57,28 @@ def ensure(settings: Settings) -> None:
     finally:
         engine.dispose()
     if has_terminal:
-        print(f"user {first_admin.NAME}, password {password}", flush=True)  # noqa: T201 - once
-    logger.info("admin.created", user=first_admin.NAME, file=None if has_terminal else str(path))
+        print(f"user {NAME}, password {password}", flush=True)  # noqa: T201 - once
+    logger.info("admin.created", user=NAME, file=None if has_terminal else str(path))
+
+
+def _is_missing(engine: Engine) -> bool:
+    """Whether there are no users at all."""
+    with transactions.reading(engine) as session:
+        return session.scalar(select(User.id).limit(1)) is None
+
+
+def create(engine: Engine, password_hash: str) -> bool:
+    """
+    Create the user `NAME` with the role admin in the system; False: there are users already.
+
+    Of several processes at the same time, one creates it: its name is unique.
+    """
+    try:
+        with transactions.transaction(engine) as session:
+            if session.scalar(select(User.id).limit(1)) is not None:
+                return False
+            accounts.create_user(session, NAME, password_hash)
+            roles.grant(session, Role.ADMIN, Holder(user=NAME), Scope(system=True))
+    except AlreadyExists:
+        return False
+    return True

@@ -38,13 +38,6 @@ Role = Callable[..., Any]
 
 #: Roles that record metrics, and have an exporter.
 RECORDED = ("api", "beat", "conductor")
-#: Roles that record metrics, and have an exporter.
-RECORDED = ("api", "beat", "conductor")
-#: Role -> name of its file in [DEFAULT]log_dir. Conductors of one host share theirs.
-LOG_FILES = {
-    "up": "ingot", "api": "ingot-api", "beat": "ingot-beat", "conductor": "ingot-conductor",
-    "files": "ingot-files",
-}  # fmt: skip
 
 
 def late(module: str, name: str = "main") -> Role:

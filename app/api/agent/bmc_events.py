@@ -19,6 +19,7 @@ bmc_events = Routes("bmc_events", "Events of BMCs")
     returns=NO_CONTENT,
     takes=DOCUMENT,
     no_key=repeats.OF_EVENTS,
+    any_query=True,
 )
 def receive_bmc_events(context: RequestContext, ident: str, secret: str) -> Response:
     """

@@ -16,17 +16,14 @@ from app.api.openapi.shapes import (
     exactly,
     one_of,
 )
-from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of
+from app.api.request.context import Query, RequestContext
+from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.audit import AuditFilters
-from app.api.transport.responses import json
 from app.models import AuditRecord, Outcome
 from app.rows.keyset_pages import fetch
 
 audit = Routes("audit", "Audit records: the requests, their callers and their outcomes")
-
-Query = Mapping[str, Any]
 
 COLUMNS = (
     "created_at", "action", "outcome", "status", "requests", "target_type", "target", "target_name",
@@ -60,10 +57,8 @@ def list_audit_records(context: RequestContext, query: Query) -> Response:
     page = page_of(context, newest_first, "audit record", sortable={"created_at"}, by_uuid=False)
     with context.runtime.reading() as session:
         rows = fetch(session, _filtered(query), AuditRecord, page, among=true(), identity="id")
-    marker = str(rows[-1].id) if len(rows) == page.limit else None
-    return json(
-        collection(context, "audit", [_view(row._mapping) for row in rows], page, last_item=marker)
-    )
+    items = [_view(row._mapping) for row in rows]
+    return page_answer(context, "audit", items, page, rows, marker="id")
 
 
 def _filtered(query: Query) -> Select[Any]:

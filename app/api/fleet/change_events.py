@@ -1,6 +1,5 @@
 """Routes of change events: an addition to Ironic's API."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response, request
@@ -21,7 +20,7 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.long_polls import long_polling
 from app.api.request.routes import Routes
 from app.api.schemas.change_events import ChangeEventsQuery, EventStreamQuery
@@ -36,7 +35,6 @@ change_events = Routes(
 )
 
 RULE = "baremetal:event:list"
-Query = Mapping[str, Any]
 
 EVENT = Component("ChangeEvent", exactly({
     **column_shapes(ChangeEvent, service.SHOWN),

@@ -1,7 +1,6 @@
 """Routes of conductors."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from flask import Response
 from sqlalchemy import select, true
@@ -9,13 +8,13 @@ from sqlalchemy.orm import Session
 
 from app.api.openapi.returns import ACCEPTED, Returns, listed
 from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, subset_of
-from app.api.request.context import RequestContext
-from app.api.request.paging import checked_fields, collection, page_of, shape
+from app.api.request.context import Query, RequestContext, View
+from app.api.request.paging import checked_fields, page_answer, page_of, shape
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.conductors import DrainReason
 from app.api.transport.responses import empty, json, links
-from app.api.values.value_types import FieldsQuery, ListQuery, NoQuery
+from app.api.values.value_types import FieldsQuery, ListQuery
 from app.cluster import conductors as service
 from app.errors import NotFound
 from app.models import Conductor
@@ -23,9 +22,6 @@ from app.rows.keyset_pages import fetch
 from app.runtime import runtime_of
 
 conductors = Routes("conductors", "Workers that own shares of the nodes")
-
-Query = Mapping[str, Any]
-View = dict[str, Any]
 
 SHORT = ("hostname", "conductor_group", "alive")
 FULL = ("created_at", "updated_at", "hostname", "conductor_group", "drivers", "alive")
@@ -89,8 +85,7 @@ def list_conductors(context: RequestContext, query: Query) -> Response:
         )
         rows = [row[0] for row in records]
         items = _views(context, session, rows, requested_fields)
-    marker = rows[-1].hostname if len(rows) == page.limit else None
-    return json(collection(context, "conductors", items, page, last_item=marker))
+    return page_answer(context, "conductors", items, page, rows, marker="hostname")
 
 
 @conductors.declare(
@@ -139,7 +134,6 @@ def drain_conductor(context: RequestContext, fields: Query, hostname: str) -> Re
     rule="baremetal:conductor:drain",
     returns=ACCEPTED,
 )
-@conductors.arguments(NoQuery, location="query")
-def undrain_conductor(context: RequestContext, _query: Query, hostname: str) -> Response:
+def undrain_conductor(context: RequestContext, hostname: str) -> Response:
     """Give new work to a drained conductor again"""
     return in_transaction(context, lambda session: service.undrain(session, hostname), empty(202))

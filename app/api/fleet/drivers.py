@@ -1,7 +1,6 @@
 """Routes of drivers, which are hardware types."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from flask import Response
 from marshmallow import Schema
@@ -19,20 +18,17 @@ from app.api.openapi.shapes import (
     subset_of,
     versioned,
 )
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext, View
 from app.api.request.paging import checked_fields, shape
 from app.api.request.routes import Routes
 from app.api.transport.responses import json, links
-from app.api.values.value_types import CommaSeparated, FieldsQuery, Flag, NoQuery, Text
+from app.api.values.value_types import CommaSeparated, FieldsQuery, Flag, Text
 from app.errors import NotFound
 from app.hardware import drivers as service
 from app.hardware.drivers import LoadedDriver
 from drivers.core.interface_kinds import KINDS
 
 drivers = Routes("drivers", "Hardware types, and the interfaces that they accept")
-
-Query = Mapping[str, Any]
-View = dict[str, Any]
 
 SHORT = ("name", "hosts", "type", "properties")
 FULL = (
@@ -126,8 +122,7 @@ def show_driver(context: RequestContext, query: Query, name: str) -> Response:
     rule="baremetal:driver:get_properties",
     returns=map_of(TEXT),
 )
-@drivers.arguments(NoQuery, location="query")
-def show_driver_properties(context: RequestContext, _query: Query, name: str) -> Response:
+def show_driver_properties(context: RequestContext, name: str) -> Response:
     """Show the properties that a driver reads from a node"""
     with context.runtime.reading() as session:
         service.find(session, name)
@@ -145,8 +140,7 @@ def show_driver_properties(context: RequestContext, _query: Query, name: str) ->
     rule="baremetal:driver:get_raid_logical_disk_properties",
     returns=map_of(TEXT),
 )
-@drivers.arguments(NoQuery, location="query")
-def show_logical_disk_properties(context: RequestContext, _query: Query, name: str) -> Response:
+def show_logical_disk_properties(context: RequestContext, name: str) -> Response:
     """Show the properties of logical disks in a RAID configuration for a driver"""
     with context.runtime.reading() as session:
         service.find(session, name)

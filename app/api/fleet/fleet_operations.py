@@ -1,6 +1,6 @@
 """Routes of the work of the whole fleet: an addition to Ironic's API."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from flask import Response
@@ -21,18 +21,15 @@ from app.api.openapi.shapes import (
     or_null,
     subset_of,
 )
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.operations import FailuresQuery, LimitQuery
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.lifecycle.flows import QUEUES
 from app.models import ACTIVE, Operation, OperationKind, OperationState
 from app.reports import fleet_operations as service
 
 fleet_operations = Routes("fleet_operations", "Operations of all nodes, summed up")
-
-Query = Mapping[str, Any]
 
 RULE = "baremetal:operation:list"
 #: Items without `limit`.
@@ -98,8 +95,7 @@ def list_current_steps(context: RequestContext, query: Query) -> Response:
 @fleet_operations.declare(
     "GET", "/operations/conductors", rule=RULE, returns=exactly({"conductors": array(FAULTY)})
 )
-@fleet_operations.arguments(NoQuery, location="query")
-def list_conductors_at_fault(context: RequestContext, _query: Query) -> Response:
+def list_conductors_at_fault(context: RequestContext) -> Response:
     """
     List the conductors that are lost or impeded, with the number of operations that they hold
 
@@ -119,8 +115,7 @@ def list_conductors_at_fault(context: RequestContext, _query: Query) -> Response
 @fleet_operations.declare(
     "GET", "/operations/queues", rule=RULE, returns=exactly({"queues": array(QUEUE)})
 )
-@fleet_operations.arguments(NoQuery, location="query")
-def list_admission_queues(context: RequestContext, _query: Query) -> Response:
+def list_admission_queues(context: RequestContext) -> Response:
     """List the admission queues, each with its first operations"""
     with context.runtime.reading() as session:
         return json({"queues": service.queues(session, _narrow(context))})

@@ -1,6 +1,5 @@
 """Route of the counts of nodes by provision state: an addition to Ironic's API."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -8,7 +7,7 @@ from sqlalchemy import Select, func, select
 
 from app.api.node.nodes import filtered
 from app.api.openapi.shapes import INTEGER, array, exactly, one_of
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.nodes import CountedNodes
 from app.api.transport.responses import json
@@ -17,8 +16,6 @@ from app.models import Node
 from app.models.node import COUNTED_BY
 
 provision_states = Routes("provision_states", "Counts of nodes by provision state")
-
-Query = Mapping[str, object]
 
 #: Filters by columns of the index of provision states. Their conditions belong to the count and
 #: not to the rows, so that a database scans this index: each node costs the same, and no row is

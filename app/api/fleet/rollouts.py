@@ -1,6 +1,6 @@
 """Routes of /v1/rollouts: a verb for many nodes in waves. An addition to Ironic's API."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Response
@@ -27,8 +27,8 @@ from app.api.openapi.shapes import (
 )
 from app.api.policy import by_body
 from app.api.request import repeats
-from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of, rows_of
+from app.api.request.context import Fields, Query, RequestContext
+from app.api.request.paging import page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.rollouts import (
@@ -38,7 +38,6 @@ from app.api.schemas.rollouts import (
     RolloutRequest,
 )
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery
 from app.engine import power
 from app.engine.refreshes import REFRESH
 from app.errors import AlreadyExists, Invalid, NotFound
@@ -58,9 +57,6 @@ from app.rows.keyset_pages import fetch
 from app.text.masking import mask
 
 rollouts = Routes("rollouts", "Rollouts: a verb for many nodes in waves")
-
-Fields = dict[str, Any]
-Query = Mapping[str, Any]
 
 SHOWN = (
     "uuid", "description", "owner", "user_id", "user_name", "request_id", "target", "filters",
@@ -120,16 +116,8 @@ def list_rollouts(context: RequestContext, query: Query) -> Response:
     with context.runtime.reading() as session:
         rows = rows_of(session, context.scope, statement, Rollout, page)
         page_rollouts = [row[0] for row in rows]
-    marker = page_rollouts[-1].uuid if len(page_rollouts) == page.limit else None
-    return json(
-        collection(
-            context,
-            "rollouts",
-            [_view(context, rollout) for rollout in page_rollouts],
-            page,
-            last_item=marker,
-        )
-    )
+    items = [_view(context, rollout) for rollout in page_rollouts]
+    return page_answer(context, "rollouts", items, page, page_rollouts)
 
 
 @rollouts.declare(
@@ -234,16 +222,14 @@ def _plan(
 
 
 @rollouts.declare("GET", "/rollouts/<uuid>", rule="baremetal:rollout:get", returns=WHOLE_ROLLOUT)
-@rollouts.arguments(NoQuery, location="query")
-def show_rollout(context: RequestContext, _query: Query, uuid: str) -> Response:
+def show_rollout(context: RequestContext, uuid: str) -> Response:
     """Show a rollout, and what it waits for"""
     with context.runtime.reading() as session:
         return json(_whole(context, session, _found(session, uuid)))
 
 
 @rollouts.declare("DELETE", "/rollouts/<uuid>", rule="baremetal:rollout:delete", returns=NO_CONTENT)
-@rollouts.arguments(NoQuery, location="query")
-def delete_rollout(context: RequestContext, _query: Query, uuid: str) -> Response:
+def delete_rollout(context: RequestContext, uuid: str) -> Response:
     """Delete a rollout that has ended, and the record of its nodes"""
     return in_transaction(
         context, lambda session: service.remove(session, uuid.lower()), empty(204)
@@ -273,16 +259,8 @@ def list_rollout_nodes(context: RequestContext, query: Query, uuid: str) -> Resp
             statement = statement.where(RolloutNode.node_uuid.in_(own_nodes))
         rows = fetch(session, statement, RolloutNode, page, among=of_rollout, identity="id")
         members = [row[0] for row in rows]
-    marker = str(members[-1].id) if len(members) == page.limit else None
-    return json(
-        collection(
-            context,
-            "nodes",
-            [_node_view(context, member) for member in members],
-            page,
-            last_item=marker,
-        )
-    )
+    items = [_node_view(context, member) for member in members]
+    return page_answer(context, "nodes", items, page, members, marker="id")
 
 
 @rollouts.declare(

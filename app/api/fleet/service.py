@@ -23,7 +23,6 @@ from app.api.openapi.shapes import (
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.config.description import describe
 from app.models import ACTIVE, Conductor, OperationKind, OperationState
 from app.reports import service_state
@@ -70,8 +69,7 @@ SETTINGS = exactly({
 
 
 @service.declare("GET", "/service", rule="baremetal:service:get", returns=SERVICE)
-@service.arguments(NoQuery, location="query")
-def show_service(context: RequestContext, _query: object) -> Response:
+def show_service(context: RequestContext) -> Response:
     """Show the ring, the load and the health of the service"""
     with context.runtime.reading() as session:
         document = service_state.describe(session)
@@ -79,8 +77,7 @@ def show_service(context: RequestContext, _query: object) -> Response:
 
 
 @service.declare("GET", "/service/settings", rule="baremetal:service:get", returns=SETTINGS)
-@service.arguments(NoQuery, location="query")
-def show_settings(context: RequestContext, _query: object) -> Response:
+def show_settings(context: RequestContext) -> Response:
     """
     Show the release and the settings of the process that answers, with secrets masked
 

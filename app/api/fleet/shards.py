@@ -7,7 +7,6 @@ from app.api.openapi.shapes import INTEGER, TEXT, array, exactly, or_null
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.models import Node
 
 shards = Routes(
@@ -22,8 +21,7 @@ shards = Routes(
     rule="baremetal:shards:get",
     returns=exactly({"shards": array(exactly({"name": or_null(TEXT), "count": INTEGER}))}),
 )
-@shards.arguments(NoQuery, location="query")
-def list_shards(context: RequestContext, _query: object) -> Response:
+def list_shards(context: RequestContext) -> Response:
     """List shards, the largest first; the name of nodes without one is null"""
     count = func.count()
     order = count.desc(), Node.shard.is_(None), Node.shard

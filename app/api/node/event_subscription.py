@@ -7,7 +7,6 @@ from app.api.openapi.shapes import TEXT, TIME, exactly, one_of, or_null
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.inventory import event_subscriptions
 from app.inventory.event_subscriptions import SubscriptionState
 
@@ -25,8 +24,7 @@ SUBSCRIPTION = exactly({
     rule="baremetal:node:get_event_subscription",
     returns=SUBSCRIPTION,
 )
-@event_subscription.arguments(NoQuery, location="query")
-def show_event_subscription(context: RequestContext, _query: object, ident: str) -> Response:
+def show_event_subscription(context: RequestContext, ident: str) -> Response:
     """
     Show whether the BMC of a node sends its events to this service
 

@@ -2,8 +2,7 @@
 Routes of recorded hardware facts: BIOS settings, firmware, inventory, sensors. No BMC is contacted.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from flask import Response
 from sqlalchemy import select
@@ -26,21 +25,18 @@ from app.api.openapi.shapes import (
     subset_of,
     versioned,
 )
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext, View
 from app.api.request.paging import checked_fields
 from app.api.request.routes import Routes
 from app.api.schemas.management import SettingsQuery
 from app.api.transport.responses import json, links
-from app.api.values.value_types import FieldsQuery, NoQuery
+from app.api.values.value_types import FieldsQuery
 from app.errors import Invalid, NotAcceptable, NotFound
 from app.inventory import hardware_inventory as inventory_service
 from app.inventory import sensors as sensor_service
 from app.models import BiosSetting, FirmwareComponent, Node
 
 hardware = Routes("hardware", "BIOS settings, firmware, inventory and sensors of machines")
-
-View = dict[str, Any]
-Query = Mapping[str, Any]
 
 BIOS = "/nodes/<ident>/bios"
 TIMES = ("created_at", "updated_at")
@@ -100,8 +96,7 @@ def list_bios_settings(context: RequestContext, query: Query, ident: str) -> Res
 @hardware.declare(
     "GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get", returns=map_of(BIOS_SETTING)
 )
-@hardware.arguments(NoQuery, location="query")
-def show_bios_setting(context: RequestContext, _query: object, ident: str, name: str) -> Response:
+def show_bios_setting(context: RequestContext, ident: str, name: str) -> Response:
     """Show a BIOS setting of a machine"""
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
@@ -155,8 +150,7 @@ def list_firmware(context: RequestContext, query: Query, ident: str) -> Response
     rule="baremetal:node:inventory:get",
     returns=exactly({"inventory": DOCUMENT, "plugin_data": DOCUMENT}),
 )
-@hardware.arguments(NoQuery, location="query")
-def show_inventory(context: RequestContext, _query: object, ident: str) -> Response:
+def show_inventory(context: RequestContext, ident: str) -> Response:
     """Show the inventory of a machine from its last inspection"""
     with context.runtime.reading() as session:
         inventory = inventory_service.find(session, node_of(context, session, ident))
@@ -166,8 +160,7 @@ def show_inventory(context: RequestContext, _query: object, ident: str) -> Respo
 @hardware.declare(
     "GET", "/nodes/<ident>/sensors", rule="baremetal:node:get_sensors", returns=SENSORS
 )
-@hardware.arguments(NoQuery, location="query")
-def show_sensors(context: RequestContext, _query: object, ident: str) -> Response:
+def show_sensors(context: RequestContext, ident: str) -> Response:
     """
     Show the last readings of a machine's sensors, and those before
 

@@ -27,6 +27,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from app.db.dialect_texts import declare_texts
 from app.db.secret_columns import JSON_TYPES
 
 #: Columns per JSON object: databases limit the arguments of a function to 100, two per column.
@@ -132,35 +133,10 @@ def objects(columns: Sequence[ColumnElement[object]]) -> list[ColumnElement[str]
     ]
 
 
-@compiles(Moment, "sqlite")
-def _moment_on_sqlite(element: Moment, compiler: SQLCompiler, **kwargs: object) -> str:
-    return compiler.process(element.clauses, **kwargs)
-
-
-@compiles(Moment, "postgresql")
-def _moment_on_postgresql(element: Moment, compiler: SQLCompiler, **kwargs: object) -> str:
-    value = compiler.process(element.clauses, **kwargs)
-    return f"CAST({value} AS TEXT)"  # in the style that `app.db.postgresql` sets
-
-
-@compiles(_Values, "sqlite")
-def _values_on_sqlite(element: _Values, compiler: SQLCompiler, **kwargs: object) -> str:
-    return f"json_array({compiler.process(element.clauses, **kwargs)})"
-
-
-@compiles(_Values, "postgresql")
-def _values_on_postgresql(element: _Values, compiler: SQLCompiler, **kwargs: object) -> str:
-    return f"CAST(ROW({compiler.process(element.clauses, **kwargs)}) AS TEXT)"
-
-
-@compiles(_Array, "sqlite")
-def _array_on_sqlite(element: _Array, compiler: SQLCompiler, **kwargs: object) -> str:
-    return f"json_group_array({compiler.process(element.clauses, **kwargs)})"
-
-
-@compiles(_Array, "postgresql")
-def _array_on_postgresql(element: _Array, compiler: SQLCompiler, **kwargs: object) -> str:
-    return f"coalesce(json_agg({compiler.process(element.clauses, **kwargs)}), '[]')"
+# the style of PostgreSQL's times is set by `app.db.postgresql`
+declare_texts(Moment, sqlite="{0}", postgresql="CAST({0} AS TEXT)")
+declare_texts(_Values, sqlite="json_array({all})", postgresql="CAST(ROW({all}) AS TEXT)")
+declare_texts(_Array, sqlite="json_group_array({0})", postgresql="coalesce(json_agg({0}), '[]')")
 
 
 @compiles(JsonObject, "sqlite")

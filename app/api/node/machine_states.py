@@ -11,7 +11,7 @@ from app.api.node.management import call_conductor
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT, STARTED
 from app.api.openapi.shapes import BOOLEAN, DOCUMENT, exactly, or_null
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.management import (
@@ -21,14 +21,12 @@ from app.api.schemas.management import (
     SecureBootTarget,
 )
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery
 from app.engine import management as service
 from app.identity.caller import Caller
 from app.models import Node
 
 machine_states = Routes("machine_states", "Boot mode, secure boot, RAID and console of a machine")
 
-Fields = dict[str, Any]
 Request = Callable[[Session, Node, Any, Caller], None]
 
 CONSOLE = "/nodes/<ident>/states/console"
@@ -100,8 +98,7 @@ def set_target_raid_config(context: RequestContext, fields: Fields, ident: str) 
     rule="baremetal:node:get_console",
     returns=exactly({"console_enabled": BOOLEAN, "console_info": or_null(DOCUMENT)}),
 )
-@machine_states.arguments(NoQuery, location="query")
-def show_console(context: RequestContext, _query: object, ident: str) -> Response:
+def show_console(context: RequestContext, ident: str) -> Response:
     """
     Show the address of a machine's console
 

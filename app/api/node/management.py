@@ -19,7 +19,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.request import auditing, repeats
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, RequestContext
 from app.api.request.redaction import concealed_media
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
@@ -32,14 +32,11 @@ from app.api.schemas.management import (
 )
 from app.api.transport.host_check import WRITING
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery
 from app.engine import management as service
 from app.engine import rpc
 from app.errors import Invalid
 
 management = Routes("management", "Boot device, indicators, sensors and virtual media of machines")
-
-Fields = dict[str, Any]
 
 DEVICE = "/nodes/<ident>/management/boot_device"
 INDICATORS = "/nodes/<ident>/management/indicators"
@@ -80,8 +77,7 @@ def call_conductor(
     rule="baremetal:node:get_boot_device",
     returns=exactly({"boot_device": or_null(TEXT), "persistent": or_null(BOOLEAN)}),
 )
-@management.arguments(NoQuery, location="query")
-def show_boot_device(context: RequestContext, _query: object, ident: str) -> Response:
+def show_boot_device(context: RequestContext, ident: str) -> Response:
     """Show the boot device of a machine"""
     return json(call_conductor(context, ident, "get_boot_device"))
 
@@ -109,8 +105,7 @@ def set_boot_device(context: RequestContext, fields: Fields, ident: str) -> Resp
     rule="baremetal:node:get_boot_device",
     returns=exactly({"supported_boot_devices": array(TEXT)}),
 )
-@management.arguments(NoQuery, location="query")
-def list_boot_devices(context: RequestContext, _query: object, ident: str) -> Response:
+def list_boot_devices(context: RequestContext, ident: str) -> Response:
     """List the boot devices that a machine supports"""
     return json(
         {"supported_boot_devices": call_conductor(context, ident, "supported_boot_devices")}
@@ -124,6 +119,7 @@ def list_boot_devices(context: RequestContext, _query: object, ident: str) -> Re
     rule="baremetal:node:inject_nmi",
     returns=NO_CONTENT,
     no_key=repeats.CALLS,
+    any_query=True,
 )
 def inject_nmi(context: RequestContext, ident: str) -> Response:
     """Send a non-maskable interrupt to a machine; its operating system may write a dump"""
@@ -137,8 +133,7 @@ def inject_nmi(context: RequestContext, ident: str) -> Response:
     rule="baremetal:node:get_indicator_state",
     returns=exactly({"indicators": array(INDICATOR)}),
 )
-@management.arguments(NoQuery, location="query")
-def list_indicators(context: RequestContext, _query: object, ident: str) -> Response:
+def list_indicators(context: RequestContext, ident: str) -> Response:
     """List the indicators of a machine"""
     documents = []
     for indicator in call_conductor(context, ident, "indicators"):
@@ -154,8 +149,7 @@ def list_indicators(context: RequestContext, _query: object, ident: str) -> Resp
     rule="baremetal:node:get_indicator_state",
     returns=exactly({"state": one_of(INDICATOR_STATES)}),
 )
-@management.arguments(NoQuery, location="query")
-def show_indicator(context: RequestContext, _query: object, ident: str, indicator: str) -> Response:
+def show_indicator(context: RequestContext, ident: str, indicator: str) -> Response:
     """Show the state of an indicator"""
     return json({"state": call_conductor(context, ident, "get_indicator", **_parsed(indicator))})
 
@@ -180,8 +174,7 @@ def set_indicator(context: RequestContext, fields: Fields, ident: str, indicator
     rule="baremetal:node:get_sensors",
     returns=exactly({"sensors": array(SENSOR)}),
 )
-@management.arguments(NoQuery, location="query")
-def list_sensors(context: RequestContext, _query: object, ident: str) -> Response:
+def list_sensors(context: RequestContext, ident: str) -> Response:
     """
     Read the sensors of a machine: temperatures, fans, voltages, power
 
@@ -206,8 +199,7 @@ def _parsed(indicator: str) -> Fields:
 
 
 @management.declare("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get", returns=array(MEDIUM))
-@management.arguments(NoQuery, location="query")
-def list_virtual_media(context: RequestContext, _query: object, ident: str) -> Response:
+def list_virtual_media(context: RequestContext, ident: str) -> Response:
     """List the virtual media of a machine"""
     return json(concealed_media(context, call_conductor(context, ident, "virtual_media"), ident))
 

@@ -1,7 +1,6 @@
 """Routes below /v1/nodes/{node}/states: power and provision state."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from flask import Response
 from sqlalchemy.orm import Session
@@ -25,7 +24,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.request import repeats
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, RequestContext
 from app.api.request.long_polls import long_polling
 from app.api.request.redaction import concealer
 from app.api.request.routes import Routes
@@ -41,8 +40,6 @@ from app.planning.step_views import step_view
 from app.reports import rehearsal
 
 node_states = Routes("states", "Power and provision states of a node")
-
-Fields = dict[str, Any]
 
 REHEARSED_STEP = Component("RehearsedStep", exactly(
     {**STEP, "source": one_of(StepSource), "in_band": BOOLEAN, "child_node": or_null(UUID)}

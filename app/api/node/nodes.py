@@ -16,8 +16,8 @@ from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, jso
 from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
 from app.api.policy import masking
 from app.api.policy.list_scope import ListScope
-from app.api.request.context import RequestContext
-from app.api.request.paging import checked_fields, collection, page_of, rows_of, shape
+from app.api.request.context import Query, RequestContext
+from app.api.request.paging import checked_fields, page_answer, page_of, rows_of, shape
 from app.api.request.parsing import body
 from app.api.request.patching import patched
 from app.api.request.redaction import check_kept_secrets, concealer
@@ -34,7 +34,7 @@ from app.api.schemas.nodes import (
     ValidateQuery,
 )
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import FieldsQuery, NoQuery
+from app.api.values.value_types import FieldsQuery
 from app.engine import provisioning
 from app.errors import Invalid, NotFound
 from app.hardware import targets
@@ -55,8 +55,6 @@ from drivers.core.errors import HardwareError
 from drivers.core.target import Target
 
 nodes = Routes("nodes", "Nodes: the managed machines")
-
-Query = Mapping[str, Any]
 
 CHANGE = NodeChange()
 CHANGEABLE = frozenset(CHANGE.fields)
@@ -105,10 +103,8 @@ def listing(context: RequestContext, query: Query, *, detail: bool = False) -> R
         statement = filtered(context, context.scope, read.query, query)
         rows = rows_of(connection, context.scope, statement, Node, page)
         items = node_view.views(context, connection, rows, read, conductor=query.get("conductor"))
-    is_full = len(rows) == page.limit and "instance_uuid" not in query
-    return json(
-        collection(context, "nodes", items, page, last_item=rows[-1].uuid if is_full else None)
-    )
+    counted_rows = () if "instance_uuid" in query else rows  # one node has it
+    return page_answer(context, "nodes", items, page, counted_rows)
 
 
 def _selecting(context: RequestContext, scope: ListScope, tree: Tree) -> ColumnElement[bool]:
@@ -313,8 +309,7 @@ def set_maintenance(context: RequestContext, fields: Query, ident: str) -> Respo
     rule="baremetal:node:clear_maintenance",
     returns=ACCEPTED,
 )
-@nodes.arguments(NoQuery, location="query")
-def clear_maintenance(context: RequestContext, _query: Query, ident: str) -> Response:
+def clear_maintenance(context: RequestContext, ident: str) -> Response:
     """Take a node out of maintenance"""
     requester = context.caller
 
@@ -331,8 +326,7 @@ def clear_maintenance(context: RequestContext, _query: Query, ident: str) -> Res
     rule="baremetal:node:list",
     returns=exactly({"children": array(UUID), "links": LINK}),
 )
-@nodes.arguments(NoQuery, location="query")
-def list_children(context: RequestContext, _query: Query, ident: str) -> Response:
+def list_children(context: RequestContext, ident: str) -> Response:
     """List the child nodes of a node"""
     with context.runtime.reading() as session:
         node = session.execute(select(Node.uuid).where(identified(context, ident))).one_or_none()
@@ -345,8 +339,7 @@ def list_children(context: RequestContext, _query: Query, ident: str) -> Respons
 
 
 @nodes.declare("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate", returns=VALIDATION)
-@nodes.arguments(NoQuery, location="query")
-def validate_node(context: RequestContext, _query: Query, ident: str) -> Response:
+def validate_node(context: RequestContext, ident: str) -> Response:
     """Check a node's settings, without touching the machine"""
     return _validate(context, ident)
 

@@ -21,12 +21,11 @@ from app.api.openapi.shapes import (
     one_of,
     or_null,
 )
-from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of, rows_of
+from app.api.request.context import RequestContext, View
+from app.api.request.paging import page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import OperationFilters
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.engine import admission
 from app.engine import operations as service
 from app.errors import NotFound
@@ -44,8 +43,6 @@ from app.models import (
 from app.text.masking import mask
 
 operations = Routes("operations", "Operations of nodes and their steps")
-
-View = dict[str, Any]
 
 SHOWN = (
     "uuid", "kind", "state", "requested_by", "request_id", "created_at", "queue", "admitted_at",
@@ -111,8 +108,7 @@ def _step(step: OperationStep) -> View:
     rule="baremetal:node:history:get",
     returns=exactly({"operations": array(OPERATION)}),
 )
-@operations.arguments(NoQuery, location="query")
-def list_operations(context: RequestContext, _query: object, ident: str) -> Response:
+def list_operations(context: RequestContext, ident: str) -> Response:
     """List the operations of a node, the newest first"""
     with context.runtime.reading() as session:
         query = select(Node.id, Node.uuid, Node.name).where(identified(context, ident))
@@ -150,15 +146,14 @@ def list_operations_of_all(context: RequestContext, query: Any) -> Response:
     with context.runtime.reading() as session:
         rows = rows_of(session, context.scope, statement, Operation, page)
         items = [_view(context, operation, uuid, name) for operation, uuid, name in rows]
-    marker = items[-1]["uuid"] if len(rows) == page.limit else None
-    return json(collection(context, "operations", items, page, last_item=marker))
+        page_operations = [row[0] for row in rows]
+    return page_answer(context, "operations", items, page, page_operations)
 
 
 @operations.declare(
     "GET", "/operations/<uuid>", rule="baremetal:node:history:get", returns=WHOLE_OPERATION
 )
-@operations.arguments(NoQuery, location="query")
-def show_operation(context: RequestContext, _query: object, uuid: str) -> Response:
+def show_operation(context: RequestContext, uuid: str) -> Response:
     """Show an operation and its steps"""
     with context.runtime.reading() as session:
         row = session.execute(

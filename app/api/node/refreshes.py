@@ -21,7 +21,6 @@ from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery
 from app.engine import refreshes as service
 from app.inventory import hardware_inventory
 from app.models import NodeInventory, PartState
@@ -39,8 +38,7 @@ RESULTS = exactly({
 
 
 @refreshes.declare("POST", PATH, rule="baremetal:node:refresh", returns=STARTED)
-@refreshes.arguments(NoQuery, location="query")
-def refresh_node(context: RequestContext, _query: object, ident: str) -> Response:
+def refresh_node(context: RequestContext, ident: str) -> Response:
     """
     Read BIOS settings, firmware versions and the inventory of a machine again, by its BMC
 
@@ -56,8 +54,7 @@ def refresh_node(context: RequestContext, _query: object, ident: str) -> Respons
 
 
 @refreshes.declare("GET", PATH, rule="baremetal:node:refresh:get", returns=RESULTS)
-@refreshes.arguments(NoQuery, location="query")
-def show_refresh(context: RequestContext, _query: object, ident: str) -> Response:
+def show_refresh(context: RequestContext, ident: str) -> Response:
     """
     Show what the last refresh of a node has found
 

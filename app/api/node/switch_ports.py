@@ -11,7 +11,6 @@ from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.networks import SwitchPortsQuery
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 
 switch_ports = Routes("switch_ports", "Switch ports of nodes, without Neutron")
 
@@ -42,8 +41,7 @@ def show_switch_ports(context: RequestContext, query: Any, ident: str) -> Respon
     returns=exactly({"restored": array(TEXT)}),
     no_key=repeats.CALLS,
 )
-@switch_ports.arguments(NoQuery, location="query")
-def restore_switch_ports(context: RequestContext, _query: object, ident: str) -> Response:
+def restore_switch_ports(context: RequestContext, ident: str) -> Response:
     """
     Give the switch ports of a node the last orders for them again
 

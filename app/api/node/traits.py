@@ -1,27 +1,22 @@
 """Routes of the traits of nodes."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from flask import Response
 from sqlalchemy.orm import Session
 
 from app.api.node.node_identifiers import locked, node_of
 from app.api.openapi.returns import ADDED, NO_CONTENT
 from app.api.openapi.shapes import TEXT, array, exactly
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.parsing import body
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.templates import Traits
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery, not_a_trait
+from app.api.values.value_types import not_a_trait
 from app.errors import Invalid
 from app.inventory import traits as service
 
 traits = Routes("traits", "Traits of nodes, for scheduling")
-
-Query = Mapping[str, Any]
 
 SINCE = 37
 
@@ -47,8 +42,7 @@ def checked(context: RequestContext, trait: str) -> None:
     rule="baremetal:node:traits:list",
     returns=TRAITS,
 )
-@traits.arguments(NoQuery, location="query")
-def list_traits(context: RequestContext, _query: Query, ident: str) -> Response:
+def list_traits(context: RequestContext, ident: str) -> Response:
     """List the traits of a node"""
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)
@@ -81,8 +75,7 @@ def set_traits(context: RequestContext, fields: Query, ident: str) -> Response:
     rule="baremetal:node:traits:set",
     returns=ADDED,
 )
-@traits.arguments(NoQuery, location="query")
-def add_trait(context: RequestContext, _query: Query, ident: str, trait: str) -> Response:
+def add_trait(context: RequestContext, ident: str, trait: str) -> Response:
     """Add a trait to a node"""
     checked(context, trait)
 
@@ -100,8 +93,7 @@ def add_trait(context: RequestContext, _query: Query, ident: str, trait: str) ->
     rule="baremetal:node:traits:delete",
     returns=NO_CONTENT,
 )
-@traits.arguments(NoQuery, location="query")
-def remove_traits(context: RequestContext, _query: Query, ident: str) -> Response:
+def remove_traits(context: RequestContext, ident: str) -> Response:
     """Remove all traits of a node"""
 
     def work(session: Session) -> None:
@@ -117,8 +109,7 @@ def remove_traits(context: RequestContext, _query: Query, ident: str) -> Respons
     rule="baremetal:node:traits:delete",
     returns=NO_CONTENT,
 )
-@traits.arguments(NoQuery, location="query")
-def remove_trait(context: RequestContext, _query: Query, ident: str, trait: str) -> Response:
+def remove_trait(context: RequestContext, ident: str, trait: str) -> Response:
     """Remove a trait of a node"""
 
     def work(session: Session) -> None:

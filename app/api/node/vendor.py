@@ -23,7 +23,6 @@ from app.api.request.parsing import body
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.transport.responses import JSON, empty, json
-from app.api.values.value_types import NoQuery
 from app.engine import management as service
 from app.errors import Invalid
 from app.hardware import drivers
@@ -45,8 +44,7 @@ CALLED = Returns({200: ANYTHING, 202: None}, types=(JSON, "application/octet-str
 @vendor.declare(
     "GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru", returns=map_of(VENDOR_FUNCTION)
 )
-@vendor.arguments(NoQuery, location="query")
-def list_functions(context: RequestContext, _query: object, ident: str) -> Response:
+def list_functions(context: RequestContext, ident: str) -> Response:
     """List the vendor functions of a node"""
     with context.runtime.reading() as session:
         functions = service.vendor_functions(session, node_of(context, session, ident))
@@ -122,6 +120,7 @@ def _routes_for(method: str) -> None:
             takes=DOCUMENT,
             parameters={} if "<function>" in path else {"method": "Name of the function"},
             no_key=repeats.NO_FUNCTIONS if path.startswith(DRIVER) else None,
+            any_query=True,
             name=f"{view.__name__}_by_{method.lower()}",
         )(view)
 
@@ -139,8 +138,7 @@ def _named() -> str:
     rule="baremetal:driver:vendor_passthru",
     returns=map_of(VENDOR_FUNCTION),
 )
-@vendor.arguments(NoQuery, location="query")
-def list_driver_functions(context: RequestContext, _query: object, name: str) -> Response:
+def list_driver_functions(context: RequestContext, name: str) -> Response:
     """List the vendor functions of a driver: none has any"""
     with context.runtime.reading() as session:
         drivers.find(session, name)

@@ -6,15 +6,13 @@ from types import NoneType
 from typing import Any
 
 from app.api.declarations import versions
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, RequestContext
 from app.errors import Invalid
 from app.lifecycle import flows
 from app.lifecycle.provision_states import VERBS, allows
 from app.lifecycle.verb_arguments import ARGUMENTS, Content, required_by
 from drivers.core.interface_kinds import SOFT_OFF, SOFT_REBOOT
 from drivers.core.steps import Flow
-
-Fields = dict[str, Any]
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
 #: Key of a configdrive -> the minor version that introduced it, and the accepted types.

@@ -1,7 +1,5 @@
 """Routes of VIFs, the virtual network interfaces of nodes."""
 
-from collections.abc import Mapping
-
 from flask import Response
 from marshmallow import INCLUDE
 
@@ -14,14 +12,12 @@ from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.vifs import Vif
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery, is_ident
+from app.api.values.value_types import is_ident
 from app.engine import vif_calls
 from app.errors import Invalid
 from app.inventory.connectivity import vifs as service
 
 vifs = Routes("vifs", "Virtual network interfaces of nodes")
-
-Query = Mapping[str, object]
 
 SINCE = 28
 #: The version from which a VIF may name its port or port group.
@@ -35,8 +31,7 @@ PLACED_SINCE = 67
     rule="baremetal:node:vif:list",
     returns=exactly({"vifs": array(exactly({"id": TEXT}))}),
 )
-@vifs.arguments(NoQuery, location="query")
-def list_vifs(context: RequestContext, _query: Query, ident: str) -> Response:
+def list_vifs(context: RequestContext, ident: str) -> Response:
     """List the VIFs that are attached to a node"""
     with context.runtime.reading() as session:
         vif_ids = service.attached(session, node_of(context, session, ident))
@@ -69,8 +64,7 @@ def attach_vif(context: RequestContext, vif: dict[str, object], ident: str) -> R
     rule="baremetal:node:vif:detach",
     returns=NO_CONTENT,
 )
-@vifs.arguments(NoQuery, location="query")
-def detach_vif(context: RequestContext, _query: Query, ident: str, vif: str) -> Response:
+def detach_vif(context: RequestContext, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""
     if not is_ident(vif):
         raise Invalid(f"Expected UUID or name for vif_id: {vif}")

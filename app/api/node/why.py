@@ -24,7 +24,6 @@ from app.api.policy import by_body
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.broker.refused_lookups import Refusal
 from app.lifecycle.hold_kinds import Effect, HoldKind
 from app.lifecycle.provision_states import State
@@ -73,8 +72,7 @@ def _refused(context: RequestContext, session: Session, node: Node) -> list[Refu
 
 
 @why.declare("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get", returns=WHY)
-@why.arguments(NoQuery, location="query")
-def show_why(context: RequestContext, _query: object, ident: str) -> Response:
+def show_why(context: RequestContext, ident: str) -> Response:
     """Explain a node's state: the awaited event, the holder of its reservation, the next action"""
     with context.runtime.reading() as session:
         node = node_of(context, session, ident)

@@ -107,6 +107,18 @@ def _part_of_node(kind: str, model: type[Base]) -> Owned:
     return Owned(kind, model, _table(model).join(_table(Node)), OF_NODE)
 
 
+def _of_project(
+    kind: str,
+    model: type[Base],
+    column: str = "owner",
+    public: ColumnElement[bool] | None = None,
+) -> Owned:
+    """Describe a resource that a project owns itself. column: of the project."""
+    table = _table(model)
+    facts = {f"{kind}.{column}": table.c[column]}
+    return Owned(kind, model, table, facts, f"baremetal:{kind}:get", public)
+
+
 #: Prefix of a path -> kind of the resource that its first parameter names; the longest one applies.
 OWNED: Mapping[str, Owned] = {
     "/nodes/<>": Owned("node", Node, _table(Node), OF_NODE),
@@ -134,46 +146,12 @@ OWNED: Mapping[str, Owned] = {
         _table(ChangeEvent),
         {"node.owner": _table(ChangeEvent).c.owner, "node.lessee": _table(ChangeEvent).c.lessee},
     ),
-    "/allocations/<>": Owned(
-        "allocation", Allocation, _table(Allocation), _OF_ALLOCATION, "baremetal:allocation:get"
-    ),
-    "/rollouts/<>": Owned(
-        "rollout",
-        Rollout,
-        _table(Rollout),
-        {"rollout.owner": _table(Rollout).c.owner},
-        "baremetal:rollout:get",
-    ),
-    "/runbooks/<>": Owned(
-        "runbook",
-        Runbook,
-        _table(Runbook),
-        {"runbook.owner": Runbook.__table__.c.owner},
-        "baremetal:runbook:get",
-        Runbook.__table__.c.public,
-    ),
-    "/networks/<>": Owned(
-        "network",
-        Network,
-        _table(Network),
-        {"network.owner": Network.__table__.c.owner},
-        "baremetal:network:get",
-        Network.__table__.c.public,
-    ),
-    "/quotas/<>": Owned(
-        "quota",
-        Quota,
-        _table(Quota),
-        {"quota.project": Quota.__table__.c.project},
-        "baremetal:quota:get",
-    ),
-    "/webhooks/<>": Owned(
-        "webhook",
-        Webhook,
-        _table(Webhook),
-        {"webhook.owner": Webhook.__table__.c.owner},
-        "baremetal:webhook:get",
-    ),
+    "/allocations/<>": _of_project("allocation", Allocation),
+    "/rollouts/<>": _of_project("rollout", Rollout),
+    "/runbooks/<>": _of_project("runbook", Runbook, public=_table(Runbook).c.public),
+    "/networks/<>": _of_project("network", Network, public=_table(Network).c.public),
+    "/quotas/<>": _of_project("quota", Quota, "project"),
+    "/webhooks/<>": _of_project("webhook", Webhook),
 }
 
 

@@ -7,8 +7,9 @@ handlers and the parser of arguments without it: `current` finds it for them, in
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, current_app, g
 
@@ -32,6 +33,11 @@ if TYPE_CHECKING:  # installed with a collector only
     from opentelemetry.trace import Span
 
 _SERVICES = "ingot"
+
+# arguments of handlers, and the document of an item in their answers
+Query = Mapping[str, Any]
+Fields = dict[str, Any]
+View = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Requests that wait for a change: `?wait=`."""
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 from flask import request
@@ -11,10 +11,12 @@ from sqlalchemy import Row
 from app.api.request.context import RequestContext
 from app.errors import Invalid
 from app.events.event_feed import Follower
-from app.requests import long_poll
+from app.requests.request_slots import yielding_slot
 
 #: Seconds after which a caller with too many long polls should retry.
 RETRY_OF_MANY = 2.0
+#: Most seconds between two checks of a condition, if nothing wakes the request.
+LONGEST = 2.0
 T = TypeVar("T")
 
 
@@ -30,12 +32,18 @@ class LongPoll:
         """
         Return the value of a condition when it is true, or when the time is over.
 
-        is_relevant: whether an event may change the condition.
+        The request yields its slot while it waits. is_relevant: whether an event may change the
+        condition.
         """
         if self._follower is None:
             return condition()
-        sleep = partial(self._follower.wait, is_relevant=is_relevant)
-        return long_poll.wait_until(condition, self._seconds, sleep=sleep)
+        end = time.monotonic() + self._seconds
+        while not (value := condition()) and (remaining := end - time.monotonic()) > 0:
+            with yielding_slot(nullcontext()):
+                waits_on = self._follower.wait(min(LONGEST, remaining), is_relevant=is_relevant)
+            if not waits_on:
+                return condition()
+        return value
 
 
 @contextmanager

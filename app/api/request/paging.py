@@ -2,22 +2,23 @@
 Paging of lists: query parameters, selected fields, and the link to the next page.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from flask import Response
 from sqlalchemy import Connection, Row, Select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
 from app.api.policy.list_scope import ListScope
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
+from app.api.transport.responses import json
 from app.errors import Invalid
 from app.models import Base
 from app.rows.keyset_pages import Page, fetch
 from app.rows.uuid_or_name import is_uuid
 
-Query = Mapping[str, Any]
 Item = dict[str, Any]
 
 DETAIL_SINCE = 43
@@ -106,21 +107,28 @@ def checked_fields(
     return list(fields)
 
 
-def collection(
-    context: RequestContext, name: str, items: Sequence[Any], page: Page, *, last_item: str | None
-) -> Item:
+def page_answer(
+    context: RequestContext,
+    name: str,
+    items: Sequence[Any],
+    page: Page,
+    rows: Sequence[Any],
+    *,
+    marker: str = "uuid",
+) -> Response:
     """
-    Build the document of a list.
+    Answer a page of a list; a full one has a link to the next page.
 
-    last_item: UUID or name of its last item, after which the next page starts, if there is a next
-    page.
+    rows: of the items. marker: their attribute after whose last value the next page starts.
     """
     document: Item = {name: items}
-    if last_item is not None:
+    if len(rows) == page.limit:
         arguments = [(key, value) for key, value in context.request.args.items(multi=True)]
         other_arguments = [
             (key, value) for key, value in arguments if key not in ("limit", "marker")
         ]
-        query = urlencode([*other_arguments, ("limit", page.limit), ("marker", last_item)])
+        query = urlencode(
+            [*other_arguments, ("limit", page.limit), ("marker", getattr(rows[-1], marker))]
+        )
         document["next"] = f"{context.base_url}{context.request.path}?{query}"
-    return document
+    return json(document)

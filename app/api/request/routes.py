@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Never
+from typing import Any, Never, cast
 
 import flask_smorest
 from flask.globals import request_ctx
@@ -94,6 +94,7 @@ class Routes(flask_smorest.Blueprint):
         takes: Shape | None = None,
         parameters: Mapping[str, str] | None = None,
         no_key: str | None = None,
+        any_query: bool = False,
         name: str | None = None,
         summary: str | None = None,
     ) -> Callable[[View], View]:
@@ -109,7 +110,8 @@ class Routes(flask_smorest.Blueprint):
         that no marshmallow schema loads. parameters: required query parameters that no schema
         loads, name -> description. no_key: why a request that changes something takes no
         `Idempotency-Key` (`app.api.request.repeats`); by default its work is in a transaction,
-        and it takes one. name, summary: of the handler, unless those of its function are used.
+        and it takes one. any_query: take each query parameter, although the handler declares no
+        arguments. name, summary: of the handler, unless those of its function are used.
         """
         responses = returns if isinstance(returns, Returns) else Returns({200: returns})
 
@@ -130,9 +132,10 @@ class Routes(flask_smorest.Blueprint):
                 no_key=no_key,
             )
             endpoint = f"{self.name}.{route.handler}"
-            guard = guard_of(route, path, view)
+            handler = view if any_query or _places(view) else self._without_query(view)
+            guard = guard_of(route, path, handler)
 
-            @wraps(view)
+            @wraps(handler)
             def guarded(**parameters: str) -> Any:
                 return guard.answer(current(), parameters)
 
@@ -144,6 +147,16 @@ class Routes(flask_smorest.Blueprint):
             return view
 
         return decorate
+
+    def _without_query(self, view: View) -> View:
+        """Make a handler that declares no arguments refuse query parameters."""
+
+        @self.arguments(Schema, location="query")
+        @wraps(view)
+        def handler(context: RequestContext, _query: object, **path: str) -> Any:
+            return view(context, **path)
+
+        return handler
 
     def closed(self, path: str, since: int = versions.MIN) -> None:
         """Answer writes to a list below another resource, and requests for its items, with 400."""

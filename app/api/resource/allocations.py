@@ -1,6 +1,5 @@
 """Routes of allocations: requests for a node."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -11,22 +10,20 @@ from app.api.node import etags
 from app.api.node.node_identifiers import id_of, identified
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import one_of
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.allocations import AllocationChange, AllocationCreate, AllocationFilters
 from app.api.transport.responses import empty
-from app.api.values.value_types import FieldsQuery, NoQuery
+from app.api.values.value_types import FieldsQuery
 from app.errors import Invalid, NotFound
 from app.inventory import allocations as service
 from app.models import Allocation, AllocationState, Node
 from app.rows import row_changes
 
 allocations = Routes("allocations", "Requests for nodes")
-
-Query = Mapping[str, Any]
 
 SINCE = 52
 CHANGE_SINCE = 57
@@ -108,8 +105,7 @@ ROUTES.changes(AllocationChange(), without_context(row_changes.change), since=CH
     rule="baremetal:allocation:delete",
     returns=NO_CONTENT,
 )
-@allocations.arguments(NoQuery, location="query")
-def delete_allocation(context: RequestContext, _query: Query, ident: str) -> Response:
+def delete_allocation(context: RequestContext, ident: str) -> Response:
     """Delete an allocation, and release its node"""
     return _remove(context, ALLOCATION.identified(context.version, ident), ident)
 
@@ -139,8 +135,7 @@ def show_allocation_of_node(context: RequestContext, query: Query, ident: str) -
     rule="baremetal:allocation:delete",
     returns=NO_CONTENT,
 )
-@allocations.arguments(NoQuery, location="query")
-def delete_allocation_of_node(context: RequestContext, _query: Query, ident: str) -> Response:
+def delete_allocation_of_node(context: RequestContext, ident: str) -> Response:
     """Delete the allocation of a node, and release the node"""
     return _remove(
         context, Allocation.__table__.c.node_id == id_of(context, ident), f"of node {ident}"

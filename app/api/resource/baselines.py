@@ -13,7 +13,7 @@ from app.api.node.node_identifiers import id_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import TEXT, TIME, UUID, Component, array, exactly, one_of, or_null
 from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of
+from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
@@ -24,7 +24,6 @@ from app.api.schemas.baselines import (
     BaselinesQuery,
 )
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.baselines import baselines as service
 from app.baselines.rules import Operator
 from app.models import Baseline, BaselineNode, Compliance, FailedBenchmark, Node
@@ -101,8 +100,7 @@ def list_baseline_nodes(context: RequestContext, query: Mapping[str, Any], ident
             reference=BaselineNode.__table__.c.node_id,
         )
     items = [{"node_uuid": row.uuid, "node_name": row.name, **_comparison(row)} for row in rows]
-    marker = rows[-1].uuid if len(rows) == page.limit else None
-    return json(collection(context, "nodes", items, page, last_item=marker))
+    return page_answer(context, "nodes", items, page, rows)
 
 
 @baselines.declare(
@@ -111,8 +109,7 @@ def list_baseline_nodes(context: RequestContext, query: Mapping[str, Any], ident
     rule="baremetal:node:compliance:get",
     returns=exactly({"compliance": array(COMPLIANCE)}),
 )
-@baselines.arguments(NoQuery, location="query")
-def show_compliance(context: RequestContext, _query: object, ident: str) -> Response:
+def show_compliance(context: RequestContext, ident: str) -> Response:
     """List the baselines that are for a node, with its differences"""
     statement = (
         select(Baseline.uuid, Baseline.name, *BaselineNode.__table__.c)

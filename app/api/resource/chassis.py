@@ -1,12 +1,10 @@
 """Routes of chassis."""
 
-from collections.abc import Mapping
-
 from flask import Response
 
 from app.api.node import nodes
 from app.api.node.node_shapes import NODES
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
@@ -21,8 +19,6 @@ from app.rows.uuid_or_name import is_uuid
 
 chassis = Routes("chassis", "Enclosures of several nodes")
 
-Query = Mapping[str, object]
-
 CHASSIS = Resource(
     name="chassis",
     path="chassis",
@@ -32,7 +28,6 @@ CHASSIS = Resource(
     all_fields=("uuid", "created_at", "updated_at", "description", "extra", "links", "nodes"),
     links=("nodes",),
 )
-
 
 ROUTES = ResourceRoutes(CHASSIS, chassis, "chassis", "chassis", "baremetal:chassis")
 ROUTES.lists(ListQuery, details=True, rule="get", query="chassis")

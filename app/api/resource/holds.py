@@ -11,7 +11,7 @@ from app.api.declarations import versions
 from app.api.node.node_identifiers import locked
 from app.api.openapi.returns import LOCATION, Returns
 from app.api.openapi.shapes import one_of
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes
@@ -25,8 +25,6 @@ from app.lifecycle.hold_kinds import HoldKind
 from app.models import Hold, Node
 
 holds = Routes("holds", "Holds: reasons for which nodes are not used")
-
-Fields = dict[str, Any]
 
 HOLD = Resource(
     name="hold",

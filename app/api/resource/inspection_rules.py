@@ -1,6 +1,6 @@
 """Routes of inspection rules."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from flask import Response
@@ -9,20 +9,17 @@ from sqlalchemy.orm import Session
 
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import DOCUMENT, array, or_null
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.inspection import RuleChange, RuleCreate, RulesQuery
 from app.api.transport.responses import empty
-from app.api.values.value_types import NoQuery
 from app.inventory import inspection_rules as service
 from app.models import InspectionRule
 
 inspection_rules = Routes("inspection_rules", "Rules applied to the results of inspections")
-
-Query = Mapping[str, object]
 
 SINCE = 96
 _COLUMNS = InspectionRule.__table__.c
@@ -75,8 +72,7 @@ ROUTES.creates(RuleCreate, without_context(service.create))
     rule="baremetal:inspection_rule:delete",
     returns=NO_CONTENT,
 )
-@inspection_rules.arguments(NoQuery, location="query")
-def delete_inspection_rules(context: RequestContext, _query: Query) -> Response:
+def delete_inspection_rules(context: RequestContext) -> Response:
     """Delete all inspection rules except the built-in ones"""
     return in_transaction(context, service.remove_all, empty(204))
 

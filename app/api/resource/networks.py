@@ -2,14 +2,13 @@
 Routes of /v1/networks and /v1/switches, for network interface `switch`: additions to Ironic's API.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Select
 
 from app.api.declarations import versions
 from app.api.openapi.shapes import INTEGER, TEXT, array
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
@@ -25,8 +24,6 @@ from app.inventory.connectivity import networks as service
 from app.models import Network, Switch
 
 networks = Routes("networks", "Networks and switches, without Neutron")
-
-Query = Mapping[str, object]
 
 NETWORK = Resource(
     name="network",

@@ -1,12 +1,11 @@
 """Routes of /v1/portgroups."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
@@ -17,8 +16,6 @@ from app.inventory.connectivity import portgroups as service
 from app.models import Node, Portgroup
 
 portgroups = Routes("portgroups", "Port groups: bonded ports of a node")
-
-Query = Mapping[str, object]
 
 SINCE = 23
 BELOW_NODES_SINCE = 24

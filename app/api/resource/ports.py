@@ -1,13 +1,12 @@
 """Routes of /v1/ports."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.portgroups import BELOW_NODES_SINCE, PORTGROUP
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -19,8 +18,6 @@ from app.inventory.connectivity import ports as service
 from app.models import Node, Port, Portgroup
 
 ports = Routes("ports", "The network interfaces of nodes")
-
-Query = Mapping[str, Any]
 
 _PORTS = Port.__table__.c
 _GROUPS = Portgroup.__table__.c

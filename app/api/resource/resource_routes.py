@@ -18,18 +18,17 @@ from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
 from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, json_patch
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, Query, RequestContext, View
 from app.api.request.patching import parse, patched
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
-from app.api.resource.resources import Model, Parent, Query, Resource, View
+from app.api.resource.resources import Model, Parent, Resource
 from app.api.transport.errors import Misaddressed
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import FieldsQuery, NoQuery
+from app.api.values.value_types import FieldsQuery
 from app.models import Base
 from app.rows.uuid_or_name import is_uuid
 
-Fields = dict[str, Any]
 Narrow = Callable[[RequestContext, Select[Any], Query], Select[Any]]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -200,8 +199,7 @@ class ResourceRoutes(Generic[Model]):
             name=f"change_{self.one}",
             summary=f"Change {self._an_item} by a JSON patch",
         )
-        @self.routes.arguments(NoQuery, location="query")
-        def answer(context: RequestContext, _query: Query, **path: str) -> Response:
+        def answer(context: RequestContext, **path: str) -> Response:
             changes = parse(context, self.resource.name, schema)
 
             def work(session: Session) -> Response:
@@ -227,8 +225,7 @@ class ResourceRoutes(Generic[Model]):
             name=f"delete_{self.one}",
             summary=f"Delete {self._an_item}",
         )
-        @self.routes.arguments(NoQuery, location="query")
-        def answer(context: RequestContext, _query: Query, **path: str) -> Response:
+        def answer(context: RequestContext, **path: str) -> Response:
             (ident,) = path.values()
             if not (by_name or is_uuid(ident)):
                 raise Misaddressed(f"Expected UUID for {self.one}_uuid: {ident}")

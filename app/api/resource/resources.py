@@ -40,8 +40,8 @@ from app.api.openapi.shapes import (
     versioned,
 )
 from app.api.policy.access import Access
-from app.api.request.context import RequestContext
-from app.api.request.paging import checked_fields, collection, page_of, rows_of, shape
+from app.api.request.context import Query, RequestContext, View
+from app.api.request.paging import checked_fields, page_answer, page_of, rows_of, shape
 from app.api.transport.errors import Misaddressed
 from app.api.transport.responses import json, links
 from app.api.values.value_types import is_ident
@@ -51,8 +51,6 @@ from app.errors import NotFound
 from app.models import Base
 from app.rows.uuid_or_name import is_uuid
 
-Query = Mapping[str, Any]
-View = dict[str, Any]
 Model = TypeVar("Model", bound=Base)
 Narrow = Callable[[Select[Any]], Select[Any]]
 
@@ -226,9 +224,8 @@ class Resource(Generic[Model]):
         with context.runtime.reading() as session:
             statement = narrow(self.query(fields))
             rows = rows_of(session, context.scope, statement, self.model, page)
-        marker = rows[-1].uuid if len(rows) == page.limit else None
         items = self.views(context, rows, fields)
-        return json(collection(context, self.collection, items, page, last_item=marker))
+        return page_answer(context, self.collection, items, page, rows)
 
     def show(self, context: RequestContext, query: Query, ident: str) -> Response:
         """Return an item with the fields that the query names. Raises Misaddressed, NotFound."""

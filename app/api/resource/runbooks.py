@@ -1,6 +1,5 @@
 """Routes of /v1/runbooks: runbooks, and the traits that their nodes need."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -9,14 +8,14 @@ from sqlalchemy.orm import Session
 
 from app.api.node.traits import TRAITS, checked
 from app.api.openapi.returns import ADDED, NO_CONTENT
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.templates import RunbookChange, RunbookCreate, Traits
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import ListQuery, NoQuery
+from app.api.values.value_types import ListQuery
 from app.errors import Invalid, NotFound
 from app.inventory import runbooks as service
 from app.inventory.traits import is_trait
@@ -24,8 +23,6 @@ from app.models import Runbook
 from app.text.masking import mask
 
 runbooks = Routes("runbooks", "Runbooks: named lists of clean or service steps")
-
-Query = Mapping[str, Any]
 
 SINCE = 92
 #: The version from which a runbook has traits, and a name that need not be a trait.
@@ -70,8 +67,7 @@ ROUTES.deletes(without_context(Session.delete))
     rule="baremetal:runbook:get",
     returns=TRAITS,
 )
-@runbooks.arguments(NoQuery, location="query")
-def list_runbook_traits(context: RequestContext, _query: Query, ident: str) -> Response:
+def list_runbook_traits(context: RequestContext, ident: str) -> Response:
     """List the traits of a runbook"""
     with context.runtime.reading() as session:
         traits = session.scalar(
@@ -102,8 +98,7 @@ def set_runbook_traits(context: RequestContext, fields: Query, ident: str) -> Re
     rule="baremetal:runbook:update",
     returns=ADDED,
 )
-@runbooks.arguments(NoQuery, location="query")
-def add_runbook_trait(context: RequestContext, _query: Query, ident: str, trait: str) -> Response:
+def add_runbook_trait(context: RequestContext, ident: str, trait: str) -> Response:
     """Add a trait to a runbook"""
     checked(context, trait)
     answer = empty(204, location=f"{context.base_url}/v1/runbooks/{ident}/traits/{trait}")
@@ -117,8 +112,7 @@ def add_runbook_trait(context: RequestContext, _query: Query, ident: str, trait:
     rule="baremetal:runbook:update",
     returns=NO_CONTENT,
 )
-@runbooks.arguments(NoQuery, location="query")
-def remove_runbook_traits(context: RequestContext, _query: Query, ident: str) -> Response:
+def remove_runbook_traits(context: RequestContext, ident: str) -> Response:
     """Remove all traits of a runbook"""
     return _set(context, ident, lambda _traits: [])
 
@@ -130,10 +124,7 @@ def remove_runbook_traits(context: RequestContext, _query: Query, ident: str) ->
     rule="baremetal:runbook:update",
     returns=NO_CONTENT,
 )
-@runbooks.arguments(NoQuery, location="query")
-def remove_runbook_trait(
-    context: RequestContext, _query: Query, ident: str, trait: str
-) -> Response:
+def remove_runbook_trait(context: RequestContext, ident: str, trait: str) -> Response:
     """Remove a trait of a runbook, if it has it"""
     return _set(context, ident, lambda traits: [name for name in traits if name != trait])
 

@@ -1,6 +1,5 @@
 """Routes of /v1/volume: volume connectors and targets."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -10,7 +9,7 @@ from sqlalchemy import Select
 from app.api.node.node_identifiers import id_of
 from app.api.openapi.shapes import LINKS, Component, exactly
 from app.api.policy.access import Access
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
@@ -23,13 +22,10 @@ from app.api.schemas.volumes import (
     VolumeFilters,
 )
 from app.api.transport.responses import json, links
-from app.api.values.value_types import NoQuery
 from app.inventory import volumes as service
 from app.models import Node, VolumeConnector, VolumeTarget
 
 volumes = Routes("volume", "Remote volumes of nodes, and the connectors for them")
-
-Query = Mapping[str, object]
 
 SINCE = 32
 CONNECTOR: Resource[VolumeConnector] = Resource(
@@ -69,8 +65,7 @@ def _overview(context: RequestContext, path: str) -> Response:
 
 
 @volumes.declare("GET", "/volume", since=SINCE, returns=OVERVIEW)
-@volumes.arguments(NoQuery, location="query")
-def show_volume(context: RequestContext, _query: Query) -> Response:
+def show_volume(context: RequestContext) -> Response:
     """List the collections of volumes"""
     return _overview(context, "volume/")
 
@@ -78,8 +73,7 @@ def show_volume(context: RequestContext, _query: Query) -> Response:
 @volumes.declare(
     "GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get", returns=OVERVIEW
 )
-@volumes.arguments(NoQuery, location="query")
-def show_volume_of_node(context: RequestContext, _query: Query, ident: str) -> Response:
+def show_volume_of_node(context: RequestContext, ident: str) -> Response:
     """List the collections of a node's volumes"""
     id_of(context, ident)
     return _overview(context, f"nodes/{ident}/volume/")

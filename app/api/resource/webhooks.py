@@ -1,6 +1,5 @@
 """Routes of /v1/webhooks: receivers of change events; an addition to Ironic's API."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -9,22 +8,19 @@ from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
 from app.api.openapi.shapes import array, column_shapes, exactly
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.webhooks import Replay, WebhookChange, WebhookCreate, WebhooksQuery
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.events import change_events
 from app.events import webhooks as service
 from app.models import Webhook, WebhookFailure
 from app.text.masking import mask
 
 webhooks = Routes("webhooks", "Webhooks: receivers of change events")
-
-Query = Mapping[str, Any]
 
 WEBHOOK = Resource(
     name="webhook",
@@ -75,8 +71,7 @@ ROUTES.deletes(without_context(service.remove))
 @webhooks.declare(
     "GET", "/webhooks/<ident>/failures", rule="baremetal:webhook:get", returns=FAILURES
 )
-@webhooks.arguments(NoQuery, location="query")
-def list_webhook_failures(context: RequestContext, _query: Query, ident: str) -> Response:
+def list_webhook_failures(context: RequestContext, ident: str) -> Response:
     """
     List the events that the receiver did not accept for too long, the oldest first
 

@@ -15,8 +15,7 @@ class LookupQuery(Schema):
 class Certificates(Text):
     """Certificates in PEM format."""
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def _normalized(self, text: str) -> str:
         if not is_certificates(text):
             raise ValidationError("Must be certificates in PEM.")
         return text

@@ -19,8 +19,7 @@ class Selection(Text):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(grammar.LONGEST, shortest=1, **kwargs)
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def _normalized(self, text: str) -> str:
         try:
             tree = conditions.parse(text)
         except Invalid as error:

@@ -80,8 +80,7 @@ class SwitchPortsQuery(Schema):
 class HostKey(Text):
     """Public key of an SSH server: its type and the key, without hosts and comment."""
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def _normalized(self, text: str) -> str:
         match = _HOST_KEY.fullmatch(text)
         try:
             is_key = match and b64decode(match[2], validate=True)[4:].startswith(match[1].encode())

@@ -51,8 +51,7 @@ class Count(fields.Field[str]):
 class Grouping(Text):
     """Field of a node, or a key of one of its documents."""
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def _normalized(self, text: str) -> str:
         document, _, key = text.partition(".")
         if text not in GROUPING and not (document in GROUPING_DOCUMENTS and _KEY.fullmatch(key)):
             documents = " or ".join(f"{name}.KEY" for name in GROUPING_DOCUMENTS)

@@ -17,9 +17,9 @@ from app.rows.uuid_or_name import is_uuid
 NAME = r"[A-Za-z0-9._~-]{1,255}"
 _NAME = re.compile(NAME)
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
-#: Validator: a text or a list is not empty.
 #: Largest number that the databases have as an id.
 LARGEST_ID = 2**63 - 1
+#: Validator: a text or a list is not empty.
 NOT_EMPTY = validate.Length(1, error="{input!r} should be non-empty")
 TRUE = {"1", "t", "true", "y", "yes", "on"}
 FALSE = {"0", "f", "false", "n", "no", "off"}
@@ -55,17 +55,20 @@ class Text(fields.String):
         super().__init__(validate=[NOT_EMPTY, checked] if shortest else checked, **kwargs)
 
     def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+        text = str(super()._deserialize(value, attr, data, **kwargs))
         if "\0" in text:
             raise ValidationError("Must not contain NUL.")
+        return self._normalized(text)
+
+    def _normalized(self, text: str) -> str:
+        """Check a text, and return it as it is stored. Raises ValidationError."""
         return text
 
 
 class Uuid(Text):
     """UUID, normalised to lower case with dashes."""
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def _normalized(self, text: str) -> str:
         if not is_uuid(text):
             raise ValidationError(f"Expected UUID for {{name}}: {text}")
         return str(UUID(text))
@@ -82,8 +85,7 @@ class Name(Text):
         super().__init__(**kwargs)
         self.null = null
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def _normalized(self, text: str) -> str:
         if not _NAME.fullmatch(text) or is_uuid(text):
             raise ValidationError(
                 f"{{naming}} invalid name {text!r}: letters, digits and -._~, but no UUID"
@@ -94,8 +96,7 @@ class Name(Text):
 class Ident(Text):
     """UUID or name."""
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def _normalized(self, text: str) -> str:
         if not is_ident(text):
             raise ValidationError(f"Expected UUID or name for {{name}}: {text}")
         return text
@@ -104,8 +105,7 @@ class Ident(Text):
 class Trait(Text):
     """Name of a trait: standard or `CUSTOM_*`."""
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def _normalized(self, text: str) -> str:
         if not is_trait(text):
             raise ValidationError(not_a_trait(text))
         return text
@@ -114,8 +114,7 @@ class Trait(Text):
 class Mac(Text):
     """MAC address with colons, lower-cased."""
 
-    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def _normalized(self, text: str) -> str:
         if not is_mac(text):
             raise ValidationError(
                 f"Expected valid MAC address for {{name}}: {text!r} is not a 'mac-address'"
@@ -244,10 +243,6 @@ class FieldsQuery(Schema):
     """Query parameters of every single resource."""
 
     fields_ = CommaSeparated(data_key="fields", metadata={"description": "Fields to show"})
-
-
-class NoQuery(Schema):
-    """No query parameters."""
 
 
 def not_a_trait(text: str) -> str:

@@ -22,7 +22,6 @@ from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.login import Credentials, OidcQuery, ScopeChoice
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery
 from app.errors import Invalid, TooMany, Unauthorized
 from app.identity import oidc_users, tokens
 from app.identity import sessions as service
@@ -53,8 +52,7 @@ SHOWN = Returns(
 
 
 @login.declare("GET", "/login", returns=SHOWN)
-@login.arguments(NoQuery, location="query")
-def show_login(context: RequestContext, _query: Mapping[str, object]) -> Response:
+def show_login(context: RequestContext) -> Response:
     """Show how a browser signs in, and the user, scope and other scopes of its session"""
     return _shown(context, _current(context))
 
@@ -137,6 +135,7 @@ def go_to_provider(context: RequestContext, query: Mapping[str, Any]) -> Respons
     "/login/oidc/callback",
     returns=REDIRECT,
     parameters={"code": "Code of the provider", "state": "State of the request to the provider"},
+    any_query=True,
 )
 def return_from_provider(context: RequestContext) -> Response:
     """
@@ -219,7 +218,7 @@ def _begin(
     return browser_session, text
 
 
-@login.declare("POST", "/logout", returns=NO_CONTENT, no_key=repeats.OF_LOGINS)
+@login.declare("POST", "/logout", returns=NO_CONTENT, no_key=repeats.OF_LOGINS, any_query=True)
 def sign_out(context: RequestContext) -> Response:
     """End the session"""
     response = empty()

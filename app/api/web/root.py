@@ -83,7 +83,7 @@ def discover(context: RequestContext) -> Response:
 OLDEST = ("chassis", "nodes", "ports", "drivers")
 
 
-@root.declare("GET", "", returns=V1)
+@root.declare("GET", "", returns=V1, any_query=True)
 def show_v1(context: RequestContext) -> Response:
     """List the collections"""
     base = context.base_url

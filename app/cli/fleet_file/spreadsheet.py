@@ -26,7 +26,7 @@ DELIMITERS = ";,\t"
 #: Field of a column that is ignored.
 IGNORED = "-"
 #: First characters of cells that spreadsheets evaluate as formulas.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _TRUE = {"true", "yes", "y", "1", "x"}
 _FALSE = {"false", "no", "n", "0"}
 
@@ -189,7 +189,7 @@ def cell_of(value: object, *, is_key: bool) -> str:
     """Return the cell of a value. is_key: of a key of a document, not of a field."""
     if isinstance(value, str):
         is_plain = (
-            value == value.strip() and value.isprintable() and value[:1] not in ("", *_FORMULA)
+            value == value.strip() and value.isprintable() and value[:1] not in ("", *FORMULA)
         )
         read_back = (value_of if is_key else _unquoted)(value)
         return value if is_plain and read_back == value else json.dumps(value, ensure_ascii=True)

@@ -1,4 +1,4 @@
-"""Commands that only read: state, operations, history, versions."""
+"""Commands that only read: state, operations, history, event subscription, versions."""
 
 from importlib.metadata import version as installed
 from itertools import islice
@@ -26,6 +26,7 @@ STEPS = ("number", "step", "state", "tries", "seconds", "conductor", "note")
 HISTORY = ("created_at", "severity", "event_type", "event", "conductor", "user")
 #: Columns of the table: the text last.
 EVENTS = ("created_at", "severity", "event_type", "conductor", "user", "event")
+SUBSCRIPTION = ("state", "subscribed_at", "tested_at", "received_at", "error")
 #: Header of the root document.
 RELEASE = "X-Ingot-Release"
 
@@ -124,6 +125,11 @@ def history(
     """List the history of a node."""
     entries = api.every("nodes", node, "history", limit=None if since else limit, detail=True)
     output.items(islice(times.recent(entries, since), limit), HISTORY, EVENTS)
+
+
+def event_subscription(api: Api, output: Output, node: Node) -> None:
+    """Show whether a node's BMC sends its events to the service, and since when."""
+    output.item(api.get("nodes", node, "event_subscription"), SUBSCRIPTION)
 
 
 def version(api: Api, output: Output) -> None:

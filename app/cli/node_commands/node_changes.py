@@ -10,6 +10,7 @@ from app.cli import bulk
 from app.cli.bulk import Nodes, NodeSelection, Outcome
 from app.cli.driver_keys import DriverKeys
 from app.cli.node_commands.node_fields import FIELDS
+from app.cli.node_commands.nodes import COLUMNS
 from app.cli.rest import Api
 from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output
@@ -17,8 +18,6 @@ from app.text.masking import is_secret
 
 #: Ends of the keys of `driver_info` by which the service reaches a BMC, beside secrets.
 ACCESS = ("_address", "_username", "_port", "_system_id")
-#: Fields shown of a new node.
-COLUMNS = ("uuid", "name", "provision_state", "power_state", "maintenance")
 
 
 class Switch(StrEnum):

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from app.db.clock import age
 from app.db.diagnosis import reason
 from app.inventory import history
-from app.lifecycle.flows import FLOWS
+from app.lifecycle.flows import HEARTBEAT_STATES
 from app.metrics.table import AGENT_REFUSALS
 from app.models import AgentRecord, Node, NodeHistory, Operation
 from app.observe import log
@@ -54,8 +54,6 @@ REMEDIES: Mapping[str, str] = {
     "malformed": "boot an ironic-python-agent that is as new as this service expects",
 }
 EVENTS = tuple(f"{request}_refused_{cause}" for request in _NAMES for cause in REMEDIES)
-#: Provision states of nodes that wait for an agent.
-_AWAITED = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
 #: Refusals of one kind that a process records in a minute, for each node and sender.
 _RECORDS = RateLimit(6)
 #: Seconds without another history entry of one kind and sender for a node, unless a new operation
@@ -135,7 +133,7 @@ def _record(session: Session, ident: str, event_type: str, sender: str, text: st
     """
     column, value = key_of(ident)
     node = session.scalar(select(Node).where(getattr(Node, column) == value))
-    if node is None or node.provision_state not in _AWAITED:
+    if node is None or node.provision_state not in HEARTBEAT_STATES:
         return
     newest = select(func.max(Operation.created_at)).where(Operation.node_id == node.id)
     query = select(NodeHistory.sender).where(

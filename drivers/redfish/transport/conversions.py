@@ -48,6 +48,12 @@ def entry(document: object, name: str) -> Any:
     return document.get(name) if isinstance(document, Mapping) else None
 
 
+def link_paths(items: object) -> list[str]:
+    """Return the paths in a list of links; empty for other values."""
+    paths = [entry(item, "@odata.id") for item in items] if isinstance(items, list) else []
+    return [path for path in paths if isinstance(path, str)]
+
+
 def ironic_power_state(value: object) -> str | None:
     """Convert a PowerState to Ironic's power state; None if the state is not settled."""
     return STATES.get(value) if isinstance(value, str) else None

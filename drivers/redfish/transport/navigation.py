@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from drivers.core.errors import NotSupported
-from drivers.redfish.transport.conversions import entry, is_present
+from drivers.redfish.transport.conversions import entry, is_present, link_paths
 from drivers.redfish.transport.session import Session
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ def links(resource: "ResourceBase", *names: str) -> Sequence[str]:
     value = resource.json
     for name in names:
         value = entry(value, name)
-    paths = [entry(link, "@odata.id") for link in value] if isinstance(value, list) else []
-    return [path for path in paths if isinstance(path, str)]
+    return link_paths(value)
 
 
 def chassis(bmc: Session, system: "System") -> Iterator["Chassis"]:

@@ -35,11 +35,6 @@ VOLUME_TYPES = {
 }
 
 
-def _missing(exchange: Exchange) -> Response:
-    text = f"There is no resource at {exchange.path}."
-    return Refusal(404, "ResourceMissingAtURI", text).response()
-
-
 # Collections
 
 
@@ -173,7 +168,7 @@ def delete_apply_time_refused(exchange: Exchange) -> Response:
 def drive_missing(exchange: Exchange) -> Response:
     """A drive that its controller names is 404."""
     if exchange.path.endswith(f"/Drives/{exchange['index']}") and exchange.occurs():
-        return _missing(exchange)
+        return exchange.missing()
     return exchange.go()
 
 
@@ -230,7 +225,7 @@ def bios_values_as_text(exchange: Exchange) -> Response:
 def bios_without_registry(exchange: Exchange) -> Response:
     """The BIOS names no attribute registry, and there is none."""
     if exchange.path.startswith(f"{ROOT}/Registries"):
-        return _missing(exchange)
+        return exchange.missing()
     return changed(exchange.go(), lambda content: content.pop("AttributeRegistry", None))
 
 
@@ -337,7 +332,7 @@ def _without_lists(
 ) -> Response:
     """Answer with documents of sensors; the chassis has links to them, but no Power and Thermal."""
     if exchange.path in (f"{CHASSIS}/Power", f"{CHASSIS}/Thermal"):
-        return _missing(exchange)
+        return exchange.missing()
     if exchange.reads and exchange.path in documents:
         return json(documents[exchange.path])
     if not exchange.reads or exchange.path != CHASSIS:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import orjson
 
 from drivers.simulator.machine import Machine, Task
+from drivers.simulator.refusal import Refusal
 from drivers.simulator.server import Request, Response
 
 #: Kinds of orders, and the ends of their paths. A fault with the option `orders` is limited to
@@ -90,6 +91,11 @@ class Exchange:
     def go(self, **changes: Any) -> Response:
         """Have the request answered; changes: fields of the request that differ."""
         return self._next(replace(self.request, **changes) if changes else self.request)
+
+    def missing(self) -> Response:
+        """Answer that there is no such resource."""
+        text = f"There is no resource at {self.path}."
+        return Refusal(404, "ResourceMissingAtURI", text).response()
 
     def occurs(self) -> bool:
         """Draw whether the fault shows itself now, by its share and its number of times."""

@@ -26,11 +26,6 @@ def _task_of(exchange: Exchange) -> Task | None:
     return tasks[int(last_part)] if int(last_part) < len(tasks) else None
 
 
-def _missing(exchange: Exchange) -> Response:
-    text = f"There is no resource at {exchange.path}."
-    return Refusal(404, "ResourceMissingAtURI", text).response()
-
-
 def _monitored(exchange: Exchange) -> Task | None:
     """Return the ended task whose monitor a GET asks for, or None."""
     task = _task_of(exchange) if exchange.path.startswith(MONITORS) else None
@@ -69,7 +64,7 @@ def task_appears_late(exchange: Exchange) -> Response:
     task = _task_of(exchange)
     if task is not None and exchange.memory.get(task.number, 0):
         exchange.memory[task.number] -= 1
-        return _missing(exchange)
+        return exchange.missing()
     response, tasks = exchange.began()
     for task in tasks:
         if exchange.occurs():
@@ -83,7 +78,7 @@ def task_deleted_at_end(exchange: Exchange) -> Response:
     """A task that has ended is deleted: 404 from both its resource and its monitor."""
     task = _task_of(exchange)
     if task is not None and time() >= task.ends and exchange.occurs():
-        return _missing(exchange)
+        return exchange.missing()
     return exchange.go()
 
 
@@ -92,7 +87,7 @@ def task_deleted_midrun(exchange: Exchange) -> Response:
     """A task is deleted after half of its time: 404; the work goes on to its end."""
     task = _task_of(exchange)
     if task is not None and time() >= (task.started + task.ends) / 2 and exchange.occurs():
-        return _missing(exchange)
+        return exchange.missing()
     return exchange.go()
 
 
@@ -136,7 +131,7 @@ def monitor_only(exchange: Exchange) -> Response:
     """An order is answered 202 with the URL of a monitor; there is no task resource."""
     task = _task_of(exchange)
     if task is not None and exchange.path.startswith(f"{TASKS}/") and exchange.occurs():
-        return _missing(exchange)
+        return exchange.missing()
     response, tasks = exchange.began()
     return replace(response, body=b"") if tasks else response
 

@@ -30,7 +30,7 @@ from tests.integration.vault.vaulted import (
     values_of,
 )
 from tests.support.vault_server import ALL, Refusal
-from workers.doctor import vault_checks
+from workers.doctor import outside_checks
 from workers.periodic import power_sync, pruning
 
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
@@ -433,18 +433,18 @@ def test_a_vault_that_refuses_blames_no_machine(inside, server, bmcs):
 @SQLITE
 def test_the_doctor_names_what_the_vault_refuses(inside, server):
     installation = SimpleNamespace(runtime=inside.runtime)
-    assert [] == list(vault_checks.unusable(installation))
+    assert [] == list(outside_checks.unusable_vault(installation))
     assert {} == server.keys
     role = server.roles["auth/approle", "r1"]
     role.policies = {"secret/": ALL - {"delete"}}
     server.tokens.clear()
-    (finding,) = vault_checks.unusable(installation)
+    (finding,) = outside_checks.unusable_vault(installation)
     assert "403 to DELETE secret/metadata/ingot/doctor/" in finding.explanation
     server.sealed = True
-    (finding,) = vault_checks.unusable(installation)
+    (finding,) = outside_checks.unusable_vault(installation)
     assert "is sealed" in finding.explanation
     inside.runtime.vault = None
-    assert [] == list(vault_checks.unusable(installation))
+    assert [] == list(outside_checks.unusable_vault(installation))
 
 
 def test_a_cache_forgets_by_time_and_by_number():

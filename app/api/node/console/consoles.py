@@ -19,11 +19,10 @@ from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import BOOLEAN, INTEGER, TEXT, TIME, array, exactly, one_of
 from app.api.policy.targets import owned_at
 from app.api.request import auditing, repeats
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.consoles import HistoryQuery, StreamQuery, Ticket
 from app.api.transport.responses import SOCKET, json
-from app.api.values.value_types import NoQuery
 from app.broker.consoles import TICKET_TIME
 from app.broker.messages import Consoles
 from app.engine.records import console_history
@@ -33,7 +32,6 @@ from app.models import Node, Operation
 
 consoles = Routes("consoles", "Consoles of machines: state, watching and typing, history")
 
-Fields = dict[str, Any]
 CONSOLE = "/nodes/<ident>/console"
 OPEN, WRITE = "baremetal:node:console:open", "baremetal:node:console:write"
 #: Subprotocols of the WebSocket: its own, and the beginning of the one that carries the ticket,
@@ -66,8 +64,7 @@ def _channel(context: RequestContext) -> Consoles:
 
 
 @consoles.declare("GET", CONSOLE, rule="baremetal:node:console:open", returns=STATE)
-@consoles.arguments(NoQuery, location="query")
-def show_console_state(context: RequestContext, _query: object, ident: str) -> Response:
+def show_console_state(context: RequestContext, ident: str) -> Response:
     """
     Show whether an enabled console is connected, and who types
 

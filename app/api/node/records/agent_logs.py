@@ -23,7 +23,6 @@ from app.api.openapi.shapes import (
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.models import Node
 
 agent_logs = Routes("agent_logs", "Logs of agents that operations have kept")
@@ -41,8 +40,7 @@ LOG = Component("AgentLog", exactly({
     rule="baremetal:node:history:get",
     returns=exactly({"agent-logs": array(LOG)}),
 )
-@agent_logs.arguments(NoQuery, location="query")
-def list_agent_logs(context: RequestContext, _query: object, ident: str) -> Response:
+def list_agent_logs(context: RequestContext, ident: str) -> Response:
     """
     List the logs of a node's agents, the newest first
 
@@ -68,8 +66,7 @@ def _view(context: RequestContext, node: Node, agent_log: service.KeptLog) -> di
     rule="baremetal:node:agent_logs:get",
     returns=Returns({200: BINARY}, types=(GZIP,)),
 )
-@agent_logs.arguments(NoQuery, location="query")
-def show_agent_log(context: RequestContext, _query: object, ident: str, name: str) -> Response:
+def show_agent_log(context: RequestContext, ident: str, name: str) -> Response:
     """Download a log of a node's agent, an archive (tar, gzip), from the conductor that keeps it"""
     with context.runtime.reading() as session:
         node, agent_log = _found(context, session, ident, name)

@@ -10,10 +10,9 @@ from app.api.node.node_identifiers import id_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import INTEGER, Component, column_shapes, exactly
 from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of
+from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import BenchmarksQuery
-from app.api.transport.responses import json
 from app.models import Benchmark
 from app.rows.keyset_pages import fetch
 
@@ -47,8 +46,7 @@ def list_benchmarks(context: RequestContext, query: Mapping[str, Any], ident: st
     with context.runtime.reading() as session:
         rows = fetch(session, statement, Benchmark, page, among=of_node, identity="id")
     items = [{"sequence": row.id, **{name: getattr(row, name) for name in COLUMNS}} for row in rows]
-    marker = str(rows[-1].id) if len(rows) == page.limit else None
-    return json(collection(context, "benchmarks", items, page, last_item=marker))
+    return page_answer(context, "benchmarks", items, page, rows, marker="id")
 
 
 def _filtered(statement: Select[Any], query: Mapping[str, Any]) -> Select[Any]:

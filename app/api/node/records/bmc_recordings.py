@@ -25,7 +25,6 @@ from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.transport.responses import empty, json
-from app.api.values.value_types import NoQuery
 from app.engine.records import bmc_recordings as service
 from drivers.core.recording.bundle import ENCODINGS, METHODS
 
@@ -77,8 +76,7 @@ def start_recording(context: RequestContext, values: dict[str, Any], ident: str)
     rule=RULE,
     returns=exactly({"until": or_null(TIME), "left_out": INTEGER, "exchanges": array(EXCHANGE)}),
 )
-@bmc_recordings.arguments(NoQuery, location="query")
-def show_recording(context: RequestContext, _query: object, ident: str) -> Response:
+def show_recording(context: RequestContext, ident: str) -> Response:
     """
     Show the recorded exchanges of a node's operations with its BMC, without secrets
 
@@ -97,8 +95,7 @@ def show_recording(context: RequestContext, _query: object, ident: str) -> Respo
 
 
 @bmc_recordings.declare("DELETE", PATH, rule=RULE, returns=NO_CONTENT)
-@bmc_recordings.arguments(NoQuery, location="query")
-def stop_recording(context: RequestContext, _query: object, ident: str) -> Response:
+def stop_recording(context: RequestContext, ident: str) -> Response:
     """End the recording of a node's operations, and delete it"""
 
     def work(session: Session) -> Response:

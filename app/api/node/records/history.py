@@ -10,19 +10,16 @@ from sqlalchemy.orm import Session
 from app.api.node.node_identifiers import identified
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import LINKS, Component, column_shapes, subset_of, versioned
-from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of
+from app.api.request.context import RequestContext, View
+from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.nodes import HistoryQuery
 from app.api.transport.responses import json
-from app.api.values.value_types import NoQuery
 from app.errors import NotFound
 from app.models import Node, NodeHistory
 from app.rows.keyset_pages import fetch
 
 history = Routes("history", "Recorded events of nodes")
-
-View = dict[str, Any]
 
 SHORT = ("uuid", "created_at", "severity", "event")
 FULL = (
@@ -78,8 +75,7 @@ def list_history(context: RequestContext, query: Mapping[str, Any], ident: str) 
     for item in items:
         if not detail and len(item["event"]) > LONGEST:
             item["event"] = item["event"][:CUT] + "..."
-    marker = entries[-1].uuid if len(entries) == page.limit else None
-    return json(collection(context, "history", items, page, last_item=marker))
+    return page_answer(context, "history", items, page, entries)
 
 
 @history.declare(
@@ -89,8 +85,7 @@ def list_history(context: RequestContext, query: Mapping[str, Any], ident: str) 
     rule="baremetal:node:history:get",
     returns=ENTRY,
 )
-@history.arguments(NoQuery, location="query")
-def show_history(context: RequestContext, _query: object, ident: str, uuid: str) -> Response:
+def show_history(context: RequestContext, ident: str, uuid: str) -> Response:
     """Show an entry of a node's history"""
     with context.runtime.reading() as session:
         node = _node(context, session, ident)

@@ -11,10 +11,9 @@ from app.api.node.node_identifiers import uuid_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import DOCUMENT, TEXT, TIME, UUID, Component, exactly, one_of, or_null
 from app.api.request.context import RequestContext
-from app.api.request.paging import collection, page_of
+from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import SanitationQuery
-from app.api.transport.responses import json
 from app.audit.sanitation_proofs import ALGORITHM, signature_document
 from app.engine.records.erasures import Result
 from app.errors import NotFound
@@ -55,8 +54,7 @@ def list_sanitation_reports(
         if not rows and session.scalar(select(Node.id).where(Node.uuid == node_uuid)) is None:
             raise NotFound("node", ident)
     items = [_view(row) for row in rows]
-    marker = rows[-1].uuid if len(rows) == page.limit else None
-    return json(collection(context, "sanitation", items, page, last_item=marker))
+    return page_answer(context, "sanitation", items, page, rows)
 
 
 def _view(row: SanitationReport) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cluster.hash_ring import Member, owner, owners
+from app.cluster.hash_ring import Member, owner, serving
 
 DRIVER, GROUP = "redfish", "rack-1"
 names = st.text("abcdefghijklmnopqrstuvwxyz0123456789.-", min_size=1, max_size=20)
@@ -27,16 +27,13 @@ def owned(ring, nodes):
 
 
 @given(rings, nodes)
-def test_only_the_nodes_of_a_stopped_conductor_move_and_go_to_their_first_substitute(ring, nodes):
+def test_only_the_nodes_of_a_stopped_conductor_move(ring, nodes):
     before = owned(ring, nodes)
     gone, rest = ring[0], ring[1:]
     after = owned(rest, nodes)
     assert {node for node in nodes if before[node] != after[node]} == {
         node for node in nodes if before[node] == gone.name
     }
-    for node in nodes:
-        stand_ins = [each.name for each in owners(node, DRIVER, GROUP, ring) if each != gone]
-        assert stand_ins[0] == after[node]
 
 
 @given(rings, nodes)
@@ -51,9 +48,6 @@ def test_the_owner_is_independent_of_the_order_and_the_incarnations_of_members(r
     shuffled = [replace(each, incarnation="newer") for each in ring]
     random.shuffle(shuffled)
     assert owned(ring, [node]) == owned(shuffled, [node])
-    order = owners(node, DRIVER, GROUP, ring)
-    assert owner(node, DRIVER, GROUP, ring) == order[0]
-    assert sorted(each.name for each in ring) == sorted(each.name for each in order)
 
 
 def test_only_conductors_of_the_driver_and_the_group_own_a_node():
@@ -62,7 +56,8 @@ def test_only_conductors_of_the_driver_and_the_group_own_a_node():
         member("other-driver", drivers=("ipmi",)),
         member("able", drivers=("ipmi", DRIVER)),
     ]
-    assert ["able"] == [each.name for each in owners("n", DRIVER, GROUP, ring)]
+    assert ["able"] == [each.name for each in serving(DRIVER, GROUP, ring)]
+    assert "able" == owner("n", DRIVER, GROUP, ring).name
     assert None is owner("n", "snmp", GROUP, ring)
     assert None is owner("n", DRIVER, GROUP, [])
 
