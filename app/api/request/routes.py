@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Never, cast
+from typing import Any, Never
 
 import flask_smorest
 from flask.globals import request_ctx
