@@ -22,7 +22,7 @@ from app.db.connections import connect
 from app.db.schema import MIGRATIONS
 from app.process import release
 from tests.chaos.test_faults import SLOW
-from tests.support.fleet import ROOT, Fleet, until
+from tests.support.fleet import PATIENCE, ROOT, Fleet, until
 from tests.support.ports import free_port
 
 FROZEN = Path(__file__).with_name("upgrade")
@@ -93,7 +93,7 @@ def mixed(folder, tree, **environ):
             for process in fleet.old.values():
                 process.terminate()
             for process in fleet.old.values():
-                process.wait(20)
+                process.wait(PATIENCE)
             older.log.close()
 
 

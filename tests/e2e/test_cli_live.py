@@ -154,16 +154,23 @@ def watching(fleet, *words):
     )  # fmt: skip
 
 
+def change(fleet, node):
+    """Change a field of a node, for an event that tells whether a watch has begun."""
+    patch = [{"op": "add", "path": "/extra/x", "value": uuid.uuid4().hex}]
+    return fleet.http.patch(f"{fleet.url}/v1/nodes/{node}", json=patch, timeout=PATIENCE).ok
+
+
 def test_watch_follows_a_deployment_over_kills_to_its_end(fleet):
     (node,) = fleet.create_nodes(1)
     to(fleet, [node], "manage", "provide")
-    fleet.provision([node], "active")
-    process = watching(fleet, node, "-o", "json")
-    seen = []
-    reader = threading.Thread(target=lambda: seen.extend(map(json.loads, process.stdout)))
+    process = watching(fleet, node, "--until", "active", "-o", "json")
+    events = []
+    reader = threading.Thread(target=lambda: events.extend(map(json.loads, process.stdout)))
     reader.start()
     try:
-        until(lambda: seen, "an event")
+        until(lambda: change(fleet, node) and events, "an event")
+        fleet.provision([node], "active")
+        until(lambda: "operation.state" in {event["type"] for event in events}, "the operation")
         kill_api(fleet)
         for name, pid in fleet.pids()["conductors"].items():
             if name == fleet.operation(node, "active")["steps"][0]["conductor"]:
@@ -172,13 +179,14 @@ def test_watch_follows_a_deployment_over_kills_to_its_end(fleet):
     finally:
         process.kill()
         reader.join(10)
-    numbers = [each["sequence"] for each in seen]
+    numbers = [event["sequence"] for event in events]
     assert sorted(set(numbers)) == numbers
-    assert {node} == {each["node_uuid"] for each in seen}
-    assert ("operation.state", "succeeded") in {(each["type"], each["after"]) for each in seen}
-    assert (
-        "active" == [each["after"] for each in seen if each["type"] == "node.provision_state"][-1]
-    )
+    assert {node} == {event["node_uuid"] for event in events}
+    states = {kind: [] for kind in ("operation.state", "node.provision_state")}
+    for event in events:
+        states.get(event["type"], []).append(event["after"])
+    assert "succeeded" in states["operation.state"]
+    assert "active" == states["node.provision_state"][-1]
 
 
 def test_watch_fails_with_the_operation(fleet):
@@ -187,12 +195,9 @@ def test_watch_fails_with_the_operation(fleet):
     )
     process = watching(fleet, node, "--until", "manageable")
 
-    def listens():
-        patch = [{"op": "add", "path": "/extra/x", "value": uuid.uuid4().hex}]
-        assert fleet.http.patch(f"{fleet.url}/v1/nodes/{node}", json=patch, timeout=30).ok
-        return select.select([process.stdout], [], [], 0.2)[0]
-
-    until(listens, "an event")
+    until(
+        lambda: change(fleet, node) and select.select([process.stdout], [], [], 0.2)[0], "an event"
+    )
     fleet.provision([node], "manage")
     output, errors = process.communicate(timeout=PATIENCE)
     assert 1 == process.returncode

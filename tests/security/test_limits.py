@@ -26,7 +26,7 @@ from app.config.settings import Settings
 from app.requests.rate_limit import MOST_KEYS, RateLimit
 from app.server.application import AGENTS_AT_ONCE, create_app
 from tests.contract.test_server import NEWEST, await_answer, copied, started
-from tests.support.fleet import until
+from tests.support.fleet import PATIENCE, until
 from tests.support.ports import free_port
 
 #: Seconds of a long poll: enough for those before it on a busy machine.
@@ -164,14 +164,14 @@ def test_agents_have_slots_of_their_own_and_callers_theirs(api, monkeypatch, pat
     def hang():
         if request.path == path:
             entered.release()
-            held.wait(30)
+            held.wait(PATIENCE)
 
     app.before_request(hang)
     with ThreadPoolExecutor(80) as pool:
         hung = [pool.submit(app.test_client().open, path) for _ in range(70)]
         try:
             for _ in range(AGENTS_AT_ONCE):
-                assert entered.acquire(timeout=20)
+                assert entered.acquire(timeout=PATIENCE)
             answer = pool.submit(app.test_client().get, "/v1/nodes", headers=NEWEST).result(20)
             assert 200 == answer.status_code
             refused = until(lambda: [each for each in hung if each.done()], "refusals")
@@ -201,13 +201,13 @@ def test_the_flood_of_one_address_delays_a_request_of_another_by_few_turns(api):
         asked = [pool.submit(ask, "198.51.100.1") for _ in range(slots + 20)]
         try:
             for _ in range(slots):
-                assert entered.acquire(timeout=20)
+                assert entered.acquire(timeout=PATIENCE)
             time.sleep(0.3)  # until the others wait for a slot
             asked.append(pool.submit(ask, "198.51.100.2"))
             while "198.51.100.2" not in order:
                 time.sleep(0.1)  # a busy machine may need some until it waits, too
                 go.release()
-                assert entered.acquire(timeout=20)
+                assert entered.acquire(timeout=PATIENCE)
             assert len(order) - slots <= 10, "it does not wait for all 20"
         finally:
             go.release(len(asked))
@@ -384,7 +384,7 @@ def test_passwords_are_checked_outside_of_request_slots_two_at_once(basic, api, 
     def check(_given, _stored):
         at_once.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         entered.release()
-        leave.wait(30)
+        leave.wait(PATIENCE)
         return False
 
     monkeypatch.setattr("bcrypt.checkpw", check)
@@ -397,7 +397,7 @@ def test_passwords_are_checked_outside_of_request_slots_two_at_once(basic, api, 
         guesses = [pool.submit(guess, number) for number in range(30)]
         try:
             for _ in range(2):
-                assert entered.acquire(timeout=20)
+                assert entered.acquire(timeout=PATIENCE)
             until(lambda: sum(each.done() for each in guesses) == 30 - CHECKED // 2, "refusals")
             assert 2 == len(at_once)
             own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
