@@ -202,10 +202,13 @@ def parsed(many, kind):
     def replace(connection, *_):
         connection.create_function("json_type", 2, json_type)
 
+    engine = many.runtime.engine
     if kind == "sqlite":
-        event.listen(many.runtime.engine, "checkout", replace)
+        event.listen(engine, "checkout", replace)
     yield documents
-    many.runtime.engine.dispose()
+    if kind == "sqlite":
+        event.remove(engine, "checkout", replace)
+        engine.dispose()  # its connections have the replacement
 
 
 def test_an_address_is_searched_in_the_documents_of_few_nodes(many, kind, parsed):
