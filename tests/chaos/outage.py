@@ -158,13 +158,20 @@ class Outage:
         assert (200, True) == (answer.status_code, seconds < PROMPT)
 
     def refused(self, nodes, message):
-        """Requests that write get 503 promptly; `clean` repeats them after the outage."""
+        """
+        Requests that write get 503 promptly; `clean` repeats them after the outage.
+
+        A request whose connection ends under it is told so; the next ones have the message.
+        """
         self.later = nodes
         for node in nodes:
-            answer, seconds = put(self.fleet, node, "provide")
-            assert_please_retry(answer)
-            assert message in answer.text
-            assert seconds < PROMPT
+            until(lambda node=node: message in self._refusal(node), message)
+
+    def _refusal(self, node):
+        answer, seconds = put(self.fleet, node, "provide")
+        assert_please_retry(answer)
+        assert seconds < PROMPT
+        return answer.text
 
 
 def ready(fleet):
