@@ -161,7 +161,7 @@ class Outage:
         """
         Requests that write get 503 promptly; `clean` repeats them after the outage.
 
-        A request whose connection ends under it is told so; the next ones have the message.
+        A request that loses its connection gets 503, too, with another message.
         """
         self.later = nodes
         for node in nodes:
