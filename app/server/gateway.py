@@ -249,7 +249,7 @@ def _respond(application: WSGIApplication, scope: Scope, proto: Exchange) -> Non
 
     socket = WebSocket(proto, scope["subprotocols"]) if scope["type"] == "websocket" else None
     body = Body(proto.receive) if socket is None else NoBody()
-    environ, repeated_header = environ_of(scope, body)
+    environ, repeated_header = wsgi_environ(scope, body)
     if socket is not None:
         environ[SOCKET] = socket
         # werkzeug has routes of their own for WebSockets, by these two
@@ -312,7 +312,7 @@ def _send(
     asgi.result(proto.send({"type": "http.response.body", "body": b""}))
 
 
-def environ_of(scope: Scope, body: Body | NoBody) -> tuple[WSGIEnvironment, str | None]:
+def wsgi_environ(scope: Scope, body: Body | NoBody) -> tuple[WSGIEnvironment, str | None]:
     """
     Return the WSGI environ of an ASGI scope, and the name of a header of `SINGLE` that is repeated.
 

@@ -21,12 +21,12 @@ class Console:
     """
 
     def __init__(self, url, node):
-        self._environ = {**os.environ, "INGOT_URL": url}
-        self._node, self._output, self._process = node, bytearray(), None
+        self._url, self._node = url, node
+        self._output, self._process = bytearray(), None
 
     def __enter__(self):
         self._process = subprocess.Popen(
-            [INGOT, "node", "console", "open", self._node], env=self._environ,
+            [INGOT, "node", "console", "open", self._node], env=_environ(self._url),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         threading.Thread(target=self._read, daemon=True).start()
@@ -46,14 +46,19 @@ class Console:
         until(lambda: words.encode() in self._output[since:], repr(words), seconds)
         return self._output.index(words.encode(), since) + len(words)
 
-    def history(self, *options):
-        """Return the output that the service has kept."""
-        command = [INGOT, "node", "console", "history", self._node, *options]
-        ended = subprocess.run(
-            command, env=self._environ, check=False, capture_output=True, text=True, timeout=60
-        )
-        return ended.stdout
-
     def _read(self):
         while data := os.read(self._process.stdout.fileno(), 4096):
             self._output += data
+
+
+def history(url, node, *options):
+    """Return the output that the service has kept."""
+    command = [INGOT, "node", "console", "history", node, *options]
+    ended = subprocess.run(
+        command, env=_environ(url), check=False, capture_output=True, text=True, timeout=60
+    )
+    return ended.stdout
+
+
+def _environ(url):
+    return {**os.environ, "INGOT_URL": url}

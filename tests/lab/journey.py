@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.lab import images, tenant
-from tests.lab.console import Console
+from tests.lab import console, images, tenant
 from tests.lab.ramdisk import run
 from tests.support.fleet import until
 
@@ -171,17 +170,20 @@ class Journey:
         self.service.baremetal("node", "console", "enable", self.node)
         until(lambda: self.show()["console_enabled"], "the console", 60)
 
+    def console_history(self, *options):
+        return console.history(self.service.url, self.node, *options)
+
     def log_in_as_tenant(self):
         """Log in to the tenant's system on the serial console, and have it compute something."""
-        with self.phase("serial login"), Console(self.service.url, self.node) as console:
+        with self.phase("serial login"), console.Console(self.service.url, self.node) as line:
             position = 0
             for keys, answer in (
                 ("\r", "login:"), ("root\r", "Password:"), (f"{tenant.PASSWORD}\r", "# "),
                 ("echo tenant-$((6 * 7))\r", "tenant-42"), ("exit\r", "login:"),
             ):  # fmt: skip
-                console.type(keys)
-                position = console.expect(answer, position)
-            assert "tenant-42" in console.history()
+                line.type(keys)
+                position = line.expect(answer, position)
+            assert "tenant-42" in self.console_history()
 
     def boot_in_vain(self):
         """Boot an agent whose kernel panics: the history has its last words, also after the abort."""
@@ -194,12 +196,11 @@ class Journey:
         until(lambda: not self.hypervisor.power(self.machine), "the end of the agent", PATIENCE)
         steps = json.dumps([{"interface": "deploy", "step": "erase_devices_metadata"}])
         with self.phase("failed boot"):
-            console = Console(self.service.url, self.node)
             self.service.baremetal("node", "clean", self.node, "--clean-steps", steps)
-            until(lambda: "Kernel panic" in console.history(), "the panic in the history", PATIENCE)
+            until(lambda: "Kernel panic" in self.console_history(), "the panic in it", PATIENCE)
             self.service.baremetal("node", "abort", self.node)
             self.is_in("clean failed")
-            assert "Kernel panic" in console.history("--operation", "last")
+            assert "Kernel panic" in self.console_history("--operation", "last")
 
     def rebuild(self, system):
         self.deploy(system, "rebuild")

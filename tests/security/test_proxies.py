@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from app.api.transport.client_addresses import Clients
-from app.server.gateway import Body, environ_of
+from app.server.gateway import Body, wsgi_environ
 from tests.contract.api_process import REFUSED
 from tests.contract.test_server import NEWEST, await_answer, copied, started
 from tests.support import proxies
@@ -141,7 +141,7 @@ def environ(*headers, **scope):
         "http_version": "1.1", "server": ("127.0.0.1", "6385"), "client": ("192.0.2.1", "4711"),
         "headers": raw,
     }  # fmt: skip
-    return environ_of({**base, **scope}, None)
+    return wsgi_environ({**base, **scope}, None)
 
 
 @pytest.mark.parametrize("name", [b"X_Auth_Token", b"X-Auth_Token", b"X_Auth-Token", b"_", b"_x-y"])

@@ -20,7 +20,7 @@ from app.api.node.node_shapes import NODE
 from app.api.openapi.returns import ACCEPTED, Returns
 from app.api.openapi.shapes import DOCUMENT, UUID, Component, exactly
 from app.api.request import repeats
-from app.api.request.context import RequestContext
+from app.api.request.context import Fields, Query, RequestContext
 from app.api.request.routes import Routes, View
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
@@ -114,7 +114,7 @@ def _words_of(error: Exception) -> str:
 @agents.declare("GET", "/lookup", since=22, returns=AGENT_SETTINGS)
 @_noted(agent_refusals.LOOKUP)
 @agents.arguments(LookupQuery, location="query")
-def look_up(context: RequestContext, query: Mapping[str, Any]) -> Response:
+def look_up(context: RequestContext, query: Query) -> Response:
     """
     Look up the node of a machine; return it, the agent's settings and its token
 
@@ -228,7 +228,7 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
 )
 @_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(Heartbeat, location="json_or_query")
-def heartbeat(context: RequestContext, fields: dict[str, Any], ident: str) -> Response:
+def heartbeat(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Record the heartbeat of a node's agent, and resume the operation that waits for it"""
     return heartbeat_of(context, ident, fields)
 
@@ -238,7 +238,7 @@ def heartbeat(context: RequestContext, fields: dict[str, Any], ident: str) -> Re
 )
 @_noted(agent_refusals.HEARTBEAT)
 @agents.arguments(NamedHeartbeat, location="json_or_query")
-def heartbeat_of_named_node(context: RequestContext, fields: dict[str, Any]) -> Response:
+def heartbeat_of_named_node(context: RequestContext, fields: Fields) -> Response:
     """Record the heartbeat of the node that the body names; only with authentication"""
     return heartbeat_of(context, fields.pop("node_ident"), fields)
 
@@ -291,9 +291,7 @@ def _expected_if_large(view: View) -> View:
 @_expected_if_large
 @agents.arguments(Report, unknown=INCLUDE)
 @agents.arguments(ReportQuery, location="query")
-def continue_inspection(
-    context: RequestContext, report: dict[str, Any], query: Mapping[str, Any]
-) -> Response:
+def continue_inspection(context: RequestContext, report: dict[str, Any], query: Query) -> Response:
     """Record inspection data from the agent of a node"""
     is_current = context.version >= INSPECTION_SINCE
     if not is_current and (context.version != versions.MIN or "node_uuid" in query):

@@ -1,15 +1,13 @@
 """Route of the policy rules that a caller passes: an addition to Ironic's API."""
 
-from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
 
 from flask import Response
 from marshmallow import Schema, validate
 
 from app.api.openapi.shapes import TEXT, array, exactly
 from app.api.policy.defaults import RULES
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.transport.responses import json
 from app.api.values.value_types import CommaSeparated, Ident
@@ -33,7 +31,7 @@ class PermissionsQuery(Schema):
 
 @permissions.declare("GET", "/permissions", returns=exactly({"rules": array(TEXT)}))
 @permissions.arguments(PermissionsQuery, location="query")
-def list_permissions(context: RequestContext, query: Mapping[str, Any]) -> Response:
+def list_permissions(context: RequestContext, query: Query) -> Response:
     """
     List which of some policy rules the caller passes
 

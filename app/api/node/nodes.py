@@ -16,7 +16,7 @@ from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, jso
 from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
 from app.api.policy import masking
 from app.api.policy.list_scope import ListScope
-from app.api.request.context import Query, RequestContext
+from app.api.request.context import Fields, Query, RequestContext
 from app.api.request.paging import checked_fields, page_answer, page_of, rows_of, shape
 from app.api.request.parsing import body
 from app.api.request.patching import patched
@@ -166,7 +166,7 @@ def filtered(  # noqa: C901 - one condition for each parameter
 )
 @nodes.arguments(NodeCreate)
 @nodes.arguments(NodeCreateQuery, location="query")
-def create_node(context: RequestContext, fields: dict[str, Any], query: Query) -> Response:
+def create_node(context: RequestContext, fields: Fields, query: Query) -> Response:
     """Enroll a node; with `dry_run`, only return it as it would be"""
     context.version.check_body("node", fields)
     if not is_name(context, fields.get("name") or "unnamed"):

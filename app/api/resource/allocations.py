@@ -10,7 +10,7 @@ from app.api.node import etags
 from app.api.node.node_identifiers import id_of, identified
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import one_of
-from app.api.request.context import Query, RequestContext
+from app.api.request.context import Fields, Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -68,7 +68,7 @@ def _node_id(context: RequestContext, ident: str) -> int:
     return node_id
 
 
-def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
+def _checked(context: RequestContext, fields: Fields) -> dict[str, Any]:
     context.version.check_body("allocation", fields)
     if fields.get("node") is not None and context.version < BACKFILL_SINCE:
         raise Invalid(f"node: needs API version 1.{BACKFILL_SINCE}")

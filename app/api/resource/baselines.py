@@ -2,7 +2,6 @@
 Routes of /v1/baselines, and of the compliance of nodes with them: additions to Ironic's API.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -12,7 +11,7 @@ from app.api.declarations import versions
 from app.api.node.node_identifiers import id_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import TEXT, TIME, UUID, Component, array, exactly, one_of, or_null
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -77,7 +76,7 @@ ROUTES.deletes(without_context(service.remove))
     returns=listed("nodes", BASELINE_NODE, (), ()),
 )
 @baselines.arguments(BaselineNodesQuery, location="query")
-def list_baseline_nodes(context: RequestContext, query: Mapping[str, Any], ident: str) -> Response:
+def list_baseline_nodes(context: RequestContext, query: Query, ident: str) -> Response:
     """List the nodes that a baseline is for, with their differences"""
     page = page_of(context, query, "baseline node", sortable=())
     of_baseline = BaselineNode.baseline_id == BASELINE.id_of(context, ident)

@@ -1,6 +1,5 @@
 """Routes of holds: reasons for which a node is not used. An addition to Ironic's API."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -11,7 +10,7 @@ from app.api.declarations import versions
 from app.api.node.node_identifiers import locked
 from app.api.openapi.returns import LOCATION, Returns
 from app.api.openapi.shapes import one_of
-from app.api.request.context import Fields, RequestContext
+from app.api.request.context import Fields, Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes
@@ -43,9 +42,7 @@ HOLD = Resource(
 _HOLDS = Hold.__table__.c
 
 
-def _narrow(
-    _context: RequestContext, statement: Select[Any], query: Mapping[str, Any]
-) -> Select[Any]:
+def _narrow(_context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
     for name, column in (("kind", _HOLDS.kind), ("owner", _HOLDS.owner), ("user", _HOLDS.user_id)):
         if name in query:
             statement = statement.where(column == query[name])

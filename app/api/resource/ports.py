@@ -6,7 +6,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
-from app.api.request.context import Query, RequestContext
+from app.api.request.context import Fields, Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.portgroups import BELOW_NODES_SINCE, PORTGROUP
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -72,7 +72,7 @@ def _narrow(context: RequestContext, statement: Select[Any], query: Query) -> Se
     return statement
 
 
-def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
+def _checked(context: RequestContext, fields: Fields) -> dict[str, Any]:
     context.version.check_fields("port", fields)
     _check_link_version(context, fields)
     if sum(name in fields for name in NODE) != 1:

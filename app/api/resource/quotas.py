@@ -1,12 +1,11 @@
 """Routes of /v1/quotas: how many nodes a project may lease. An addition to Ironic's API."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Select
 
 from app.api.openapi.shapes import INTEGER
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
@@ -31,9 +30,7 @@ QUOTA = Resource(
 )  # fmt: skip
 
 
-def _narrow(
-    _context: RequestContext, statement: Select[Any], query: Mapping[str, object]
-) -> Select[Any]:
+def _narrow(_context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
     project = query.get("project")
     return statement if project is None else statement.where(Quota.project == project)
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.api.node.traits import TRAITS, checked
 from app.api.openapi.returns import ADDED, NO_CONTENT
-from app.api.request.context import Query, RequestContext
+from app.api.request.context import Fields, Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -42,7 +42,7 @@ RUNBOOK = Resource(
 )  # fmt: skip
 
 
-def _checked(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
+def _checked(context: RequestContext, fields: Fields) -> dict[str, Any]:
     context.version.check_body("runbook", fields)
     fields = context.access.with_owner("runbook", fields)
     if context.version < TRAITS_SINCE and not is_trait(fields["name"]):

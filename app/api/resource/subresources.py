@@ -2,13 +2,12 @@
 Parent and filters that the lists of ports, port groups and volumes have in common.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Select
 
 from app.api.node.node_identifiers import id_of
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.resource.resources import Parent
 from app.models import Base, Node
 
@@ -27,7 +26,7 @@ def node_parent(model: type[Base], since: int) -> Parent:
 
 
 def filtered(
-    context: RequestContext, statement: Select[Any], query: Mapping[str, Any], model: type[Base]
+    context: RequestContext, statement: Select[Any], query: Query, model: type[Base]
 ) -> Select[Any]:
     """
     Apply a list's filters to rows of `model`, joined with their nodes.

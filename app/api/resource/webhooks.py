@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
 from app.api.openapi.shapes import array, column_shapes, exactly
-from app.api.request.context import Query, RequestContext
+from app.api.request.context import Fields, Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -49,7 +49,7 @@ def _narrow(_context: RequestContext, statement: Select[Any], query: Query) -> S
     return statement if owner is None else statement.where(Webhook.owner == owner)
 
 
-def _prepared(context: RequestContext, fields: dict[str, Any]) -> dict[str, Any]:
+def _prepared(context: RequestContext, fields: Fields) -> dict[str, Any]:
     change_events.number(
         context.runtime
     )  # the first event that is posted follows the newest number

@@ -18,7 +18,7 @@ from app.api.declarations.public_paths import CALLBACK
 from app.api.openapi.returns import NO_CONTENT, Returns
 from app.api.openapi.shapes import BOOLEAN, TEXT, Component, array, exactly, or_null
 from app.api.request import auditing, repeats
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.login import Credentials, OidcQuery, ScopeChoice
 from app.api.transport.responses import empty, json
@@ -120,7 +120,7 @@ def change_scope(context: RequestContext, body: Mapping[str, Any]) -> Response:
 
 @login.declare("GET", "/login/oidc", returns=REDIRECT)
 @login.arguments(OidcQuery, location="query")
-def go_to_provider(context: RequestContext, query: Mapping[str, Any]) -> Response:
+def go_to_provider(context: RequestContext, query: Query) -> Response:
     """Send the browser to the OpenID provider"""
     provider, attempt = _users(context).provider, login_attempt.new(query.get("scope"))
     response = empty(

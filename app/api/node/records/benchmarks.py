@@ -1,6 +1,5 @@
 """Route of the numbers that steps have measured on a node: an addition to Ironic's API."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
@@ -9,7 +8,7 @@ from sqlalchemy import Select, select
 from app.api.node.node_identifiers import id_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import INTEGER, Component, column_shapes, exactly
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import BenchmarksQuery
@@ -33,7 +32,7 @@ _C: Any = Benchmark.__table__.c
     returns=listed("benchmarks", BENCHMARK, (), ()),
 )
 @benchmarks.arguments(BenchmarksQuery, location="query")
-def list_benchmarks(context: RequestContext, query: Mapping[str, Any], ident: str) -> Response:
+def list_benchmarks(context: RequestContext, query: Query, ident: str) -> Response:
     """
     List the numbers that steps have measured on a node, the newest first
 
@@ -49,7 +48,7 @@ def list_benchmarks(context: RequestContext, query: Mapping[str, Any], ident: st
     return page_answer(context, "benchmarks", items, page, rows, marker="id")
 
 
-def _filtered(statement: Select[Any], query: Mapping[str, Any]) -> Select[Any]:
+def _filtered(statement: Select[Any], query: Query) -> Select[Any]:
     if "metric" in query:
         is_below = _C.metric.startswith(f"{query['metric']}.", autoescape=True)
         statement = statement.where((_C.metric == query["metric"]) | is_below)

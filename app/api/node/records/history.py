@@ -1,7 +1,6 @@
 """Routes of the history of nodes."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from flask import Response
 from sqlalchemy import Row, select
@@ -10,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.api.node.node_identifiers import identified
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import LINKS, Component, column_shapes, subset_of, versioned
-from app.api.request.context import RequestContext, View
+from app.api.request.context import Query, RequestContext, View
 from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.nodes import HistoryQuery
@@ -60,7 +59,7 @@ def _node(context: RequestContext, session: Session, ident: str) -> Row[int, str
     returns=listed("history", ENTRY, (), SORTABLE),
 )
 @history.arguments(HistoryQuery, location="query")
-def list_history(context: RequestContext, query: Mapping[str, Any], ident: str) -> Response:
+def list_history(context: RequestContext, query: Query, ident: str) -> Response:
     """List the history of a node"""
     detail = query.get("detail", False)
     requested_fields = context.version.visible("history", FULL if detail else SHORT)

@@ -1,6 +1,5 @@
 """Route of the sanitation reports of nodes: an addition to Ironic's API."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -10,7 +9,7 @@ from sqlalchemy import select
 from app.api.node.node_identifiers import uuid_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import DOCUMENT, TEXT, TIME, UUID, Component, exactly, one_of, or_null
-from app.api.request.context import RequestContext
+from app.api.request.context import Query, RequestContext
 from app.api.request.paging import page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import SanitationQuery
@@ -36,9 +35,7 @@ REPORT = Component("SanitationReport", exactly({
     returns=listed("sanitation", REPORT, (), ()),
 )
 @sanitation.arguments(SanitationQuery, location="query")
-def list_sanitation_reports(
-    context: RequestContext, query: Mapping[str, Any], ident: str
-) -> Response:
+def list_sanitation_reports(context: RequestContext, query: Query, ident: str) -> Response:
     """
     List the sanitation reports of a node, the newest first
 

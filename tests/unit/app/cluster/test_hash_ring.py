@@ -56,7 +56,7 @@ def test_only_conductors_of_the_driver_and_the_group_own_a_node():
         member("other-driver", drivers=("ipmi",)),
         member("able", drivers=("ipmi", DRIVER)),
     ]
-    assert ["able"] == [each.name for each in serving(DRIVER, GROUP, ring)]
+    assert ["able"] == [member.name for member in serving(DRIVER, GROUP, ring)]
     assert "able" == owner("n", DRIVER, GROUP, ring).name
     assert None is owner("n", "snmp", GROUP, ring)
     assert None is owner("n", DRIVER, GROUP, [])
@@ -71,7 +71,7 @@ def test_every_release_computes_the_same_owner():
 def test_nodes_are_spread_evenly():
     ring = [member(f"c-{number}") for number in range(4)]
     shares = list(owned(ring, [str(UUID(int=number)) for number in range(4000)]).values())
-    counts = [shares.count(each.name) for each in ring]
+    counts = [shares.count(member.name) for member in ring]
     assert 4000 == sum(counts)
     # 1000 each, within six standard deviations
     assert all(abs(count - 1000) < 165 for count in counts), counts
