@@ -13,6 +13,8 @@ from tests.support.processes import children
 OUTAGE = float(os.environ.get("OUTAGE_SECONDS", "2"))
 #: Most seconds of a request while a server is out of reach.
 PROMPT = 8.0
+#: Message of a request whose connection to the database has ended.
+ENDED = "The database is out of reach"
 #: Most log lines per second of an outage, of all processes, on average.
 CHATTER = 12
 SETTINGS = {
@@ -161,17 +163,18 @@ class Outage:
         """
         Requests that write get 503 promptly; `clean` repeats them after the outage.
 
-        A request that loses its connection gets 503, too, with another message.
+        A request whose pooled connection has ended has the message of that; the next has `message`.
         """
         self.later = nodes
         for node in nodes:
-            until(lambda node=node: message in self._refusal(node), message)
+            until(lambda node=node: self._is_refused(node, message), message, PROMPT)
 
-    def _refusal(self, node):
+    def _is_refused(self, node, message):
         answer, seconds = put(self.fleet, node, "provide")
         assert_please_retry(answer)
         assert seconds < PROMPT
-        return answer.text
+        assert message in answer.text or ENDED in answer.text
+        return message in answer.text
 
 
 def ready(fleet):

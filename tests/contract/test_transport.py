@@ -225,7 +225,9 @@ def test_a_body_that_is_not_json_is_refused(api):
     assert 400 == api.client.post("/v1/nodes", data={"driver": "fake-hardware"}).status_code
 
 
-@pytest.mark.parametrize("path", ["nodes?colour=red", "drivers?x=", "shards?colour=red"])
+@pytest.mark.parametrize(
+    "path", ["nodes?colour=red", "ports?colour=red", "drivers?x=", "shards?colour=red"]
+)
 def test_an_unknown_query_parameter_is_refused(api, path):
     assert 400 == api("GET", f"/v1/{path}").status_code
 

@@ -171,11 +171,15 @@ def test_watch_follows_a_deployment_over_kills_to_its_end(fleet):
         until(lambda: change(fleet, node) and events, "an event")
         fleet.provision([node], "active")
         until(lambda: "operation.state" in {event["type"] for event in events}, "the operation")
+        by_operation = watching(fleet, node)
         kill_api(fleet)
         for name, pid in fleet.pids()["conductors"].items():
             if name == fleet.operation(node, "active")["steps"][0]["conductor"]:
                 os.kill(pid, signal.SIGKILL)
         assert 0 == process.wait(PATIENCE), process.stderr.read()
+        output, errors = by_operation.communicate(timeout=PATIENCE)
+        assert 0 == by_operation.returncode, errors
+        assert f"{node}: active" == output.splitlines()[-1]
     finally:
         process.kill()
         reader.join(10)

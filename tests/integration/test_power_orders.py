@@ -199,7 +199,7 @@ def test_an_abort_just_after_power_on_switches_the_machine_off_for_good(inside, 
             assert ("Off", "On") == (machine.power, simulator.next_power_state(0))
             harness.do(node, "abort")
             until(lambda: finish(harness, node) == "aborted")
-            assert ("Off", "") == (machine.power, simulator.next_power_state(0))
+            assert ("Off", 0, "") == (machine.power, machine.boots, simulator.next_power_state(0))
             assert (POWER_OFF, None) == power_of(harness, node)
         view.close()
 
