@@ -1,27 +1,15 @@
-"""Refreshes: facts read again by the BMC, and nothing else changed; deaths at each point."""
-
-from itertools import product
+"""Refreshes: facts read again by the BMC, and nothing else changed."""
 
 import pytest
-from sqlalchemy import func, select
 
-from app.api.schemas.baselines import BaselineCreate
-from app.baselines import baselines
-from app.engine import operations, refreshes
 from app.errors import Conflict, Invalid, NodeLocked
-from app.identity.caller import Caller
-from app.inventory import hardware_inventory
 from app.models import (
     BaselineNode,
     BiosSetting,
-    ChangeEvent,
     FirmwareComponent,
     InventorySource,
     Node,
     NodeHistory,
-    NodeInventory,
-    NodeRefresh,
-    Operation,
     OperationState,
     Port,
 )
@@ -32,107 +20,26 @@ from drivers.core.target import BmcInventory
 from drivers.fake.hardware import FakeBios, FakeManagement
 from drivers.redfish.transport.session import Session
 from drivers.simulator.simulator import running
-from tests.integration.crash_harness import API, CONDUCTOR, NOW, Interruption, opened
 from tests.integration.harness import Acme, Harness, requested
+from tests.integration.refreshes.conftest import (
+    BMC,
+    MACHINE,
+    MEMORY,
+    SMALLER,
+    SQLITE,
+    ask,
+    changes,
+    columns,
+    create_baseline,
+    events,
+    inspected,
+    inventory_of,
+    refresh,
+    result,
+    rows,
+    told,
+)
 from tests.integration.rollouts.conftest import Fleet
-from tests.unit.drivers.machines import scripted_agent
-
-SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-MEMORY = {"field": "memory_mb", "operator": ">=", "value": 32768}
-BMC = {"field": "firmware.bmc", "operator": "=", "value": "2.10"}
-MACHINE = {"memory": {"physical_mb": 65536}, "disks": [{"name": "sda", "serial": "S1", "size": 9}]}
-SMALLER = {"memory": {"physical_mb": 32768}, "disks": [{"name": "sda", "serial": "S2", "size": 9}]}
-
-
-@pytest.fixture
-def harness(inside):
-    return Harness(inside)
-
-
-@pytest.fixture
-def shows(monkeypatch):
-    """Return a function that sets what the BMC of fake hardware shows."""
-
-    def show(inventory, unread=()):
-        def read(_interface, target):
-            if isinstance(inventory, Exception):
-                raise inventory
-            target.report(inventory=BmcInventory(inventory, unread))
-
-        monkeypatch.setattr(FakeManagement, "read_inventory", read, raising=False)
-
-    return show
-
-
-def ask(harness, node):
-    with harness.inside.runtime.transaction() as session:
-        refreshes.request(session, operations.lock(session, node), Caller(user_id="ada"))
-
-
-def refresh(harness, node):
-    """Refresh a node; return the state of the operation."""
-    ask(harness, node)
-    harness.run()
-    return harness.last(node).state
-
-
-def result(harness, node):
-    with harness.inside.runtime.reading() as session:
-        return session.get(NodeRefresh, node)
-
-
-def changes(harness, node):
-    return [tuple(change.values()) for change in result(harness, node).changes]
-
-
-def rows(harness, model, node):
-    with harness.inside.runtime.reading() as session:
-        query = select(model).where(model.node_id == node)
-        return list(session.scalars(query.order_by(*model.__table__.primary_key)))
-
-
-def told(harness, node):
-    with harness.inside.runtime.reading() as session:
-        return why.explain(session, session.get_one(Node, node)).summary
-
-
-def events(harness, node):
-    uuid = harness.inside.read(node).uuid
-    with harness.inside.runtime.reading() as session:
-        query = select(ChangeEvent.operation_uuid, ChangeEvent.after).where(
-            ChangeEvent.type == "node.facts", ChangeEvent.node_uuid == uuid
-        )
-        return [tuple(row) for row in session.execute(query)]
-
-
-#: Columns of a node that any operation changes.
-_OF_WORK = {"fence", "operation_id", "reservation", "updated_at"}
-
-
-def columns(harness, node):
-    row = harness.inside.read(node)
-    return {
-        column.key: getattr(row, column.key)
-        for column in Node.__table__.c
-        if column.key not in _OF_WORK
-    }
-
-
-def create_baseline(harness, *rules):
-    body = {"name": "base", "selection": "driver=redfish", "expected": list(rules)}
-    with harness.inside.runtime.transaction() as session:
-        baselines.create(session, BaselineCreate().load(body))
-
-
-def inspected(harness, node, inventory, source):
-    with harness.inside.runtime.transaction() as session:
-        row = session.get_one(Node, node)
-        hardware_inventory.store(session, row, inventory, {"kept": True}, source)
-
-
-def inventory_of(harness, node):
-    (row,) = rows(harness, NodeInventory, node)
-    return row
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
@@ -433,70 +340,6 @@ def test_a_rollout_refreshes_many_nodes_whatever_their_state(inside, shows):
     assert {"succeeded"} == set(fleet.states(rollout))
     assert result(fleet, busy) is None
     assert all(result(fleet, node) for node in nodes)
-
-
-@pytest.fixture
-def crashing(inside, monkeypatch):
-    with scripted_agent() as agent, opened(inside, agent, monkeypatch) as harness:
-        yield harness
-
-
-def record(harness, node):
-    """Return changes, parts, history entries, events and operations of a refresh."""
-    with harness.inside.runtime.reading() as session:
-        entries = session.scalar(
-            select(func.count()).select_from(NodeHistory).where(
-                NodeHistory.node_id == node, NodeHistory.severity == "WARNING"
-            )
-        )  # fmt: skip
-        finished = session.scalar(
-            select(func.count()).select_from(Operation).where(
-                Operation.node_id == node, Operation.state == OperationState.SUCCEEDED
-            )
-        )  # fmt: skip
-    row = result(harness, node)
-    counts = [after for _, after in events(harness, node)]
-    return row.changed, changes(harness, node), row.parts.keys(), entries, counts, finished
-
-
-@SQLITE
-@pytest.mark.parametrize(
-    ("role", "point", "nth", "pause"),
-    [
-        *product([CONDUCTOR], ["received", "leased", "claimed", "acted", "freed", "recorded"],
-                 [1, 2, 3], [False, True]),
-        *product([CONDUCTOR], ["followed"], [1, 2], [False, True]),
-        (API, "committed", 1, False), (NOW, "decided", 1, False),
-    ],
-)  # fmt: skip
-def test_a_process_that_dies_or_stops_anywhere_doubles_and_loses_nothing(
-    crashing, shows, role, point, nth, pause
-):
-    shows(MACHINE)
-    node = crashing.node("active", driver_internal_info={"fake": {"bios": {"a": "1"}}})
-    start(crashing, node, None)
-    info = {"fake": {"bios": {"a": "2"}, "firmware": {"bmc": "2.0"}}}
-    crashing.inside.change(Node, node, driver_internal_info=info)
-    shows(SMALLER)
-    start(crashing, node, Interruption(role, point, nth, pause=pause))
-    assert crashing.interrupted or role == NOW
-    count, found, parts, entries, counts, finished = record(crashing, node)
-    assert (6, 6, 3) == (count, len(found), len(parts))
-    assert (3, ["1", "3", "6"], 2) == (entries, counts, finished)
-    assert ("active", None) == (
-        crashing.inside.read(node).provision_state, crashing.inside.read(node).reservation,
-    )  # fmt: skip
-
-
-def start(harness, node, interruption):
-    """Request a refresh, until the API has accepted it, and run all processes."""
-    harness.begin(interruption)
-    fence = harness.inside.read(node).fence
-    while harness.inside.read(node).fence == fence:
-        with harness.acting_as(harness.api):
-            ask(harness, node)
-        harness.api.up = True
-    harness.drive()
 
 
 @SQLITE
