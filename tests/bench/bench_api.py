@@ -179,8 +179,8 @@ def main(_nodes, *, ironic=False):
             each.client.renew()
         results = measure((*services, large, *floors), READS)
         results |= measure(services, WRITES)
-        for each in services:
-            each.asks.update(of_agent(each))
+        for service in services:
+            service.asks.update(of_agent(service))
         results |= measure(services, OF_AGENTS)
     report(results)
 
@@ -233,7 +233,7 @@ def fill(service, wanted):
     service.client.ask("POST", "/v1/nodes", BODY | {"uuid": KNOWN, "name": "node-0"}, 201)
     varied = {"uuid": ":uuid", "name": "'node-' || :number", **VARIED}
     with writing(service) as connection:
-        columns = [each["name"] for each in inspect(connection).get_columns("nodes")]
+        columns = [column["name"] for column in inspect(connection).get_columns("nodes")]
         if connection.dialect.name == "postgresql":
             varied |= {name: f"CAST({varied[name]} AS JSON)" for name in DOCUMENTS}
     copied = [name for name in columns if name not in ("id", *varied)]
@@ -248,10 +248,10 @@ def fill(service, wanted):
                 [
                     {
                         "uuid": str(uuid.uuid4()),
-                        "number": str(each),
-                        "state": STATES[each % len(STATES)],
+                        "number": str(number),
+                        "state": STATES[number % len(STATES)],
                     }
-                    for each in range(start, min(start + BATCH, wanted))
+                    for number in range(start, min(start + BATCH, wanted))
                 ],
             )
     with writing(service) as connection:
@@ -293,11 +293,11 @@ def measure(subjects, names):
     results = {}
     for name in names:
         rounds = {}
-        for each in subjects:
-            ask = each.asks[name]
+        for subject in subjects:
+            ask = subject.asks[name]
             ask()
-            took = cost(each, name, 2).took * at_once(ask)
-            rounds[each] = max(round(ROUND * 1000 / took), 1), []
+            took = cost(subject, name, 2).took * at_once(ask)
+            rounds[subject] = max(round(ROUND * 1000 / took), 1), []
         for _ in range(ROUNDS):
             for each, (times, costs) in rounds.items():
                 costs.append(cost(each, name, times))
@@ -386,7 +386,7 @@ def bare(database):
 
 def statements(started, services):
     """The service's statements on each database, executed and fetched by its driver alone."""
-    small, other = (create_engine(each.database) for each in services[:2])
+    small, other = (create_engine(service.database) for service in services[:2])
     light = started.enter_context(closing(sqlite3.connect(small.url.database)))
     url = other.url.render_as_string().replace("+psycopg", "")
     heavy = started.enter_context(psycopg.connect(url, autocommit=True))
@@ -422,19 +422,21 @@ def text_of(name, dialect):
 
 def report(results):
     columns = ("ready-made", "bare SQL", SMALL, OTHER, LARGE, "Ironic")
-    print(f"  {'CPU ms per request':20}{''.join(f'{each:>12}' for each in columns)}", end="")
+    print(f"  {'CPU ms per request':20}{''.join(f'{column:>12}' for column in columns)}", end="")
     print(f"{'times':>8}{'target':>8}{'per s':>8}")
     for name in (*READS, *WRITES, *OF_AGENTS):
-        found = [results.get((name, each)) for each in columns]
+        found = [results.get((name, column)) for column in columns]
         small, other = results[name, SMALL], results.get((name, "Ironic"))
         cells = [f"{each.used:12.2f}" if each else " " * 12 for each in found]
         times = f"{other.used / small.used:8.0f}" if other else " " * 8
         target = f"{TARGETS[name]:8.1f}" if name in TARGETS else " " * 8
         print(f"  {name:20}{''.join(cells)}{times}{target}{1000 / small.took:8.0f}")
     columns = (SMALL, "statement on sqlite", OTHER, "statement on postgresql")
-    print(f"\n  {'CPU ms per read':16}{''.join(f'{each:>25}' for each in columns)}   times   floor")
+    print(
+        f"\n  {'CPU ms per read':16}{''.join(f'{column:>25}' for column in columns)}   times   floor"
+    )
     for name in READS:
-        light, alone, heavy, bare_heavy = (results[name, each].used for each in columns)
+        light, alone, heavy, bare_heavy = (results[name, column].used for column in columns)
         floor = (light - alone + bare_heavy) / light
         cells = "".join(f"{each:25.2f}" for each in (light, alone, heavy, bare_heavy))
         print(f"  {name:16}{cells}{heavy / light:8.2f}{floor:8.2f}")

@@ -82,7 +82,7 @@ def filtered(chromium, address, requests, nodes):
         everything = page.get_by_role("button", name=f"{nodes:,} all")
         expect(everything).to_have_count(0, timeout=PATIENCE)
         shown(page)
-        return [each for each in requests if "resource_class=large" in each.path]
+        return [request for request in requests if "resource_class=large" in request.path]
 
 
 def scroll(chromium, address, database, nodes):
@@ -98,7 +98,7 @@ def scroll(chromium, address, database, nodes):
             most = max(most, page.locator("tr[aria-rowindex]").count())
         seconds, tasks = time.perf_counter() - began, page.evaluate("tasks")
     assert most < ROWS, f"{most} rows are elements"
-    slow = [each for each in tasks if each > TASK]
+    slow = [task for task in tasks if task > TASK]
     print(
         f"{database}, {nodes:,} rows: {seconds:.0f} s, at most {most} rows as elements,"
         f" longest task {max(tasks, default=0):.0f} ms, {len(slow)} over {TASK} ms",

@@ -30,9 +30,11 @@ WARM_UP = 5
 STARTS = 3
 #: Default settings: the settings of the tests detect deaths soon, which costs CPU.
 PRODUCTION = {
-    each.variable: str(each.default)
-    for each in options.options(Settings)
-    if each.variable in QUICK and each.group == "conductor" and not isinstance(each.default, tuple)
+    option.variable: str(option.default)
+    for option in options.options(Settings)
+    if option.variable in QUICK
+    and option.group == "conductor"
+    and not isinstance(option.default, tuple)
 }
 
 
@@ -102,7 +104,7 @@ class Service:
             # seldom: polling costs the service CPU, too
             until(lambda there=there: fleet.states() == there, state, between=0.25)
         then()
-        lengths = [len(each["steps"]) for each in reversed(fleet.operations(made[0]))]
+        lengths = [len(operation["steps"]) for operation in reversed(fleet.operations(made[0]))]
         for node in made:
             fleet.http.delete(f"{fleet.url}/v1/nodes/{node}", timeout=30).raise_for_status()
         return lengths

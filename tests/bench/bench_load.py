@@ -314,8 +314,8 @@ def calling(agents, done, url, nodes, kept):
         await asyncio.gather(*tasks)
 
     async def close():
-        for each in sessions.values():
-            await each.close()
+        for session in sessions.values():
+            await session.close()
 
     sessions = done(connect())
     try:
@@ -380,7 +380,7 @@ def report(nodes, found):
     print(f"  {'MiB, threads, open files':26}" + "".join(f"{role:>18}" for role in roles))
     for point, needed in found.needs.items():
         cells = (f"{each.memory:.0f}, {each.threads}, {each.files}" for each in needed.values())
-        print(f"  {point:26}" + "".join(f"{each:>18}" for each in cells))
+        print(f"  {point:26}" + "".join(f"{cell:>18}" for cell in cells))
     kept, new = found.busy[True], found.busy[False]
     print(f"\n  {'% of one core':26}{'quiet':>10}{'heartbeats':>12}{'on new connections':>20}")
     spent = [*((role, found.idle[role], kept[role], new[role]) for role in found.idle)]

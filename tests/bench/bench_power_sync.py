@@ -203,7 +203,7 @@ def report(rows):
     print(f"  {'CPU s (seconds)':>16}{'Redfish':>16}{'fake':>16}{'bare reads':>16}{'ratio':>8}")
     for size, redfish, fake, bare, _ in rows:
         cells = [f"{each.cpu:.2f} ({each.seconds:.1f})" for each in (redfish, fake, bare)]
-        print(f"  {size:10} nodes" + "".join(f"{each:>16}" for each in cells), end="")
+        print(f"  {size:10} nodes" + "".join(f"{cell:>16}" for cell in cells), end="")
         print(f"{redfish.cpu / bare.cpu:8.1f}")
     print(f"\n  {'of Redfish':>16}{'ms a node':>16}{'MiB more':>16}{'open files':>16}", end="")
     print(f"{'MiB left by two':>18}{f'1 in {SILENT} silent for {TIMEOUT:g} s':>26}")

@@ -133,8 +133,8 @@ def send_to_all(listening, part):
         readers[-1].sendall(b"HTTP/1.1 200 OK\r\n\r\n")
     with suppress(ConnectionError):  # at the end the readers leave
         while True:
-            for each in readers:
-                each.sendall(part)
+            for reader in readers:
+                reader.sendall(part)
             time.sleep(1)
 
 

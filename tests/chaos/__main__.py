@@ -101,7 +101,7 @@ def death(options, folder, seed):
         results[way] = failover.measure(folder / way, way, options.each, seed)
     text = failover.shown(results)
     print(text)
-    return text, not any(sum(each.lost.values()) for each in results.values())
+    return text, not any(sum(result.lost.values()) for result in results.values())
 
 
 def main():

@@ -120,7 +120,9 @@ class Client(threading.Thread):
         choices = CHOICES.get(row["provision_state"], ())
         if not choices or row["reservation"]:
             return
-        (verb,) = self.random.choices([each[0] for each in choices], [each[1] for each in choices])
+        (verb,) = self.random.choices(
+            [choice[0] for choice in choices], [choice[1] for choice in choices]
+        )
         if verb == "nothing":
             return
         if verb == "maintenance":

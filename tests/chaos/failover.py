@@ -45,9 +45,9 @@ IRONIC = {
 #: Latency of a BMC, and time to boot of a machine, in seconds, at the time of the death.
 SLOW_BMC, SLOW_BOOT = 4, 20
 _DEFAULTS = {
-    each.variable: str(each.default)
-    for each in options.options(Settings)
-    if each.variable in SETTINGS and each.group == "conductor"
+    option.variable: str(option.default)
+    for option in options.options(Settings)
+    if option.variable in SETTINGS and option.group == "conductor"
 }
 _COMMON = {
     "INGOT_CONDUCTOR_WORKERS_POOL_SIZE": "64",

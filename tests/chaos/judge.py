@@ -154,7 +154,7 @@ def _operations(site):
 
 def goals(entries):
     """States that a node may be in after its requests; None without a request that moves it."""
-    verbs = [each for each in entries if each.verb not in ("power", "maintenance")]
+    verbs = [entry for entry in entries if entry.verb not in ("power", "maintenance")]
     if not verbs:
         return None
     last = verbs[-1]
@@ -162,7 +162,7 @@ def goals(entries):
         target = ABORTED[last.state]
         return {target, "service failed"} if target == "active" else {target}
     if last.verb == "unhold":
-        held = next(each for each in reversed(verbs) if each.verb in GOALS)
+        held = next(verb for verb in reversed(verbs) if verb.verb in GOALS)
         targets = GOALS[held.verb]
         holds = sum(step["step"] == "hold" for step in _steps(held))
         return targets | (_held(held) if holds > 1 else set())
@@ -171,7 +171,7 @@ def goals(entries):
 
 def _steps(entry):
     return [
-        each for name, steps in entry.arguments.items() if name.endswith("_steps") for each in steps
+        step for name, steps in entry.arguments.items() if name.endswith("_steps") for step in steps
     ]
 
 
@@ -260,11 +260,11 @@ def _judge_orders(verdict, site, stops):
         seconds += orders.second_starts(machine["number"], log)
     verdict.counts |= totals
     refused = site.log("step.refused", "claim.given_up") if seconds else []
-    for each in seconds:
-        if was_under_way(each, site.machines[each.machine]["uuid"], stops, refused):
+    for second in seconds:
+        if was_under_way(second, site.machines[second.machine]["uuid"], stops, refused):
             late += 1
             continue
-        verdict.blame("second", f"machine {each.machine}: {each}")
+        verdict.blame("second", f"machine {second.machine}: {second}")
     verdict.counts["orders under way when their process was stopped"] = late
 
 
@@ -351,5 +351,5 @@ def judge_end(verdict, site, processes):
     for path in [*(site.folder / "tmp").rglob("*"), *(site.folder / "data").rglob("*")]:
         if path.is_file() and KEPT not in path.parts:
             verdict.blame("left", f"file {path.relative_to(site.folder)}")
-    for each in processes:
-        verdict.blame("left", f"process {each}")
+    for process in processes:
+        verdict.blame("left", f"process {process}")

@@ -61,8 +61,8 @@ class Readers:
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self._have_all():
             time.sleep(0.5)
-        for each in self.streams:
-            each.ended.set()
+        for stream in self.streams:
+            stream.ended.set()
 
     def _have_all(self):
         ((newest, unnumbered),) = self._site.query(
@@ -70,7 +70,7 @@ class Readers:
         )
         return (
             not unnumbered
-            and all(each.position >= newest for each in self.streams)
+            and all(stream.position >= newest for stream in self.streams)
             and newest in self._receiver.numbers
         )
 
@@ -91,10 +91,10 @@ class Readers:
         posted = [each for each in expected if each[0] is None or each[0] > self.start]
         _blame_missing(verdict, "webhook missed", posted, found)
         _blame_disorder(verdict, "webhook order", ids, found)
-        delivered = sum(len(each["events"]) for each in self._receiver.documents)
+        delivered = sum(len(document["events"]) for document in self._receiver.documents)
         verdict.counts |= {
             "change events": len(rows),
-            "visits of stream readers": sum(each.visits for each in self.streams),
+            "visits of stream readers": sum(stream.visits for stream in self.streams),
             "absences of the webhook's receiver": self.absences,
             "events that the webhook's receiver got again": delivered - len(found),
         }
@@ -113,8 +113,8 @@ def reading(site, stop):
         finally:
             stop.set()
             moving.join()
-            for each in readers.streams:
-                each.ended.set()
+            for stream in readers.streams:
+                stream.ended.set()
 
 
 def _facts(event):

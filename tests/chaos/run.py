@@ -40,8 +40,8 @@ def storm(site, *, minutes, gap, clients, rest, rude=0.0, say=print):
     callers = [Client(site, number, nodes, locks, ledger, stop) for number in range(clients)]
     blowing = Storm(site, flaky, gap)
     with readers.reading(site, stop) as read:
-        for each in callers:
-            each.start()
+        for caller in callers:
+            caller.start()
         ending = threading.Timer(minutes * 60, stop.set)
         ending.start()
         try:
@@ -49,8 +49,8 @@ def storm(site, *, minutes, gap, clients, rest, rude=0.0, say=print):
         finally:
             stop.set()
             ending.cancel()
-        for each in callers:
-            each.join()
+        for caller in callers:
+            caller.join()
         say("the storm is over; waiting for rest")
         took, stuck = judge.await_rest(site, rest)
         say(f"at rest after {took:.0f} s" if not stuck else f"{len(stuck)} operations are stuck")

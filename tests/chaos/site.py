@@ -326,8 +326,8 @@ class Site:
     def keep_machines(self):
         """Write each machine and its log to a file beside the logs."""
         with (self.folder / "logs" / "machines").open("w") as file:
-            for each in self.machines:
-                number = each["number"]
+            for machine in self.machines:
+                number = machine["number"]
                 record = {"machine": self.machine(number), "log": self.machine_log(number)}
                 file.write(json.dumps(record) + "\n")
 

@@ -13,7 +13,9 @@ def doctor(fleet, *options):
     """Return exit status and findings of `ingot doctor`."""
     words = ("doctor", "-o", "json", "--data-dir", fleet.data, *options)
     answer = programs.run("workers.cli:main", argv=words, environ=fleet.environ)
-    return answer.status, [(each["check"], each["subject"]) for each in json.loads(answer.out)]
+    return answer.status, [
+        (finding["check"], finding["subject"]) for finding in json.loads(answer.out)
+    ]
 
 
 def test_the_doctor_finds_nothing_in_a_working_or_stopped_fleet_but_dead_processes(tmp_path):

@@ -74,7 +74,7 @@ def look(fleet, simulator, nodes, before):
     """The restore is detected; machines get no order; an operator's command releases a node."""
     assert before
     until(
-        lambda: {"restored"} == {each[1] for each in fleet.states("fault").values()},
+        lambda: {"restored"} == {state[1] for state in fleet.states("fault").values()},
         "the detection of the restore",
     )
     assert fleet.log("database.restored")
@@ -183,7 +183,7 @@ def test_a_dump_restored_under_a_running_service_puts_nodes_worked_on_since_into
         restore(url, dump)
         until(lambda: in_doubt(fleet) == set(night.nodes), "the detection of the restore")
         status, output = ingot(fleet, url, "doctor", "-o", "json", "--data-dir", str(fleet.data))
-        found = {(each["check"], each["subject"]) for each in json.loads(output)}
+        found = {(finding["check"], finding["subject"]) for finding in json.loads(output)}
         expected = {("unchecked nodes", f"node {node}") for node in night.nodes}
         assert (1, expected | {("encryption", "secrets")}) == (status, found)  # it has no key
         fleet.provision([night.idle], "provide")  # other nodes are not affected

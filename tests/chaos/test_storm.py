@@ -133,9 +133,9 @@ class Rows:
     ([2, 3], {"stream missed"}),  # the webhook begins later
 ])  # fmt: skip
 def test_the_judge_finds_events_that_are_missing_repeated_or_out_of_order(numbers, wrong):
-    events = [change(each, "b" if each == 2 else "a") for each in numbers]
-    first_arrivals = list({each["sequence"]: each for each in events}.values())
-    stream = SimpleNamespace(events=[(each["type"], each) for each in events], visits=1)
+    events = [change(number, "b" if number == 2 else "a") for number in numbers]
+    first_arrivals = list({event["sequence"]: event for event in events}.values())
+    stream = SimpleNamespace(events=[(event["type"], event) for event in events], visits=1)
     receiver = SimpleNamespace(events=first_arrivals, documents=[{"events": events}])
     judged = readers.Readers.__new__(readers.Readers)
     judged._site, judged._receiver, judged.streams = Rows(), receiver, [stream]

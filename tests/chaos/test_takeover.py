@@ -130,7 +130,7 @@ def consoles(fleet, node):
 
 def console_runs_on(fleet, node):
     """Return the conductor that started a node's console last."""
-    last = next(each for each in fleet.operations(node) if each["kind"] == "console")
+    last = next(operation for operation in fleet.operations(node) if operation["kind"] == "console")
     assert fleet.get(f"nodes/{node}")["console_enabled"]
     return last["steps"][-1]["conductor"]
 
@@ -172,7 +172,9 @@ def test_work_continues_within_the_promised_time_and_no_request_is_refused(tmp_p
             ask("power", "PUT", "/states/power", power, powering, partial(powered, fleet))
             ask("GET", "GET", "", [None], fakes)
             until(
-                lambda: {"PATCH", "power", "boot device"} <= {each[0] for each in callers.answers}
+                lambda: (
+                    {"PATCH", "power", "boot device"} <= {answer[0] for answer in callers.answers}
+                )
             )
             victim = max((1, 2, 3), key=lambda n: len(owned(fleet, f"fleet-{n}", machines[:3])))
             theirs = owned(fleet, f"fleet-{victim}", resting + machines)
@@ -189,7 +191,7 @@ def test_work_continues_within_the_promised_time_and_no_request_is_refused(tmp_p
                 lambda: not owned(fleet, f"fleet-{victim}", resting + machines), "a new owner", 70
             )
             until(
-                lambda: {each[0] for each in callers.answers if each[2] > at + seconds} >= {"power"},
+                lambda: {answer[0] for answer in callers.answers if answer[2] > at + seconds} >= {"power"},
                 "more power", 70,
             )  # fmt: skip
             fleet.await_state(working, "available", seconds + 60)
@@ -255,7 +257,11 @@ def goes_on(fleet, handed):
 def is_replaced(fleet, number, pid):
     """Whether a new, live process has the name."""
     mine = fleet.pids()["conductors"].get(f"fleet-{number}")
-    online = [each["hostname"] for each in fleet.get("conductors")["conductors"] if each["alive"]]
+    online = [
+        conductor["hostname"]
+        for conductor in fleet.get("conductors")["conductors"]
+        if conductor["alive"]
+    ]
     return mine not in (None, pid) and f"fleet-{number}" in online
 
 

@@ -98,7 +98,11 @@ def mixed(folder, tree, **environ):
 
 
 def alive(fleet):
-    return {each["hostname"] for each in fleet.get("conductors")["conductors"] if each["alive"]}
+    return {
+        conductor["hostname"]
+        for conductor in fleet.get("conductors")["conductors"]
+        if conductor["alive"]
+    }
 
 
 def ask(fleet, nodes, verb):
@@ -198,7 +202,7 @@ def insert_rows(connection, tables):
     passed = utcnow() - newest
     for name, rows in found.items():
         columns = tables.tables[name].c
-        times = {each.name for each in columns if isinstance(each.type, DateTime)}
+        times = {column.name for column in columns if isinstance(column.type, DateTime)}
         moved = [
             {
                 key: datetime.fromisoformat(value) + passed if value and key in times else value

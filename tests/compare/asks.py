@@ -94,7 +94,9 @@ def verb(target: str, of: str = "node", **more: Any) -> Ask:
 
 def change(path: str, *operations: tuple[Any, ...], **more: Any) -> Ask:
     """Send a patch of (op, path) or (op, path, value)."""
-    document = [dict(zip(("op", "path", "value"), each, strict=False)) for each in operations]
+    document = [
+        dict(zip(("op", "path", "value"), operation, strict=False)) for operation in operations
+    ]
     return patch(path, document, **more)
 
 

@@ -249,9 +249,9 @@ def _identities(items: list[Any]) -> dict[str, Any] | None:
 
     Resources without a variable are left out: their creation may have failed in one of the services.
     """
-    if not all(isinstance(each, dict) and "uuid" in each for each in items):
+    if not all(isinstance(item, dict) and "uuid" in item for item in items):
         return None
-    return {each["uuid"]: each for each in items if each["uuid"] != "<uuid>"}
+    return {item["uuid"]: item for item in items if item["uuid"] != "<uuid>"}
 
 
 def _kind(value: Any) -> str:

@@ -68,7 +68,7 @@ def _rows(text: str) -> Iterator[Known]:
             reason = REASONS.get(line[3:].strip())
         elif reason is not None and line.startswith("|"):
             cells = [
-                each.strip().strip("`").replace(r"\|", "|") for each in _CELLS.split(line)[1:-1]
+                word.strip().strip("`").replace(r"\|", "|") for word in _CELLS.split(line)[1:-1]
             ]
             if tuple(cells) == HEAD or set("".join(cells)) <= {"-", ":"}:
                 continue

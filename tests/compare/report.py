@@ -31,11 +31,19 @@ class Report:
     def add(self, finding: Finding) -> None:
         """Count a request."""
         self.counts["sent"] += 1
-        self.counts["in other words"] += any(each.what == WORDS for each in finding.differences)
-        unlisted = [each for each in finding.differences if not self._is_known(finding.label, each)]
+        self.counts["in other words"] += any(
+            difference.what == WORDS for difference in finding.differences
+        )
+        unlisted = [
+            difference
+            for difference in finding.differences
+            if not self._is_known(finding.label, difference)
+        ]
         if unlisted:
             self.unlisted.append(Finding(finding.table, finding.label, unlisted))
-        more = [each for each in finding.differences if not _is_added_header(each)]
+        more = [
+            difference for difference in finding.differences if not _is_added_header(difference)
+        ]
         self.counts["unlisted" if unlisted else "listed" if more else "equal"] += 1
 
     def _is_known(self, label: str, difference: Difference) -> bool:
@@ -56,8 +64,8 @@ class Report:
                 table = finding.table
                 yield f"== {table}"
             yield finding.label
-            for each in finding.differences:
-                yield f"    {each.what}: Ironic {each.ironic}, Ingot {each.ingot}"
+            for difference in finding.differences:
+                yield f"    {difference.what}: Ironic {difference.ironic}, Ingot {difference.ingot}"
 
     def summary(self) -> str:
         """One line of counts."""

@@ -86,7 +86,7 @@ def test_an_added_field_is_documented(extended):
     assert expected == schemas["NodeCreate"]["properties"]["rack"]
     assert SINCE == schemas["Node"]["properties"]["rack"]["x-since"]
     parameters = document["paths"]["/v1/nodes"]["get"]["parameters"]
-    assert "rack" in [each.get("name") for each in parameters]
+    assert "rack" in [parameter.get("name") for parameter in parameters]
     api, policy = (extended.folder / "docs" / name for name in ("api.md", "policy.md"))
     rule = "`baremetal:node:update:rack`"
     assert f"| `rack` | {SINCE} | POST, PATCH | {rule} | {SINCE} | yes |" in api.read_text()

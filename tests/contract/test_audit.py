@@ -118,12 +118,12 @@ def test_the_health_check_names_the_conductors_when_all_are_dead(api):
         session.add(BeatLease(id=1, holder="a beat", until=after(60)))
     answer = api.at(None)("GET", "/healthcheck?detailed=true")
     assert (200, True) == (answer.status_code, answer.json["detailed"])
-    assert {"OK"} == {each["reason"] for each in answer.json["reasons"]}
+    assert {"OK"} == {reason["reason"] for reason in answer.json["reasons"]}
     with api.runtime.transaction() as session:
         session.query(Conductor).update({"heartbeat_at": after(-60)})
     answer = api.at(None)("GET", "/healthcheck?detailed=true")
     assert 503 == answer.status_code
-    wrong = [each for each in answer.json["reasons"] if each["reason"] != "OK"]
+    wrong = [reason for reason in answer.json["reasons"] if reason["reason"] != "OK"]
     assert [
         {
             "class": "conductors",
@@ -139,4 +139,4 @@ def test_the_health_check_names_the_conductors_when_all_are_dead(api):
 def test_the_health_check_names_a_missing_beat(api):
     answer = api.at(None)("GET", "/healthcheck?detailed=true")
     assert 503 == answer.status_code
-    assert {"OK", "no beat leads"} == {each["reason"] for each in answer.json["reasons"]}
+    assert {"OK", "no beat leads"} == {reason["reason"] for reason in answer.json["reasons"]}

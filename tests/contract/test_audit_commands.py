@@ -58,7 +58,7 @@ def test_records_are_exported_oldest_first_without_formulas(run):
     rows = list(
         csv.DictReader(run("export", "--csv", "--since", "2026-01-02T00:00:00Z").splitlines())
     )
-    assert ["node-1", "node-2"] == [each["target"] for each in rows]
+    assert ["node-1", "node-2"] == [row["target"] for row in rows]
     assert {(f"'{FORMULA}", "a b", "202")} == {
-        (each["user_agent"], each["fields"], each["status"]) for each in rows
+        (row["user_agent"], row["fields"], row["status"]) for row in rows
     }

@@ -107,7 +107,7 @@ def audited(api):
 
 def writes():
     """Yield (method, path) of all declared routes that change something."""
-    for route in itertools.chain.from_iterable(each.declared for each in BLUEPRINTS):
+    for route in itertools.chain.from_iterable(blueprint.declared for blueprint in BLUEPRINTS):
         if route.method != "GET" and not route.path.startswith((*OF_MACHINES, *OF_SESSIONS)):
             yield route.method, route.path
 
@@ -142,11 +142,11 @@ def test_each_route_that_writes_leaves_one_record_with_its_status(restore, api):
         body = BODIES.get(f"{method} {path}", RIGHT.get(path.replace("<", "{").replace(">", "}")))
         refused = status_of(method, path)
         answer = api(method, filled(path), body)
-        found = [(each.outcome, each.status) for each in records(api)]
+        found = [(record.outcome, record.status) for record in records(api)]
         expected = ("failure" if refused else "success", refused or answer.status_code)
         if [expected] != found or (answer.status_code >= 400) != bool(refused):
             wrong.append((method, path, answer.status_code, answer.text[:200], found))
-        names |= {each.action for each in records(api)}
+        names |= {record.action for record in records(api)}
     assert [] == wrong, "\n".join(map(str, wrong))
     assert len(names) > 40
 
@@ -196,7 +196,7 @@ def test_a_repeated_request_is_recorded_once(audited):
             202
             == audited("PUT", path, {"target": "manage"}, **{"Idempotency-Key": "k"}).status_code
         )
-    assert ["success"] == [each.outcome for each in records(audited)]
+    assert ["success"] == [record.outcome for record in records(audited)]
 
 
 def test_a_call_to_a_conductor_is_recorded_before_it_and_has_its_outcome_afterwards(audited):
@@ -207,7 +207,7 @@ def test_a_call_to_a_conductor_is_recorded_before_it_and_has_its_outcome_afterwa
 
     class Calls(DirectCalls):
         def post(self, *call):
-            seen.extend((each.outcome, each.status) for each in records(audited))
+            seen.extend((record.outcome, record.status) for record in records(audited))
             super().post(*call)
 
     audited.runtime.calls = Calls(audited.runtime)
@@ -218,7 +218,7 @@ def test_a_call_to_a_conductor_is_recorded_before_it_and_has_its_outcome_afterwa
         audited.runtime.calls = None
     assert ("pending", None) == seen[0]
     assert [("success", 204), ("failure", 400)] == [
-        (each.outcome, each.status) for each in records(audited)
+        (record.outcome, record.status) for record in records(audited)
     ]
 
 
@@ -306,7 +306,7 @@ def test_a_record_has_the_name_beside_the_uuid(audited):
     audited("DELETE", f"{path}/maintenance")
     audited("DELETE", path)
     assert ["rack-1", "rack-1", "rack-1", "rack-2", "rack-2"] == [
-        each.target_name for each in records(audited)
+        record.target_name for record in records(audited)
     ]
     assert "rack-2" in [each["target_name"] for each in audited("GET", "/v1/audit").json["audit"]]
 
@@ -422,7 +422,7 @@ def test_old_records_and_surplus_refused_ones_are_deleted(audited):
     limits = replace(runtime.settings.audit, keep_days=days, keep_refused=refused)
     runtime = replace(runtime, settings=replace(runtime.settings, audit=limits))
     assert 4 == prune_audit(runtime)
-    assert ["success", *["denied"] * refused] == [each.outcome for each in records(audited)]
+    assert ["success", *["denied"] * refused] == [record.outcome for record in records(audited)]
     assert 0 == prune_audit(runtime)
 
 

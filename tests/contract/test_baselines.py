@@ -279,7 +279,7 @@ def test_commands_show_differences_in_words(api, tmp_path, monkeypatch):
         table = ingot(*words)
         assert row in table.out, table.err
         (item,) = json.loads(ingot(*words, "-o", "json").out)
-        assert [1024, None] == [each["actual"] for each in item["differences"]]
+        assert [1024, None] == [difference["actual"] for difference in item["differences"]]
     assert [] == json.loads(
         ingot("baseline", "nodes", "rack-a", "--state", "complies", "-o", "json").out
     )

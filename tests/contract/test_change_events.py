@@ -31,12 +31,12 @@ def page(api, query=""):
 
 
 def types(api, query=""):
-    return [each["type"] for each in page(api, query)["events"]]
+    return [event["type"] for event in page(api, query)["events"]]
 
 
 def test_changes_are_events(api, changed):
     found = page(api)
-    first = [each for each in found["events"] if each["node_uuid"] == changed[0]]
+    first = [event for event in found["events"] if event["node_uuid"] == changed[0]]
     assert ["node.created", "node.updated"] == [each["type"] for each in first][:2]
     moved = next(each for each in first if each["type"] == "node.provision_state")
     assert ("enroll", "verifying", "n1") == (moved["before"], moved["after"], moved["node_name"])
@@ -45,7 +45,7 @@ def test_changes_are_events(api, changed):
     assert (operation["uuid"], "manage", None, "queued") == tuple(
         requested[name] for name in ("operation_uuid", "operation_kind", "before", "after")
     )
-    numbers = [each["sequence"] for each in found["events"]]
+    numbers = [event["sequence"] for event in found["events"]]
     assert [*range(1, len(numbers) + 1)] == numbers
     assert (1, len(numbers)) == (found["first"], found["last"])
 

@@ -218,9 +218,9 @@ def test_ticket_input_and_end_are_audited(api, site):
     served(api, socket)
     with api.runtime.reading() as session:
         records = session.scalars(select(AuditRecord).order_by(AuditRecord.id)).all()
-    actions = [each.action for each in records if "console" in each.action]
+    actions = [record.action for record in records if "console" in record.action]
     assert ["create/node/console/ticket", "update/node/console", "delete/node/console"] == actions
-    assert {"n1"} == {each.target for each in records if "console" in each.action}
+    assert {"n1"} == {record.target for record in records if "console" in record.action}
 
 
 def kept(site, session, *lines, begin=1000.0):
@@ -233,7 +233,7 @@ def kept(site, session, *lines, begin=1000.0):
 def output(answer):
     assert 200 == answer.status_code, answer.text
     records = answer.json["console_history"]
-    return b"".join(base64.b64decode(each["data"]) for each in records)
+    return b"".join(base64.b64decode(record["data"]) for record in records)
 
 
 def test_the_history_of_all_conductors_is_one_without_repetitions(api, site):

@@ -66,7 +66,7 @@ def test_each_route_that_writes_works(restore, api, limited):
 
 def test_each_route_that_reads_answers_as_it_does_to_the_owner_of_the_tables(restore, api, limited):
     application, wrong = limited(), []
-    for route in itertools.chain.from_iterable(each.declared for each in BLUEPRINTS):
+    for route in itertools.chain.from_iterable(blueprint.declared for blueprint in BLUEPRINTS):
         if route.method == "GET" and not route.path.endswith("/events/stream"):  # it does not end
             expected, found = (each("GET", filled(route.path)) for each in (api, application))
             if expected.status_code != found.status_code or found.status_code >= 500:

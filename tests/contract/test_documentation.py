@@ -123,7 +123,9 @@ def test_no_text_is_longer_than_its_column():
     for name, field in NodeCreate().fields.items():
         longest = getattr(columns[name].type, "length", None)
         if type(field) is Text and longest:
-            allowed = [each.max for each in field.validators if getattr(each, "max", None)]
+            allowed = [
+                validator.max for validator in field.validators if getattr(validator, "max", None)
+            ]
             assert allowed, name
             assert min(allowed) <= longest, name
 

@@ -60,7 +60,7 @@ def workers(process):
 
 
 def threads_of(process):
-    return sum(each.num_threads() for each in workers(process))
+    return sum(worker.num_threads() for worker in workers(process))
 
 
 def test_streams_leave_room_for_requests_and_end_regularly_with_the_process(served):

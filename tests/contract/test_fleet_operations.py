@@ -61,7 +61,7 @@ def groups(api, query=""):
 
 
 def counted(found):
-    return {tuple(each["values"].values()): each["nodes"] for each in found["groups"]}
+    return {tuple(group["values"].values()): group["nodes"] for group in found["groups"]}
 
 
 def test_failures_are_counted_by_code_and_step_the_largest_group_first(api, records):
@@ -139,7 +139,7 @@ def reserve(api, node, operation, conductor):
 def at_fault(api, **request):
     answer = api("GET", "/v1/operations/conductors", **request)
     assert 200 == answer.status_code, answer.text
-    return {each.pop("hostname"): each for each in answer.json["conductors"]}
+    return {conductor.pop("hostname"): conductor for conductor in answer.json["conductors"]}
 
 
 def test_conductors_that_are_lost_or_impeded_are_listed_with_what_is_left_to_them(
@@ -261,7 +261,7 @@ def test_queues_show_their_operations_in_the_order_of_admission(api, records):
 
     general, of_group = api("GET", "/v1/operations/queues").json["queues"]
     assert [(1, first), (2, second), (3, third)] == [
-        (each["place"], each["uuid"]) for each in general["operations"]
+        (operation["place"], operation["uuid"]) for operation in general["operations"]
     ]
     limit = api.runtime.settings.conductor.max_concurrent_clean
     assert ("clean", None, 3, limit) == tuple(
@@ -269,7 +269,7 @@ def test_queues_show_their_operations_in_the_order_of_admission(api, records):
     )
     assert ("deploy", "edge", [edge]) == (
         of_group["class"], of_group["conductor_group"],
-        [each["uuid"] for each in of_group["operations"]],
+        [operation["uuid"] for operation in of_group["operations"]],
     )  # fmt: skip
 
 
@@ -290,8 +290,8 @@ def test_the_steps_of_recent_operations_are_listed_the_slowest_first(api, record
         {"step": "power.reboot", "runs": 2, "failed": 1, "mean_seconds": 5.0,
          "longest_seconds": 6.0},
     ] == [
-        each | {name: round(each[name], 1) for name in ("mean_seconds", "longest_seconds")}
-        for each in steps
+        step | {name: round(step[name], 1) for name in ("mean_seconds", "longest_seconds")}
+        for step in steps
     ]  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def test_a_hold_is_set_shown_listed_changed_and_ended(api):
     with api.runtime.reading() as session:
         actions = session.scalars(select(AuditRecord.action).order_by(AuditRecord.id)).all()
     assert ["create/node/hold", "update/hold", "update/hold", "delete/hold"] == [
-        each for each in actions if each.endswith("hold")
+        action for action in actions if action.endswith("hold")
     ]
 
 
@@ -303,7 +303,7 @@ def test_nodes_show_holds_only_if_the_field_is_named(api):
         expected[held["uuid"]] == api("GET", f"/v1/nodes/{held['uuid']}?fields=holds").json["holds"]
     )
     for path in ("/v1/nodes/detail", "/v1/nodes?detail=true", "/v1/nodes"):
-        assert all("holds" not in each for each in api("GET", path).json["nodes"]), path
+        assert all("holds" not in node for node in api("GET", path).json["nodes"]), path
     assert held == api("GET", f"/v1/nodes/{held['uuid']}").json
     (one,) = api("GET", "/v1/nodes?hold=hardware").json["nodes"]
     assert held["uuid"] == one["uuid"]
@@ -324,7 +324,7 @@ def test_lists_of_holds_are_paged_and_filtered(api):
     def listed(query):
         found = api("GET", f"/v1/holds?{query}")
         assert 200 == found.status_code, found.text
-        return [each["uuid"] for each in found.json["holds"]]
+        return [hold["uuid"] for hold in found.json["holds"]]
 
     uuids = [each["uuid"] for each in made]
     first = api("GET", "/v1/holds?limit=3").json
@@ -356,7 +356,7 @@ def test_a_rollout_excludes_held_nodes(api):
     made = hold(api, held)
     body = {"target": "clean", "clean_steps": STEPS, "nodes": {}, "dry_run": True}
     plan = api("POST", "/v1/rollouts", body).json
-    assert [free["uuid"]] == [each["node_uuid"] for each in plan["nodes"]]
+    assert [free["uuid"]] == [node["node_uuid"] for node in plan["nodes"]]
     (excluded,) = plan["excluded_nodes"]
     assert held["uuid"] == excluded["node_uuid"]
     assert f"hardware hold {made['uuid']}" in excluded["reason"]

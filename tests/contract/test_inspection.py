@@ -201,7 +201,7 @@ def test_rules_are_found_by_phase_and_sorted(api):
 
     def priorities(query):
         return [
-            each["priority"] for each in api("GET", f"{RULES}?{query}").json["inspection_rules"]
+            rule["priority"] for rule in api("GET", f"{RULES}?{query}").json["inspection_rules"]
         ]
 
     assert [1, 3, 5] == priorities("sort_key=priority&phase=main")

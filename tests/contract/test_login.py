@@ -73,7 +73,7 @@ def test_a_session_begins_with_a_password_and_ends_with_the_logout(local, users)
     assert [
         ("authenticate/login", "success", "ann", 200),
         ("authenticate/logout", "success", "ann", 204),
-    ] == [each for each in records(local) if "authenticate" in each[0]]
+    ] == [record for record in records(local) if "authenticate" in record[0]]
 
 
 @on_both
@@ -157,7 +157,7 @@ def test_with_tls_no_other_host_and_no_other_service_of_the_host_sets_the_cookie
     cookie, *attributes = sign_in(mine).headers["Set-Cookie"].split("; ")
     found = cookie.partition("=")[0]
     assert {"Path=/", "Secure", "HttpOnly"} <= set(attributes)
-    assert not any(each.startswith("Domain") for each in attributes)
+    assert not any(attribute.startswith("Domain") for attribute in attributes)
     assert name in (found, None)
     assert re.fullmatch("__Host-ingot_session(_[0-9a-f]{8})?", found)
     text = cookie.partition("=")[2]
@@ -175,8 +175,8 @@ def test_services_of_one_host_have_cookies_of_different_names(api, users):
     users.user("ann", ("reader", None))
     endpoints = ["https://h", "https://h/a", "https://h/b", "https://h:1", "https://h:1/a"]
     names = {
-        sign_in(browser(api, public_endpoint=each)).headers["Set-Cookie"].partition("=")[0]
-        for each in endpoints
+        sign_in(browser(api, public_endpoint=endpoint)).headers["Set-Cookie"].partition("=")[0]
+        for endpoint in endpoints
     }
     assert len(endpoints) == len(names)
 
@@ -243,7 +243,9 @@ def test_a_login_may_name_its_scope(local):
     made = local("POST", "/v1/nodes", {"driver": "fake-hardware"}, **ORIGIN)
     assert (201, "red-id") == (made.status_code, made.json["owner"])
     assert [("authenticate/login", "denied", "ann", 403)] == [
-        each for each in records(local) if "denied" in each and each[0] == "authenticate/login"
+        record
+        for record in records(local)
+        if "denied" in record and record[0] == "authenticate/login"
     ]
 
 
@@ -340,7 +342,7 @@ def test_a_wrong_login_costs_a_check_and_says_not_what_is_wrong(api, users, monk
         assert [user, 1] == [user, len(checked)]
         checked.clear()
     assert 1 == len(said)
-    found = [each for each in records(local) if each[0] == "authenticate/login"]
+    found = [record for record in records(local) if record[0] == "authenticate/login"]
     assert {("denied", "ann", 401), ("denied", None, 401)} == {each[1:] for each in found}
 
 

@@ -19,7 +19,7 @@ def requested(api):
 
 def uuids(answer):
     assert 200 == answer.status_code, answer.json
-    return [each["uuid"] for each in answer.json["operations"]]
+    return [operation["uuid"] for operation in answer.json["operations"]]
 
 
 def test_the_operations_of_all_nodes_are_listed_the_newest_first(api, requested):

@@ -24,7 +24,7 @@ def fleet(api):
 def counted(api, query=""):
     answer = api("GET", f"/v1/provision_states{query}")
     assert 200 == answer.status_code, answer.text
-    found = {each["provision_state"]: each["nodes"] for each in answer.json["provision_states"]}
+    found = {state["provision_state"]: state["nodes"] for state in answer.json["provision_states"]}
     assert answer.json["nodes"] == sum(found.values())
     return found
 
@@ -52,7 +52,7 @@ def test_the_states_are_in_their_order_and_children_are_not_counted(api, fleet):
 )  # fmt: skip
 def test_the_counts_are_those_of_the_list_with_the_same_filters(api, fleet, query):
     nodes = api("GET", f"/v1/nodes?fields=provision_state&{query}").json["nodes"]
-    states = [each["provision_state"] for each in nodes]
+    states = [node["provision_state"] for node in nodes]
     assert {state: states.count(state) for state in set(states)} == counted(api, f"?{query}")
 
 

@@ -174,7 +174,7 @@ def replanned(case, operation, steps):
         of = select(OperationStep).where(
             OperationStep.operation_id == operation.id, OperationStep.position > step.position
         )
-        rows = [planned(each) for each in session.scalars(of.order_by(OperationStep.position))]
+        rows = [planned(row) for row in session.scalars(of.order_by(OperationStep.position))]
         session.rollback()
     return rows, problems
 
@@ -207,7 +207,7 @@ def check(case):
             (each["status"], each["reason"]) for each in dry["refused"]
         ]
         if rollout is not None and rollout.status_code == 200:
-            excluded = [each["reason"] for each in rollout.json["excluded_nodes"]]
+            excluded = [node["reason"] for node in rollout.json["excluded_nodes"]]
             locked = before.reservation is not None and answer.status_code == 409
             assert excluded == ([] if locked else [reason])
         elif rollout is not None:
@@ -223,7 +223,7 @@ def check(case):
     reasons = [each["reason"] for each in dry["refused"]]
     if rollout is not None:
         assert 200 == rollout.status_code, rollout.text
-        assert [each["reason"] for each in rollout.json["excluded_nodes"]] == (
+        assert [node["reason"] for node in rollout.json["excluded_nodes"]] == (
             ["; ".join(reasons)] if reasons else []
         )
     if reasons:
@@ -233,15 +233,15 @@ def check(case):
     if not dry["steps"]:
         return "moved"
     assert started
-    assert [shown(each) for each in dry["steps"]] == [planned(each) for each in steps]
-    if any(each.collects for each in steps) and case.row().provision_state in UNSETTLED:
+    assert [shown(step) for step in dry["steps"]] == [planned(step) for step in steps]
+    if any(step.collects for step in steps) and case.row().provision_state in UNSETTLED:
         return check_agents(case, dry, operation, steps)
     return "started"
 
 
 def check_agents(case, dry, operation, steps):
     agent = dry["agent"]
-    (collects,) = [each for each in steps if each.collects]
+    (collects,) = [step for step in steps if step.collects]
     assert collects.label == agent["after"]
     if "has never reported" in agent["summary"]:
         return "with an unknown agent"
@@ -250,7 +250,7 @@ def check_agents(case, dry, operation, steps):
     rows, problems = replanned(case, operation, steps)
     assert problems == agent["problems"]
     if not problems:
-        assert rows == [shown(each) for each in agent["steps"]]
+        assert rows == [shown(step) for step in agent["steps"]]
     return "with a known agent" if not problems else "fails after the report"
 
 

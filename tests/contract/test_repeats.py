@@ -47,9 +47,9 @@ def test_a_repeated_request_with_a_key_gets_the_same_answer_and_is_executed_once
     node = api.node()
     path = f"/v1/nodes/{node['uuid']}/states/provision"
     answers = [api("PUT", path, MANAGE, **{"Idempotency-Key": "k-1"}) for _ in range(3)]
-    assert [202, 202, 202] == [each.status_code for each in answers]
-    assert 1 == len({each.headers["Location"] for each in answers})
-    replays = [each.headers.get("Idempotency-Replayed") for each in answers]
+    assert [202, 202, 202] == [answer.status_code for answer in answers]
+    assert 1 == len({answer.headers["Location"] for answer in answers})
+    replays = [answer.headers.get("Idempotency-Replayed") for answer in answers]
     assert [None, "true", "true"] == replays
     assert 1 == operations(api)
     assert 409 == api("PUT", path, MANAGE).status_code, "without the key it is a new request"
@@ -68,10 +68,10 @@ def test_one_of_concurrent_requests_with_a_key_is_executed(api):
         codes.append(client.put(path, json=MANAGE, headers=headers).status_code)
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert [202] * 8 == codes
     assert 1 == operations(api)
 
@@ -99,7 +99,7 @@ def test_a_request_repeated_during_the_first_gets_the_same_answer(api):
         locked.provision_state = "manageable"
     again.join()
     assert [(202, "true")] == [
-        (each.status_code, each.headers.get("Idempotency-Replayed")) for each in answers
+        (answer.status_code, answer.headers.get("Idempotency-Replayed")) for answer in answers
     ]
 
 
@@ -356,7 +356,7 @@ ROLLOUT = {"target": "power on", "nodes": {"owner": "us"}, "uuid": uuid("new rol
 
 def test_a_repetition_is_answered_before_checks_that_the_first_request_fails(restore, api):
     answers = [api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"}) for _ in range(2)]
-    assert [201, 201] == [each.status_code for each in answers], answers[1].text
+    assert [201, 201] == [answer.status_code for answer in answers], answers[1].text
     assert 409 == api("POST", "/v1/rollouts", ROLLOUT).status_code
 
 

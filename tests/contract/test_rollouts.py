@@ -143,9 +143,9 @@ def test_a_dry_run_lists_nodes_and_exclusions_and_creates_nothing(api, nodes):
         plan[name] for name in ("included", "excluded", "waves", "error_budget")
     )
     assert [("n0", 1), ("n1", 2), ("n2", 3)] == [
-        (each["node_name"], each["wave"]) for each in plan["nodes"]
+        (node["node_name"], node["wave"]) for node in plan["nodes"]
     ]
-    reasons = {each["node_name"]: each["reason"] for each in plan["excluded_nodes"]}
+    reasons = {node["node_name"]: node["reason"] for node in plan["excluded_nodes"]}
     assert 'while it is in state "active"' in reasons["busy"]
     assert "because it's in maintenance mode" in reasons["broken"]
     assert [] == api("GET", "/v1/rollouts").json["rollouts"]
@@ -169,14 +169,14 @@ def test_a_dry_run_excludes_what_the_verb_refuses_with_its_reason(api, nodes):
     for target, arguments in plans.items():
         body = {"target": target, **arguments, "nodes": {}, "dry_run": True}
         plan = api("POST", "/v1/rollouts", body).json
-        included = [each["node_name"] for each in plan["nodes"]]
+        included = [node["node_name"] for node in plan["nodes"]]
         assert included == {"clean": ["n1"], "active": [], "power on": nodes}[target]
-        for each in plan["excluded_nodes"]:
-            path = f"/v1/nodes/{each['node_uuid']}/states/provision"
+        for node in plan["excluded_nodes"]:
+            path = f"/v1/nodes/{node['node_uuid']}/states/provision"
             act = api("PUT", path, {"target": target, **arguments})
             assert 400 == act.status_code
-            assert fault(act)["faultstring"] == each["reason"]
-            assert target != "clean" or "CUSTOM_FW" in each["reason"]
+            assert fault(act)["faultstring"] == node["reason"]
+            assert target != "clean" or "CUSTOM_FW" in node["reason"]
 
 
 def test_a_dry_run_keeps_nodes_that_are_locked_or_have_no_conductor(api, nodes):
@@ -311,7 +311,7 @@ def test_only_an_ended_rollout_is_deleted_and_its_nodes_with_it(api, nodes):
         api(method, path + below).status_code
         for method, below in (("GET", ""), ("GET", "/nodes"), ("DELETE", ""))
     ]
-    assert [kept] == [each["uuid"] for each in api("GET", "/v1/rollouts").json["rollouts"]]
+    assert [kept] == [rollout["uuid"] for rollout in api("GET", "/v1/rollouts").json["rollouts"]]
     assert 3 == len(api("GET", f"/v1/rollouts/{kept}/nodes").json["nodes"])
     with api.runtime.reading() as session:
         assert 3 == session.query(RolloutNode).count()
@@ -324,10 +324,10 @@ def test_nodes_are_listed_in_pages_and_filtered(api, nodes):
     assert [] == api("GET", "/v1/rollouts?state=paused").json["rollouts"]
     path = f"/v1/rollouts/{rollout['uuid']}/nodes"
     page = api("GET", f"{path}?limit=2").json
-    assert ["n0", "n1"] == [each["node_name"] for each in page["nodes"]]
-    assert ["running"] * 2 == [each["state"] for each in page["nodes"]]
+    assert ["n0", "n1"] == [node["node_name"] for node in page["nodes"]]
+    assert ["running"] * 2 == [node["state"] for node in page["nodes"]]
     rest = api("GET", page["next"].removeprefix("http://localhost")).json
-    assert ["n2"] == [each["node_name"] for each in rest["nodes"]]
+    assert ["n2"] == [node["node_name"] for node in rest["nodes"]]
     assert "next" not in rest
     assert 1 == len(api("GET", f"{path}?state=pending").json["nodes"])
     assert 1 == len(api("GET", f"{path}?wave=2").json["nodes"])

@@ -69,7 +69,7 @@ def rows(api):
     with api.runtime.transaction() as session:
         session.execute(insert(Node), rows)
         traits = {row["id"]: chance.choice(TRAITS) for row in rows}
-        found = [{"node_id": node, "trait": each} for node in traits for each in traits[node]]
+        found = [{"node_id": node, "trait": trait} for node in traits for trait in traits[node]]
         session.execute(insert(NodeTrait), found)
     for row in rows:
         row["trait"] = traits[row["id"]]

@@ -148,7 +148,7 @@ def test_the_python_sdk_works_unchanged(server):
     assert "described" == cloud.baremetal.get_node("sdk").description
     assert node.id in [each.id for each in cloud.baremetal.nodes(details=True)]
     assert [port.id] == [each.id for each in cloud.baremetal.ports(node=node.id)]
-    assert "fake-hardware" in [each.name for each in cloud.baremetal.drivers()]
+    assert "fake-hardware" in [driver.name for driver in cloud.baremetal.drivers()]
     cloud.baremetal.set_node_maintenance(node, reason="why")
     assert cloud.baremetal.validate_node(node, required=None)["power"].result
     assert cloud.baremetal.find_node("nonesuch") is None

@@ -31,7 +31,7 @@ def service(api):
 
 
 def parts(found):
-    return {each["part"]: each["reason"] for each in found["parts"]}
+    return {part["part"]: part["reason"] for part in found["parts"]}
 
 
 def add(api, *rows):
@@ -75,7 +75,7 @@ def test_the_ring_tells_who_serves_the_nodes_of_a_driver(api):
         for each in found["ring"]
     }
     assert {"rack-1": 3, "rack-2": 2, "edge-1": 1} == {
-        each["hostname"]: each["nodes"] for each in found["conductors"]
+        conductor["hostname"]: conductor["nodes"] for conductor in found["conductors"]
     }
 
 
@@ -110,7 +110,8 @@ def test_steps_that_a_conductor_has_taken_over_are_listed_the_newest_first(api):
         )  # fmt: skip
         add(api, step)
     assert [("last", "deploy.write_image", 2), ("first", "deploy.write_image", 1)] == [
-        (each["node_name"], each["step"], each["times"]) for each in service(api)["takeovers"]
+        (takeover["node_name"], takeover["step"], takeover["times"])
+        for takeover in service(api)["takeovers"]
     ]
 
 
@@ -190,7 +191,7 @@ def test_the_settings_are_shown_with_their_origin_and_without_secrets(api):
     answer = api("GET", "/v1/service/settings")
     assert 200 == answer.status_code, answer.text
     assert answer.json["release"]
-    settings = {(each["group"], each["name"]): each for each in answer.json["settings"]}
+    settings = {(setting["group"], setting["name"]): setting for setting in answer.json["settings"]}
     strategy = settings["DEFAULT", "auth_strategy"]
     assert ("noauth", "default") == (strategy["value"], strategy["origin"])
     secret = "letmein-7f3a"

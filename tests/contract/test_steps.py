@@ -114,7 +114,7 @@ def test_a_dry_run_shows_the_steps_and_writes_nothing(api):
     assert [
         ("prepare_cleaning", "frame", 0), ("log_passthrough", "driver", 1),
         ("tear_down_cleaning", "frame", 0),
-    ] == [(each["step"], each["source"], each["priority"]) for each in answer["steps"]]  # fmt: skip
+    ] == [(step["step"], step["source"], step["priority"]) for step in answer["steps"]]  # fmt: skip
     assert "manageable" == api("GET", f"/v1/nodes/{uuid}").json["provision_state"]
 
 
@@ -124,7 +124,7 @@ def test_a_dry_run_shows_arguments_and_sources_of_requested_steps(api):
         {"interface": "power", "step": "reboot", "args": {}, "priority": 120},
     ])  # fmt: skip
     assert [("prepare", "frame"), ("reboot", "caller"), ("deploy", "driver")] == [
-        (each["step"], each["source"]) for each in answer["steps"]
+        (step["step"], step["source"]) for step in answer["steps"]
     ]
 
 
@@ -163,12 +163,12 @@ def test_a_dry_run_tells_what_the_agent_would_do_by_its_last_report(api):
         {"interface": "deploy", "step": "burnin_cpu", "priority": 0},
     ]})  # fmt: skip
     answer = rehearse(api, uuid, "provide")
-    assert not [each for each in answer["steps"] if each["in_band"]]
+    assert not [step for step in answer["steps"] if step["in_band"]]
     agent = answer["agent"]
     assert ("deploy.await_clean_agent", []) == (agent["after"], agent["problems"])
     assert agent["reported_at"].startswith("2026-01-02T03:04:05")
     assert ["erase_devices_metadata", "erase_devices", "log_passthrough"] == [
-        each["step"] for each in agent["steps"] if each["source"] != "frame"
+        step["step"] for step in agent["steps"] if step["source"] != "frame"
     ]
     assert agent["steps"][-1]["step"] == answer["steps"][-1]["step"]
     assert agent["summary"] == (

@@ -88,12 +88,12 @@ class Site:
         return "".join((self.folder / f"{role}.log").read_text() for role in ROLES)
 
     def stop(self):
-        for each in self.processes:
-            each.send_signal(signal.SIGTERM)
-        for each in self.processes:
-            each.wait(PATIENCE)
+        for process in self.processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            process.wait(PATIENCE)
 
     def kill(self):
-        for each in self.processes:
-            each.kill()
-            each.wait()
+        for process in self.processes:
+            process.kill()
+            process.wait()

@@ -47,7 +47,7 @@ def change(fleet, node, field, value):
 
 def handed_out(fleet, node):
     root = fleet.data / "httpboot"
-    return [each for each in root.glob(f"nodes/{node}/*/*") if each.is_file()]
+    return [path for path in root.glob(f"nodes/{node}/*/*") if path.is_file()]
 
 
 def boots_of(machine):

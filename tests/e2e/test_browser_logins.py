@@ -67,10 +67,10 @@ def test_a_person_signs_in_works_and_signs_out(fleet, browser, issuer):
     assert 204 == browser.post(f"{url}/v1/logout", headers=own).status_code
     for headers in ({}, {"X-Auth-Token": text}):
         assert 401 == browser.get(f"{url}/v1/nodes", headers=headers).status_code
-    files = [each for each in fleet.data.rglob("*") if each.is_file()]
+    files = [path for path in fleet.data.rglob("*") if path.is_file()]
     for secret in (text, openid.SECRET):
         assert secret not in fleet.text()
-        assert not [each for each in files if secret.encode() in each.read_bytes()]
+        assert not [file for file in files if secret.encode() in file.read_bytes()]
 
 
 def test_the_first_admin_signs_in_with_the_password(fleet, browser):
@@ -84,5 +84,7 @@ def test_the_first_admin_signs_in_with_the_password(fleet, browser):
         assert 200 == browser.get(f"{url}/v1/conductors").status_code
     actions = browser.get(f"{url}/v1/audit?action=authenticate").json()["audit"]
     assert {("authenticate/login", "admin")} <= {
-        (each["action"], each["user_name"]) for each in actions if each["outcome"] == "success"
+        (action["action"], action["user_name"])
+        for action in actions
+        if action["outcome"] == "success"
     }

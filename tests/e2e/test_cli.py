@@ -111,7 +111,7 @@ def test_waiting_reports_each_step_as_it_ends(process, fleet, node, tmp_path):
     rest = cleaning.stderr.read()  # `communicate` would miss text that came with the first line
     assert f"{node}: manageable, power off\n" == cleaning.stdout.read()
     assert 0 == cleaning.wait(60)
-    done = [f"{each['interface']}.{each['step']}" for each in fleet.operations(node)[0]["steps"]]
+    done = [f"{step['interface']}.{step['step']}" for step in fleet.operations(node)[0]["steps"]]
     assert done == labels(first + rest)
     assert {"bios.cache_bios_settings", "bios.factory_reset", "power.wait"} <= set(done)
 
@@ -182,10 +182,10 @@ def test_a_dry_run_changes_nothing(ingot, fleet, node):
     plan = read(ingot, "node", "provision-state", node, "provide", "--dry-run")
     assert (True, "cleaning") == (plan["accepted"], plan["to"])
     people = ingot("node", "provision-state", node, "provide", "--dry-run").stdout
-    assert all(each["step"] in people for each in plan["steps"])
+    assert all(step["step"] in people for step in plan["steps"])
     refused = ingot("node", "provision-state", node, "unrescue", "--dry-run", status=1)
     assert 'The requested action "unrescue" can not be performed' in refused.stderr
-    assert ["manage"] == [each["kind"] for each in fleet.operations(node)]
+    assert ["manage"] == [operation["kind"] for operation in fleet.operations(node)]
 
 
 def test_a_node_is_retired(ingot, node):
@@ -254,7 +254,7 @@ def test_power_and_maintenance(ingot, fleet, node):
 def test_the_history_of_a_node_is_shown(ingot, node):
     (manage,) = read(ingot, "node", "operations", node)
     operation = read(ingot, "node", "operation", manage["uuid"])
-    assert ["power.read"] == [f"{each['interface']}.{each['step']}" for each in operation["steps"]]
+    assert ["power.read"] == [f"{step['interface']}.{step['step']}" for step in operation["steps"]]
     assert "read" in ingot("node", "operation", manage["uuid"]).stdout
     assert ["The node was verified."] == [
         each["event"] for each in read(ingot, "node", "history", node)

@@ -42,7 +42,7 @@ def owner(request):
 def test_a_verb_takes_many_nodes_and_waits_for_all(ingot, fleet, rack):
     answer = ingot("node", "provision-state", *rack, "manage", "--wait", "60")
     assert [f"{name}: manageable, power off" for name in rack] == sorted(answer.lines)
-    assert ["manage"] == [each["kind"] for each in fleet.operations(rack[-1])]
+    assert ["manage"] == [operation["kind"] for operation in fleet.operations(rack[-1])]
 
 
 def test_nodes_are_selected_by_their_fields(ingot, fleet, rack, request):
@@ -263,7 +263,7 @@ def test_parts_of_a_node_are_shown_and_set(ingot, fleet):
     ingot("node", "vif", "detach", "parts", "net1")
     assert [] == ingot("node", "vif", "list", "parts", "-o", "json").read()
     interfaces = ingot("node", "validate", "parts", "-o", "json").read()
-    assert {"power", "deploy"} <= {each["interface"] for each in interfaces}
+    assert {"power", "deploy"} <= {interface["interface"] for interface in interfaces}
 
 
 def test_drivers_and_their_properties_are_shown(ingot):

@@ -26,7 +26,7 @@ def fleet(tmp_path_factory):
 
 
 def rollouts(fleet):
-    return [each["uuid"] for each in fleet.get("rollouts")["rollouts"]]
+    return [rollout["uuid"] for rollout in fleet.get("rollouts")["rollouts"]]
 
 
 def test_a_rollout_from_its_dry_run_to_its_end(ingot, fleet):
@@ -49,7 +49,7 @@ def test_a_rollout_from_its_dry_run_to_its_end(ingot, fleet):
     until(lambda: fleet.get(f"rollouts/{name}")["state"] == "completed", "the end")
     assert "completed: 5 of 5 nodes succeeded." == ingot("fleet", "show", name).lines[0]
     nodes = ingot("fleet", "nodes", name, "-o", "json").read()
-    assert ["n0", "n1", "n2", "n3", "n4"] == [each["node_name"] for each in nodes]
+    assert ["n0", "n1", "n2", "n3", "n4"] == [node["node_name"] for node in nodes]
     assert ["n3", "n4"] == ingot(
         "fleet", "nodes", name, "--wave", "3", "-f", "value", "-c", "node_name"
     ).lines  # fmt: skip

@@ -35,7 +35,7 @@ def test_a_hold_from_its_creation_to_its_end(ingot):
     assert name == listed["uuid"]
     assert [] == ingot("hold", "list", "--expired-before", "2026-01-01", "-o", "json").read()
     nodes = ingot("node", "list", "--fields", "name,holds", "-o", "json").read()
-    assert {"n1": ["hardware"], "n2": []} == {each["name"]: each["holds"] for each in nodes}
+    assert {"n1": ["hardware"], "n2": []} == {node["name"]: node["holds"] for node in nodes}
     held = ingot("node", "list", "--hold", "hardware", "--fields", "name", "-o", "json").read()
     assert [{"name": "n1"}] == held
     assert [] == ingot("node", "list", "--hold", "scheduling", "-o", "json").read()
@@ -64,7 +64,7 @@ def test_an_expired_hold_is_deleted_with_an_event(ingot, fleet):
         ingot("hold", "extend", each["uuid"], "--until", soon.isoformat())
     until(lambda: not fleet.get("holds")["holds"], "the deletion of the expired holds")
     events = fleet.get("events", after=last, type="node.hold")["events"]
-    assert ["scheduling"] * 2 == [each["before"] for each in events if each["after"] is None]
+    assert ["scheduling"] * 2 == [event["before"] for event in events if event["after"] is None]
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,11 @@ class Deployment:
         self.secrets = folder / "compose/secrets"
         self.ports = {name: free_port() for name in ("postgres", "redis", "api", "files")}
         self.metrics = {name: free_port() for name in OURS}
-        for each in self.secrets.glob("*_url*"):
-            text = each.read_text()
+        for path in self.secrets.glob("*_url*"):
+            text = path.read_text()
             for server, known in (("postgres", 5432), ("redis", 6379)):
                 text = text.replace(f"@{server}:{known}/", f"@127.0.0.1:{self.ports[server]}/")
-            each.write_text(text)
+            path.write_text(text)
         (folder / "state").mkdir()
         self.processes = {}
 
@@ -85,7 +85,7 @@ class Deployment:
         ).returncode  # fmt: skip
 
     def log(self):
-        return "".join(each.read_text() for each in sorted(self.folder.glob("*.log")))
+        return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def connected(url):
 
 def create_users(deployment, server):
     """Run the script that the image of PostgreSQL runs for an empty volume."""
-    (mounted,) = (each for each in SERVICES["postgres"]["volumes"] if "initdb.d" in each)
+    (mounted,) = (volume for volume in SERVICES["postgres"]["volumes"] if "initdb.d" in volume)
     script = deployment.folder / "compose" / mounted.split(":")[0]
     script.write_text(deployment.here(script.read_text()))
     environ = SERVICES["postgres"]["environment"]
@@ -236,4 +236,4 @@ def check(deployment):
     log = deployment.log()
     assert [] == [line for line in log.splitlines() if re.search("permission denied|NOPERM", line)]
     secrets = [each.read_text().strip() for each in deployment.secrets.glob("*password*")]
-    assert [] == [each for each in secrets if each in log]
+    assert [] == [secret for secret in secrets if secret in log]

@@ -147,7 +147,7 @@ def test_a_program_at_the_port_and_watchers_see_the_same_and_one_types(fleet, bm
         later.sees(b"Linux 6.1")
     records = fleet.get("audit", target=fleet.node)["audit"]
     assert {"create/node/console/ticket", "update/node/console", "delete/node/console"} <= {
-        each["action"] for each in records
+        record["action"] for record in records
     }
 
 

@@ -40,8 +40,8 @@ def kill(fleet, role, number):
 
 def test_each_event_arrives_once_and_in_order_over_kills(fleet):
     readers = [Reader(fleet.url, seed) for seed in range(3)]
-    for each in readers:
-        each.start()
+    for reader in readers:
+        reader.start()
     nodes = fleet.create_nodes(NODES)
     for number, (verb, state) in enumerate(LIFE.items()):
         fleet.provision(nodes, verb)
@@ -51,14 +51,14 @@ def test_each_event_arrives_once_and_in_order_over_kills(fleet):
         settled(fleet, nodes, state)
     rows = fleet.change_events()
     assert len(rows) > 20 * NODES
-    for each in readers:
-        until(lambda each=each: each.position >= rows[-1]["sequence"], "the newest event")
-        each.ended.set()
-    for each in readers:
-        assert rows == [event for _, event in each.events][: len(rows)], each.others
-        assert each.visits > 1
+    for reader in readers:
+        until(lambda reader=reader: reader.position >= rows[-1]["sequence"], "the newest event")
+        reader.ended.set()
+    for reader in readers:
+        assert rows == [event for _, event in reader.events][: len(rows)], reader.others
+        assert reader.visits > 1
         histories = defaultdict(list)
-        for name, event in each.events:
+        for name, event in reader.events:
             assert name == event["type"]
             histories[event["node_uuid"]].append(event)
         for history in histories.values():

@@ -24,7 +24,7 @@ def test_the_first_start_logs_no_warning(tmp_path):
 def test_a_conductor_logs_the_hardware_types_that_a_tie_of_priorities_refuses(tmp_path):
     with Fleet(tmp_path, conductors=1, INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE=TIE) as fleet:
         refused = until(lambda: fleet.log("hardware_type.refused"), "the log entry")
-        loaded = {each["name"] for each in fleet.get("drivers")["drivers"]}
+        loaded = {driver["name"] for driver in fleet.get("drivers")["drivers"]}
     (why,) = (each["why"] for each in refused if each["hardware_type"] == "redfish")
     for words in ("'factory_reset'", "'cache_bios_settings'", "priority 5",
                   "[conductor]clean_step_priority_override"):  # fmt: skip

@@ -83,8 +83,8 @@ def events_on(fleet):
 def planned(fleet, node):
     """Steps of a node's operations by kind, as the API shows them."""
     return {
-        each["kind"]: [f"{step['interface']}.{step['step']}" for step in each["steps"]]
-        for each in fleet.operations(node)
+        operation["kind"]: [f"{step['interface']}.{step['step']}" for step in operation["steps"]]
+        for operation in fleet.operations(node)
     }
 
 
@@ -132,7 +132,7 @@ def test_monitors_show_each_step_as_a_task_with_its_name(tmp_path):
         # links that a wait has cut off do not stay behind as waiting ones
         ends = {"SUCCESS", "REVOKED"}
         until(
-            lambda: {each["state"] for each in tasks().values() if node in each["args"]} <= ends,
+            lambda: {task["state"] for task in tasks().values() if node in task["args"]} <= ends,
             "the end of all links in Flower",
         )
 
@@ -226,7 +226,7 @@ def test_the_links_of_a_chain_that_waits_are_shown(tmp_path, chromium):
 
         def tasks(labels):
             tasks = (answers(f"{flower}/tasks?limit=1000") or {}).values()
-            found = [each for each in tasks if node in (each["args"] or "")]
+            found = [task for task in tasks if node in (task["args"] or "")]
             return {(each["name"], each["state"]) for each in found if each["name"] in labels}
 
         page = chromium.new_page()

@@ -50,7 +50,7 @@ def test_a_manual_clean_runs_in_band_steps_in_order_and_lists_them_afterwards(si
     steps = [{"interface": "deploy", "step": "burnin_disk"}, ERASE]
     ask(fleet, node, "clean", clean_steps=steps)
     fleet.await_state([node], "manageable")
-    done = [each for each in fleet.operation(node, "clean")["steps"] if each["flow"] == "clean"]
+    done = [step for step in fleet.operation(node, "clean")["steps"] if step["flow"] == "clean"]
     assert [("burnin_disk", "done", True), ("erase_devices", "done", True)] == [
         (each["step"], each["state"], each["in_band"]) for each in done
     ]
@@ -68,7 +68,7 @@ def test_an_abort_waits_for_the_end_of_a_step_that_must_not_be_interrupted(site)
     ask(fleet, node, "abort")
     assert "clean wait" == fleet.states()[node]
     fleet.await_state([node], "clean failed")
-    steps = {each["step"]: each for each in fleet.operation(node, "clean")["steps"]}
+    steps = {step["step"]: step for step in fleet.operation(node, "clean")["steps"]}
     assert (True, "done") == (steps["burnin_cpu"]["abort_after"], steps["burnin_cpu"]["state"])
     assert "skipped" == steps["erase_devices"]["state"]
 
@@ -96,7 +96,7 @@ def test_an_instance_is_deployed_serviced_rescued_and_unrescued(site):
     tune = {"interface": "deploy", "step": "inject_files", "args": {}, "priority": 50}
     ask(fleet, node, "active", deploy_steps=[tune])
     fleet.await_state([node], "active")
-    steps = [each["step"] for each in fleet.operation(node, "active")["steps"]]
+    steps = [step["step"] for step in fleet.operation(node, "active")["steps"]]
     assert steps.index("inject_files") == steps.index("prepare_instance_boot") + 1
     ask(
         fleet,

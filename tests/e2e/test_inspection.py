@@ -77,7 +77,7 @@ def assert_inspected(fleet, simulator, nodes):
         )
         assert ["CUSTOM_LARGE"] == row["traits"]
         ports = fleet.get("ports", node=node, detail=True)["ports"]
-        assert [(machine.mac, True)] == [(each["address"], each["pxe_enabled"]) for each in ports]
+        assert [(machine.mac, True)] == [(port["address"], port["pxe_enabled"]) for port in ports]
         assert machine.name == fleet.get(f"nodes/{node}/inventory")["inventory"]["hostname"]
         assert "Off" == machine.power
         assert {"Cd": "", "Floppy": ""} == machine.media
@@ -159,7 +159,7 @@ def test_a_bmc_is_inspected_instead_where_the_node_says_so(site):
         row["properties"][name] for name in ("memory_mb", "cpus", "local_gb")
     )
     assert sorted(machine.macs) == sorted(
-        each["address"] for each in fleet.get("ports", node=node)["ports"]
+        port["address"] for port in fleet.get("ports", node=node)["ports"]
     )
     assert booted == machine.boots
     assert (

@@ -90,7 +90,7 @@ def test_the_sdk_works_with_a_password_and_with_a_token(fleet, password, token):
     with connected(fleet, auth_type="http_basic", username="admin", password=password) as admin:
         node = admin.baremetal.create_node(driver="fake-hardware", name="of-sdk")
         admin.baremetal.set_node_provision_state(node, "manage", wait=True, timeout=60)
-        assert ["fleet-1"] == [each.hostname for each in admin.baremetal.conductors()]
+        assert ["fleet-1"] == [conductor.hostname for conductor in admin.baremetal.conductors()]
         admin.baremetal.delete_node(node)
     with connected(fleet, auth_type="admin_token", token=token) as bob:
         list(bob.baremetal.nodes())
@@ -125,11 +125,11 @@ def test_ingots_own_commands_work_and_a_revocation_has_effect_at_once(
 
 
 def test_no_secret_of_a_user_is_in_the_files_of_the_service(fleet, password, token):
-    files = [each for each in fleet.data.rglob("*") if each.is_file()]
-    assert {"ingot.db", "redis.log"} <= {each.name for each in files}
-    for each in files:
-        content = each.read_bytes()
+    files = [path for path in fleet.data.rglob("*") if path.is_file()]
+    assert {"ingot.db", "redis.log"} <= {file.name for file in files}
+    for file in files:
+        content = file.read_bytes()
         for secret in (password, token, "battery staple", "another password"):
-            assert each.name == "admin-password" or secret.encode() not in content, each
+            assert file.name == "admin-password" or secret.encode() not in content, file
     for secret in (token, "battery staple", "another password"):
         assert secret not in fleet.text()

@@ -120,7 +120,9 @@ def test_prometheus_answers_the_dashboard_and_counters_survive_kills(tmp_path):
         fleet.http.post(f"{fleet.url}/v1/baselines", json=baseline, timeout=10).raise_for_status()
         quota = {"project": "blue", "node_limit": 7}
         fleet.http.post(f"{fleet.url}/v1/quotas", json=quota, timeout=10).raise_for_status()
-        steps = sum(len(each["steps"]) for node in nodes for each in fleet.operations(node))
+        steps = sum(
+            len(operation["steps"]) for node in nodes for operation in fleet.operations(node)
+        )
         expected = {
             'ingot_operation_seconds_count{kind="manage",outcome="succeeded"}': 3,
             'ingot_operation_seconds_count{kind="provide",outcome="succeeded"}': 3,

@@ -36,10 +36,10 @@ def settings(server, **more):
 def moves(notifications):
     """Node -> its changes of the provision state, in their order."""
     found = defaultdict(list)
-    for each in notifications:
-        data = each["payload"]["ironic_object.data"]
-        if ".provision_set." in each["event_type"]:
-            status = each["event_type"].rpartition(".")[2]
+    for notification in notifications:
+        data = notification["payload"]["ironic_object.data"]
+        if ".provision_set." in notification["event_type"]:
+            status = notification["event_type"].rpartition(".")[2]
             states = data["previous_provision_state"], data["provision_state"]
             found[data["uuid"]].append((status, data["event"], *states))
     return dict(found)
@@ -84,7 +84,7 @@ def test_each_change_arrives_in_order_through_kills_and_outages(server, tmp_path
 
         fleet.provision(nodes, "active")
         fleet.await_state(nodes, "active")
-        expected = {each: [*MANAGED, *PROVIDED, *DEPLOYED] for each in fleet.states()}
+        expected = {state: [*MANAGED, *PROVIDED, *DEPLOYED] for state in fleet.states()}
         until(lambda: moves(heard.distinct) == expected, "all changes, in their order")
         assert len(heard.all) > len(heard.distinct), "the attempt that died is repeated"
         until(lambda: not late(fleet), "the end of the outage")
@@ -182,20 +182,22 @@ def test_every_resource_has_notifications_which_survive_kills(server, tmp_path):
 def of_resources(notifications):
     """Noun and UUID of each resource but nodes -> its actions, in their order."""
     found = defaultdict(list)
-    for each in notifications:
-        _, noun, action, status = each["event_type"].split(".")
+    for notification in notifications:
+        _, noun, action, status = notification["event_type"].split(".")
         if noun != "node":
-            assert (status, each["publisher_id"].split(".")[0]) == ("end", "ironic-api")
-            found[noun, each["payload"]["ironic_object.data"]["uuid"]].append(action)
+            assert (status, notification["publisher_id"].split(".")[0]) == ("end", "ironic-api")
+            found[noun, notification["payload"]["ironic_object.data"]["uuid"]].append(action)
     return dict(found)
 
 
 def types(notifications):
-    return {each["event_type"].removeprefix("baremetal.node.") for each in notifications}
+    return {
+        notification["event_type"].removeprefix("baremetal.node.") for notification in notifications
+    }
 
 
 def late(fleet):
     """The part of the state of the service that is not healthy."""
-    parts = {each["part"]: each for each in fleet.get("service")["parts"]}
+    parts = {part["part"]: part for part in fleet.get("service")["parts"]}
     found = parts.get("notifications")
     return None if found is None or found["healthy"] else found

@@ -76,7 +76,7 @@ def test_the_guides_test_passes_where_its_driver_is_installed(written, installed
 
 
 def test_the_guides_commands_work_on_a_service_that_has_its_driver(tmp_path, installed, commands):
-    used = [shlex.split(each) for each in commands if each.startswith("ingot ")]
+    used = [shlex.split(command) for command in commands if command.startswith("ingot ")]
     assert ["create", "provision-state", "power", "provision-state"] == [each[2] for each in used]
     with (
         serving(Strip, on=True, orders=[]) as strip,

@@ -121,8 +121,8 @@ def test_the_cause_of_a_fault_is_on_the_nodes_page(chromium, site, fault):
     node, words = fault(site)
     with desk(chromium, site.fleet.url, at=f"/nodes/{node}") as page:
         why = page.get_by_role("region", name="Why")
-        for each in words:
-            expect(why).to_contain_text(each, timeout=PATIENCE, ignore_case=True)
+        for word in words:
+            expect(why).to_contain_text(word, timeout=PATIENCE, ignore_case=True)
 
 
 def test_a_service_without_conductors_is_named_on_the_nodes_page(chromium, tmp_path):

@@ -125,7 +125,7 @@ def test_a_field_of_picked_nodes_is_set(chromium, fleet):
         dialog.get_by_role("button", name="Request for 3").click()
         expect(page.get_by_text("set field: 3 nodes accepted it.")).to_be_visible()
         expect(bar(page)).to_have_count(0)
-    shards = {each["uuid"]: each["shard"] for each in fleet.get("nodes/detail")["nodes"]}
+    shards = {node["uuid"]: node["shard"] for node in fleet.get("nodes/detail")["nodes"]}
     assert 3 == [*shards.values()].count("row-7")
 
 

@@ -58,7 +58,7 @@ def expect_node(page, row, name):
 def lists(site):
     """Take the queries of the table since the last call; the list of failed nodes has `where`."""
     requests = site[1]
-    queries = [each.path for each in requests if each.path.startswith("/v1/nodes?")]
+    queries = [request.path for request in requests if request.path.startswith("/v1/nodes?")]
     found = [query for query in queries if "where=" not in query]
     requests.clear()
     return found
@@ -85,7 +85,7 @@ def test_a_row_in_the_middle_is_reached_by_passing_over_pages(page, site):
         scroll(page, middle)
         expect_node(page, middle + 10, f"n{middle + 10}")
         queries = lists(site)
-        assert any("fields=uuid&" in each for each in queries), queries
+        assert any("fields=uuid&" in query for query in queries), queries
         assert len(queries) <= 8, queries  # page by page they would be more than 12
 
 
@@ -94,7 +94,7 @@ def test_a_sorted_list_has_the_same_rows_from_both_ends(page, site):
     names, answer = [], {"next": "first"}
     while "next" in answer:
         answer = site[2].get("/v1/nodes", query_string=order, headers=VERSION).json
-        names += [each["name"] for each in answer["nodes"]]
+        names += [node["name"] for node in answer["nodes"]]
         order["marker"] = answer.get("next", "").rpartition("marker=")[2]
     for _ in range(2):  # ascending, then descending
         page.get_by_role("button", name="resource class").click()

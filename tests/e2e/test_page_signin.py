@@ -73,7 +73,7 @@ def fill(page, user, password=PASSWORD):
 
 def session_of(page):
     """The text of the session's token in a browser; None: there is none."""
-    kept = {each["name"]: each["value"] for each in page.context.cookies()}
+    kept = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     return kept.get("ingot_session")
 
 

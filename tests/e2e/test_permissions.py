@@ -17,9 +17,9 @@ PACE = {"boot_seconds": 5, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_sec
 
 def modes(folder):
     """Return path below the folder -> its permissions; links have none."""
-    paths = [folder, *(each for each in folder.rglob("*") if not each.is_symlink())]
+    paths = [folder, *(path for path in folder.rglob("*") if not path.is_symlink())]
     return {
-        each.relative_to(folder).as_posix(): stat.S_IMODE(each.lstat().st_mode) for each in paths
+        path.relative_to(folder).as_posix(): stat.S_IMODE(path.lstat().st_mode) for path in paths
     }
 
 
@@ -99,7 +99,7 @@ def test_the_group_of_a_file_server_can_read_boot_files_only(tmp_path):
     ):
         image = served(fleet, port, simulator)
         found = modes(fleet.data)
-        way = [image, *(each for each in image.parents if each.is_relative_to(fleet.data))]
+        way = [image, *(parent for parent in image.parents if parent.is_relative_to(fleet.data))]
         assert {group} == {each.stat().st_gid for each in way}
     assert 0o710 == found["."]
     shared = {path for path in found if path.startswith(("httpboot", "tftpboot", "master_images"))}

@@ -151,7 +151,7 @@ def test_a_driver_in_the_words_of_the_specs_is_listed_planned_and_run(tmp_path, 
         assert ["set_fans fast", "measured in deploying", f"stamp {node}"] == (
             ask("active", "active", deploy_steps=[fans])
         )
-        ran = [each["step"] for each in fleet.operation(node, "active")["steps"]]
+        ran = [step["step"] for step in fleet.operation(node, "active")["steps"]]
         at = [ran.index(name) for name in ("tear_down_agent", "stamp", "switch_to_tenant_network")]
         assert sorted(at) == at
         until(lambda: simulator.machines[0].runs == "instance", "its instance")

@@ -21,11 +21,11 @@ def test_a_fleet_on_postgresql_survives_the_death_of_a_conductor(tmp_path, postg
         fleet.provision(nodes, "deleted")
         fleet.await_state(nodes, "available")
 
-        operations = [each for node in nodes for each in fleet.operations(node)]
-        assert {"succeeded"} == {each["state"] for each in operations}
+        operations = [operation for node in nodes for operation in fleet.operations(node)]
+        assert {"succeeded"} == {operation["state"] for operation in operations}
         assert {"fleet-2"} >= {
             step["conductor"]
-            for each in operations
-            if each["kind"] in ("active", "deleted")
-            for step in each["steps"]
+            for operation in operations
+            if operation["kind"] in ("active", "deleted")
+            for step in operation["steps"]
         }

@@ -227,7 +227,7 @@ def test_an_agent_whose_report_was_refused_is_asked_for_it(enrolled):
 def test_manual_cleaning_builds_raid_and_detects_the_end_of_a_step_at_once(enrolled):
     burn_in = {"interface": "deploy", "step": "burn_in", "args": {"seconds": WORK}}
     operation = enrolled.build_raid([WHOLE_VOLUME], burn_in)
-    cleaned = [each for each in operation["steps"] if each["flow"] == "clean"]
+    cleaned = [step for step in operation["steps"] if step["flow"] == "clean"]
     assert ["delete_configuration", "create_configuration", "burn_in"] == [
         each["step"] for each in cleaned
     ]

@@ -128,7 +128,7 @@ def test_flat_gives_addresses_and_boot_files(neutron):
     run(it, "add_provisioning_network")
     port = neutron.ports()[vif]
     assert (NIC.address, it.uuid) == (port["mac_address"], port["binding:host_id"])
-    assert "tag:ipxe,67" in {each["opt_name"] for each in port["extra_dhcp_opts"]}
+    assert "tag:ipxe,67" in {option["opt_name"] for option in port["extra_dhcp_opts"]}
     run(it, "remove_provisioning_network")
     run(it, "configure_tenant_networks")
     assert [] == neutron.ports()[vif]["extra_dhcp_opts"]

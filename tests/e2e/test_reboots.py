@@ -87,7 +87,7 @@ def test_a_reboot_after_the_preparation_of_the_instances_boot_leaves_nothing_of_
         assert ("", "Hdd", "Continuous") == (
             machine.media["Cd"], machine.boot_target, machine.boot_enabled,
         ), BOOTS[number]  # fmt: skip
-        ran = [each for each in fleet.operation(node, "active")["steps"] if each["in_band"]]
+        ran = [step for step in fleet.operation(node, "active")["steps"] if step["in_band"]]
         assert ["done"] * len(offered) == [each["state"] for each in ran]
     for device in BEFORE_THE_DISK:
         for machine in simulator.machines:

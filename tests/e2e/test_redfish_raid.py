@@ -48,10 +48,10 @@ def test_manual_cleaning_creates_volumes_once_without_a_ramdisk_although_its_con
     os.kill(fleet.pids()["conductors"][owner], signal.SIGKILL)
     fleet.await_state([node], "manageable")
     assert 2 == orders(machine, "create volume")
-    assert {"RAID1", "RAID0"} == {each["RAIDType"] for each in machine.volumes.values()}
+    assert {"RAID1", "RAID0"} == {volume["RAIDType"] for volume in machine.volumes.values()}
     assert not any("boots the agent" in each["what"] for each in machine.log)
     found = fleet.get(f"nodes/{node}")
-    by_level = {each["raid_level"]: each for each in found["raid_config"]["logical_disks"]}
+    by_level = {disk["raid_level"]: disk for disk in found["raid_config"]["logical_disks"]}
     assert ("root", 100) == (by_level["1"]["name"], by_level["1"]["size_gb"])
     assert CONFIG == found["target_raid_config"]
 
@@ -64,8 +64,8 @@ def test_a_deployment_creates_its_root_volume_and_the_agent_returns_after_it(sit
     step = {"interface": "raid", "step": "apply_configuration", "args": args, "priority": 90}
     ask(fleet, node, "provision", {"target": "active", "deploy_steps": [step]})
     fleet.await_state([node], "active")
-    assert ["RAID1"] == [each["RAIDType"] for each in machine.volumes.values()]
+    assert ["RAID1"] == [volume["RAIDType"] for volume in machine.volumes.values()]
     until(lambda: machine.runs == "instance", "the instance")
     found = fleet.get(f"nodes/{node}")
     assert args["raid_config"] == found["target_raid_config"]
-    assert ["root"] == [each["name"] for each in found["raid_config"]["logical_disks"]]
+    assert ["root"] == [disk["name"] for disk in found["raid_config"]["logical_disks"]]

@@ -157,7 +157,7 @@ def test_flower_shows_steps_and_conductors_to_its_user_only(tmp_path, port):
         site.provision(node, "manage", "manageable")
         (operation,) = site.request("GET", f"nodes/{node}/operations").json()["operations"]
         steps = site.request("GET", f"operations/{operation['uuid']}").json()["steps"]
-        names = {f"{each['interface']}.{each['step']}" for each in steps}
+        names = {f"{step['interface']}.{step['step']}" for step in steps}
         until(lambda: names <= {each["name"] for each in read("/api/tasks").values()}, "the steps")
         assert answer_of(f"{flower}/broker", auth=("ingot", "secret")).ok
         site.stop()

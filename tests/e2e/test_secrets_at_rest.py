@@ -101,7 +101,7 @@ def rows_of(url):
 
 
 def redis_file(fleet):
-    return b"".join(each.read_bytes() for each in fleet.data.rglob("*.aof"))
+    return b"".join(path.read_bytes() for path in fleet.data.rglob("*.aof"))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -126,8 +126,8 @@ def test_no_secret_of_a_run_is_stored_in_the_clear(tmp_path, kind, request):
         secrets += tokens
         if own:
             assert 0o600 == stat.S_IMODE((tmp_path / "data.key").stat().st_mode)
-            files = [each for each in fleet.data.iterdir() if each.name.startswith("ingot.db")]
-            stored = {each.name: each.read_bytes() for each in files}
+            files = [path for path in fleet.data.iterdir() if path.name.startswith("ingot.db")]
+            stored = {file.name: file.read_bytes() for file in files}
         else:
             stored = {"dump": rows_of(url)}
         stored["redis"] = redis_file(fleet)
@@ -135,7 +135,10 @@ def test_no_secret_of_a_run_is_stored_in_the_clear(tmp_path, kind, request):
     assert node.encode() in b"".join(stored.values())  # the search finds what is there
     assert b":question:" in stored["redis"]
     found = [
-        (name, each) for name, data in stored.items() for each in secrets if each.encode() in data
+        (name, secret)
+        for name, data in stored.items()
+        for secret in secrets
+        if secret.encode() in data
     ]
     assert [] == found
-    assert [] == [each for each in secrets if each in log]
+    assert [] == [secret for secret in secrets if secret in log]

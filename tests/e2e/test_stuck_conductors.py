@@ -24,7 +24,10 @@ ROLES = [conductor("near"), conductor("far"), ("first", "beat")]
 
 
 def impediment(site, name):
-    shown = {each["hostname"]: each for each in site.request("GET", "service").json()["conductors"]}
+    shown = {
+        conductor["hostname"]: conductor
+        for conductor in site.request("GET", "service").json()["conductors"]
+    }
     return shown[name]["impediment"]
 
 
@@ -37,7 +40,7 @@ def test_a_conductor_whose_control_process_is_stopped_takes_no_new_work(tmp_path
             until(lambda: {"near"} == alive(site), "the impediment")
             assert "its control process has taken no message" in impediment(site, "far")
             reasons = site.http.get(f"{site.base}/healthcheck?detailed=true").json()["reasons"]
-            assert "1 impeded" in {each["reason"] for each in reasons}
+            assert "1 impeded" in {reason["reason"] for reason in reasons}
             power_on(site, nodes)
             await_power_on(site, nodes)
         finally:

@@ -19,12 +19,12 @@ def traced(fleet, spans, node, kind):
     """The spans of an operation's trace, once its end has arrived; else None."""
     operation = fleet.operation(node, kind)
     trace = operation["request_id"].split("-")[1]
-    found = [each for each in list(spans) if each.trace == trace]
+    found = [span for span in list(spans) if span.trace == trace]
     ended = [each for each in found if each.name == f"operation {kind}"]
-    steps = [each["attempts"] for each in operation["steps"]]
+    steps = [step["attempts"] for step in operation["steps"]]
     tasks = [each for each in found if each.name == "ingot.run"]
     # an attempt that died with its conductor has no span
-    enough = len(tasks) >= sum(steps) - sum(each["deaths"] for each in operation["steps"])
+    enough = len(tasks) >= sum(steps) - sum(step["deaths"] for step in operation["steps"])
     requested = [each for each in found if each.name == REQUEST]
     return found if ended and enough and requested else None
 
@@ -86,7 +86,7 @@ def test_each_operation_has_one_trace_from_the_request_to_the_machine(tmp_path):
             lambda: [each for each in collector.spans if each.name == "call"], "the span of a call"
         )[0]
         orders = [each for each in collector.spans if each.parent == call.id]
-        assert ["bmc.order"] == [each.name for each in orders]
+        assert ["bmc.order"] == [order.name for order in orders]
         for span in collector.spans:
             values = " ".join(map(str, span.facts.values()))
             assert secret not in values
@@ -113,10 +113,10 @@ def test_a_trace_goes_on_after_the_death_of_a_conductor(tmp_path):
         found = until(lambda: traced(fleet, collector.spans, node, "active"), "the whole trace")
         named = check(fleet, found, node, "active")
         attempts = named[f"{first['interface']}.{first['step']}"]
-        assert {first["conductor"]} == {each.facts["ingot.conductor"] for each in attempts}
+        assert {first["conductor"]} == {attempt.facts["ingot.conductor"] for attempt in attempts}
         # the first attempt has died with its conductor
         assert set(range(2, first["attempts"] + 1)) == {
-            each.facts["ingot.attempt"] for each in attempts
+            attempt.facts["ingot.attempt"] for attempt in attempts
         }
 
 

@@ -74,8 +74,10 @@ def test_each_event_arrives_in_order_through_kills_and_absences(tmp_path, receiv
         )  # fmt: skip
         assert [*range(1, len(expected) + 1)] == [each["sequence"] for each in expected]
         assert expected == receiver.events[: len(expected)], "in order, none missing"
-        assert 5 == len({each["node_uuid"] for each in receiver.events})
-        repeats = sum(len(each["events"]) for each in receiver.documents) - len(receiver.events)
+        assert 5 == len({event["node_uuid"] for event in receiver.events})
+        repeats = sum(len(document["events"]) for document in receiver.documents) - len(
+            receiver.events
+        )
         assert repeats, "the attempt that died before its record was repeated"
         until(lambda: fleet.get("webhooks/silent")["last_error"], "the end of a silent attempt")
         assert start == fleet.get("webhooks/silent")["position"]
@@ -102,7 +104,7 @@ def test_a_project_sees_its_nodes_only_and_failures_are_replayed(tmp_path, recei
         until(lambda: len(receiver.events) >= 2, "the replayed events")
         moves = [("enroll", "verifying"), ("verifying", "manageable")]
         found = defaultdict(list)
-        for each in receiver.events:
-            found[each["node_uuid"]].append((each["before"], each["after"]))
+        for event in receiver.events:
+            found[event["node_uuid"]].append((event["before"], event["after"]))
         assert {theirs: moves} == found
         until(lambda: not fleet.get("webhooks/theirs")["failed_attempts"], "the record")

@@ -67,7 +67,7 @@ def newest(site, before=None):
 def nodes(site):
     """Nodes by UUID."""
     return {
-        each["uuid"]: each for each in site.get("nodes", fields=NODE_FIELDS, limit=1000)["nodes"]
+        node["uuid"]: node for node in site.get("nodes", fields=NODE_FIELDS, limit=1000)["nodes"]
     }
 
 

@@ -194,7 +194,7 @@ def redis_failed_over(site, lost=3.0):
     """Kill the master of Redis, after seconds in which its replica got nothing."""
     trio = site.broker
     master = trio.master
-    other = next(each for each in broker.HOSTS if each != master)
+    other = next(host for host in broker.HOSTS if host != master)
     site.network.cut([master], [other])
     time.sleep(lost)
     trio.kill(master)

@@ -39,15 +39,15 @@ class Probes:
                 self.times[host, kind] = []
                 arguments = (host, kind, work)
                 self._threads.append(threading.Thread(target=self._repeat, args=arguments))
-        for each in self._threads:
-            each.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_):
         self.ended = time.monotonic()
         self._stop.set()
-        for each in self._threads:
-            each.join()
+        for thread in self._threads:
+            thread.join()
         for host in APIS:
             address = self._site.network.address(host)
             _ask(address, "DELETE", f"/v1/chassis/{self._chassis[host]}")

@@ -53,7 +53,7 @@ class Laps:
 def phase(site, about, clients):
     """Run a phase; return its Row."""
     laps = Laps()
-    nodes = [each["uuid"] for each in site.machines]
+    nodes = [machine["uuid"] for machine in site.machines]
     site.stops, stop, ledger = [], threading.Event(), Ledger()
     locks = {node: threading.Lock() for node in nodes}
     judging = Judge(site)
@@ -62,8 +62,8 @@ def phase(site, about, clients):
     callers = [Client(site, name, nodes, locks, ledger, stop) for name in names]
     with _reading(site, judging) as (streams, receiver), Probes(site) as probes:
         laps.end("begin")
-        for each in callers:
-            each.start()
+        for caller in callers:
+            caller.start()
         try:
             time.sleep(BEFORE)
             wall = time.time()
@@ -74,8 +74,8 @@ def phase(site, about, clients):
         finally:
             stop.set()
         laps.end("work")
-        for each in callers:
-            each.join()
+        for caller in callers:
+            caller.join()
         laps.end("last requests")
         _, stuck = await_rest(site, REST, judging.stuck)
         rested = time.time()
@@ -153,12 +153,12 @@ def _reading(site, judging):
         streams = [
             Reader(url, f"{site.seed}/{judging.position}", 300) for url in site.urls.values()
         ]
-        for each in streams:
-            each.position = judging.position
-            each.start()
+        for stream in streams:
+            stream.position = judging.position
+            stream.start()
         try:
             yield streams, receiver
         finally:
-            for each in streams:
-                each.ended.set()
+            for stream in streams:
+                stream.ended.set()
             site.request("DELETE", f"webhooks/{created['uuid']}")

@@ -244,7 +244,11 @@ class Site:
 
     def is_ready(self):
         with suppress(AssertionError, requests.RequestException):
-            alive = [each for each in self.get("conductors")["conductors"] if each["alive"]]
+            alive = [
+                conductor
+                for conductor in self.get("conductors")["conductors"]
+                if conductor["alive"]
+            ]
             answers = [
                 requests.get(f"{url}/v1/nodes?limit=1", timeout=5).ok for url in self.urls.values()
             ]

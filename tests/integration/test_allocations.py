@@ -234,10 +234,10 @@ def test_concurrent_allocations_get_one_node_each_and_no_node_twice(inside):
         threading.Thread(target=work, args=(worker, names[number % 2 :: 2]))
         for number, worker in enumerate(workers)
     ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     for worker in workers:
         worker.close()
 

@@ -158,9 +158,9 @@ def test_writers_on_several_hosts_wait_for_none_of_each_other(proven):
             add(inside, f"{name}-{number}")
 
     threads = [threading.Thread(target=write, args=(each, at)) for at, each in enumerate(others)]
-    for each in threads:
-        each.start()
-    while any(each.is_alive() for each in threads):
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
         proofs.prove(proven.runtime)
     prove(proven)
     found = verify(proven)
@@ -218,7 +218,7 @@ def test_equal_refused_requests_of_an_agent_are_one_record_an_hour(proven):
     def refused(*records):
         with proven.runtime.write_connection() as connection:
             audit_records.add_all(
-                connection, [audit_records.row(**facts, **each) for each in records]
+                connection, [audit_records.row(**facts, **record) for record in records]
             )
 
     for _ in range(3):

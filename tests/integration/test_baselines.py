@@ -76,7 +76,7 @@ def test_steps_that_record_facts_compare_them(harness, inspect):
     node = harness.node()
     inspect(node, INVENTORY)
     assert ("unknown", ["firmware.bmc", "bios.BootMode"]) == (
-        row(harness, node).state, [each["field"] for each in row(harness, node).differences],
+        row(harness, node).state, [difference["field"] for difference in row(harness, node).differences],
     )  # fmt: skip
     settings = [{"name": "BootMode", "value": "Bios"}]
     clean = [requested("bios", "apply_configuration", args={"settings": settings})]

@@ -109,22 +109,22 @@ def test_a_killed_beat_is_replaced_by_the_standby(tmp_path, redis_url, redis_cli
     def leader():
         with transactions.reading(engine) as session:
             lease = session.get(BeatLease, 1)
-            return lease and next(each for each in beats if f":{each.pid}:" in lease.holder)
+            return lease and next(beat for beat in beats if f":{beat.pid}:" in lease.holder)
 
     try:
         first = until(leader, "a lead")
         until(redis_client.keys, "a message")
         first.send_signal(signal.SIGKILL)
-        (second,) = [each for each in beats if each is not first]
+        (second,) = [beat for beat in beats if beat is not first]
         until(lambda: leader() is second, "the take-over")
         redis_client.flushall()
         until(redis_client.keys, "a message after the loss of all")
         second.terminate()
         assert 0 == second.wait(60)
     finally:
-        for each in beats:
-            each.kill()
-            each.wait()
+        for beat in beats:
+            beat.kill()
+            beat.wait()
         engine.dispose()
 
 
@@ -145,8 +145,8 @@ def lookout(inside, url, clock):
 def look(*lookouts):
     """Let each check once; return their log."""
     with capture_logs() as logged:
-        for each in lookouts:
-            each.check()
+        for lookout in lookouts:
+            lookout.check()
     return [(each["event"], each["conductor"], each["conductors_left"]) for each in logged]
 
 

@@ -54,10 +54,10 @@ def test_the_state_of_the_node_decides_which_files_are_kept(site, tmp_path, stat
             create_files(root, node, use)
     boot_files.sweep(site.runtime)
     for root in (tmp_path / "http", tmp_path / "tftp"):
-        left = {each.name.partition("-")[0] for each in root.glob(f"nodes/{node}/*")}
+        left = {path.name.partition("-")[0] for path in root.glob(f"nodes/{node}/*")}
         assert stay == left
         assert {f"{node}-{use}" for use in stay} == {
-            each.name for each in (root / "pxelinux.cfg").iterdir()
+            path.name for path in (root / "pxelinux.cfg").iterdir()
         }
 
 

@@ -34,7 +34,7 @@ def read(inside, after=0, limit=10_000):
 
 def brief(events):
     """(type, step, before, after) of each event."""
-    return [(each.type, each.step, each.before, each.after) for each in events]
+    return [(event.type, event.step, event.before, event.after) for event in events]
 
 
 def test_the_events_of_a_flow_are_its_changes_in_order(inside):
@@ -42,24 +42,26 @@ def test_the_events_of_a_flow_are_its_changes_in_order(inside):
     node = harness.node("manageable", name="n-1", owner="p-1", lessee="p-2")
     assert "available" == harness.do(node, "provide")
     events = read(inside)
-    assert [*range(1, len(events) + 1)] == [each.sequence for each in events]
+    assert [*range(1, len(events) + 1)] == [event.sequence for event in events]
     row = inside.read(node)
     assert {(row.uuid, "n-1", "p-1", "p-2")} == {
-        (each.node_uuid, each.node_name, each.owner, each.lessee) for each in events
+        (event.node_uuid, event.node_name, event.owner, event.lessee) for event in events
     }
-    states = [(each.before, each.after) for each in events if each.type == "node.provision_state"]
+    states = [
+        (event.before, event.after) for event in events if event.type == "node.provision_state"
+    ]
     assert [("manageable", "cleaning"), ("cleaning", "available")] == states
     operation = harness.last(node)
-    of_operation = [each for each in events if each.type == "operation.state"]
+    of_operation = [event for event in events if event.type == "operation.state"]
     assert [(None, "queued"), ("queued", "running"), ("running", "succeeded")] == [
         (each.before, each.after) for each in of_operation
     ]
     assert {(operation.uuid, "provide")} == {
-        (each.operation_uuid, each.operation_kind) for each in events if each.operation_uuid
+        (event.operation_uuid, event.operation_kind) for event in events if event.operation_uuid
     }
-    done = [each.step for each in events if (each.type, each.after) == ("step.state", "done")]
+    done = [event.step for event in events if (event.type, event.after) == ("step.state", "done")]
     assert [label for label, _ in harness.labels(node)] == done
-    times = [each.created_at for each in events]
+    times = [event.created_at for event in events]
     assert sorted(times) == times
 
 
@@ -198,8 +200,8 @@ def test_concurrent_readers_see_each_event_once_and_in_order(inside):
         readers = [pool.submit(follow, inside, begin, total) for _ in range(2)]
         for each in [pool.submit(flip, inside, nodes, number) for number in range(WRITERS)]:
             each.result()
-    for each in readers:
-        events = each.result()
+    for reader in readers:
+        events = reader.result()
         assert [*range(begin + 1, begin + total + 1)] == [event.sequence for event in events]
         for node in {event.node_uuid for event in events}:
             mine = [(event.before, event.after) for event in events if event.node_uuid == node]
@@ -214,13 +216,13 @@ def test_a_page_tells_where_to_continue(inside, monkeypatch):
     first = ALL.where(ChangeEvent.node_uuid == nodes[0])
     third = ALL.where(ChangeEvent.node_uuid == nodes[12])
     assert (1, 4) == (page(inside, 0, 4).first, page(inside, 0, 4).last)
-    assert [22, 23, 24, 25] == [each.sequence for each in page(inside, None, 4).rows]
+    assert [22, 23, 24, 25] == [row.sequence for row in page(inside, None, 4).rows]
     found = page(inside, 0, 10, third)
     assert ([], 10) == (list(found.rows), found.last), "no more than a span at once"
     found = page(inside, found.last, 10, third)
-    assert ([13], 20) == ([each.sequence for each in found.rows], found.last)
+    assert ([13], 20) == ([row.sequence for row in found.rows], found.last)
     assert [] == page(inside, None, 10, first).rows
-    assert [1] == [each.sequence for each in page(inside, None, 10, first, of_node=True).rows]
+    assert [1] == [row.sequence for row in page(inside, None, 10, first, of_node=True).rows]
     assert ([], 25) == (list(page(inside, 25).rows), page(inside, 25).last)
     with pytest.raises(Invalid, match="no event 26 yet, the newest is 25"):
         page(inside, 26)

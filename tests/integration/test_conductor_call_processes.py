@@ -77,7 +77,9 @@ def test_calls_to_a_machine_go_through_its_conductor(tmp_path, simulator, readin
         fleet.provision([node], "manage")
         fleet.await_state([node], "manageable")
         settings = fleet.get(f"nodes/{node}/bios")["bios"]
-        assert "On" == next(each["value"] for each in settings if each["name"] == "NumLock")
+        assert "On" == next(
+            setting["value"] for setting in settings if setting["name"] == "NumLock"
+        )
         firmware = fleet.get(f"nodes/{node}/firmware")["firmware"]
         assert ["bios", "bmc"] == [each["component"] for each in firmware]
 

@@ -60,7 +60,7 @@ def test_a_console_that_does_not_start_fails_no_deployment(harness, monkeypatch,
     assert (False, told) == (row.console_enabled, row.last_error)
     with harness.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node, event_type="console")
-        assert [("ERROR", told)] == [(each.severity, each.event) for each in entries]
+        assert [("ERROR", told)] == [(entry.severity, entry.event) for entry in entries]
 
 
 def request_console(harness, node):

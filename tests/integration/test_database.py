@@ -103,7 +103,7 @@ def test_concurrent_migrations_wait_for_each_other(empty_database):
         Path(make_url(empty_database).database).touch()  # the fork server does not copy one then
     # in processes, because Alembic's context is global
     migrations = [programs.start("app.db.schema:upgrade", empty_database) for _ in range(4)]
-    assert [0] * 4 == [each.wait(programs.PATIENCE) for each in migrations]
+    assert [0] * 4 == [migration.wait(programs.PATIENCE) for migration in migrations]
     assert set(models.Base.metadata.tables) == tables(empty_database)
 
 
@@ -112,7 +112,7 @@ def test_one_of_many_requests_wins(inside, other):
     node = inside.node()
     asks = [partial(each.request, node, "manage") for each in [inside, other] * 8]
     answers = together(*asks, allowed=(IllegalMove, NodeLocked))
-    winners = [each for each in answers if isinstance(each, str)]
+    winners = [answer for answer in answers if isinstance(answer, str)]
     assert 1 == len(winners)
     assert 1 == inside.read(node).fence
     assert 1 == len(inside.sent) + len(other.sent)

@@ -185,7 +185,7 @@ def state(owner):
 def test_the_page_promises_what_is_tried(database):
     rows = re.findall(r"^\| (all three|`ingot_\w+`) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     promised = {
-        (user.strip("`"), each) for user, cell in rows for each in re.split(r"; (?!write)", cell)
+        (user.strip("`"), word) for user, cell in rows for word in re.split(r"; (?!write)", cell)
     }
     promised = {
         (user, each)
@@ -193,7 +193,7 @@ def test_the_page_promises_what_is_tried(database):
         for each in (cell.split("; ") if user == "ingot_beat" else [cell])
     }
     tried = {("all three", each) for each in ALL} | ELSEWHERE
-    tried |= {(user, each) for user, promises in PROMISES.items() for each in promises}
+    tried |= {(user, promise) for user, promises in PROMISES.items() for promise in promises}
     assert promised == tried
 
 

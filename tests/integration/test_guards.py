@@ -90,7 +90,7 @@ def test_a_verb_without_an_operation_needs_no_conductor(world):
 
 def test_no_verb_checks_whether_the_node_is_retired_before_its_maintenance():
     for event, how in verbs.DECLARATIONS.items():
-        known = [NODE.index(each) for each in how.guards if each in NODE]
+        known = [NODE.index(guard) for guard in how.guards if guard in NODE]
         assert known == sorted(known), event
         assert guards.served == how.before_work[0], event
     assert guards.boot_mode_allowed == verbs.DECLARATIONS[Event.DEPLOY].before_work[-1]

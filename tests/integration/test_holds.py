@@ -291,7 +291,7 @@ def test_a_hold_of_a_project_ends_with_its_rights_on_the_node(inside, columns, s
     assert ([name, other] if stays else [other]) == left(inside)
     with inside.runtime.reading() as session:
         events = session.scalars(select(NodeHistory.event)).all()
-    assert stays != any(each.startswith("Hold ended: hardware hold") for each in events)
+    assert stays != any(event.startswith("Hold ended: hardware hold") for event in events)
 
 
 def test_expired_holds_are_deleted_in_batches(inside, monkeypatch):

@@ -60,7 +60,7 @@ def written(harness):
 
 def served(tmp_path):
     """Names of the files that agents may fetch."""
-    return [each.read_bytes() for each in Path(tmp_path, "root").rglob("*") if each.is_file()]
+    return [path.read_bytes() for path in Path(tmp_path, "root").rglob("*") if path.is_file()]
 
 
 def finish_deployment(harness, node):

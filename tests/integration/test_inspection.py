@@ -137,7 +137,7 @@ def test_ports_are_added_and_kept_by_the_settings(inside, settings, addresses):
     assert "inspect wait" == harness.do(node, "inspect")
     uuid = plain.read(node).uuid
     post(harness, macs=(), node_uuid=uuid)
-    assert addresses == {each.address for each in rows(harness, Port, node)}
+    assert addresses == {row.address for row in rows(harness, Port, node)}
     plain.close()
 
 

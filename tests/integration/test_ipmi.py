@@ -443,7 +443,7 @@ def openipmi(tmp_path):
 def test_sensors_of_a_bmc_of_another_project_are_read(openipmi, client, ipmitool):
     node = target(openipmi, client, timeout=30.0, ipmi_cipher_suite=3)
     until(lambda: _answers(node), "its start")
-    found = {each["name"]: each for each in management().sensors(node)}
+    found = {sensor["name"]: sensor for sensor in management().sensors(node)}
     assert {"CPU Temp": 45.0, "Fan 1": 6000.0} == {
         name: each["reading"] for name, each in found.items()
     }

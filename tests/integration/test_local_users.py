@@ -334,7 +334,9 @@ def test_the_first_admin_gets_a_random_password_once(
 ):
     settings, path = settings_of(database, tmp_path), tmp_path / "admin-password"
     installation = Installation(_runtime(engine, settings), None, None)
-    assert ["users"] == [each.subject for each in environment_checks.administrators(installation)]
+    assert ["users"] == [
+        administrator.subject for administrator in environment_checks.administrators(installation)
+    ]
 
     bootstrap.ensure(settings)
     bootstrap.ensure(settings)
@@ -377,9 +379,9 @@ def test_of_several_services_at_once_one_creates_the_admin(database, engine, tmp
     for each in folders:
         each.mkdir()
     services = [programs.start(f"{__name__}:ensure", database, str(each)) for each in folders]
-    assert [0] * 3 == [each.wait(programs.PATIENCE) for each in services]
+    assert [0] * 3 == [service.wait(programs.PATIENCE) for service in services]
 
-    (written,) = [each for folder in folders for each in folder.iterdir()]
+    (written,) = [path for folder in folders for path in folder.iterdir()]
     with transactions.reading(engine) as session:
         (stored,) = session.scalars(select(User.password_hash))
         assert 1 == len(session.scalars(select(RoleAssignment.id)).all())
@@ -414,7 +416,7 @@ def test_commands_that_change_accounts_are_audited(run, engine):
     run("token", "revoke", token["uuid"])
     with engine.connect() as connection:
         rows = connection.execute(text("SELECT * FROM audit ORDER BY id")).all()
-    commands = [(each.action, each.target) for each in rows if each.auth == "command"]
+    commands = [(row.action, row.target) for row in rows if row.auth == "command"]
     assert commands[-4:] == [
         ("create/user", "ann"), ("grant/role", "ann"), ("create/token", "ci"),
         ("revoke/token", token["uuid"]),

@@ -98,7 +98,7 @@ def inner(each):
 
 
 def types(messages):
-    return [inner(each)["event_type"].removeprefix("baremetal.node.") for each in messages]
+    return [inner(message)["event_type"].removeprefix("baremetal.node.") for message in messages]
 
 
 def test_a_message_is_that_of_oslo_messaging(database, server, broker):
@@ -184,7 +184,7 @@ def test_an_outage_is_shown_and_ends_with_all_notifications_in_order(
         assert 0 == cursor(inside).position
         with inside.runtime.reading() as session:
             waiting = notification_events.waiting(session)
-            parts = {each["part"]: each for each in service_state.describe(session)["parts"]}
+            parts = {part["part"]: part for part in service_state.describe(session)["parts"]}
         assert 9 == waiting.events
         assert "9 events wait, the oldest for " in parts["notifications"]["details"]
         assert "Connection refused" in parts["notifications"]["details"]

@@ -137,7 +137,7 @@ def test_a_flow_is_its_changes_of_the_provision_state(harness):
         ("provision_set.start", "provide", "manageable", "cleaning", "available", None),
         ("provision_set.end", "done", "cleaning", "available", None, "available"),
     ] == brief(moves, *names)
-    assert {("info", "ironic-conductor")} == {(each.level, each.publisher) for each in moves}
+    assert {("info", "ironic-conductor")} == {(move.level, move.publisher) for move in moves}
     later = made(harness.inside)
     assert [each.ident for each in later] == [each.ident for each in made(harness.inside)]
     assert len(later) == len({each.ident for each in later})

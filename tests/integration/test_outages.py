@@ -152,11 +152,11 @@ def test_a_full_sqlite_is_reported_and_nothing_is_partly_written(sqlite):
         pages = session.execute(text("PRAGMA page_count")).scalar()
         session.execute(text(f"PRAGMA max_page_count = {pages}"))
     answers = [create(http) for _ in range(40)]
-    full = [each for each in answers if each.status_code != 201]
+    full = [answer for answer in answers if answer.status_code != 201]
     assert_please_retry(full[0], "The database is full")
-    assert {201, 503} == {each.status_code for each in answers}
+    assert {201, 503} == {answer.status_code for answer in answers}
     listed = http.get("/v1/nodes").json["nodes"]
-    assert len(listed) == sum(each.status_code == 201 for each in answers)
+    assert len(listed) == sum(answer.status_code == 201 for answer in answers)
 
 
 def test_a_sqlite_locked_by_another_program_is_awaited_once(sqlite):
@@ -246,10 +246,10 @@ def test_reads_go_on_while_all_writes_hang_in_their_commit(postgres):
                 read = pool.submit(app.test_client().get, path)
                 assert 200 == read.result(PATIENCE).status_code
             health = pool.submit(app.test_client().get, "/healthcheck?detailed=true").result(60)
-            assert not any(each.done() for each in writes), "reads were as slow as the writes"
+            assert not any(write.done() for write in writes), "reads were as slow as the writes"
             (database, *_) = health.json["reasons"]
             assert "has not completed a write" in database["reason"]
-        assert {201} == {each.result(PATIENCE).status_code for each in writes}
+        assert {201} == {write.result(PATIENCE).status_code for write in writes}
     runtime.engine.dispose()
 
 
@@ -346,7 +346,7 @@ def test_a_node_and_its_operation_are_locked_by_one_statement(postgres, round_tr
             for table, number in (("nodes", node), ("operations", operation.id)):
                 query = f"SELECT id FROM {table} WHERE id = %s FOR UPDATE SKIP LOCKED"
                 assert other.execute(query, [number]).fetchone() is None
-        mine = [each for each in round_trips if each is not other]
+        mine = [trip for trip in round_trips if trip is not other]
     assert 3 == len(mine), "BEGIN, node and operation, the steps"
 
 

@@ -177,7 +177,7 @@ def reasons(inside):
     """Return part -> reason of all parts that are not well."""
     with inside.runtime.reading() as session:
         parts = health.examine(session)
-    return {each.part: each.reason for each in parts if not each.is_healthy}
+    return {part.part: part.reason for part in parts if not part.is_healthy}
 
 
 def a_late_reconciler(inside):
@@ -255,7 +255,7 @@ def test_a_late_task_is_named_with_what_stops_without_it(healthy):
     a_late_power_sync_of_one_conductor(healthy)
     with healthy.runtime.reading() as session:
         document = service_state.describe(session)
-    (found,) = [each for each in document["periodic_tasks"] if not each["healthy"]]
+    (found,) = [task for task in document["periodic_tasks"] if not task["healthy"]]
     assert ("ingot.power_sync", "c-2") == (found["task"], found["conductor"])
     (finding,) = database_checks.late_passes(Installation(healthy.runtime, None, None))
     assert "task ingot.power_sync on conductor c-2" == finding.subject

@@ -263,7 +263,7 @@ def test_a_change_that_callers_cannot_see_is_no_event(inside, node):
     add(inside, "allocation", node)
     with inside.runtime.transaction() as session:
         session.scalars(select(Allocation)).one().due_at = now()
-    assert ["allocation.created"] == [each.type for each in events(inside)]
+    assert ["allocation.created"] == [event.type for event in events(inside)]
 
 
 def test_the_states_of_an_allocation_are_in_its_events(inside, node):

@@ -261,7 +261,7 @@ def test_older_secrets_are_read_until_rotation_has_bound_them(sealed, writer):
     assert INFO == old.read(node).driver_info
     writer.write(NODES.extra, node, json.dumps({"note": unbound}))  # it is shown
     assert isinstance(old.read(node).extra["note"], Unreadable)
-    assert [False] == [each["bound"] for each in json.loads(run(old, "status"))["data_keys"]]
+    assert [False] == [key["bound"] for key in json.loads(run(old, "status"))["data_keys"]]
     aged(old)
     assert 0 == sealing.seal_older_rows(old.runtime)  # not before the operator says so
     old.close()
@@ -281,7 +281,7 @@ def test_older_secrets_are_read_until_rotation_has_bound_them(sealed, writer):
         assert {"password": "calvin"} == session.scalars(select(DeployTemplate)).one().extra
     new.close()
     new = new.another()
-    assert all(each["bound"] for each in json.loads(run(new, "status"))["data_keys"])
+    assert all(key["bound"] for key in json.loads(run(new, "status"))["data_keys"])
     writer.write(NODES.driver_info, other, json.dumps({**SECRET, "redfish_password": unbound}))
     assert isinstance(new.read(other).driver_info["redfish_password"], Unreadable)
     new.close()

@@ -52,7 +52,7 @@ def test_secrets_are_encrypted_in_place_and_read_as_they_were(sealed):
     assert INFO == sealed.read(node).driver_info
     (found,) = stored(sealed.url)
     document = json.loads(found)
-    assert [] == [each for each in SECRETS if each in found]
+    assert [] == [secret for secret in SECRETS if secret in found]
     assert "https://bmc" == document["redfish_address"]
     assert "" == document["empty_password"]
     assert document["redfish_password"].startswith(MARK)
@@ -89,7 +89,7 @@ def test_rotation_changes_keys_and_no_rows(sealed):
     assert INFO == another(sealed, OTHER).read(second).driver_info
     shown = json.loads(run(sealed, "status", keys=(OTHER,)))
     assert 2 == len(shown["data_keys"])
-    assert shown["master_keys"] == list({each["master_key"] for each in shown["data_keys"]})
+    assert shown["master_keys"] == list({key["master_key"] for key in shown["data_keys"]})
     renewed.close()
 
 

@@ -44,7 +44,7 @@ def rows(view):
 
 
 def readings(view, node):
-    return {each["name"]: each for each in orjson.loads(rows(view)[node].readings)}
+    return {reading["name"]: reading for reading in orjson.loads(rows(view)[node].readings)}
 
 
 def events(view, node):

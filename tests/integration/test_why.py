@@ -174,7 +174,7 @@ def test_a_boot_warning_is_in_the_history_and_is_cleared_by_the_next_boot(harnes
     with harness.inside.runtime.reading() as session:
         rows = session.query(NodeHistory).filter_by(node_id=node, severity="WARNING").all()
     assert [("boot", "the boot medium http://a is far away")] == [
-        (each.event_type, each.event) for each in rows
+        (row.event_type, row.event) for row in rows
     ]
     harness.do(node, "abort")
     harness.do(node, "manage")
@@ -243,7 +243,7 @@ def test_many_refused_lookups_are_few_short_entries(harness, redis_client, redis
     entries = redis_client.zrange("test:refused-lookups", 0, -1)
     assert 10 == len(entries)
     assert max(map(len, entries)) < 400
-    assert not any(b"script" in each or b"\x1b" in each for each in entries)
+    assert not any(b"script" in entry or b"\x1b" in entry for entry in entries)
     assert 0 < redis_client.ttl("test:refused-lookups") <= refused_lookups.LIFETIME
 
 

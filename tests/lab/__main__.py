@@ -241,8 +241,8 @@ def run(lab, machines):
         for spec in machines:
             journeys.append(lab.enrol(spec))
             lives.append(pool.submit(spec.life, lab, journeys[-1]))
-        for each in lives:
-            each.result()
+        for life in lives:
+            life.result()
     lab.view.table(journeys)
 
 

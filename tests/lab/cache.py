@@ -62,7 +62,7 @@ def kept(kind, *made_of):
 
 def _forget(kind, present):
     """Remove the oldest entries."""
-    others = [each for each in place().glob(f"{kind}-*") if each != present and each.is_dir()]
+    others = [path for path in place().glob(f"{kind}-*") if path != present and path.is_dir()]
     others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
     for each in others[KEPT - 1 :]:
         shutil.rmtree(each, ignore_errors=True)

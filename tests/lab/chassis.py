@@ -21,8 +21,8 @@ def set_boot_order(domain, names):
     """Have a domain's firmware try the devices of these names, in order; names may be missing."""
     devices = domain.find("devices")
     for parent in (domain.find("os"), *devices):
-        for each in parent.findall("boot"):
-            parent.remove(each)
+        for match in parent.findall("boot"):
+            parent.remove(match)
     found = [device for name in names for device in devices.findall(DEVICES[name])]
     for number, device in enumerate(found, 1):
         ET.SubElement(device, "boot", order=str(number))
@@ -55,7 +55,7 @@ def main(uri, domain, order, *arguments):  # noqa: C901 - one closure per comman
         found = (
             name
             for name, path in DEVICES.items()
-            if any(each.find("boot[@order='1']") is not None for each in devices.findall(path))
+            if any(match.find("boot[@order='1']") is not None for match in devices.findall(path))
         )
         return next(found, "default")
 

@@ -92,5 +92,5 @@ def fails(journey, verb, state, *causes):
         raise AssertionError(f"{verb} of {journey.node} succeeded")
     node = journey.settled()
     assert state == node["provision_state"], node["provision_state"]
-    missing = [each for each in causes if each not in str(node["last_error"])]
+    missing = [cause for cause in causes if cause not in str(node["last_error"])]
     assert not missing, f"{missing} is not in {node['last_error']!r}"

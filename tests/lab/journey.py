@@ -93,7 +93,7 @@ class Journey:
         properties = self.show()["properties"]
         assert properties["cpu_arch"] == "x86_64", properties
         inventory = self.service.get(f"nodes/{self.node}/inventory")["inventory"]
-        macs = [each["mac_address"] for each in inventory["interfaces"]]
+        macs = [interface["mac_address"] for interface in inventory["interfaces"]]
         assert self.machine.mac in macs, macs
 
     def soil(self):

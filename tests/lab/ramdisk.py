@@ -70,7 +70,7 @@ def _system(say):
             mirror = run(
                 "apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"
             ).decode()
-            mirrors = [each for each in mirror.split() if "security" not in each]
+            mirrors = [word for word in mirror.split() if "security" not in word]
             wanted = ",".join(lines("packages.list"))
             run(
                 packages.program("debootstrap"), "--variant=minbase", f"--include={wanted}",
@@ -114,7 +114,7 @@ def _fill(system, ramdisk):
 
 
 def _left_out():
-    return [each for each in lines("left_out.list") if each]
+    return [line for line in lines("left_out.list") if line]
 
 
 def _put_agent(root):

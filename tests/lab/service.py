@@ -155,5 +155,5 @@ class Service:
         if not found or found[0]["finished_at"]:
             return None
         operation = self.get(f"operations/{found[0]['uuid']}")
-        running = (each for each in operation["steps"] if each["state"] in ("running", "waiting"))
+        running = (step for step in operation["steps"] if step["state"] in ("running", "waiting"))
         return next((f"{each['interface']}.{each['step']}" for each in running), None)

@@ -54,20 +54,20 @@ class View:
 
     def _picture(self, service, journeys):
         table = Table("machine", "phase", "provision state", "step", "console", expand=True)
-        for each in journeys:
-            state, step = _where(service, each.node)
-            output = each.machine.output(max(0, each.machine.mark() - 400))
+        for journey in journeys:
+            state, step = _where(service, journey.node)
+            output = journey.machine.output(max(0, journey.machine.mark() - 400))
             last = (output.splitlines() or [""])[-1]
-            table.add_row(each.node, each.doing, state, step, Text(last[-60:]))
+            table.add_row(journey.node, journey.doing, state, step, Text(last[-60:]))
         return Group(table, *(Text(line) for line in self._events))
 
     def table(self, journeys):
         """Print the seconds of each phase of each machine."""
-        phases = list(dict.fromkeys(name for each in journeys for name in each.times))
-        table = Table("phase", *(each.node for each in journeys), title="seconds")
+        phases = list(dict.fromkeys(name for journey in journeys for name in journey.times))
+        table = Table("phase", *(journey.node for journey in journeys), title="seconds")
         for name in phases:
-            seconds = (each.times.get(name) for each in journeys)
-            table.add_row(name, *("" if each is None else f"{each:.0f}" for each in seconds))
+            seconds = (journey.times.get(name) for journey in journeys)
+            table.add_row(name, *("" if second is None else f"{second:.0f}" for second in seconds))
         self.console.print(table)
 
 

@@ -46,7 +46,7 @@ def wrong(world: World, state: State) -> str | None:
     )
     if holders > 1:
         return "two attempts may record"
-    if sum(each.valid for each in state.threads) > 1 and not state.emptied:
+    if sum(thread.valid for thread in state.threads) > 1 and not state.emptied:
         return "two threads trust their lease"  # an emptied Redis may grant a second one
     if row.state == RUNNING and not holders and not _is_abandoned(state):
         return "a claim of a live process has no attempt"
@@ -163,7 +163,7 @@ def _wrong_in_the_record(state: State, to: State, which: int, then: Thread) -> s
 
 def _taken(world: World, state: State, to: State, which: int) -> frozenset[Message]:
     mine = world.threads[which]
-    return frozenset(each for each in state.messages - to.messages if each[0] == mine)
+    return frozenset(message for message in state.messages - to.messages if message[0] == mine)
 
 
 def _dropped(world: World, state: State, to: State, which: int) -> str | None:

@@ -65,7 +65,7 @@ class World:
             None,
             None,
             (Thread(),) * len(self.threads),
-            tuple(Conductor(release=each) for each in self.releases),
+            tuple(Conductor(release=release) for release in self.releases),
             faults=self.faults,
         )
 
@@ -269,5 +269,7 @@ class World:
 
     def settled(self, state: State) -> bool:
         """Whether the operation has ended, or waits for a conductor of a release that none has."""
-        capable = any(each.life == UP and self.understands(each) for each in state.conductors)
+        capable = any(
+            conductor.life == UP and self.understands(conductor) for conductor in state.conductors
+        )
         return state.row.state in OVER or (not capable and self.needs > 1)

@@ -141,12 +141,12 @@ def _database(world: World, state: State) -> Iterator[Edge]:
     if "restore" not in state.faults:
         return
     if not state.backed_up:
-        before = tuple(each._replace(mark=OLD) for each in state.conductors)
+        before = tuple(conductor._replace(mark=OLD) for conductor in state.conductors)
         backup = state.row if world.rows else None
         made = state._replace(backed_up=True, backup=backup, conductors=before)
         yield Edge("a backup is made", False, made)
-    elif any(each.mark == ABOVE for each in state.conductors):
-        silent = tuple(each._replace(fresh=False) for each in state.conductors)
+    elif any(conductor.mark == ABOVE for conductor in state.conductors):
+        silent = tuple(conductor._replace(fresh=False) for conductor in state.conductors)
         restored = spent(state, "restore")._replace(
             row=state.backup or Row(),
             conductors=silent,
@@ -194,7 +194,7 @@ def _fate(world: World, state: State, index: int, conductor: Conductor) -> Itera
 
 def _all_are_down(state: State) -> bool:
     """Whether no conductor reaches all it needs; some one will, in the end."""
-    return not any(each.life == UP and not each.lost for each in state.conductors)
+    return not any(conductor.life == UP and not conductor.lost for conductor in state.conductors)
 
 
 def _connections(world: World, state: State, index: int) -> Iterator[Edge]:
@@ -242,7 +242,9 @@ def _promotion(state: State) -> Iterator[Edge]:
         received = state._replace(backup=state.row)
         yield Edge("the standby receives no more writes", False, received)
         return
-    behind = tuple(each._replace(behind=each.life != DEAD) for each in state.conductors)
+    behind = tuple(
+        conductor._replace(behind=conductor.life != DEAD) for conductor in state.conductors
+    )
     promoted = spent(state, "promotion")._replace(
         row=state.backup, backup=None, touched=False, worked=False, conductors=behind, promoted=True
     )
@@ -251,7 +253,7 @@ def _promotion(state: State) -> Iterator[Edge]:
 
 def _witness(state: State) -> str:
     """Answer of Redis: whether it has seen the database with a higher mark than the backup's."""
-    known = state.restored or any(each.mark == ABOVE for each in state.conductors)
+    known = state.restored or any(conductor.mark == ABOVE for conductor in state.conductors)
     return ABOVE if known and (state.backed_up or state.restored) else OLD
 
 
@@ -279,7 +281,7 @@ def _noticed(world: World, state: State, label: str) -> Iterator[Edge]:
     row = state.row
     in_doubt = state.touched or row.state == RUNNING or (row.state == QUEUED and row.admitted)
     if world.rows and not in_doubt and not world.unaware:
-        newest = tuple(each._replace(mark=ABOVE) for each in state.conductors)
+        newest = tuple(conductor._replace(mark=ABOVE) for conductor in state.conductors)
         left = state._replace(restored=False, worked=False, conductors=newest)
         yield Edge(f"{label}; this node is not in doubt", True, left)
 

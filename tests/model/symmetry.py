@@ -82,7 +82,9 @@ def _renumbered(state: State, new: Mapping[int, int]) -> State:
     return state._replace(
         row=of_row(state.row),
         backup=state.backup and of_row(state.backup),
-        messages=frozenset((each[0], new[each[1]], *each[2:]) for each in state.messages),
+        messages=frozenset(
+            (message[0], new[message[1]], *message[2:]) for message in state.messages
+        ),
         lease=state.lease and (*state.lease[:2], new[state.lease[2]]),
         hung=state.hung and (*state.hung[:2], new[state.hung[2]]),
         threads=tuple(map(of_thread, state.threads)),
@@ -102,7 +104,7 @@ def _swapped(state: State) -> State:
     return state._replace(
         row=of_row(state.row),
         backup=state.backup and of_row(state.backup),
-        messages=frozenset((1 - each[0], *each[1:]) for each in state.messages),
+        messages=frozenset((1 - message[0], *message[1:]) for message in state.messages),
         lease=state.lease and (1 - state.lease[0], *state.lease[1:]),
         hung=state.hung and (1 - state.hung[0], *state.hung[1:]),
         threads=state.threads[::-1],

@@ -90,9 +90,9 @@ def test_no_value_of_a_node_becomes_a_command_of_a_boot_loader(
 
 
 def check_commands(folder):
-    for each in Path(folder).rglob("*"):
-        if each.name == "ks.cfg" or each.name.startswith("config-"):
-            text = each.read_text()
+    for path in Path(folder).rglob("*"):
+        if path.name == "ks.cfg" or path.name.startswith("config-"):
+            text = path.read_text()
             assert not re.search(r"(^|&&|\|\||;)\s*chain http://attacker", text, re.MULTILINE), text
             assert "${net0/mac}" not in text
             assert not re.search(r"^\s*curl http://attacker", text, re.MULTILINE)

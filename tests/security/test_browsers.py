@@ -100,9 +100,11 @@ def test_the_host_of_a_request_chooses_no_link_if_the_public_endpoint_is_set(gua
             path = re.sub("<ident>|<[^>]*node[^>]*>", node, rule.rule)
             answers.append(ask("system-admin", "GET", f"{path}?limit=1", Host=EVIL))
             answers.append(ask("system-admin", "GET", path, Host=EVIL))
-    assert 60 < sum(each.status_code == 200 for each in answers)
-    assert 20 < sum("https://ingot.example/baremetal/" in each.text for each in answers)
-    assert [] == [each.request.path for each in answers if EVIL in f"{each.headers}{each.text}"]
+    assert 60 < sum(answer.status_code == 200 for answer in answers)
+    assert 20 < sum("https://ingot.example/baremetal/" in answer.text for answer in answers)
+    assert [] == [
+        answer.request.path for answer in answers if EVIL in f"{answer.headers}{answer.text}"
+    ]
 
 
 def test_the_host_of_a_request_enters_no_answer_to_others(guarded):
@@ -134,7 +136,7 @@ def test_every_answer_has_the_headers_that_restrict_browsers(api, method, path, 
     assert "nosniff" == answer.headers["X-Content-Type-Options"]
     assert "DENY" == answer.headers["X-Frame-Options"]
     policy = dict(
-        each.split(None, 1) for each in answer.headers["Content-Security-Policy"].split("; ")
+        word.split(None, 1) for word in answer.headers["Content-Security-Policy"].split("; ")
     )
     assert {"'none'"} == {policy[name] for name in ("default-src", "frame-ancestors", "base-uri")}
     assert "unsafe" not in str(policy)

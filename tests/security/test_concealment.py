@@ -37,7 +37,7 @@ def test_the_page_after_a_concealed_node_is_refused_as_after_an_unknown_one(
             guarded.ask("lessee-admin", "GET", path + ident)
             for ident in (concealed["uuid"], MISSING)
         ]
-        assert [404, 404] == [each.status_code for each in answers]
+        assert [404, 404] == [answer.status_code for answer in answers]
         assert 200 == guarded.ask("lessee-admin", "GET", path + guarded.node).status_code
         assert 200 == guarded.ask("system-reader", "GET", path + concealed["uuid"]).status_code
 
@@ -170,10 +170,13 @@ def test_errors_quote_no_driver_info_that_the_caller_may_not_see(guarded, wrong)
             guarded.ask(who, "PUT", states, body | {"dry_run": True}),
             guarded.ask(who, "PUT", states, body),
         ]
-        assert [200, 200, 400] == [each.status_code for each in answers]
-        assert all("driver_info/redfish_" in each.text for each in answers)
+        assert [200, 200, 400] == [answer.status_code for answer in answers]
+        assert all("driver_info/redfish_" in answer.text for answer in answers)
         quoted[who] = [
-            value for each in answers for value in map(str, wrong.values()) if value in each.text
+            value
+            for answer in answers
+            for value in map(str, wrong.values())
+            if value in answer.text
         ]
     assert [] == quoted["lessee-admin"]
     assert 3 == len(quoted["owner-admin"])

@@ -103,9 +103,9 @@ def is_cut(connection):
 def established(port):
     """Number of connections that the server holds; reading from one would help a slow reader."""
     return sum(
-        each.status == psutil.CONN_ESTABLISHED and each.laddr.port == port
-        for each in psutil.net_connections("tcp4")
-        if each.pid
+        connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == port
+        for connection in psutil.net_connections("tcp4")
+        if connection.pid
     )
 
 

@@ -74,7 +74,7 @@ def readings(it, url, tmp_path):
 
 
 def files_with(content, folder):
-    return [each for each in folder.rglob("*") if each.is_file() and content in each.read_bytes()]
+    return [path for path in folder.rglob("*") if path.is_file() and content in path.read_bytes()]
 
 
 def refused(it, url, tmp_path, match):
@@ -226,7 +226,7 @@ def test_a_download_ends_at_the_largest_size(tmp_path):
         it = node(tmp_path, url, limit, image_download_source="local")
         with pytest.raises(BadImage, match=r"fetch_max_size"):
             image.examine(it)
-    assert [] == [each for each in tmp_path.rglob("*") if each.is_file() and each.stat().st_size]
+    assert [] == [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size]
 
 
 def test_a_stated_size_beyond_the_largest_is_not_downloaded(tmp_path):

@@ -113,7 +113,7 @@ def test_refused_requests_of_agents_are_limited_by_address(limited, method, path
     assert 429 == last.status_code
     assert 0 < int(last.headers["Retry-After"]) <= 20
     assert "retry later" in fault(last)
-    assert [404] == [each.status_code for each in statuses("192.0.2.2", 1)]
+    assert [404] == [status.status_code for status in statuses("192.0.2.2", 1)]
     assert 200 == get(f"{limited}/v1/nodes").status_code
 
 
@@ -246,8 +246,8 @@ def test_a_long_poll_without_a_place_costs_no_query(api, query, holders, status)
         assert connections
         connections.clear()
         with ExitStack() as held:
-            for each in holders:
-                held.enter_context(services_of(app).followers.polls.hold(each))
+            for holder in holders:
+                held.enter_context(services_of(app).followers.polls.hold(holder))
             refused = limited("GET", f"/v1/{query}")
         assert [] == connections
     finally:

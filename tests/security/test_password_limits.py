@@ -153,7 +153,7 @@ def test_wrong_passwords_beyond_the_limit_are_refused_before_flask(guarded, monk
     assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code
     served.clear()
     answers = [from_address(guarded, "192.0.2.1", "wrong") for _ in range(6)]
-    assert [401] * 2 + [429] * 4 == [each.status_code for each in answers]
+    assert [401] * 2 + [429] * 4 == [answer.status_code for answer in answers]
     assert 2 == len(served)
     assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code, "accepted before"
     assert 0 < int(answers[-1].headers["Retry-After"]) <= 30
@@ -164,7 +164,7 @@ def test_wrong_passwords_beyond_the_limit_are_refused_before_flask(guarded, monk
 def test_a_password_in_use_elsewhere_is_not_guessed_beyond_the_limit(guarded):
     assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code
     guesses = [from_address(guarded, "192.0.2.2", each) for each in ("a", "b", "c", "sesame")]
-    assert [401, 401, 429, 429] == [each.status_code for each in guesses]
+    assert [401, 401, 429, 429] == [guess.status_code for guess in guesses]
     assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code
 
 

@@ -30,7 +30,7 @@ def deleted(guarded):
         answer = ask("lessee-admin", "PUT", path, body)
         assert 200 == answer.status_code, answer.text
         assert answer.json["accepted"], answer.text
-        return [(each["interface"], each["step"]) for each in answer.json["steps"]]
+        return [(step["interface"], step["step"]) for step in answer.json["steps"]]
 
     return deleted
 

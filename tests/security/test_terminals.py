@@ -35,7 +35,7 @@ def test_lines_of_the_log_have_no_control_characters(control, written):
     except ValueError:
         logger.exception("step.crashed")
     assert 3 <= written().count("says")
-    assert all(each.isprintable() for each in written().split("\n"))
+    assert all(word.isprintable() for word in written().split("\n"))
 
 
 def test_a_value_forges_no_line_of_the_log(written):
@@ -54,7 +54,7 @@ def test_commands_print_no_control_characters(control, capsys):
     audit._write_csv(iter([dict.fromkeys(audit.COLUMNS, text)]))
     written = capsys.readouterr().out.replace("\r\n", "\n")
     assert 7 <= written.count("a machine says")
-    assert all(each.isprintable() for each in written.split("\n"))
+    assert all(word.isprintable() for word in written.split("\n"))
 
 
 @pytest.mark.parametrize("control", CONTROLS)
@@ -68,7 +68,7 @@ def test_errors_of_commands_have_no_control_characters(control, monkeypatch):
     result = CliRunner().invoke(group, [])
     assert 1 == result.exit_code
     assert "a machine says" in result.output
-    assert all(each.isprintable() for each in result.output.split("\n"))
+    assert all(word.isprintable() for word in result.output.split("\n"))
 
 
 #: Written by a machine: title, clipboard, file by DCS, a link, a string without an end; questions

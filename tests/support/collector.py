@@ -41,7 +41,10 @@ def decoded(body):
 
 
 def values(attributes):
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
+        for attribute in attributes
+    }
 
 
 @contextmanager

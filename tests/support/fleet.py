@@ -268,7 +268,7 @@ class Fleet:
 
         def entered():
             page.update(self.get("events", after=page["last"], type="node.provision_state"))
-            return state in {each["after"] for each in page["events"]}
+            return state in {event["after"] for event in page["events"]}
 
         until(entered, f"an entry into {state!r}")
 

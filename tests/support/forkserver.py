@@ -59,8 +59,8 @@ def serve():
                 break
             events = socket.socket(fileno=files.pop())
             pid = fork(lambda message=message, files=files: become(json.loads(message), files))
-            for each in files:
-                os.close(each)
+            for file in files:
+                os.close(file)
             running[pid] = events
             events.send(json.dumps({"pid": pid}).encode())
     Children().kill_orphans()

@@ -33,8 +33,8 @@ class Directory:
     def group(self, name, *members):
         with self._transaction() as session:
             accounts.create_group(session, name)
-            for each in members:
-                accounts.add_member(session, name, each)
+            for member in members:
+                accounts.add_member(session, name, member)
 
     def grant(self, role, project=None, **holder):
         with self._transaction() as session:

@@ -56,7 +56,7 @@ class Neutron:
 
     def on(self, network):
         """Ports of a network."""
-        return [each for each in self.ports.values() if each["network_id"] == self.id_of(network)]
+        return [port for port in self.ports.values() if port["network_id"] == self.id_of(network)]
 
     def orders(self):
         """The requests that change something: (method, path)."""

@@ -55,7 +55,7 @@ class _Provider(Handler):
             document = {name: f"{url}/{path}" for name, path in endpoints.items()}
             self._answer("document", {"issuer": url, **document})
         elif path == "/keys":
-            keys = [each.as_dict(private=False, use="sig") for each in self.server.keys]
+            keys = [key.as_dict(private=False, use="sig") for key in self.server.keys]
             self._answer("keys", {"keys": keys})
         elif path == "/authorize":
             code = secrets.token_urlsafe(16)

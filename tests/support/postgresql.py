@@ -239,5 +239,5 @@ def find():
 def _installed():
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     folders += [Path(each) for each in os.get_exec_path()]
-    complete = (each for each in folders if {"initdb", "postgres"} <= names_in(each))
+    complete = (folder for folder in folders if {"initdb", "postgres"} <= names_in(folder))
     return next(complete, None)

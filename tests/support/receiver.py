@@ -55,13 +55,13 @@ class Receiver:
         """Accepted events without repeats, in the order of their first delivery."""
         found = {}
         for document in self.documents:
-            for each in document["events"]:
-                assert each == found.setdefault(each["sequence"], each)
+            for event in document["events"]:
+                assert event == found.setdefault(event["sequence"], event)
         return list(found.values())
 
     @property
     def numbers(self):
-        return [each["sequence"] for each in self.events]
+        return [event["sequence"] for event in self.events]
 
 
 def verified(secret, signature, body):

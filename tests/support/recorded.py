@@ -39,10 +39,10 @@ def samples_of(text):
 def _samples(families):
     """Text of a sample, such as `ingot_claims_total` or `ingot_nodes{state="x"}` -> value."""
     return {
-        _text(each): each.value
+        _text(sample): sample.value
         for family in families
-        for each in family.samples
-        if each.value and not each.name.endswith("_bucket")
+        for sample in family.samples
+        if sample.value and not sample.name.endswith("_bucket")
     }
 
 

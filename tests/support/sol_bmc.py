@@ -82,8 +82,8 @@ class SolBmc:
     def __exit__(self, *_):
         self.kill()
         self._listener.close()
-        for each in self._connections:
-            each.close()
+        for connection in self._connections:
+            connection.close()
 
     @property
     def driver_info(self):
@@ -99,9 +99,9 @@ class SolBmc:
         """Let the machine print; wait until the simulator has the serial port."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._connections, 60)
-            for each in self._connections:
+            for connection in self._connections:
                 with suppress(OSError):
-                    each.sendall(data)
+                    connection.sendall(data)
 
     def typed(self, length, seconds=60):
         """Return what was typed, when it has this length."""

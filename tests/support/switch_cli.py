@@ -65,12 +65,14 @@ class IosSwitch:
             name = self._known(match[1])
             if name is None:
                 return INVALID
-            body = "".join(f" {each}\n" for each in self.interfaces[name])
+            body = "".join(f" {interface}\n" for interface in self.interfaces[name])
             return f"Building configuration...\n\nCurrent configuration : 99 bytes\n!\ninterface {name}\n{body}end\n\n"
         return INVALID
 
     def _known(self, name):
-        return next((each for each in self.interfaces if each.lower() == name.lower()), None)
+        return next(
+            (interface for interface in self.interfaces if interface.lower() == name.lower()), None
+        )
 
     def _configure(self, line):
         if match := re.fullmatch(r"interface (\S+)", line):

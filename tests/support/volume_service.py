@@ -25,7 +25,11 @@ class Volumes:
         self.broken = self.dies_after = None
 
     def of(self, volume):
-        return [each for each in self.attachments.values() if each["volume_id"] == volume]
+        return [
+            attachment
+            for attachment in self.attachments.values()
+            if attachment["volume_id"] == volume
+        ]
 
     def orders(self):
         """The requests that change something, as (method, last part of the path)."""
@@ -54,9 +58,9 @@ class Volumes:
             # as summaries, and all of them where the filter is not known
             query = parse_qs(url.query)
             mine = [
-                each
-                for each in self.attachments.values()
-                if [each["volume_id"]] == query["volume_id"]
+                attachment
+                for attachment in self.attachments.values()
+                if [attachment["volume_id"]] == query["volume_id"]
             ]
             return 200, {
                 "attachments": [

@@ -60,7 +60,7 @@ def test_the_command_of_each_service_is_one_of_ours(name):
     options = [word for word in words if word.startswith("-")]
     for word in words[: len(words) - len(options)]:
         command = command.commands[word]
-    assert set(options) <= {each for known in command.params for each in known.opts}
+    assert set(options) <= {option for known in command.params for option in known.opts}
     whole = getattr(command, "invoke_without_command", True)
     assert whole, f"{words} is not a whole command"
 
@@ -109,7 +109,7 @@ def test_each_role_has_its_own_credentials_and_no_others(made):
     for secret in COMPOSE["secrets"].values():
         assert (made.parent / secret["file"]).is_file()
     assert 0o700 == stat.S_IMODE(made.stat().st_mode)
-    passwords = [each.read_text() for each in made.glob("*password*")]
+    passwords = [path.read_text() for path in made.glob("*password*")]
     assert len(passwords) == len(set(passwords)) == 10
     assert min(map(len, passwords)) >= 32
 
@@ -132,7 +132,7 @@ def test_a_service_has_no_more_rights_than_it_needs(name):
     assert ["ALL"] == service["cap_drop"]
     assert ["no-new-privileges:true"] == service["security_opt"]
     assert {"privileged", "cap_add", "network_mode", "pid"}.isdisjoint(service)
-    writable = [each for each in service.get("volumes", []) if not each.endswith(":ro")]
+    writable = [volume for volume in service.get("volumes", []) if not volume.endswith(":ro")]
     assert writable == {
         "conductor": ["state:/var/lib/ingot"],
         "redis": ["redis:/data"],

@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 SHAPES = {"INGOT_GROUP_NAME", "INGOT_NAME", "INGOT_GROUP_NAME_FILE"}
 FORMERLY = {
     f"[{old.replace('.', ']', 1)}"
-    for each in options.options(Settings)
-    for old in each.about.deprecated
+    for option in options.options(Settings)
+    for old in option.about.deprecated
 }
 REMOVED_OPTIONS = {f"[{place.replace('.', ']', 1)}" for place in REMOVED}
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -170,9 +170,11 @@ def test_links_resolve(page):
 
 
 def test_every_setting_that_is_named_exists():
-    known = {str(each) for each in options.options(Settings)}
-    variables = {each.variable for each in options.options(Settings)} | loading.NOT_SETTINGS
-    variables |= {each.file_variable for each in options.options(Settings) if each.about.secret}
+    known = {str(option) for option in options.options(Settings)}
+    variables = {option.variable for option in options.options(Settings)} | loading.NOT_SETTINGS
+    variables |= {
+        option.file_variable for option in options.options(Settings) if option.about.secret
+    }
     for page in PAGES:
         text = page.read_text()
         past = REMOVED_OPTIONS if page.name in ("settings.md", "CHANGELOG.md") else set()
@@ -188,7 +190,7 @@ def section(page, heading):
 
 def test_the_page_of_cleaning_names_each_setting_that_decides_what_is_cleaned():
     page, groups = (ROOT / "docs/cleaning.md").read_text(), ("api", "conductor", "deploy")
-    names = {each.name for each in options.options(Settings) if each.group in groups}
+    names = {option.name for option in options.options(Settings) if option.group in groups}
     decides = re.compile(r"automated_clean|clean_step|erase|shred|(create|delete)_configuration")
     concerned = {name for name in names if decides.search(name)}
     assert 15 < len(concerned)

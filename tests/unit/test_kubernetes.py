@@ -87,7 +87,11 @@ def containers(resources):
     templates = [
         item["spec"]["template"]["spec"] for item in resources if "template" in item["spec"]
     ]
-    return {each["name"]: each for template in templates for each in template["containers"]}
+    return {
+        container["name"]: container
+        for template in templates
+        for container in template["containers"]
+    }
 
 
 def variables(container):

@@ -33,12 +33,12 @@ def expressions():
 def test_every_metric_and_label_of_an_expression_is_declared(expression):
     bare = re.sub(r'"[^"]*"', "", expression)
     names = set(re.findall(r"ingot_\w+", bare))
-    used = [each for each in METRICS if names & set(each.series)]
+    used = [metric for metric in METRICS if names & set(metric.series)]
     assert set() == names - {name for each in used for name in each.series}
     labels = {label for each in used for label in each.labels} | ADDED
     selected = re.findall(r"[{,]\s*(\w+)\s*(?:=|!=|=~|!~)", bare)
     grouped = [
-        each.strip() for group in re.findall(r"by \(([^)]*)\)", bare) for each in group.split(",")
+        word.strip() for group in re.findall(r"by \(([^)]*)\)", bare) for word in group.split(",")
     ]
     assert set() == {*selected, *grouped} - labels
 
@@ -50,7 +50,7 @@ def test_the_dashboard_shows_every_metric():
 
 def test_gauges_are_not_summed_over_exporters():
     """Each beat's exporter has them: a sum would count them twice."""
-    gauges = [each.name for each in METRICS if isinstance(each, Gauge)]
+    gauges = [metric.name for metric in METRICS if isinstance(metric, Gauge)]
     for expression in expressions():
         for name in set(re.findall(r"ingot_\w+", expression)) & set(gauges):
             assert re.search(rf"max (by \([^)]*\) )?\({name}|max\({name}", expression), expression

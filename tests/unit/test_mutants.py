@@ -95,7 +95,7 @@ def verdict(project, *names, **change):
 
 
 def test_every_demand_has_a_mutant():
-    assert [] == [(each.spec, each.text) for each in DEMANDS if not each.mutants]
+    assert [] == [(demand.spec, demand.text) for demand in DEMANDS if not demand.mutants]
 
 
 def test_every_mutant_belongs_to_the_demand_that_names_it_and_runs_tests_of_that_demand():

@@ -25,12 +25,12 @@ def test_the_bill_of_materials_has_every_pinned_package_with_its_hashes(tmp_path
     assert "CycloneDX" == bill["bomFormat"]
     assert "ingot" == bill["metadata"]["component"]["name"]
     hashes = {
-        (each["name"], each["version"]): {
+        (component["name"], component["version"]): {
             one["content"]
-            for place in each["externalReferences"]
+            for place in component["externalReferences"]
             for one in place.get("hashes", [])
         }
-        for each in bill["components"]
+        for component in bill["components"]
     }
     blocks = (ROOT / "requirements/run.txt").read_text().replace("\\\n", " ")
     pinned = {

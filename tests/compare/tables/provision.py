@@ -35,7 +35,7 @@ _BAD_STEPS = (
 
 def _refused(state, of="node"):
     path = f"/v1/nodes/{{{of}}}/states/provision"
-    return [put(path, {"target": each}, note=state) for each in _VERBS if each in _REFUSED[state]]
+    return [put(path, {"target": verb}, note=state) for verb in _VERBS if verb in _REFUSED[state]]
 
 
 def _shown(state, of="node"):

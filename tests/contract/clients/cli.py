@@ -17,8 +17,8 @@ from ironicclient import shell
 
 #: command, its words joined -> its entry point
 COMMANDS = {
-    each.name.removeprefix("baremetal_").replace("_", " "): each
-    for each in entry_points(group="openstack.baremetal.v1")
+    point.name.removeprefix("baremetal_").replace("_", " "): point
+    for point in entry_points(group="openstack.baremetal.v1")
 }
 #: Options of the output format, which concern only the client.
 OUTPUT = {
@@ -32,7 +32,7 @@ def options(command):
     """Long names of a command's options."""
     application = SimpleNamespace(command_manager=SimpleNamespace(namespace=""))
     parser = COMMANDS[command].load()(application, None, cmd_name=command).get_parser(command)
-    named = {each.option_strings[-1] for each in parser._actions if each.option_strings}
+    named = {action.option_strings[-1] for action in parser._actions if action.option_strings}
     return named - OUTPUT
 
 

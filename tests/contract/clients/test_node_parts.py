@@ -135,7 +135,7 @@ def test_history_is_kept(baremetal, manageable):
 
 def test_a_node_is_validated(baremetal, node):
     rows = baremetal("node", "validate", node)
-    assert {"power", "deploy", "boot", "management"} <= {each["Interface"] for each in rows}
+    assert {"power", "deploy", "boot", "management"} <= {row["Interface"] for row in rows}
     baremetal("node", "set", node, "--power-interface", "ipmitool")
     rows = {each["Interface"]: each for each in baremetal("node", "validate", node)}
     assert not rows["power"]["Result"]

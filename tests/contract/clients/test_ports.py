@@ -203,7 +203,7 @@ def test_a_resource_is_listed(baremetal, owner, resource):
     page = uuids("--limit", 1)
     assert 1 == len(page)
     assert set(uuids()) - {*page} >= set(uuids("--limit", 1, "--marker", page[0])) != set()
-    assert [{"uuid": each} for each in sorted(uuids())] == baremetal(
+    assert [{"uuid": uuid} for uuid in sorted(uuids())] == baremetal(
         *name, "list", *owned, "--fields", "uuid", "--sort", "uuid"
     )
     long = next(each for each in baremetal(*name, "list", *owned, "--long") if each["uuid"] in both)

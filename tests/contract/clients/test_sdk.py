@@ -28,17 +28,17 @@ def test_a_node_is_created_changed_found_and_listed(cloud, machine):
     with pytest.raises(exceptions.NotFoundException):
         cloud.get_node("no-such")
     for filters in ({"shard": "sdk"}, {"resource_class": "large"}):
-        assert [machine.id] == [each.id for each in cloud.nodes(**filters)], filters
-    assert ["sdk"] == [each.owner for each in cloud.nodes(details=True, shard="sdk")]
+        assert [machine.id] == [node.id for node in cloud.nodes(**filters)], filters
+    assert ["sdk"] == [node.owner for node in cloud.nodes(details=True, shard="sdk")]
     shown = cloud.get_node(machine.id, fields=["name", "owner"])
     assert ("of-sdk", "sdk") == (shown.name, shown.owner)
 
 
 def test_nodes_are_listed_in_pages(cloud, machine):
     more = [cloud.create_node(driver="fake-hardware") for _ in range(3)]
-    everything = {each.id for each in cloud.nodes()}
+    everything = {node.id for node in cloud.nodes()}
     assert {machine.id, *(each.id for each in more)} <= everything
-    paged = [each.id for each in cloud.nodes(limit=2)]
+    paged = [node.id for node in cloud.nodes(limit=2)]
     assert sorted(everything) == sorted(paged)
     for each in more:
         cloud.delete_node(each)
@@ -202,7 +202,7 @@ def test_a_node_is_allocated(cloud, machine):
     assert "s2" == cloud.update_allocation(made, name="s2").name
     patch = [{"op": "add", "path": "/extra/a", "value": 1}]
     assert {"a": 1} == cloud.patch_allocation(made, patch).extra
-    assert [made.id] == [each.id for each in cloud.allocations(node=machine.id)]
+    assert [made.id] == [allocation.id for allocation in cloud.allocations(node=machine.id)]
     cloud.delete_allocation("s2")
     with pytest.raises(exceptions.NotFoundException):
         cloud.get_allocation(made.id)
@@ -210,10 +210,10 @@ def test_a_node_is_allocated(cloud, machine):
 
 def test_drivers_and_conductors_are_shown(cloud):
     assert {hardware_type.name for hardware_type in HARDWARE_TYPES} == {
-        each.name for each in cloud.drivers()
+        driver.name for driver in cloud.drivers()
     }
     assert "redfish" == cloud.get_driver("redfish").default_power_interface
-    detailed = {each.name: each for each in cloud.drivers(details=True)}
+    detailed = {driver.name: driver for driver in cloud.drivers(details=True)}
     assert "fake" in detailed["fake-hardware"].enabled_power_interfaces
     assert {} == cloud.list_driver_vendor_passthru("fake-hardware")
     with pytest.raises(exceptions.SDKException, match="no_such"):

@@ -29,13 +29,13 @@ def test_drivers_are_shown(baremetal):
 )
 def test_properties_of_drivers_are_listed(baremetal, driver, expected):
     rows = baremetal("driver", "property", "list", driver)
-    assert expected in {each["property"] for each in rows}
-    assert all(each["description"] for each in rows)
+    assert expected in {row["property"] for row in rows}
+    assert all(row["description"] for row in rows)
 
 
 def test_properties_of_logical_disks_are_listed(baremetal):
     rows = baremetal("driver", "raid", "property", "list", "fake-hardware")
-    assert {"raid_level", "size_gb"} < {each["property"] for each in rows}
+    assert {"raid_level", "size_gb"} < {row["property"] for row in rows}
 
 
 def test_vendor_functions_of_drivers_are_listed_and_called(baremetal):

@@ -37,16 +37,16 @@ def test_a_stream_without_a_number_begins_with_the_next_event(api):
     with streaming(api) as reader:
         assert b"retry: 2000\n\n:\nid: 1\n\n" == reader.heartbeat()
         api.node(name="n2")
-        assert [2] == [each["sequence"] for each in events(reader.take(1))]
+        assert [2] == [event["sequence"] for event in events(reader.take(1))]
 
 
 def test_the_number_of_the_header_has_precedence(api):
     for _ in range(3):
         api.node()
     with streaming(api, "?after=0", **{"Last-Event-ID": "2"}) as reader:
-        assert [3] == [each["sequence"] for each in events(reader.take(1))]
+        assert [3] == [event["sequence"] for event in events(reader.take(1))]
     with streaming(api, "?after=1", **{"Last-Event-ID": ""}) as reader:
-        assert [2, 3] == [each["sequence"] for each in events(reader.take(2))]
+        assert [2, 3] == [event["sequence"] for event in events(reader.take(2))]
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_a_gap_is_announced(api):
     with streaming(api, "?after=2") as reader:
         assert ("gap", {"after": 2, "first": 4}) == reader.message()
         assert 3 == reader.last
-        assert [4, 5] == [each["sequence"] for each in events(reader.take(2))]
+        assert [4, 5] == [event["sequence"] for event in events(reader.take(2))]
     with streaming(api, "?after=3") as reader:
-        assert [4, 5] == [each["sequence"] for each in events(reader.take(2))]
+        assert [4, 5] == [event["sequence"] for event in events(reader.take(2))]
 
 
 def test_a_restored_database_ends_the_streams(api):
@@ -156,7 +156,7 @@ def test_events_with_the_numbers_of_a_restored_database_are_not_taken_for_those_
         with streaming(api) as reader:
             reader.heartbeat()
             lost = api.node()["uuid"]
-            assert [lost] == [each["node_uuid"] for each in events(reader.take(1))]
+            assert [lost] == [event["node_uuid"] for event in events(reader.take(1))]
         with api.runtime.transaction() as session:
             session.execute(delete(ChangeEvent).where(ChangeEvent.sequence > 1))
         tail = services_of(api.client.application).followers.tail
@@ -165,5 +165,5 @@ def test_events_with_the_numbers_of_a_restored_database_are_not_taken_for_those_
         with streaming(api) as reader:
             reader.heartbeat()
             other = api.node()["uuid"]
-            assert [other] == [each["node_uuid"] for each in events(reader.take(1))]
+            assert [other] == [event["node_uuid"] for event in events(reader.take(1))]
             assert 2 == reader.last

@@ -129,4 +129,4 @@ def test_a_stream_outlasts_an_outage_of_the_database(api, monkeypatch):
             patch.setattr(event_feed.change_events, "read", fail)
             api.node()
             reader.heartbeat()
-        assert [1] == [each["sequence"] for each in events(reader.take(1))]
+        assert [1] == [event["sequence"] for event in events(reader.take(1))]

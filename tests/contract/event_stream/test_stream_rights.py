@@ -132,4 +132,4 @@ def test_a_caller_with_more_rights_sees_more(api, local, users):
         reader.heartbeat()
         api.set(node, owner=RED)
         api.set(node, maintenance=False)
-        assert ["node.maintenance"] == [each["type"] for each in events(reader.take(1))]
+        assert ["node.maintenance"] == [event["type"] for event in events(reader.take(1))]

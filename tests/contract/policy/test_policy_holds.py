@@ -26,11 +26,11 @@ def test_permissions_to_set_each_kind(guarded, kind):
             guarded.ask(who, "POST", f"/v1/nodes/{guarded.node}/holds", body),
             guarded.ask(who, "POST", "/v1/holds", body | {"node_uuid": guarded.node}),
         )
-        found = [each.status_code for each in answers]
+        found = [answer.status_code for answer in answers]
         if who in SET[kind]:
             assert [201, 201] == found, who
-            for each in answers:
-                path = f"/v1/holds/{each.json['uuid']}"
+            for answer in answers:
+                path = f"/v1/holds/{answer.json['uuid']}"
                 assert 204 == guarded.ask("system-admin", "DELETE", path).status_code
         else:
             below = 403 if who in SEE or who == "domain-admin" else 404

@@ -195,11 +195,11 @@ def test_lists_have_the_nodes_that_the_callers_project_owns_or_leases(guarded, w
         assert (expected - {guarded.foreign} if "owner=" in path else expected) == listed
     assert len(expected) == guarded.ask(who, "GET", "/v1/provision_states").json["nodes"]
     ports = guarded.ask(who, "GET", "/v1/ports?detail=true").json["ports"]
-    assert expected == {each["node_uuid"] for each in ports}
+    assert expected == {port["node_uuid"] for port in ports}
     foreign = guarded.ask(who, "GET", f"/v1/ports?node={guarded.foreign}&detail=true")
     assert (200 if guarded.foreign in expected else 404) == foreign.status_code
     ports = foreign.json.get("ports", [])
-    assert expected & {guarded.foreign} == {each["node_uuid"] for each in ports}
+    assert expected & {guarded.foreign} == {port["node_uuid"] for port in ports}
 
 
 @pytest.mark.parametrize(
@@ -229,8 +229,8 @@ REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
 def test_a_lessee_does_not_see_all_fields_of_a_node(guarded, who, redacted, path):
     guarded.api.set(guarded.node, driver_info={"address": "10.0.0.1"}, reservation="rack-1")
     document = guarded.ask(who, "GET", path.format(node=guarded.node)).json
-    document = next(each for each in document.get("nodes", [document])
-                     if each.get("uuid", guarded.node) == guarded.node)  # fmt: skip
+    document = next(node for node in document.get("nodes", [document])
+                     if node.get("uuid", guarded.node) == guarded.node)  # fmt: skip
 
     for field in set(REDACTED) & document.keys():
         assert redacted == ("Redacted" in str(document[field])), field

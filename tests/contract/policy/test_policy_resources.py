@@ -306,7 +306,9 @@ def test_events_are_those_of_the_callers_project_at_that_time(guarded, things, w
     if isinstance(sees, int):
         assert sees == answer.status_code
         return
-    assert {things[name] for name in sees} == {each["node_uuid"] for each in answer.json["events"]}
+    assert {things[name] for name in sees} == {
+        event["node_uuid"] for event in answer.json["events"]
+    }
     guarded.api.set(guarded.node, owner=OTHER, lessee=None)
     again = guarded.ask(who, "GET", "/v1/events?type=node.maintenance").json["events"]
     assert answer.json["events"] == again, "a new owner does not learn the node's past"
@@ -364,23 +366,27 @@ def test_summaries_concern_the_operations_of_the_callers_project(guarded, worked
     def of(state):
         return {worked[state, each] for each in whose}
 
-    created = {each["uuid"]: each["created_at"] for each in get("operations")["operations"]}
+    created = {
+        operation["uuid"]: operation["created_at"] for operation in get("operations")["operations"]
+    }
     assert of("failed") | of("held") | of("queued") == created.keys()
     current = get("operations/current")
-    assert of("held") == {each["uuid"] for each in current["steps"]}
+    assert of("held") == {step["uuid"] for step in current["steps"]}
     assert len(whose) == current["counts"]["held"] == current["counts"]["admission"]
     queues = get("operations/queues")["queues"]
     assert bool(whose) == len(queues), "queues without the caller's operations are not shown"
-    assert of("queued") == {each["uuid"] for queue in queues for each in queue["operations"]}
+    assert of("queued") == {
+        operation["uuid"] for queue in queues for operation in queue["operations"]
+    }
     for queue in queues:
         assert 2 == queue["queued"], "lengths are those of all projects"
         assert queue["oldest_at"] == min(created[each] for each in of("queued"))
-    assert 3 * len(whose) == sum(each["runs"] for each in get("operations/steps")["steps"])
+    assert 3 * len(whose) == sum(step["runs"] for step in get("operations/steps")["steps"])
     failures = get("operations/failures")
     assert len(whose) == failures["nodes"]
-    assert {each["example"]["message"] for each in failures["groups"]} <= whose
+    assert {group["example"]["message"] for group in failures["groups"]} <= whose
     nodes = get("nodes?failure_code=timeout")["nodes"]
-    assert {getattr(guarded, each) for each in whose} == {each["uuid"] for each in nodes}
+    assert {getattr(guarded, each) for each in whose} == {node["uuid"] for node in nodes}
 
 
 # rollouts
@@ -458,7 +464,7 @@ def test_callers_of_rollouts(guarded, of_owner):
             assert (changed == 200) == (who in workers), (who, changed)
             assert changed in (200, 403, 404), (who, changed)
         listed = guarded.ask(who, "GET", "/v1/rollouts")
-        found = [each["uuid"] for each in listed.json.get("rollouts", ())]
+        found = [rollout["uuid"] for rollout in listed.json.get("rollouts", ())]
         assert ([of_owner] if who in readers else []) == found, who
         deleted = guarded.ask(who, "DELETE", path).status_code
         assert (deleted == 409) == (who in workers), (who, deleted)  # it has not ended

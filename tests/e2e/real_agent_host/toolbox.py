@@ -37,7 +37,7 @@ def own(path):
 
 
 def parted(*arguments):
-    name = device(next(each for each in arguments if each.startswith("/")))
+    name = device(next(argument for argument in arguments if argument.startswith("/")))
     words, unit = list(arguments), "MB"
     while words:
         word = words.pop(0)
@@ -117,8 +117,10 @@ def blockdev(question, path):
 
 def lsblk(*arguments):
     """List devices with the columns after `-o`; without them, the agent seeks labels: none."""
-    options = [each for each in arguments if each.startswith("-")]
-    columns = next((each.rpartition("o")[2] for each in options if "KNAME" in each), "").split(",")
+    options = [argument for argument in arguments if argument.startswith("-")]
+    columns = next(
+        (option.rpartition("o")[2] for option in options if "KNAME" in option), ""
+    ).split(",")
     rows = [
         {column: block_device(name).get(column) for column in columns} for name in chosen(arguments)
     ]
@@ -133,7 +135,7 @@ def lsblk(*arguments):
 
 def chosen(arguments):
     """Return the device of these arguments with its partitions; without one, all."""
-    path = next((each for each in arguments if each.startswith("/")), None)
+    path = next((argument for argument in arguments if argument.startswith("/")), None)
     return devices.listed() if path is None else [device(path), *devices.parts(device(path))]
 
 

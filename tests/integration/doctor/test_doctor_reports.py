@@ -325,7 +325,7 @@ def test_the_command_prints_text_and_json(ward):
     assert {"database", "Redis", "data directory", "checked"} == {
         line.partition(":")[0] for line in looked_at
     }
-    assert all(each.name in looked_at[-1] for each in examination.CHECKS)
+    assert all(check.name in looked_at[-1] for check in examination.CHECKS)
     well = run(cli.app, ["doctor", "-o", "json"])
     assert (0, []) == (well.exit_code, json.loads(well.stdout))
     reservation(ward)

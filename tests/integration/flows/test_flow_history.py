@@ -38,7 +38,7 @@ def test_the_end_of_a_service_is_in_the_history(harness):
     assert [
         ("servicing_start", "Servicing begins; steps: management.polish."),
         ("servicing_end", "Servicing is done; steps: management.polish."),
-    ] == [(each.event_type, each.event) for each in entries]
+    ] == [(entry.event_type, entry.event) for entry in entries]
 
 
 def test_the_start_and_end_of_flows_with_steps_are_in_the_history(harness):
@@ -49,7 +49,7 @@ def test_the_start_and_end_of_flows_with_steps_are_in_the_history(harness):
     )
     with harness.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id).all()
-    events = [(each.event_type, each.severity) for each in entries]
+    events = [(entry.event_type, entry.severity) for entry in entries]
 
     assert [
         ("manual_cleaning_start", "INFO"),
@@ -72,7 +72,7 @@ def test_the_history_says_that_the_agents_steps_are_not_known_yet(harness):
     assert "available" == harness.finish(node)
     with harness.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node)
-        logged = {each.event_type: each.event for each in entries}
+        logged = {entry.event_type: entry.event for entry in entries}
     begun, ended = logged["automated_cleaning_start"], logged["automated_cleaning_end"]
     assert begun.endswith("log_passthrough. The agent has not reported its steps yet.")
     assert ended.endswith("is done; steps: deploy.erase_devices, vendor.log_passthrough.")

@@ -56,9 +56,9 @@ def test_a_list_of_steps_may_declare_arguments_as_the_spec_of_manual_cleaning_do
     node = harness.node()
     with harness.inside.runtime.reading() as session:
         steps = available_steps.steps_of(session, session.get_one(Node, node), Flow.CLEAN, None)
-        (scrub,) = [each.step for each in steps if each.step.name == "scrub"]
+        (scrub,) = [step.step for step in steps if step.step.name == "scrub"]
     assert [("level", "how deep", True)] == [
-        (each.name, each.description, each.required) for each in scrub.args
+        (argument.name, argument.description, argument.required) for argument in scrub.args
     ]
 
 

@@ -20,11 +20,11 @@ def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(harness):
     children = [harness.node(name=name, parent_node=uuid) for name in ("a", "b")]
     steps = [POLISH, requested("management", "crawl", execute_on_child_nodes=True), POLISH]
     assert "clean wait" == harness.do(parent, "clean", clean_steps=steps)
-    assert ["c-1", None] == [harness.inside.read(each).reservation for each in children]
+    assert ["c-1", None] == [harness.inside.read(child).reservation for child in children]
     harness.poll(parent)
-    assert [None, "c-1"] == [harness.inside.read(each).reservation for each in children]
+    assert [None, "c-1"] == [harness.inside.read(child).reservation for child in children]
     assert "manageable" == harness.poll(parent)
-    assert [None, None] == [harness.inside.read(each).reservation for each in children]
+    assert [None, None] == [harness.inside.read(child).reservation for child in children]
     polish = ("parent", "polish")
     assert [polish, ("a", "crawl"), ("b", "crawl"), polish] == Acme.did
 

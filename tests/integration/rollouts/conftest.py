@@ -57,7 +57,7 @@ class Fleet(Harness):
             return list(session.scalars(of.order_by(RolloutNode.id)))
 
     def states(self, rollout):
-        return [each.state for each in self.members(rollout)]
+        return [member.state for member in self.members(rollout)]
 
     def request(self, rollout, event):
         with self.inside.runtime.transaction() as session:

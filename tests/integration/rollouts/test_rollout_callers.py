@@ -103,7 +103,7 @@ def test_a_node_is_not_started_by_a_caller_who_has_lost_rights_since_the_decisio
     rollout = fleet.create(caller=caller_of(inside, "ann"))
     members = rollout_waves._decide(inside.runtime, rollout)
     disable(people)
-    assert [False] == [rollout_waves._start(inside.runtime, rollout, each) for each in members]
+    assert [False] == [rollout_waves._start(inside.runtime, rollout, member) for member in members]
     assert [0] == fleet.operations()
     assert PauseCause.CALLER == fleet.of(rollout).pause_cause
 

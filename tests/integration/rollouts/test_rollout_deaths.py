@@ -52,10 +52,10 @@ def test_several_processes_start_each_node_once(fleet):
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(each,)) for each in others]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     for each in others:
         fleet.inside.sent += each.sent
         each.close()

@@ -260,7 +260,7 @@ def test_a_verb_without_an_operation_succeeds_at_once(fleet):
     fleet.advance(rollout, 3)
     assert "completed" == fleet.of(rollout).state
     assert {"manageable"} == {fleet.state(node) for node in nodes}
-    assert [None, None] == [each.operation_uuid for each in fleet.members(rollout)]
+    assert [None, None] == [member.operation_uuid for member in fleet.members(rollout)]
 
 
 def test_invalid_steps_fail_the_node(fleet):

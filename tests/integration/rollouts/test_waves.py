@@ -65,7 +65,7 @@ def test_nodes_that_cannot_take_part_are_excluded_with_the_reason(fleet):
     fleet.node(maintenance=True, name="broken")
     fleet.node(owner="p-2", name="foreign")
     plan = fleet.plan(denial=lambda owner, _lessee: "not yours" if owner == "p-2" else None)
-    assert [fine.uuid] == [each.uuid for each in plan.members]
+    assert [fine.uuid] == [member.uuid for member in plan.members]
     reasons = {each.name: each.reason for each in plan.excluded}
     assert 'is in state "active"' in reasons["busy"].replace("it is in", "is in")
     assert "maintenance" in reasons["broken"]

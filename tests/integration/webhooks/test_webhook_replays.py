@@ -85,7 +85,7 @@ def test_events_of_a_long_outage_are_a_failure_and_can_be_replayed(impatient, de
     drain(inside, deliverer, hook)
     assert [*range(start + 1, given_up + 4)] == sorted(receiver.numbers)
     repeated = receiver.documents[1]
-    assert [*range(start + 1, given_up + 4)] == [each["sequence"] for each in repeated["events"]]
+    assert [*range(start + 1, given_up + 4)] == [event["sequence"] for event in repeated["events"]]
 
 
 def test_a_second_outage_is_a_second_failure_and_a_replay_may_begin_inside_one(

@@ -31,7 +31,7 @@ def test_a_lease_keeps_a_second_deliverer_away_and_expires(inside, deliverer, re
     receiver.gate.set()
     first.join()
     second.join()
-    assert [1] * 2 == [len(each["events"]) for each in receiver.documents]
+    assert [1] * 2 == [len(document["events"]) for document in receiver.documents]
     assert sequences(inside)[-1:] == receiver.numbers
     assert sequences(inside)[-1] == read(inside, hook).position
 
@@ -161,8 +161,8 @@ def test_many_events_are_posted_in_batches_and_turns(inside, deliverer, receiver
     again = Webhooks(inside.runtime)
     again.start_due()
     again.close()
-    assert [3, 3, 2] == [len(each["events"]) for each in receiver.documents]
+    assert [3, 3, 2] == [len(document["events"]) for document in receiver.documents]
     assert [*range(start + 1, start + 9)] == receiver.numbers
     assert [(start, start + 3), (start + 3, start + 6), (start + 6, start + 8)] == [
-        (each["after"], each["last"]) for each in receiver.documents
+        (document["after"], document["last"]) for document in receiver.documents
     ]

@@ -79,14 +79,14 @@ def test_filters_choose_types_node_and_project(inside, deliverer):
             inside.change(Node, each, power_state="power on")
         for hook in hooks:
             drain(inside, deliverer, hook)
-        assert [(each, "node.power_state") for each in uuids] == shown(by_type)
+        assert [(uuid, "node.power_state") for uuid in uuids] == shown(by_type)
         kinds = ["node.maintenance", "node.power_state"]
         assert [(uuids[2], kind) for kind in kinds] == shown(by_node)
-        assert [(each, kind) for each in uuids[:2] for kind in kinds] == shown(by_project)
+        assert [(uuid, kind) for uuid in uuids[:2] for kind in kinds] == shown(by_project)
 
 
 def shown(receiver):
-    return [(each["node_uuid"], each["type"]) for each in receiver.events]
+    return [(event["node_uuid"], event["type"]) for event in receiver.events]
 
 
 def test_a_failed_attempt_is_repeated_after_a_pause_that_doubles(

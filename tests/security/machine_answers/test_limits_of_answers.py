@@ -280,7 +280,7 @@ def test_kept_logs_of_agents_have_a_largest_size(agent, tmp_path):
                         "deploy_logs_max_size": 1}}  # fmt: skip
     it = target(interfaces={"deploy": "direct"}, options={**OPTIONS, **chosen}, agent=agent.seen())
     kept = [logs.keep(it).result["logs"] for _ in range(5)]
-    assert kept[-2:] == sorted(str(each) for each in tmp_path.iterdir())
+    assert kept[-2:] == sorted(str(path) for path in tmp_path.iterdir())
 
 
 def listing(steps, version):

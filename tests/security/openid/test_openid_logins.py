@@ -23,13 +23,13 @@ def test_a_person_signs_in_and_has_the_roles_of_mapped_groups(service, users, is
     answer = sign_in(browser)
     assert (302, "http://localhost/ui") == (answer.status_code, answer.headers["Location"])
     cookies = answer.headers.getlist("Set-Cookie")
-    assert all("HttpOnly" in each and "SameSite=Lax" in each for each in cookies)
+    assert all("HttpOnly" in cookie and "SameSite=Lax" in cookie for cookie in cookies)
     assert "jane" == browser("GET", "/v1/login").json["user"]
     assert 200 == browser("GET", CONDUCTORS).status_code
     assert browser.client.get_cookie("ingot_oidc", path="/v1/login/oidc") is None
     with api.runtime.reading() as session:
         assert [("jane", None)] == [
-            (each.name, each.password_hash) for each in session.scalars(select(User))
+            (user.name, user.password_hash) for user in session.scalars(select(User))
         ]
     assert [("authenticate/login/oidc", "success", "jane", 302)] == records(browser)
 

@@ -39,7 +39,7 @@ def test_the_guide_imports_names_that_are_exported_and_few_modules():
     text = (ROOT / "docs" / "drivers.md").read_text()
     one_line = re.findall(r"^from drivers import ([^(\n]+)$", text, re.MULTILINE)
     in_brackets = re.findall(r"^from drivers import \(([^)]*)\)", text, re.MULTILINE)
-    names = {name for each in one_line + in_brackets for name in re.findall(r"\w+", each)}
+    names = {name for bracket in one_line + in_brackets for name in re.findall(r"\w+", bracket)}
     assert {"HardwareType", "Power", "Target", "Wait", "errors", "step"} <= names
     assert names <= set(drivers.__all__)
     assert ALSO == set(re.findall(r"^from (drivers\.[\w.]+) import", text, re.MULTILINE))

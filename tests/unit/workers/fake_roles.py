@@ -55,7 +55,7 @@ def check(settings):
 def alive(settings):
     if not registry(settings).exists():
         return {}
-    return {each.name: each.read_text() for each in registry(settings).iterdir()}
+    return {path.name: path.read_text() for path in registry(settings).iterdir()}
 
 
 def silent(settings, names):

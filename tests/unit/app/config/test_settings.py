@@ -306,10 +306,10 @@ def test_no_option_is_both_used_and_unused_and_no_variable_sets_two():
 
 
 def test_every_default_is_an_accepted_value():
-    for each in options.options(Settings):
-        assert each.default is None or each.default == option_values.convert(each, each.default), (
-            each
-        )
+    for option in options.options(Settings):
+        assert option.default is None or option.default == option_values.convert(
+            option, option.default
+        ), option
 
 
 def test_the_description_shows_all_values_except_secrets():
@@ -355,11 +355,11 @@ def test_every_setting_is_read_by_the_code():
     words = {path: _words(path) for path in _sources()}
     attributes = {name: attribute for attribute, name, _ in options.groups(Settings)}
     unread = [
-        str(each)
-        for each in options.options(Settings)
-        if not any(re.fullmatch(known, f"{each.group}.{each.name}") for known in read_together)
+        str(option)
+        for option in options.options(Settings)
+        if not any(re.fullmatch(known, f"{option.group}.{option.name}") for known in read_together)
         and not any(
-            each.name in found and found & {each.group, attributes[each.group]}
+            option.name in found and found & {option.group, attributes[option.group]}
             for found in words.values()
         )
     ]

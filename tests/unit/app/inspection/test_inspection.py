@@ -118,7 +118,7 @@ def test_a_physical_network_is_found_by_addresses():
         add_ports="all", physical_network_cidr_map=("192.0.2.0/24:one", "fd00::/64:two")
     )
     subject = run(inventory(), ["validate-interfaces", "ports", "physical-network"], options)
-    assert ["two", "one", None] == [each.get("physical_network") for each in subject.ports]
+    assert ["two", "one", None] == [port.get("physical_network") for port in subject.ports]
 
 
 def test_the_switch_of_a_port_is_read_from_lldp():
@@ -199,7 +199,9 @@ def test_pci_devices_become_capabilities_and_accelerators(tmp_path):
     listed.write_text("pci_devices: [{vendor_id: '8086', device_id: '1572', type: NIC}]")
     options = with_inspector(known_accelerators=str(listed))
     subject = run(inventory(), ["accelerators"], options, pci_devices=[T4, OTHER])
-    assert ["NIC"] == [each["type"] for each in subject.node["properties"]["accelerators"]]
+    assert ["NIC"] == [
+        accelerator["type"] for accelerator in subject.node["properties"]["accelerators"]
+    ]
     assert "accelerators" not in run(inventory(), ["accelerators"]).node["properties"]
 
 
@@ -321,7 +323,7 @@ def test_a_bmc_reports_the_hardware_of_a_machine_that_is_off(simulator):
         "owner": "me", "cpus": 8, "memory_mb": 32 * 1024, "cpu_arch": "x86_64",
         "local_gb": 893, "capabilities": "boot_mode:uefi",
     } == found.node["properties"]  # fmt: skip
-    assert list(machine.macs) == [each["address"] for each in found.ports]
+    assert list(machine.macs) == [port["address"] for port in found.ports]
     cpu = {"count": 8, "socket_count": 1, "model_name": "Simulated CPU", "frequency": 2400}
     assert {**cpu, "architecture": "x86_64"} == found.inventory["cpu"]
     assert [960 * 10**9] * 4 == [disk["size"] for disk in found.inventory["disks"]]

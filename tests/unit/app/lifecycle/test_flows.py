@@ -100,8 +100,10 @@ def test_every_setting_that_a_flow_names_exists():
     conductor = {flow.callback_timeout for flow in FLOWS}
     conductor |= {flow.power_off_on_failure for flow in FLOWS} - {None}
     conductor |= {flow.limit.setting for flow in FLOWS if flow.limit}
-    assert conductor <= {each.name for each in fields(Conductor)}
-    assert {flow.forbidden_steps for flow in FLOWS} - {None} <= {each.name for each in fields(Api)}
+    assert conductor <= {field.name for field in fields(Conductor)}
+    assert {flow.forbidden_steps for flow in FLOWS} - {None} <= {
+        field.name for field in fields(Api)
+    }
 
 
 def test_every_kind_of_operation_belongs_to_one_flow_or_leaves_the_provision_state_alone():
@@ -181,9 +183,9 @@ def bare_codes(tree):
             name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
             place = {"Failed": 1, "described": 0}.get(name)
             if name in failures and place is not None:
-                codes = [each.value for each in node.keywords if each.arg == "code"]
+                codes = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
                 codes += node.args[place : place + 1]
-                yield from (each for each in codes if isinstance(each, ast.Constant))
+                yield from (code for code in codes if isinstance(code, ast.Constant))
         elif isinstance(node, ast.ClassDef) and any("Error" in ast.unparse(b) for b in node.bases):
             for each in node.body:
                 if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "code":
@@ -199,4 +201,4 @@ def step():
     faults.described("odd", "why")
     return Failed("why", "odd") or Failed("why", code="odd") or Failed("why", FailureCode.BUSY)
 """
-    assert [4, 6, 7, 7] == sorted(each.lineno for each in bare_codes(ast.parse(text)))
+    assert [4, 6, 7, 7] == sorted(code.lineno for code in bare_codes(ast.parse(text)))

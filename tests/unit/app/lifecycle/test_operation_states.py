@@ -67,7 +67,7 @@ def written_states(tree):
         stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         if stored and node.attr == "state":
             yield ast.unparse(node.value)
-        if isinstance(node, ast.Call) and any(each.arg == "state" for each in node.keywords):
+        if isinstance(node, ast.Call) and any(keyword.arg == "state" for keyword in node.keywords):
             name = ast.unparse(node.func).rpartition(".")[2]
             if name in ("values", "Operation", "OperationStep"):
                 yield name

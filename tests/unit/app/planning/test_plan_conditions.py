@@ -139,7 +139,7 @@ def deployment(ours, steps, driver="world", deploy="direct", agent=None, **field
     """Return the target and the plan of a deployment with these steps: (name, priority)."""
     planned = node(driver=driver, deploy_interface=deploy, **fields)
     target = targets.build(ours, planned, (), agent)
-    request = requested_steps.Request([asked(*each) for each in steps])
+    request = requested_steps.Request([asked(*step) for step in steps])
     return target, planning.deploy(ours, planned, target, request)
 
 
@@ -233,7 +233,7 @@ def test_an_in_band_step_beside_a_boot_volume_needs_the_step_that_boots_the_agen
     target = replace(targets.build(ours, planned), volume_targets=(volume,))
 
     def found(*steps):
-        request = requested_steps.Request([asked(*each) for each in steps])
+        request = requested_steps.Request([asked(*step) for step in steps])
         rows = planning.deploy(ours, planned, target, request)
         return plan_conditions.problems(target, flows.DEPLOY, rows)
 

@@ -40,7 +40,7 @@ def collector():
 def spans(collector, count):
     """The spans of this test by their names."""
     until(lambda: len(collector.spans) >= count, f"{count} spans")
-    return {each.name: each for each in collector.spans}
+    return {span.name: span for span in collector.spans}
 
 
 def test_without_a_collector_no_exporter_is_imported():

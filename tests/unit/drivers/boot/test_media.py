@@ -198,7 +198,7 @@ def test_a_ramdisk_instance_keeps_its_image_while_it_exists(node, images):
     it.driver.deploy.validate(it)
     it.driver.boot.prepare_instance(it)
     assert ["instance"] == [
-        files.use_of(each) for each in files.published_folders(it.options, it.uuid)
+        files.use_of(folder) for folder in files.published_folders(it.options, it.uuid)
     ]
     assert b"append root=/dev/ram0 root=live\n" in on(medium(it), "/isolinux/isolinux.cfg")[0]
     it.driver.boot.clean_up_instance(it)
@@ -245,5 +245,5 @@ def test_unused_copies_are_removed_by_age_and_size(tmp_path):
     assert 0 == cache.evict(tmp_path, size=3, ttl=60)
     assert 2 == cache.evict(tmp_path, size=0, ttl=60)
     assert ["linked"] == [
-        each.name for each in tmp_path.iterdir() if each.is_file() and not each.suffix
+        path.name for path in tmp_path.iterdir() if path.is_file() and not path.suffix
     ]

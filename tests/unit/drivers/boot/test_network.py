@@ -82,9 +82,9 @@ def root(node, server):
 def contents(place):
     """All files below a directory: name -> content"""
     return {
-        str(each.relative_to(place)): each.read_bytes()
-        for each in place.rglob("*")
-        if each.is_file()
+        str(path.relative_to(place)): path.read_bytes()
+        for path in place.rglob("*")
+        if path.is_file()
     }
 
 
@@ -249,7 +249,9 @@ def test_a_deployed_machine_boots_its_disk(node, ordered, fallback, offered):
     it.driver.boot.prepare_ramdisk(it)
     it.driver.boot.prepare_instance(it)
     assert ("disk", True) == ordered[-1]
-    assert offered == {files.use_of(each) for each in files.published_folders(it.options, it.uuid)}
+    assert offered == {
+        files.use_of(folder) for folder in files.published_folders(it.options, it.uuid)
+    }
     if fallback:
         assert "sanboot --no-describe" in (root(it, "http") / "pxelinux.cfg" / MAC).read_text()
     it.driver.boot.clean_up_instance(it)
@@ -278,7 +280,7 @@ def test_a_machine_whose_agent_booted_late_in_a_deployment_boots_its_disk(node, 
     it = then(it)
     it.driver.boot.boot_agent_next(it)
     assert {"ramdisk"} == {
-        files.use_of(each) for each in files.published_folders(it.options, it.uuid)
+        files.use_of(folder) for folder in files.published_folders(it.options, it.uuid)
     }
     it = then(it)
     for again in (it, replace(it, resumed=True)):  # the second call follows a crash

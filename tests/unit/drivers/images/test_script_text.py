@@ -59,7 +59,7 @@ def refused(it, field, *kinds):
 def scripts(it):
     """Texts of all scripts for network boot."""
     roots = it.options["deploy"]["http_root"], it.options["pxe"]["tftp_root"]
-    return "".join(each.read_text() for root in roots for each in Path(root).rglob("config-*"))
+    return "".join(path.read_text() for root in roots for path in Path(root).rglob("config-*"))
 
 
 @pytest.mark.parametrize("boot", ["ipxe", "pxe", "http-ipxe", "http"])

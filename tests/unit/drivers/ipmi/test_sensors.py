@@ -50,7 +50,7 @@ class Repository:
 
 
 def read(repository):
-    return {each["name"]: each for each in sensors.readings(repository, "10.0.0.5:623")}
+    return {reading["name"]: reading for reading in sensors.readings(repository, "10.0.0.5:623")}
 
 
 def test_analogue_sensors_are_read_with_kind_unit_and_formula():
@@ -131,7 +131,7 @@ def test_ipmitools_table_has_the_same_sensors():
         ["Current", "3", "Amps", "ok"],
         ["\x1b", "3", "RPM", "ok"],
     ]
-    found = {each["name"]: each for each in sensors.readings_of_rows(rows, "10.0.0.5:623")}
+    found = {row["name"]: row for row in sensors.readings_of_rows(rows, "10.0.0.5:623")}
     assert {
         "CPU Temp": ("temperature", 45.0, "ok"),
         "Fan 1": ("fan", 6000.0, "critical"),

@@ -32,7 +32,7 @@ def test_the_agent_gets_a_port_in_the_network_of_its_phase(neutron, machine, pur
 def test_dhcp_leads_the_agent_to_its_loader(neutron, machine):
     run(machine(nics=(replace(FIRST, extra={"client-id": "ff:01"}),)), "add_cleaning_network")
     (port,) = neutron.ports.values()
-    given = {(each["opt_name"], each["opt_value"]) for each in port["extra_dhcp_opts"]}
+    given = {(option["opt_name"], option["opt_value"]) for option in port["extra_dhcp_opts"]}
     assert {
         ("tag:!ipxe,67", "snponly.efi"),
         ("tag:ipxe,67", "http://192.0.2.1:8080/boot.ipxe"),
@@ -60,7 +60,7 @@ def test_each_boot_interface_has_its_options(machine, boot, expected):
     mode = "bios" if boot == "pxe" else "uefi"
     it = machine(boot=boot, properties={"capabilities": f"boot_mode:{mode}"})
     options = it.driver.boot.dhcp_options(it)
-    assert expected == {each["opt_name"]: each["opt_value"] for each in options}
+    assert expected == {option["opt_name"]: option["opt_value"] for option in options}
 
 
 def test_dhcp_over_ipv6_has_urls(machine):
@@ -71,8 +71,8 @@ def test_dhcp_over_ipv6_has_urls(machine):
     assert {
         "tag:!ipxe6,59": "tftp://[2001:db8::1]/snponly.efi",
         "tag:ipxe6,59": "http://192.0.2.1:8080/boot.ipxe",
-    } == {each["opt_name"]: each["opt_value"] for each in options}
-    assert {6} == {each["ip_version"] for each in options}
+    } == {option["opt_name"]: option["opt_value"] for option in options}
+    assert {6} == {option["ip_version"] for option in options}
 
 
 def test_without_a_network_boot_all_ports_are_connected(neutron, machine):
@@ -149,7 +149,7 @@ def test_flat_leads_the_machine_to_its_agent_by_the_ports_of_the_tenant(neutron,
         "binding:host_id": it.uuid,
         "binding:profile": {},
     }.items() <= port.items()
-    assert "tag:ipxe,67" in {each["opt_name"] for each in port["extra_dhcp_opts"]}
+    assert "tag:ipxe,67" in {option["opt_name"] for option in port["extra_dhcp_opts"]}
     run(it, "remove_provisioning_network")
     run(it, "configure_tenant_networks")
     assert ([], it.uuid) == (port["extra_dhcp_opts"], port["binding:host_id"])

@@ -40,18 +40,21 @@ def inspected(node):
 
 def firmware(node):
     with client.turn(node, node.driver.power.bmcs) as connection:
-        return {each["component"]: each for each in software.components(connection)}
+        return {component["component"]: component for component in software.components(connection)}
 
 
 def lights(node):
-    return {(each["component"], each["name"]) for each in node.driver.management.indicators(node)}
+    return {
+        (indicator["component"], indicator["name"])
+        for indicator in node.driver.management.indicators(node)
+    }
 
 
 def collection(bmc, path, **members):
     """Add a collection of these documents to the BMC."""
     at = path.replace("{id}", bmc.machine.uuid)
     bmc.more[path] = {
-        "@odata.id": at, "Name": "c", "Members": [{"@odata.id": f"{at}/{each}"} for each in members],
+        "@odata.id": at, "Name": "c", "Members": [{"@odata.id": f"{at}/{member}"} for member in members],
     }  # fmt: skip
     for name, document in members.items():
         bmc.more[f"{path}/{name}"] = {
@@ -108,7 +111,7 @@ def test_a_missing_or_malformed_storage_resource_is_skipped(bmc, node, caplog, p
     bmc.changes[path] = change
     with caplog.at_level(logging.WARNING, "drivers.redfish"):
         found = inspected(node)
-    logged = [each for each in caplog.records if each.msg == "redfish.resource_skipped"]
+    logged = [record for record in caplog.records if record.msg == "redfish.resource_skipped"]
 
     expected = 3 if "Drives" in path else 1  # without drives, that of SimpleStorage
     assert (8, expected) == (found["cpu"]["count"], len(found["disks"]))
@@ -146,7 +149,7 @@ def test_a_chassis_without_thermal_and_power_resources_has_a_collection_of_senso
         X={"Name": "Leak", "ReadingType": "Humidity", "Reading": 3},
         N={"Name": "bad", "ReadingType": ["Power"], "Reading": 3},
     )
-    readings = {each["name"]: each for each in node.driver.management.sensors(node)}
+    readings = {sensor["name"]: sensor for sensor in node.driver.management.sensors(node)}
     assert {"GPU 0", "F", "Total"} == readings.keys()
     assert (41.5, "°C", "unknown") == tuple(
         readings["GPU 0"][n] for n in ("reading", "unit", "health")
@@ -159,12 +162,12 @@ def test_a_chassis_without_thermal_and_power_resources_has_a_collection_of_senso
 def test_a_sensor_that_cannot_be_read_leaves_the_others(bmc, node):
     _sensors(bmc, T={"ReadingType": "Temperature"}, V={"ReadingType": "Voltage", "Reading": 12})
     bmc.changes[f"{CHASSIS}/Sensors/T"] = None
-    assert ["V"] == [each["name"] for each in node.driver.management.sensors(node)]
+    assert ["V"] == [sensor["name"] for sensor in node.driver.management.sensors(node)]
 
 
 def test_the_sensors_of_one_missing_part_leave_the_others(bmc, node):
     bmc.changes[f"{CHASSIS}/Thermal"] = None
-    assert {"power"} == {each["kind"] for each in node.driver.management.sensors(node)}
+    assert {"power"} == {sensor["kind"] for sensor in node.driver.management.sensors(node)}
     bmc.changes[f"{CHASSIS}/Power"] = None
     with pytest.raises(NotSupported, match="lists no sensors"):
         node.driver.management.sensors(node)
@@ -179,7 +182,9 @@ def test_a_reading_that_is_no_number_is_none(bmc, node, reading):
         "Status": {"Health": "Odd"},
     }
     bmc.changes[f"{CHASSIS}/Thermal"] = lambda thermal: thermal | {"Temperatures": [broken]}
-    (inlet,) = [each for each in node.driver.management.sensors(node) if each["name"] == "Inlet"]
+    (inlet,) = [
+        sensor for sensor in node.driver.management.sensors(node) if sensor["name"] == "Inlet"
+    ]
     assert (None, "unknown") == (inlet["reading"], inlet["health"])
 
 

@@ -28,8 +28,8 @@ def controller(name="A", raids=None, volumes=(), **groups):
     for group, names in groups.items():
         kind, interface, size = group.split("_")
         drives += [
-            Drive(f"/{name}/{each}", each, int(size) * GIB, kind, interface)
-            for each in names.split()
+            Drive(f"/{name}/{word}", word, int(size) * GIB, kind, interface)
+            for word in names.split()
         ]
     raids = None if raids is None else frozenset(raids)
     return Controller(name, f"/{name}/Volumes", raids, "Immediate", tuple(drives), tuple(volumes))
@@ -184,8 +184,8 @@ def ordered(machine, what):
 
 def volumes(machine):
     return sorted(
-        (each["RAIDType"], each["CapacityBytes"] // GIB, len(each["Links"]["Drives"]))
-        for each in machine.volumes.values()
+        (volume["RAIDType"], volume["CapacityBytes"] // GIB, len(volume["Links"]["Drives"]))
+        for volume in machine.volumes.values()
     )
 
 
@@ -258,7 +258,7 @@ def test_the_root_volume_or_the_others_may_be_omitted(machine, node, args, built
             finish(node, "create_configuration", **args)
     else:
         finish(node, "create_configuration", **args)
-        assert built == [each[0] for each in volumes(machine)]
+        assert built == [volume[0] for volume in volumes(machine)]
 
 
 def test_existing_volumes_occupy_their_drives_unless_they_are_deleted(machine, node):

@@ -118,7 +118,7 @@ def test_a_volume_is_raid_by_its_type_or_its_drives(bmc, node, facts, raid):
     bmc.own.clear()
     bmc.add("v", **facts)
     with client.turn(node, node.driver.power.bmcs) as connection:
-        assert [raid] * bool(raid) == [each.raid for each in storage.read(connection).volumes]
+        assert [raid] * bool(raid) == [volume.raid for volume in storage.read(connection).volumes]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class Desk:
 
     def data(self, holder):
         documents = (each for each in self.published if each.get("screen") == holder)
-        return [base64.b64decode(each["data"]) for each in documents if "data" in each]
+        return [base64.b64decode(document["data"]) for document in documents if "data" in document]
 
     def end(self, holder):
         ends = [

@@ -25,7 +25,7 @@ NODE = {
 def drawn(width, items, *, terminal=True, whole=False):
     screen = Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
     names = list(items[0])
-    rows = [[cell(name, each[name]) for name in names] for each in items]
+    rows = [[cell(name, item[name]) for name in names] for item in items]
     draw(screen, names, rows, whole=whole)
     return screen.file.getvalue().splitlines()
 

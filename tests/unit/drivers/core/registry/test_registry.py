@@ -47,7 +47,7 @@ def test_the_given_hardware_types_are_loaded():
 
 
 def test_a_driver_has_a_typed_field_for_each_kind_of_interface():
-    assert {"hardware_type": str, **KINDS} == {each.name: each.type for each in fields(Driver)}
+    assert {"hardware_type": str, **KINDS} == {field.name: field.type for field in fields(Driver)}
     driver = load(HARDWARE_TYPES).driver("fake-hardware", {"power": "redfish"})
     assert "redfish" == driver.power.name
     assert list(KINDS) == list(driver.by_kind)

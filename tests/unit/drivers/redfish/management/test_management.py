@@ -19,7 +19,7 @@ def test_an_nmi_is_injected(node, management, machine):
 
 def test_sensors_are_temperatures_fans_and_power(node, management):
     finish(node, "power", "power_on")
-    found = {each["name"]: each for each in management.sensors(node)}
+    found = {sensor["name"]: sensor for sensor in management.sensors(node)}
     assert found["Inlet"] == {
         "name": "Inlet", "kind": "temperature", "reading": 24.0, "unit": "°C", "health": "ok",
     }  # fmt: skip
@@ -30,12 +30,14 @@ def test_sensors_are_temperatures_fans_and_power(node, management):
         found["Power Supply 0"][key] for key in ("kind", "reading", "unit")
     )
     finish(node, "power", "power_off")
-    now = {each["name"]: each["reading"] for each in management.sensors(node)}
+    now = {sensor["name"]: sensor["reading"] for sensor in management.sensors(node)}
     assert (0.0, 20.0) == (now["Fan 0"], now["Inlet"])
 
 
 def test_indicators_of_system_chassis_and_drives_are_switched(node, management, machine):
-    known = {(each["component"], each["name"]) for each in management.indicators(node)}
+    known = {
+        (indicator["component"], indicator["name"]) for indicator in management.indicators(node)
+    }
     assert {("system", "led"), ("chassis", "Chassis"), ("disk", "2")} <= known
     for component, name in (("system", "led"), ("disk", "2")):
         management.set_indicator(node, component, name, "blinking")
@@ -117,7 +119,7 @@ def test_a_wrong_subscription_is_refused_with_its_argument_and_nothing_is_sent(
 
 def test_bios_settings_are_read_with_the_facts_of_the_registry(node):
     outcome, reports = finish(node, "bios", "cache_bios_settings")
-    found = {each["name"]: each for each in reports["bios_settings"]}
+    found = {setting["name"]: setting for setting in reports["bios_settings"]}
     assert Done() == outcome
     assert ("On", ["On", "Off"], "Enumeration") == (
         found["NumLock"]["value"],
@@ -136,7 +138,7 @@ def test_bios_settings_are_applied_by_a_restart_only_if_they_differ(node, machin
         machine.bios["SerialBaudRate"],
         machine.power,
     )
-    found = {each["name"]: each["value"] for each in reports["bios_settings"]}
+    found = {setting["name"]: setting["value"] for setting in reports["bios_settings"]}
     assert ("Off", 9600) == (found["NumLock"], found["SerialBaudRate"])
     count = len(orders(machine))
     assert Done() == finish(node, "bios", "apply_configuration", settings=wanted)[0]

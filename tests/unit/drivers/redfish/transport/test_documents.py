@@ -51,9 +51,9 @@ def _verify(node):
 
 def _indicators(node):
     management = node.driver.management
-    for each in management.indicators(node):
-        management.get_indicator(node, each["component"], each["name"])
-        management.set_indicator(node, each["component"], each["name"], "on")
+    for indicator in management.indicators(node):
+        management.get_indicator(node, indicator["component"], indicator["name"])
+        management.set_indicator(node, indicator["component"], indicator["name"], "on")
 
 
 def _boot_device(node):
@@ -114,10 +114,10 @@ def run(command, changes):
         assert_storable(node.reports)
         for each in node.reports.get("firmware", ()):
             assert all(value is None or len(value) <= 255 for value in each.values())
-        for each in node.reports.get("bios_settings", ()):
-            assert len(each["name"]) <= 255
+        for setting in node.reports.get("bios_settings", ()):
+            assert len(setting["name"]) <= 255
             assert all(
-                each.get(name) is None or abs(each[name]) < 2**31
+                setting.get(name) is None or abs(setting[name]) < 2**31
                 for name in ("lower_bound", "upper_bound", "min_length", "max_length")
             )
         return bmc

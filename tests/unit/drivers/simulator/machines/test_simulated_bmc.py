@@ -106,7 +106,7 @@ def test_boot_settings_are_kept_and_a_one_time_override_is_cleared_by_its_use(si
 
 
 def test_virtual_media_accepts_one_medium_at_a_time(sim, bmc):
-    media_of = {each.identity: each for each in bmc.get_manager().virtual_media.get_members()}
+    media_of = {member.identity: member for member in bmc.get_manager().virtual_media.get_members()}
     drive = media_of["Cd"]
     drive.insert_media("http://127.0.0.1:1/a.iso")
     drive.refresh()
@@ -127,7 +127,10 @@ def test_bios_attributes_are_pending_until_the_next_reset(bmc):
     system.reset_system(sushy.ResetType.ON)
     system.bios.refresh(force=True)
     assert "Disabled" == system.bios.attributes["ProcTurboMode"]
-    names = [each.name for each in system.bios.get_attribute_registry().registry_entries.attributes]
+    names = [
+        attribute.name
+        for attribute in system.bios.get_attribute_registry().registry_entries.attributes
+    ]
     assert "SriovGlobalEnable" in names
     for bad in ({"NoSuch": 1}, {"ProcTurboMode": "Maybe"}):
         with pytest.raises(sushy.exceptions.BadRequestError):
@@ -185,7 +188,7 @@ def test_a_firmware_update_is_a_task_and_changes_the_version(sim, bmc):
     sim.set_faults(0, task_seconds=0.1)
     service = bmc.get_update_service()
     part = next(
-        each for each in service.firmware_inventory.get_members() if each.identity == "BIOS"
+        member for member in service.firmware_inventory.get_members() if member.identity == "BIOS"
     )
     monitor = service.simple_update("http://127.0.0.1:1/bios-9.bin", targets=[part.path])
     assert sushy.TASK_STATE_RUNNING == monitor.task.task_state

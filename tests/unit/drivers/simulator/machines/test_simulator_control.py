@@ -34,7 +34,7 @@ def test_faults_are_set_over_http_and_a_bad_one_is_named(sim):
     assert 0.01 == given.json()["latency"] == sim.machines[2].faults.latency
     assert 0.0 == sim.machines[1].faults.latency
     requests.post(f"{sim.url}/sim/faults", json={"latency": 0.02, "drop_rate": 0.5}, timeout=60)
-    assert [0.02, 0.02, 0.01] == [each.faults.latency for each in sim.machines]
+    assert [0.02, 0.02, 0.01] == [machine.faults.latency for machine in sim.machines]
     requests.post(faults, json={"latency": None}, timeout=60)
     assert 0.02 == sim.machines[2].faults.latency
     for bad in ({"latencyy": 1}, {"drop_rate": 2}, {"bmc_dead": "yes"}, {"step_fails": 3}):

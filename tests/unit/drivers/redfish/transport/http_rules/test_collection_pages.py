@@ -54,7 +54,7 @@ def test_a_collection_is_read_to_its_last_page(bmc, form, count, size):
     with client.turn(it, it.driver.power.bmcs) as connection:
         system = connection.system(fresh=True)
         assert paths == [
-            each.path for each in navigation.members(connection, system, "ethernet_interfaces")
+            member.path for member in navigation.members(connection, system, "ethernet_interfaces")
         ]
 
 
@@ -82,7 +82,7 @@ def test_lists_inside_a_document_are_completed(bmc):
     with client.turn(it, it.driver.power.bmcs) as connection:
         storage = connection.system(fresh=True).json["Storage"]
     assert [[link("/a"), link("/b")], [link("/c")]] == [
-        each["Drives"] for each in storage["Members"]
+        member["Drives"] for member in storage["Members"]
     ]
 
 
