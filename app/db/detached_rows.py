@@ -94,12 +94,16 @@ def _split(values: Values) -> tuple[Values, frozenset[str]]:
 
 def _parameters(table: Table, values: Values, row: Values) -> dict[str, Any]:
     """Return the parameters of a statement. row: all values of the row, which secrets need."""
-    return {
-        f"new_{name}": at(place_of(column, row), values[name])
-        if is_secret(column := table.c[name]) and values[name]
-        else values[name]
-        for name in values
-    }
+    parameters = {f"new_{name}": value for name, value in values.items()}
+    for name, column in _secret_columns(table):
+        if value := values.get(name):
+            parameters[f"new_{name}"] = at(place_of(column, row), value)
+    return parameters
+
+
+@cache
+def _secret_columns(table: Table) -> Sequence[tuple[str, Column[Any]]]:
+    return [(name, column) for name, column in table.c.items() if is_secret(column)]
 
 
 def _complete(row: DeclarativeBase) -> Values:

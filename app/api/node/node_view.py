@@ -115,7 +115,8 @@ def _texts(
 
 def _places(name: str, uuids: Sequence[str]) -> Iterable[Place]:
     """Places of the values of a column in nodes."""
-    return (place_of(Node.__table__.c[name], {"uuid": uuid}) for uuid in uuids)
+    column_place = place_of(Node.__table__.c[name], {"uuid": ""})
+    return (column_place + uuid for uuid in uuids)
 
 
 @lru_cache(maxsize=1024)
@@ -165,13 +166,7 @@ def _computed(
     """Computed field, without `conductor` -> JSON text of its value in each node."""
     encoded = {}
     for name in read.computed & {*DOCUMENTS}:
-        if is_shown := context.access.shows_secrets(SHOWN_BY[name]):
-            context.audit.show_secret(name)
-        masked = cache(partial(mask_text, document=name, is_shown=is_shown, keyring=keyring))
-        encoded[name] = [
-            masked(text, place=place if text and has_sealed(text) else "")
-            for text, place in zip(columns[name], _places(name, columns["uuid"]), strict=True)
-        ]
+        encoded[name] = _masked(context, columns, name, keyring)
     for name in read.computed & {*TEXTS}:
         encoded[name] = [_text(value) for value in columns[name]]
     for name in read.computed & {*STEPS}:
@@ -187,6 +182,19 @@ def _computed(
             for name in access.hidden_fields(*owners) & read.computed:
                 encoded[name][number] = _text(redacted(f"{SEE_NODE}:{name}"))
     return encoded
+
+
+def _masked(context: RequestContext, columns: Columns, name: str, keyring: Keyring) -> list[str]:
+    """Mask a document of each node, or open its secrets for a caller who may see them."""
+    if is_shown := context.access.shows_secrets(SHOWN_BY[name]):
+        context.audit.show_secret(name)
+    mask = partial(mask_text, document=name, is_shown=is_shown, keyring=keyring)
+    texts = columns[name]
+    if has_sealed("".join(filter(None, texts))):
+        places = _places(name, columns["uuid"])
+        return [mask(text, place=place) for text, place in zip(texts, places, strict=True)]
+    masked_texts = {text: mask(text) for text in set(texts)}  # many are equal
+    return [masked_texts[text] for text in texts]
 
 
 def _add_work(connection: Connection, columns: Columns, encoded: Mapping[str, list[str]]) -> None:
