@@ -170,6 +170,29 @@ def test_a_damaged_secret_costs_its_own_field_only(sealed, writer, monkeypatch):
     assert SECRET == sealed.read(other).driver_info
 
 
+def test_a_page_for_a_caller_who_may_see_secrets_opens_each_at_its_own_place(
+    sealed, writer, tmp_path
+):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"show_password": ""\n')
+    service = Inside(
+        sealed.url, INGOT_DATABASE_SECRETS_KEY=KEY, INGOT_OSLO_POLICY_POLICY_FILE=str(policy)
+    )
+    other_secret = {**SECRET, "redfish_password": "hobbes"}
+    first, _second, thief = (
+        service.node(name=name, driver_info=info)
+        for name, info in (("a", SECRET), ("b", other_secret), ("c", {"a": 1}))
+    )
+    moved_secret = {"redfish_password": password_of(writer, first)}
+    writer.write(NODES.driver_info, thief, json.dumps(moved_secret))
+    client = create_app(service.runtime).test_client()
+    for path in ("/v1/nodes/detail", "/v1/nodes?fields=name,driver_info"):
+        page = client.get(path, headers=VERSION).json["nodes"]
+        documents = {node["name"]: node["driver_info"] for node in page}
+        assert documents == {"a": SECRET, "b": other_secret, "c": {"redfish_password": None}}
+    service.close()
+
+
 def test_a_damaged_secret_stops_power_sync_for_no_other_node(sealed, writer):
     nodes = [sealed.node("available", driver_info=SECRET, power_interface="fake", power_state="power on",
                          name=name)
