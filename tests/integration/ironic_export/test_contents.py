@@ -1,4 +1,4 @@
-"""What `ingot export-ironic` writes: nodes on their way back, to a database with the schema of Ironic 39."""
+"""Content of an export by `ingot export-ironic`: nodes on their way back, in the schema of Ironic 39."""
 
 import json
 import os

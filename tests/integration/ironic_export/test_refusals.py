@@ -1,4 +1,4 @@
-"""What `ingot export-ironic` does not write, and what it says of it."""
+"""Rows that `ingot export-ironic` does not write, and the reasons that it gives."""
 
 import json
 from datetime import datetime, timedelta
