@@ -25,7 +25,7 @@ def modes(folder):
 
 def served(fleet, port, simulator):
     """Path of the boot image of a machine, after the machine has fetched it."""
-    nodes = fleet.enrol(simulator, made=True)
+    nodes = fleet.enrol(simulator, ramdisk=True)
     fleet.provision(nodes, "manage")
     fleet.await_state(nodes, "manageable")
     fleet.provision(nodes, "provide")

@@ -38,7 +38,7 @@ def site(tmp_path_factory):
         ) as fleet,
     ):  # fmt: skip
         fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
-        nodes = fleet.enrol(simulator, made=True)
+        nodes = fleet.enrol(simulator, ramdisk=True)
         for node, boot in zip(nodes, BOOTS, strict=True):
             change(fleet, node, "boot_interface", boot)
         for verb, state in (("manage", "manageable"), ("provide", "available")):
