@@ -51,7 +51,7 @@ def handed_out(fleet, node):
 
 
 def boots_of(machine):
-    return [each["what"] for each in machine.log if "boots the agent" in each["what"]]
+    return [entry["what"] for entry in machine.log if "boots the agent" in entry["what"]]
 
 
 @pytest.mark.parametrize(
